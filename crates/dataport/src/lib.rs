@@ -49,7 +49,7 @@ pub use request::stage::{
     AnyStageFile, CopyFailure, CopyProblem, StageFileCopy, StageFileOptions, StageReadError,
 };
 pub use serve::routes::{COPIES_MAX, router};
-pub use serve::services::{Chunkservers, StageFileHere, StageFiles, Told, UserFileError, UserFiles};
+pub use serve::services::{Chunkservers, StageFileHere, StageFiles, StatedContent, UserFileError, UserFiles};
 pub use wire::data_scope::DataScope;
 pub use wire::stage::StageFileRef;
 pub use wire::stage_name::{STAGE_FILE_NAME_BYTES_MAX, StageFileName};

@@ -1,4 +1,4 @@
-//! The state of a node that its threads share.
+//! State of a node: its jobs, and what its threads count.
 
 use crate::attempt::JobRun;
 use crate::control::Control;
@@ -34,12 +34,12 @@ pub(crate) struct Shared {
     pub control: Arc<dyn Control>,
     pub options: NodeOptions,
     pub counters: Arc<Counters>,
-    pub jobs: Mutex<BTreeMap<JobId, Arc<JobData>>>,
+    jobs: Mutex<BTreeMap<JobId, Arc<JobData>>>,
     pub record_data: OnceLock<Arc<dyn RecordData>>,
     pub outputs: RunningOutputs,
     pub meters: Meters,
     /// Replicas that go to one more node and of which the replicator of the job has not heard. They stand for runs of other nodes.
-    pub again: Mutex<BTreeMap<JobId, Vec<RunId>>>,
+    again: Mutex<BTreeMap<JobId, Vec<RunId>>>,
     /// Being emptied: no new chunk may lie here.
     pub draining: AtomicBool,
 }

@@ -216,8 +216,8 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
 /// Runs tasks and serves data, until the node leaves or is given up.
 fn work(remote: &Arc<Remote>, options: NodeOptions, data_port: &DataPort) -> Result<(), Failure> {
     let mut running = Node::start(Arc::clone(remote) as _, options).map_err(anyhow::Error::from)?;
-    running.follow_orders(Arc::clone(remote)).map_err(anyhow::Error::from)?;
     running.share_record_data(Arc::clone(remote) as _);
+    running.follow_orders(Arc::clone(remote)).map_err(anyhow::Error::from)?;
     running.report_to(Arc::clone(remote) as _).map_err(anyhow::Error::from)?;
     let incarnation = node::data_incarnation(remote.link().node());
     let serving = data_port.serve(running.chunkservers(incarnation, remote.access()))?;

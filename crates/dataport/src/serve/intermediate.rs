@@ -3,7 +3,7 @@
 
 use crate::serve::body_reader::BodyReader;
 use crate::serve::port::{Port, Refusal};
-use crate::serve::services::{StageFiles, Told, UserFileError};
+use crate::serve::services::{StageFiles, StatedContent, UserFileError};
 use crate::serve::{copy, stage};
 use crate::wire::data_scope::DataScope;
 use crate::wire::messages::MESSAGE_BYTES_MAX;
@@ -78,8 +78,9 @@ async fn close(
 ) -> Result<String, Refusal> {
     let file = IntermediateId(file);
     let (files, _) = port.admit_to_user_file(file, FileRight::Write, &headers)?;
-    let told = Told { bytes: number(&parameters, "bytes")?, crc32c: number(&parameters, "crc32c")? };
-    let payload = aside(move || Ok(files.close(file, told)?)).await?;
+    let stated =
+        StatedContent { bytes: number(&parameters, "bytes")?, crc32c: number(&parameters, "crc32c")? };
+    let payload = aside(move || Ok(files.close(file, stated)?)).await?;
     Ok(format!("{}\n", payload.bytes))
 }
 

@@ -71,14 +71,14 @@ pub trait UserFiles: StageFiles {
         silence: Duration,
     ) -> Result<u64, UserFileError>;
     /// Completes a file and tells the server. To close it again gives the same.
-    fn close(&self, file: IntermediateId, told: Told) -> Result<Payload, UserFileError>;
+    fn close(&self, file: IntermediateId, stated: StatedContent) -> Result<Payload, UserFileError>;
     /// Nothing more comes of it: its bytes go.
     fn abandon(&self, file: IntermediateId, reason: &str) -> Result<(), UserFileError>;
 }
 
 /// Size and checksum that a writer states for its file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct StatedContent {
     pub bytes: Option<u64>,
     /// CRC-32C of all of it.
     pub crc32c: Option<u32>,

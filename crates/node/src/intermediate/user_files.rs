@@ -3,7 +3,7 @@
 
 use crate::shuffle::stage_files::StageFiles;
 use api::intermediate::{IntermediateAnswer, IntermediateNote};
-use dataport::{StageFileHere, StageFileName, Told, UserFileError};
+use dataport::{StageFileHere, StageFileName, StatedContent, UserFileError};
 use ids::{IntermediateId, NodeId};
 use stagefile::{BlockLayout, Payload, StageFileError, StageFileSummary, StageFileWriter};
 use std::collections::BTreeMap;
@@ -341,13 +341,13 @@ impl UserFiles {
         &self,
         file: IntermediateId,
         writing: &mut Writing,
-        told: Told,
+        stated: StatedContent,
     ) -> Result<StageFileSummary, UserFileError> {
         if writing.writer.is_none() {
             writing.writer = Some(self.create(file)?);
         }
         let payload = writing.writer.as_ref().map(|(writer, _)| writer.payload()).unwrap_or_default();
-        check_told(file, payload, told)?;
+        check_stated(file, payload, stated)?;
         let Some((writer, path)) = writing.writer.take() else {
             return Err(UserFileError::NotWriting(file));
         };
@@ -358,9 +358,9 @@ impl UserFiles {
     }
 }
 
-fn check_told(file: IntermediateId, payload: Payload, told: Told) -> Result<(), UserFileError> {
-    let is_right = told.bytes.is_none_or(|bytes| bytes == payload.bytes)
-        && told.crc32c.is_none_or(|crc32c| crc32c == payload.crc32c);
+fn check_stated(file: IntermediateId, payload: Payload, stated: StatedContent) -> Result<(), UserFileError> {
+    let is_right = stated.bytes.is_none_or(|bytes| bytes == payload.bytes)
+        && stated.crc32c.is_none_or(|crc32c| crc32c == payload.crc32c);
     let (written, crc32c) = (payload.bytes, payload.crc32c);
     if is_right { Ok(()) } else { Err(UserFileError::NotAsTold { file, written, crc32c }) }
 }
@@ -407,20 +407,20 @@ impl dataport::UserFiles for UserFiles {
         written
     }
 
-    fn close(&self, file: IntermediateId, told: Told) -> Result<Payload, UserFileError> {
+    fn close(&self, file: IntermediateId, stated: StatedContent) -> Result<Payload, UserFileError> {
         if let Some(here) = self.complete.find(&StageFileName::of_user_file(file)) {
             // The answer was lost, or the server was away.
-            check_told(file, here.payload, told)?;
+            check_stated(file, here.payload, stated)?;
             return self.tell_closed(file, here.payload);
         }
         // An empty file may be closed before anything else is heard of it.
-        let may_begin = told.bytes == Some(0);
+        let may_begin = stated.bytes == Some(0);
         let writing = self.writing(file, may_begin, Duration::from_secs(1))?;
         let mut writing = lock(&writing);
         if writing.is_over {
             return Err(UserFileError::NotWriting(file));
         }
-        match self.finish(file, &mut writing, told) {
+        match self.finish(file, &mut writing, stated) {
             Ok(summary) => {
                 drop(writing);
                 lock(&self.writers).remove(&file);

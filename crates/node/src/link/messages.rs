@@ -14,7 +14,7 @@ pub struct Order {
 
 /// A message of the server besides attempts and keys.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum ServerMessage {
     Order(NodeOrder),
     /// The server does not know this node any more: everything goes, and no slot gets anything again.
     Expelled,

@@ -1,8 +1,8 @@
 //! The link of a node to its server: slots hand in and wait, one task polls for all of them.
 
-use crate::link::messages::{Order, Told, Up};
+use crate::link::messages::{Order, ServerMessage, Up};
+use crate::link::newest_keys::{KeysFromServer, NewestKeys};
 use crate::link::poller::{Poller, Shared};
-use crate::link::told_keys::{Telling, ToldKeys};
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeInfo, NodeWelcome, PlacesAnswer};
 use api::data_access::{
     BriefQuestion, DataKeys, FileCopy, JobToken, SecretText, TokensAnswer, TokensQuestion,
@@ -19,17 +19,17 @@ use std::sync::mpsc as blocking;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc as asynchronous;
 
-/// Orders that may wait for the thread that acts on them.
-const ORDERS_MAX: usize = 1024;
+/// Messages that may wait for the thread that acts on them.
+const MESSAGES_MAX: usize = 1024;
 
 /// A node's side of the control port. Shared by its slot threads.
 pub struct NodeLink {
     welcome: NodeWelcome,
     up: asynchronous::Sender<Up>,
     down: Vec<Mutex<blocking::Receiver<Order>>>,
-    told: Mutex<blocking::Receiver<Told>>,
+    messages: Mutex<blocking::Receiver<ServerMessage>>,
     peers: Arc<Mutex<Vec<NodeAddress>>>,
-    keys: Arc<ToldKeys>,
+    keys: Arc<NewestKeys>,
     blocking: Blocking,
 }
 
@@ -46,14 +46,14 @@ impl NodeLink {
             slots.push(sender);
             down.push(Mutex::new(receiver));
         }
-        let (tell, told) = std::sync::mpsc::sync_channel(ORDERS_MAX);
+        let (message, messages) = std::sync::mpsc::sync_channel(MESSAGES_MAX);
         let peers: Arc<Mutex<Vec<NodeAddress>>> = Arc::default();
         let (runtime, client) = blocking.parts();
-        let keys: Arc<ToldKeys> = Arc::default();
-        let shared = Shared { peers: Arc::clone(&peers), keys: Telling(Arc::clone(&keys)) };
-        let poller = Poller::new(client.clone(), welcome.clone(), slots, tell, shared);
+        let keys: Arc<NewestKeys> = Arc::default();
+        let shared = Shared { peers: Arc::clone(&peers), keys: KeysFromServer(Arc::clone(&keys)) };
+        let poller = Poller::new(client.clone(), welcome.clone(), slots, message, shared);
         runtime.spawn(poller.run(inbox));
-        Ok(Self { welcome, up, down, told: Mutex::new(told), peers, keys, blocking })
+        Ok(Self { welcome, up, down, messages: Mutex::new(messages), peers, keys, blocking })
     }
 
     /// The number under which the server knows this node.
@@ -93,9 +93,9 @@ impl NodeLink {
         down.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
     }
 
-    /// Waits for what the server tells next. None: there will be nothing.
-    pub fn next_told(&self) -> Option<Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+    /// Waits for the next message of the server. None: there will be none.
+    pub fn next_message(&self) -> Option<ServerMessage> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
     }
 
     /// Tells how the node is, with one of the next polls. Dropped where very much else waits to be told.

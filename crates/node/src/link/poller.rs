@@ -1,9 +1,9 @@
 //! The task that polls for all slots of a node.
 
-use crate::link::messages::{Order, Told, Up};
+use crate::link::messages::{Order, ServerMessage, Up};
+use crate::link::newest_keys::KeysFromServer;
 use crate::link::order_prefetch::OrderPrefetch;
 use crate::link::pending_report::PendingReport;
-use crate::link::told_keys::Telling;
 use api::control::{
     AttemptEnd, AttemptOutcome, ErrorCode, NodeAddress, NodeOrder, NodeOrders, NodePoll, NodeWelcome,
 };
@@ -40,7 +40,7 @@ pub(crate) struct Poller {
     client: Client,
     welcome: NodeWelcome,
     slots: Vec<blocking::SyncSender<Order>>,
-    told: blocking::SyncSender<Told>,
+    messages: blocking::SyncSender<ServerMessage>,
     shared: Shared,
     received: u64,
     /// Slots that ask.
@@ -71,7 +71,7 @@ struct Silence {
 /// Others see here what the server told last.
 pub(crate) struct Shared {
     pub peers: Arc<Mutex<Vec<NodeAddress>>>,
-    pub keys: Telling,
+    pub keys: KeysFromServer,
 }
 
 /// Ends and report that a poll carried, until it has been answered.
@@ -94,7 +94,7 @@ impl Poller {
         client: Client,
         welcome: NodeWelcome,
         slots: Vec<blocking::SyncSender<Order>>,
-        told: blocking::SyncSender<Told>,
+        messages: blocking::SyncSender<ServerMessage>,
         shared: Shared,
     ) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl Poller {
             client,
             welcome,
             slots,
-            told,
+            messages,
             shared,
             received: 0,
             idle: BTreeSet::new(),
@@ -241,7 +241,7 @@ impl Poller {
                 // A node whose token is not good any more learns why when it joins anew.
                 let gone = [ErrorCode::UnknownNode, ErrorCode::Unauthenticated, ErrorCode::Forbidden];
                 if error.code().is_some_and(|code| gone.contains(&code)) {
-                    self.tell(Told::Expelled);
+                    self.tell(ServerMessage::Expelled);
                     return Next::Ends;
                 }
                 self.pending.put_back(carried.report);
@@ -298,16 +298,16 @@ impl Poller {
                 NodeOrder::DataKeys { keys } => self.shared.keys.0.tell(keys),
                 order => {
                     self.drop_stopped(&order);
-                    self.tell(Told::Order(order));
+                    self.tell(ServerMessage::Order(order));
                 }
             }
         }
         self.hand_out();
     }
 
-    fn tell(&self, told: Told) {
+    fn tell(&self, message: ServerMessage) {
         // A node that does not listen any more ends.
-        let _ = self.told.try_send(told);
+        let _ = self.messages.try_send(message);
     }
 
     /// Ends the attempts that an order stops before they began.

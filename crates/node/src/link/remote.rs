@@ -11,7 +11,7 @@ use crate::intermediate::file_keeper;
 use crate::intermediate::user_files::UserFiles;
 use crate::link::data_access::{DataAccess, ShownTokens};
 use crate::link::drill::Drill;
-use crate::link::messages::Told;
+use crate::link::messages::ServerMessage;
 use crate::link::node_link::NodeLink;
 use crate::link::unanswered;
 use crate::shuffle::remote::{OtherNodes, RecordData};
@@ -376,10 +376,10 @@ impl Remote {
 impl Remote {
     /// Acts on what the server orders besides attempts, until there is nothing more.
     pub(crate) fn follow_orders(&self, jobs: &JobKeeper) {
-        while let Some(told) = self.link.next_told() {
-            match told {
-                Told::Order(order) => self.obey(order, jobs),
-                Told::Expelled => {
+        while let Some(message) = self.link.next_message() {
+            match message {
+                ServerMessage::Order(order) => self.obey(order, jobs),
+                ServerMessage::Expelled => {
                     self.take_no_more();
                     jobs.end_stopped_programs();
                     jobs.forget_all();

@@ -12,9 +12,9 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Messages of the last second, by node.
 #[derive(Default)]
-struct Told(BTreeMap<NodeId, (Instant, Unreached)>);
+struct RecentReports(BTreeMap<NodeId, (Instant, Unreached)>);
 
-impl Told {
+impl RecentReports {
     fn is_news(&mut self, node: NodeId, how: Unreached, now: Instant) -> bool {
         self.0.retain(|_, (told, _)| now.saturating_duration_since(*told) < TELL_EVERY);
         let is_news = self.0.get(&node).is_none_or(|(_, before)| how > *before);
@@ -27,7 +27,7 @@ impl Told {
 
 /// Tells the server by this link.
 pub(crate) fn tell_by(link: &Arc<NodeLink>) -> Unanswered {
-    let (link, told) = (Arc::clone(link), Mutex::<Told>::default());
+    let (link, told) = (Arc::clone(link), Mutex::<RecentReports>::default());
     Arc::new(move |node, how| {
         let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_news(node, how, Instant::now()) {
@@ -39,13 +39,13 @@ pub(crate) fn tell_by(link: &Arc<NodeLink>) -> Unanswered {
 
 #[cfg(test)]
 mod tests {
-    use super::{TELL_EVERY, Told, Unreached};
+    use super::{RecentReports, TELL_EVERY, Unreached};
     use ids::NodeId;
     use std::time::{Duration, Instant};
 
     #[test]
     fn unreachable_node_is_reported_once_a_second() {
-        let (mut told, start) = (Told::default(), Instant::now());
+        let (mut told, start) = (RecentReports::default(), Instant::now());
         let mut check = |node, how, after_ms, expected| {
             let now = start + Duration::from_millis(after_ms);
             assert_eq!(told.is_news(NodeId(node), how, now), expected, "{how:?} after {after_ms} ms");

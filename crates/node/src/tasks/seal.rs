@@ -11,6 +11,7 @@ use std::time::Duration;
 /// is lost when reducers have just begun costs most.
 const SEAL_WAITS_PART: u32 = 50;
 const SEAL_WAITS_MAX: Duration = Duration::from_secs(2);
+
 pub(crate) fn seal(shared: &Shared, job: &AttemptData, task: &SealTask) -> Result<SealResult, TaskFailure> {
     let chunkserver = job.chunkserver()?;
     let sealed = chunkserver.seal(&task.standing).map_err(|error| error.to_failure())?;

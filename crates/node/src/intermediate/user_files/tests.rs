@@ -1,6 +1,6 @@
 use super::{Placed, SentFile, UserFiles, lock, place};
 use api::intermediate::{IntermediateAnswer, IntermediateNote};
-use dataport::{StageFileName, Told, UserFileError, UserFiles as _};
+use dataport::{StageFileName, StatedContent, UserFileError, UserFiles as _};
 use ids::{IntermediateId, NodeId};
 use proptest::prelude::*;
 use stagefile::verify;
@@ -86,7 +86,7 @@ proptest! {
             }
             prop_assert!(written.is_err() || written.ok() == Some(model.len() as u64));
         }
-        let told = Told { bytes: Some(model.len() as u64), crc32c: Some(crc32c::crc32c(&model)) };
+        let told = StatedContent { bytes: Some(model.len() as u64), crc32c: Some(crc32c::crc32c(&model)) };
         let payload = files.close(FILE, told).expect("closed");
         let here = dataport::StageFiles::find(&files, &StageFileName::of_user_file(FILE)).expect("complete");
         prop_assert_eq!(verify(&here.path).expect("intact").payload(), payload);
@@ -101,17 +101,19 @@ fn closed_file_never_changes() {
     let dir = tempfile::tempdir().unwrap();
     let (files, notes) = files(dir.path(), None);
     files.write(FILE, 0, b"abc", LONG).unwrap();
-    for told in [Told { bytes: Some(4), crc32c: None }, Told { bytes: None, crc32c: Some(1) }] {
+    for told in
+        [StatedContent { bytes: Some(4), crc32c: None }, StatedContent { bytes: None, crc32c: Some(1) }]
+    {
         assert!(matches!(files.close(FILE, told), Err(UserFileError::NotAsTold { written: 3, .. })));
     }
-    let payload = files.close(FILE, Told::default()).unwrap();
+    let payload = files.close(FILE, StatedContent::default()).unwrap();
     // The answer was lost.
-    assert_eq!(files.close(FILE, Told::default()).unwrap(), payload);
+    assert_eq!(files.close(FILE, StatedContent::default()).unwrap(), payload);
     assert_eq!(lock(&notes).len(), 2);
     assert!(matches!(files.write(FILE, 3, b"d", LONG), Err(UserFileError::Complete(FILE))));
     assert!(matches!(files.abandon(FILE, "no"), Err(UserFileError::Complete(FILE))));
     files.drop_files(&[FILE]);
-    assert!(matches!(files.close(FILE, Told::default()), Err(UserFileError::NotWriting(FILE))));
+    assert!(matches!(files.close(FILE, StatedContent::default()), Err(UserFileError::NotWriting(FILE))));
     assert_eq!(files_on_disk(dir.path()), 0);
 }
 
@@ -119,7 +121,7 @@ fn closed_file_never_changes() {
 fn an_empty_file_is_one() {
     let dir = tempfile::tempdir().unwrap();
     let (files, _) = files(dir.path(), None);
-    let payload = files.close(FILE, Told { bytes: Some(0), crc32c: Some(0) }).unwrap();
+    let payload = files.close(FILE, StatedContent { bytes: Some(0), crc32c: Some(0) }).unwrap();
     assert_eq!((payload.bytes, files_on_disk(dir.path())), (0, 1));
 }
 
@@ -142,7 +144,7 @@ fn abandoned_writer_leaves_nothing() {
     );
     assert_eq!(files_on_disk(dir.path()), 0);
     assert!(matches!(files.write(FILE, 3, b"d", LONG), Err(UserFileError::NotWriting(FILE))));
-    assert!(matches!(files.close(FILE, Told::default()), Err(UserFileError::NotWriting(FILE))));
+    assert!(matches!(files.close(FILE, StatedContent::default()), Err(UserFileError::NotWriting(FILE))));
     files.abandon(IntermediateId(9), &"x".repeat(5000)).unwrap();
     files.look_after_writers();
     assert!(
@@ -155,7 +157,7 @@ fn forgotten_file_is_removed_when_closed() {
     let dir = tempfile::tempdir().unwrap();
     let (files, _) = files(dir.path(), Some(FILE));
     files.write(FILE, 0, b"abc", LONG).unwrap();
-    assert!(matches!(files.close(FILE, Told::default()), Err(UserFileError::Forgotten(FILE))));
+    assert!(matches!(files.close(FILE, StatedContent::default()), Err(UserFileError::Forgotten(FILE))));
     assert_eq!(files_on_disk(dir.path()), 0);
 }
 
@@ -166,7 +168,7 @@ fn file_is_single_until_and_after_its_copy() {
     files.write(FILE, 0, b"abc", LONG).unwrap();
     let single = |lives: bool| files.single(|_| lives).into_iter().map(|(file, _)| file).collect::<Vec<_>>();
     assert!(single(true).is_empty());
-    files.close(FILE, Told::default()).unwrap();
+    files.close(FILE, StatedContent::default()).unwrap();
     assert_eq!(single(true), [FILE]);
     files.was_sent(FILE, SentFile { to: NodeId(2), bytes: 83, single_ns: 5 });
     assert!(single(true).is_empty());

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Shared by the task that polls and the thread that acts.
 #[derive(Default)]
-pub(crate) struct ToldKeys {
+pub(crate) struct NewestKeys {
     inner: Mutex<Inner>,
     changed: Condvar,
 }
@@ -17,7 +17,7 @@ struct Inner {
     is_over: bool,
 }
 
-impl ToldKeys {
+impl NewestKeys {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -47,9 +47,9 @@ impl ToldKeys {
 }
 
 /// Ends when it is dropped, however the task that polls ends.
-pub(crate) struct Telling(pub std::sync::Arc<ToldKeys>);
+pub(crate) struct KeysFromServer(pub std::sync::Arc<NewestKeys>);
 
-impl Drop for Telling {
+impl Drop for KeysFromServer {
     fn drop(&mut self) {
         self.0.end();
     }
