@@ -7,7 +7,7 @@ use crate::program_jobs::{FileHold, Seat};
 use crate::users::JobOwner;
 use api::control::JobOutcome;
 use api::{Boundaries, JobSpec, Task, TaskFailure};
-use ids::{AttemptKey, JobId, NodeId, RunId, StageIndex, TaskIndex};
+use ids::{AttemptKey, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
 use mapreduce::JobResults;
 use mapreduce::flow::StageState;
 use scheduler::FAILURES_MAX;
@@ -54,6 +54,8 @@ pub(crate) struct Job {
     /// Runs that were lost, so far; and those of them that attempts which run had read before.
     pub lost_runs: BTreeSet<RunId>,
     pub have_read: BTreeMap<AttemptKey, BTreeSet<RunId>>,
+    /// Tasks, each with a node that an attempt of it could not reach.
+    unreached: BTreeSet<(TaskKey, NodeId)>,
 }
 
 impl Job {
@@ -85,6 +87,7 @@ impl Job {
             given_up: BTreeSet::new(),
             lost_runs: BTreeSet::new(),
             have_read: BTreeMap::new(),
+            unreached: BTreeSet::new(),
         }
     }
 
@@ -125,6 +128,12 @@ impl Job {
     /// Whether an attempt may have failed because what it read is being made again.
     pub(crate) fn may_lack_data(&self, attempt: AttemptKey) -> bool {
         self.standing.as_ref().is_some_and(|(stage, _)| *stage == attempt.task.stage)
+    }
+
+    /// Whether an attempt is the first of its task that could not reach this node. The node may have died since its last poll, which
+    /// waits at the server: then nobody knows of its death yet. A task cannot use this for ever: once for each node.
+    pub(crate) fn first_to_miss(&mut self, attempt: AttemptKey, node: NodeId) -> bool {
+        self.unreached.insert((attempt.task, node))
     }
 
     pub(crate) fn stage_index(&self, name: &str) -> Option<StageIndex> {

@@ -82,9 +82,11 @@ fn failed(work: &mut Work, outbox: &mut Outbox, finished: Ended, failure: TaskFa
     // Nobody told the job to stop: another node did that has given it up, or the attempt was not needed any more.
     let stopped_alone = failure.blame == Blame::Cancelled && !job.is_stopping();
     let of_node = failure.blame == Blame::Environment;
+    let missed = failure.unreachable.filter(|node| of_node && work.fleet.has(*node));
+    let is_first = missed.is_some_and(|node| job.first_to_miss(attempt, node));
     let may_be_excused = || {
         let is_excused = work.fleet.may_excuse(finished.started_ns, failure.unreachable, outbox.moment());
-        work.service == Service::Cluster && is_excused
+        work.service == Service::Cluster && (is_excused || is_first)
     };
     // Not counted: the lease of the node that may be gone ends the question, one way or the other.
     if (of_node || stopped_alone)
