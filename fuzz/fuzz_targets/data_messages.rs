@@ -7,12 +7,12 @@
 
 #![no_main]
 
-use dataport::stage_wire::{BLOCKS_PER_READ_MAX, STAGE_COPY_HEAD_BYTES, StageCopyHead, StageReadRequest};
-use dataport::wire::{
+use dataport::wire::messages::{
     AppendAnswers, AppendHead, BOUND_BYTES_MAX, BindReply, BindRequest, CHUNKS_PER_RELEASE_MAX,
     COPY_BYTES_MAX, COPY_HEAD_BYTES, CopyHead, FRAME_HEAD_BYTES, FRAMES_PER_REQUEST_MAX, FrameHead,
     RUNS_PER_SCAN_MAX, ReleaseRequest, ScanRequest,
 };
+use dataport::wire::stage::{BLOCKS_PER_READ_MAX, STAGE_COPY_HEAD_BYTES, StageCopyHead, StageReadRequest};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

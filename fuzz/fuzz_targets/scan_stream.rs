@@ -8,7 +8,7 @@
 
 #![no_main]
 
-use dataport::scan_wire::{ENTRY_HEAD_BYTES, Entry, EntryDecoder, EntryKind, LostRuns, RunEnd, RunSources};
+use dataport::wire::scan::{ENTRY_HEAD_BYTES, Entry, EntryDecoder, EntryKind, LostRuns, RunEnd, RunSources};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

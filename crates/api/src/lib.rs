@@ -14,23 +14,17 @@
 //! # How it is tested
 //! Unit tests where text is parsed; job, tasks and results go through JSON and back in `tests/`.
 
-pub mod boundaries;
 pub mod console;
 pub mod control;
 pub mod data_access;
 pub mod drill;
-pub mod failure;
 pub mod flow;
-pub mod format;
 pub mod fsck;
-pub mod function;
 pub mod history;
 pub mod intermediate;
 pub mod job;
 pub mod job_file;
 pub mod kept;
-pub mod key_bytes;
-pub mod key_rules;
 pub mod layout;
 pub mod left;
 pub mod machine;
@@ -38,29 +32,24 @@ pub mod object;
 pub mod people;
 pub mod placement;
 pub mod program;
-pub mod proof;
+pub mod records;
 pub mod report;
 pub mod shipping;
 pub mod task;
 
-pub use boundaries::Boundaries;
-pub use failure::{Blame, LostInput, TaskFailure};
 pub use flow::{FlowStage, StageFile, StageFilePlace};
-pub use format::{
-    BadExtension, Exchange, FieldSplit, Formats, GeneratedRows, OutputCodec, OutputFormat, PartExtension,
-    RecordFormat, TERA_ROW_BYTES, TeraLayout,
-};
-pub use function::Function;
 pub use job::{
     Codec, FileLink, InputFile, InputFormat, JobSpec, MAX_REGENERATIONS, MapperInput, Notice, Partitioning,
     Replication, Segment, Split, Streaming,
 };
 pub use job_file::{JobFile, JobFileError, KeyOrder};
-pub use key_bytes::KeyBytes;
-pub use key_rules::{FieldPlace, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule};
 pub use layout::Layout;
 pub use object::{ObjectPin, is_object_url};
-pub use proof::{DataSum, SourceCommit};
+pub use records::{
+    BadExtension, Boundaries, Exchange, FieldPlace, FieldSplit, Formats, Function, GeneratedRows, KeyBytes,
+    KeyRules, KeyStretch, Numbers, OrderStep, OutputCodec, OutputFormat, PartExtension, PartitionRule,
+    RecordFormat, TERA_ROW_BYTES, TeraLayout,
+};
 pub use report::{JobReport, ReportedJob, ReportedPart, ReportedParts};
 pub use shipping::{ContentHash, ShippedFile};
-pub use task::{Task, TaskResult};
+pub use task::{Blame, DataSum, LostInput, SourceCommit, Task, TaskFailure, TaskResult};

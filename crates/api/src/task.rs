@@ -4,7 +4,13 @@
 //! A map-only job has `map` -> `commit`; one that reduces the kept I-files of another job again has
 //! `adopt` -> `merge` -> `reduce` -> `commit`.
 
-use crate::{DataSum, KeyBytes, ShippedFile, SourceCommit, Split, StageFilePlace};
+mod failure;
+pub(crate) mod proof;
+
+pub use failure::{Blame, LostInput, TaskFailure};
+pub use proof::{DataSum, SourceCommit};
+
+use crate::{KeyBytes, ShippedFile, Split, StageFilePlace};
 use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

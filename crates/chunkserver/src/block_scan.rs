@@ -3,6 +3,7 @@
 
 use crate::ChunkServer;
 use crate::error::ChunkServerError;
+use crate::key_range::KeyRange;
 use crate::readers::AllRead;
 use crate::run::{DiskRun, MemoryRun, Place, Run};
 use api::Codec;
@@ -204,8 +205,8 @@ impl BlockScan {
                     if inside {
                         return Ok(Some(ScanBlock { records: header.records, first_key: entry.first_key }));
                     }
-                    let bounds = (lower.as_deref(), upper.as_deref());
-                    let cut = cut_block(run, disk, &entry, &header, &out[stored..], bounds, raw)?;
+                    let keys = KeyRange { lower: lower.as_deref(), upper: upper.as_deref() };
+                    let cut = cut_block(run, disk, &entry, &header, &out[stored..], keys, raw)?;
                     out.truncate(stored - BLOCK_HEADER_BYTES);
                     if let Some(cut) = cut {
                         block::encode(raw, cut.records, *codec, out);
@@ -318,7 +319,7 @@ fn cut_block(
     entry: &IndexEntry,
     header: &BlockHeader,
     stored: &[u8],
-    (lower, upper): (Option<&[u8]>, Option<&[u8]>),
+    keys: KeyRange<'_>,
     raw: &mut Vec<u8>,
 ) -> Result<Option<ScanBlock>, ChunkServerError> {
     let at_block = |error: FormatError| disk.damaged(error.shifted(entry.offset_bytes));
@@ -331,10 +332,10 @@ fn cut_block(
             return Err(at_block(FormatError::at(0, problem)));
         };
         let key = record.partition_key();
-        if upper.is_some_and(|upper| key >= upper) {
+        if keys.upper.is_some_and(|upper| key >= upper) {
             break;
         }
-        if lower.is_none_or(|lower| key >= lower) {
+        if keys.lower.is_none_or(|lower| key >= lower) {
             start.get_or_insert(next);
             end = next + taken;
             match &mut made {

@@ -42,11 +42,11 @@ impl ChunkServer {
     pub fn receive_copy(&self, run: RunId, bytes: u64) -> Result<CopyWriter, ChunkServerError> {
         let shared = &self.shared;
         {
-            let mut books = shared.lock();
-            if run.node() == shared.config.node || books.runs.contains_key(&run) {
+            let mut table = shared.lock();
+            if run.node() == shared.config.node || table.runs.contains_key(&run) {
                 return Err(ChunkServerError::OwnRun(run));
             }
-            if !books.receiving.insert(run) {
+            if !table.receiving.insert(run) {
                 return Err(ChunkServerError::BeingReceived(run));
             }
         }

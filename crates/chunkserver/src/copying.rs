@@ -7,12 +7,12 @@ use crate::ChunkServer;
 use crate::block_scan::{read_block, take};
 use crate::error::ChunkServerError;
 use crate::run::{DiskRun, Place, Run};
+use crate::to_copy::RunToCopy;
 use diskfile::WindowReader;
 use ids::{ChunkId, IfileIndex, RunId};
 use ifile::field::check_crc;
 use ifile::run_file::FILE_HEADER_BYTES;
 use ifile::{BlockHeader, FormatError, Problem, RunFile};
-use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,67 +22,6 @@ const PIECE_BYTES: usize = 256 << 10;
 const READ_AHEAD_BYTES: usize = 2 * PIECE_BYTES;
 /// How often whoever waits looks whether the job was told to stop.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
-/// A run that has no copy yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunToCopy {
-    pub run: RunId,
-    pub sorted_at: Instant,
-}
-
-/// Runs without a copy, oldest first. They are noted from the beginning: whether there will be copies is known later.
-#[derive(Default)]
-pub(crate) struct ToCopy {
-    begun: bool,
-    waiting: VecDeque<RunToCopy>,
-    /// Given out, and neither done nor given back.
-    under_way: BTreeSet<RunId>,
-    /// Copies here that stand for runs of other nodes, and are to have one more.
-    standing: BTreeSet<RunId>,
-}
-
-impl ToCopy {
-    /// A run was made.
-    pub fn add(&mut self, run: RunId) {
-        self.waiting.push_back(RunToCopy { run, sorted_at: Instant::now() });
-    }
-
-    /// Runs are gone, or nobody has yet to read them, and with that the wish for copies.
-    pub fn forget(&mut self, runs: &[RunId]) {
-        self.standing.retain(|each| !runs.contains(each));
-        self.waiting.retain(|each| !runs.contains(&each.run));
-        self.under_way.retain(|each| !runs.contains(each));
-    }
-
-    /// Sets the runs of other nodes that want a copy now; no others of them do.
-    fn want_standing(&mut self, runs: BTreeSet<RunId>) {
-        let before = std::mem::replace(&mut self.standing, runs);
-        let over: Vec<RunId> = before.difference(&self.standing).copied().collect();
-        self.forget(&over);
-        let new: Vec<RunId> = self.standing.difference(&before).copied().collect();
-        new.into_iter().for_each(|run| self.add(run));
-    }
-
-    fn take(&mut self) -> Option<RunToCopy> {
-        if !self.begun {
-            return None;
-        }
-        let next = self.waiting.pop_front()?;
-        self.under_way.insert(next.run);
-        Some(next)
-    }
-
-    fn put_back(&mut self, again: RunToCopy) {
-        self.under_way.remove(&again.run);
-        if self.waiting.iter().all(|each| each.run != again.run) {
-            self.waiting.push_back(again);
-        }
-    }
-
-    fn count(&self) -> usize {
-        if self.begun { self.waiting.len() + self.under_way.len() } else { 0 }
-    }
-}
 
 impl ChunkServer {
     /// From now on runs that are made here want copies, and so do those that are here already. Adopted ones have none:
@@ -94,10 +33,10 @@ impl ChunkServer {
 
     /// Sets the copies here that stand for runs of other nodes and want one more copy; no others of them do.
     pub fn copy_standing(&self, runs: &[RunId]) {
-        let mut books = self.shared.lock();
-        let here = runs.iter().filter(|run| books.copies.contains_key(run)).copied().collect();
-        books.to_copy.want_standing(here);
-        drop(books);
+        let mut table = self.shared.lock();
+        let here = runs.iter().filter(|run| table.copies.contains_key(run)).copied().collect();
+        table.to_copy.want_standing(here);
+        drop(table);
         self.shared.to_copy.notify_all();
     }
 
@@ -108,9 +47,9 @@ impl ChunkServer {
 
     /// Closes chunks that are not full, so that they are sorted and can be copied. Who appends goes on with others.
     pub fn close_chunks(&self, chunks: &[ChunkId]) {
-        let mut books = self.shared.lock();
-        chunks.iter().for_each(|chunk| books.close_one(*chunk));
-        drop(books);
+        let mut table = self.shared.lock();
+        chunks.iter().for_each(|chunk| table.close_one(*chunk));
+        drop(table);
         self.shared.work.notify_all();
     }
 
@@ -118,38 +57,36 @@ impl ChunkServer {
     pub fn next_to_copy(&self, wait: Duration) -> Option<RunToCopy> {
         let shared = &self.shared;
         let end = Instant::now() + wait;
-        let mut books = shared.lock();
+        let mut table = shared.lock();
         loop {
-            if books.stopping || shared.is_cancelled() {
+            if table.stopping || shared.is_cancelled() {
                 return None;
             }
-            if let Some(next) = books.to_copy.take() {
+            if let Some(next) = table.to_copy.take() {
                 return Some(next);
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return None;
             }
-            let waited = shared.to_copy.wait_timeout(books, left.min(LOOK_AGAIN));
-            books = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = shared.to_copy.wait_timeout(table, left.min(LOOK_AGAIN));
+            table = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// The run wants a copy still, or again: it goes behind all others. One that was merged away is forgotten.
     pub fn copy_again(&self, again: RunToCopy) {
-        let mut books = self.shared.lock();
-        if books.runs.contains_key(&again.run) || books.to_copy.standing.contains(&again.run) {
-            books.to_copy.put_back(again);
-            drop(books);
+        let mut table = self.shared.lock();
+        if table.runs.contains_key(&again.run) || table.to_copy.is_standing(again.run) {
+            table.to_copy.put_back(again);
+            drop(table);
             self.shared.to_copy.notify_all();
         }
     }
 
     /// The run has its copy.
     pub fn copied(&self, run: RunId) {
-        let mut books = self.shared.lock();
-        books.to_copy.under_way.remove(&run);
-        books.to_copy.standing.remove(&run);
+        self.shared.lock().to_copy.has_copy(run);
     }
 
     /// Runs without a copy, those included whose copies are under way.
@@ -167,30 +104,30 @@ impl ChunkServer {
     /// The run, once it has a file. What it meets there is no damage of the run: that is still in memory.
     fn on_disk(&self, id: RunId) -> Result<Arc<Run>, ChunkServerError> {
         let shared = &self.shared;
-        let mut books = shared.lock();
+        let mut table = shared.lock();
         loop {
-            let run = Arc::clone(books.run(id).ok_or(ChunkServerError::UnknownRun(id))?);
+            let run = Arc::clone(table.run(id).ok_or(ChunkServerError::UnknownRun(id))?);
             if !run.is_in_memory() {
                 return Ok(run);
             }
-            if let Some(position) = books.memory_runs.iter().position(|each| *each == id) {
-                books.memory_runs.remove(position);
-                drop(books);
+            if let Some(position) = table.memory_runs.iter().position(|each| *each == id) {
+                table.memory_runs.remove(position);
+                drop(table);
                 let evicted = shared.evict(&run);
-                books = shared.lock();
-                if evicted.is_err() && books.runs.contains_key(&id) {
-                    books.memory_runs.push_back(id);
+                table = shared.lock();
+                if evicted.is_err() && table.runs.contains_key(&id) {
+                    table.memory_runs.push_back(id);
                 }
                 shared.changed.notify_all();
                 evicted?;
                 continue;
             }
             // Somebody else took it to write it, and says so.
-            if books.stopping || books.failure.is_some() || shared.is_cancelled() {
+            if table.stopping || table.failure.is_some() || shared.is_cancelled() {
                 return Err(ChunkServerError::Cancelled);
             }
-            let waited = shared.changed.wait_timeout(books, LOOK_AGAIN);
-            books = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = shared.changed.wait_timeout(table, LOOK_AGAIN);
+            table = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

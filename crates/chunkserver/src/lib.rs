@@ -27,36 +27,40 @@
 
 mod adopting;
 mod block_scan;
-mod books;
 mod checking;
+mod chunk_table;
 mod copies;
 pub mod copy_pace;
 mod copying;
 mod cursor;
 mod disks;
 mod error;
+mod key_range;
 mod losing;
 mod merging;
 mod readers;
 mod receiving;
-mod room;
 mod run;
 mod sealing;
 mod service;
 mod sorting;
+mod spill;
+mod to_copy;
 
 pub use block_scan::{BlockScan, FirstRecord, ScanBlock};
-pub use books::Books;
 pub use checking::{Checking, check_kept};
+pub use chunk_table::{APPENDERS_PER_CHUNK_MAX, ChunkTable};
 pub use copies::{CopyWriter, left_run};
-pub use copying::{CopySource, RunToCopy};
+pub use copying::CopySource;
 pub use cursor::{CursorReport, RunCursor};
 pub use disks::{DiskFile, run_file_name, run_of_file};
 pub use error::{ChunkServerError, is_of_the_file};
+pub use key_range::KeyRange;
 pub use losing::LostOnDisk;
 pub use merging::MergeFailure;
 pub use readers::{AllRead, Reading};
 pub use run::Run;
+pub use to_copy::RunToCopy;
 
 use api::{Codec, Layout};
 use arena::Arena;
@@ -68,9 +72,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-
-/// Appenders bound to one chunk at a time (Sailfish section 6.1); a second chunk of an I-file opens beyond.
-pub const APPENDERS_PER_CHUNK_MAX: usize = 128;
 
 /// Threads that read ahead of merges: enough to keep a disk busy, and each of several.
 const READ_THREADS: usize = 4;
@@ -122,7 +123,7 @@ struct Shared {
     write_buffer_bytes: usize,
     /// Reads ahead of merges.
     reads: Arc<ReadPool>,
-    books: Mutex<Books>,
+    table: Mutex<ChunkTable>,
     /// Memory was freed, a chunk was sorted, something failed.
     changed: Condvar,
     /// There is work for sorters.
@@ -135,8 +136,8 @@ struct Shared {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ChunkTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_cancelled(&self) -> bool {
@@ -145,9 +146,9 @@ impl Shared {
 
     /// The first failure stays and is what every later caller gets.
     fn fail(&self, error: ChunkServerError) {
-        let mut books = self.lock();
-        books.failure.get_or_insert(Arc::new(error));
-        drop(books);
+        let mut table = self.lock();
+        table.failure.get_or_insert(Arc::new(error));
+        drop(table);
         self.changed.notify_all();
         self.work.notify_all();
     }
@@ -219,7 +220,7 @@ impl ChunkServer {
             sort_scratch_bytes: layout.sort_share_bytes / sorter_count,
             write_buffer_bytes: write_buffer_bytes(&layout, sorter_count, config.slots),
             reads,
-            books: Mutex::new(Books::new(config.node, layout, config.disk_dirs.len())),
+            table: Mutex::new(ChunkTable::new(config.node, layout, config.disk_dirs.len())),
             config,
             arena,
             disks,
@@ -288,9 +289,9 @@ impl ChunkServer {
     /// stand for their runs: what the others are copies of is not lost with them.
     pub fn unreadable_runs(&self) -> Vec<RunId> {
         let runs: Vec<Arc<Run>> = {
-            let books = self.shared.lock();
-            let standing = books.standing.iter().filter_map(|run| books.copies.get(run));
-            books.runs.values().chain(standing.map(|(run, _)| run)).cloned().collect()
+            let table = self.shared.lock();
+            let standing = table.standing.iter().filter_map(|run| table.copies.get(run));
+            table.runs.values().chain(standing.map(|(run, _)| run)).cloned().collect()
         };
         let is_gone = |run: &&Arc<Run>| {
             run.path().is_some_and(|path| DiskFile::open(path).is_err_and(|error| is_of_the_file(&error)))
@@ -311,7 +312,7 @@ impl Drop for ChunkServer {
         self.shared.changed.notify_all();
         self.shared.to_copy.notify_all();
         for sorter in self.sorters.drain(..) {
-            // A sorter that panicked has already left its failure in the books.
+            // A sorter that panicked has already left its failure in the table.
             let _ = sorter.join();
         }
     }

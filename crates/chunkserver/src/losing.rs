@@ -1,7 +1,7 @@
 //! Data of chunks that is lost: it could not be written, or did not come back from the disk as it was. The chunkserver goes on
 //! without it and says so when it is sealed; whoever appended it makes it again.
 
-use crate::books::{Books, ChunkState};
+use crate::chunk_table::{ChunkState, ChunkTable};
 use crate::error::ChunkServerError;
 use crate::run::Run;
 use crate::{ChunkServer, Shared};
@@ -23,22 +23,22 @@ impl ChunkServer {
     /// begins they are forgotten, and the chunks in them are lost (a seal says so).
     pub fn look_for_losses(&self, disk: DiskIndex) -> LostOnDisk {
         let there: Vec<(Arc<Run>, DiskIndex)> = {
-            let books = self.shared.lock();
-            let disk_of = |run: &RunId| books.summaries.get(run).map(|summary| summary.disk);
-            let own = books.runs.iter().filter_map(|(id, run)| Some((Arc::clone(run), disk_of(id)?)));
-            let standing = books.standing.iter().filter_map(|run| books.copies.get(run));
+            let table = self.shared.lock();
+            let disk_of = |run: &RunId| table.summaries.get(run).map(|summary| summary.disk);
+            let own = table.runs.iter().filter_map(|(id, run)| Some((Arc::clone(run), disk_of(id)?)));
+            let standing = table.standing.iter().filter_map(|run| table.copies.get(run));
             own.chain(standing.map(|(run, summary)| (Arc::clone(run), summary.disk))).collect()
         };
         let on_disk = there.iter().filter(|(_, place)| *place == disk).map(|(run, _)| run);
         let lost: Vec<&Arc<Run>> = on_disk.filter(|run| run.is_gone()).collect();
         let runs: BTreeSet<RunId> = lost.iter().map(|run| run.id).collect();
         let chunks: BTreeSet<ChunkId> = lost.iter().flat_map(|run| run.chunks()).collect();
-        let mut books = self.shared.lock();
-        if !books.sealing && !runs.is_empty() {
-            books.lost.extend(&chunks);
-            books.lost_because.get_or_insert_with(|| "the disk that they were on failed".to_string());
-            let own: Vec<RunId> = runs.iter().filter(|run| books.runs.contains_key(run)).copied().collect();
-            books.forget_runs(&own);
+        let mut table = self.shared.lock();
+        if !table.sealing && !runs.is_empty() {
+            table.lost.extend(&chunks);
+            table.lost_because.get_or_insert_with(|| "the disk that they were on failed".to_string());
+            let own: Vec<RunId> = runs.iter().filter(|run| table.runs.contains_key(run)).copied().collect();
+            table.forget_runs(&own);
         }
         LostOnDisk { runs, chunks }
     }
@@ -59,12 +59,12 @@ impl Shared {
         if !is_theirs {
             return Err(error);
         }
-        let mut books = self.lock();
+        let mut table = self.lock();
         for chunk in chunks {
-            books.lose(*chunk);
+            table.lose(*chunk);
         }
-        books.lost_because.get_or_insert(error.to_failure().message);
-        drop(books);
+        table.lost_because.get_or_insert(error.to_failure().message);
+        drop(table);
         self.changed.notify_all();
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-impl Books {
+impl ChunkTable {
     /// Forgets what is in a chunk. It takes nothing more, and is in no inventory.
     pub fn lose(&mut self, id: ChunkId) {
         self.close_one(id);

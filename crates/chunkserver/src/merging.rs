@@ -91,10 +91,10 @@ impl ChunkServer {
     }
 
     fn replace(&self, old: &[RunId], new: Run, result: &MergeResult) {
-        let mut books = self.shared.lock();
-        let removed = books.forget_runs(old);
-        books.register(new, result.run.clone());
-        drop(books);
+        let mut table = self.shared.lock();
+        let removed = table.forget_runs(old);
+        table.register(new, result.run.clone());
+        drop(table);
         self.shared.to_copy.notify_all();
         for run in removed {
             // An adopted run belongs to another job.

@@ -1,7 +1,7 @@
 //! The end of the maps: every chunk is closed and sorted, and the inventory is handed over.
 
 use crate::ChunkServer;
-use crate::books::Books;
+use crate::chunk_table::ChunkTable;
 use crate::error::ChunkServerError;
 use crate::run::Run;
 use api::task::{ChunkSummary, RunSummary, SealResult};
@@ -20,35 +20,35 @@ impl ChunkServer {
     pub fn seal(&self, standing: &[RunId]) -> Result<SealResult, Arc<ChunkServerError>> {
         let shared = &self.shared;
         shared.parked.clear();
-        let mut books = shared.lock();
-        books.begin_seal();
+        let mut table = shared.lock();
+        table.begin_seal();
         shared.work.notify_all();
         loop {
-            if let Some(failure) = &books.failure {
+            if let Some(failure) = &table.failure {
                 return Err(Arc::clone(failure));
             }
             if shared.is_cancelled() {
                 return Err(Arc::new(ChunkServerError::Cancelled));
             }
-            if !books.has_stable_chunks() && books.busy_sorters == 0 {
+            if !table.has_stable_chunks() && table.busy_sorters == 0 {
                 break;
             }
-            let waited = shared.changed.wait_timeout(books, Duration::from_millis(100));
-            books = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = shared.changed.wait_timeout(table, Duration::from_millis(100));
+            table = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let stand = stand(&books, standing, &shared.config.layout).map_err(Arc::new)?;
-        books.standing.extend(standing);
+        let stand = stand(&table, standing, &shared.config.layout).map_err(Arc::new)?;
+        table.standing.extend(standing);
         // Runs that moved here from a node that left are told by the merge that moved them.
-        let made_here = books.summaries.values().filter(|run| is_of(run, shared.config.node)).cloned();
+        let made_here = table.summaries.values().filter(|run| is_of(run, shared.config.node)).cloned();
         Ok(SealResult {
-            chunks: books.chunk_summaries().into_iter().chain(stand.chunks).collect(),
+            chunks: table.chunk_summaries().into_iter().chain(stand.chunks).collect(),
             runs: made_here.chain(stand.runs).collect(),
-            raw_spills: books.figures.raw_spills,
-            raw_spill_bytes: books.figures.raw_spill_bytes,
-            sort_seconds: books.figures.sort_seconds,
-            write_seconds: books.figures.write_seconds,
-            lost: books.lost.iter().copied().collect(),
-            lost_because: books.lost_because.clone(),
+            raw_spills: table.figures.raw_spills,
+            raw_spill_bytes: table.figures.raw_spill_bytes,
+            sort_seconds: table.figures.sort_seconds,
+            write_seconds: table.figures.write_seconds,
+            lost: table.lost.iter().copied().collect(),
+            lost_because: table.lost_because.clone(),
         })
     }
 }
@@ -64,10 +64,10 @@ struct Standing {
     runs: Vec<RunSummary>,
 }
 
-fn stand(books: &Books, standing: &[RunId], layout: &Layout) -> Result<Standing, ChunkServerError> {
+fn stand(table: &ChunkTable, standing: &[RunId], layout: &Layout) -> Result<Standing, ChunkServerError> {
     let mut stand = Standing { chunks: Vec::new(), runs: Vec::with_capacity(standing.len()) };
     for id in standing.iter().collect::<BTreeSet<_>>() {
-        let (run, summary) = books.copies.get(id).ok_or(ChunkServerError::UnknownRun(*id))?;
+        let (run, summary) = table.copies.get(id).ok_or(ChunkServerError::UnknownRun(*id))?;
         stand.chunks.extend(chunks_of(run, summary, layout));
         stand.runs.push(summary.clone());
     }

@@ -1,7 +1,7 @@
 //! The chunkserver as appenders in the same process see it. Frames are handed over, not copied.
 
 use crate::Shared;
-use crate::books::{Books, ChunkState};
+use crate::chunk_table::{ChunkState, ChunkTable};
 use arena::{Charge, SlabWriter};
 use faults::{CrashPoint, crash_point};
 use iappender::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
@@ -19,37 +19,37 @@ impl Shared {
         if let Some(memory) = take() {
             return Ok(memory);
         }
-        let mut books = self.lock();
-        books.memory_waiters += 1;
+        let mut table = self.lock();
+        table.memory_waiters += 1;
         self.work.notify_all();
         let result = loop {
             if let Some(memory) = take() {
                 break Ok(memory);
             }
-            if let Some(failure) = &books.failure {
+            if let Some(failure) = &table.failure {
                 break Err(failure.to_append_error());
             }
-            if self.is_cancelled() || books.stopping {
+            if self.is_cancelled() || table.stopping {
                 break Err(AppendError::Cancelled);
             }
-            let waited = self.changed.wait_timeout(books, LOOK_AGAIN);
-            books = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.changed.wait_timeout(table, LOOK_AGAIN);
+            table = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
-        books.memory_waiters -= 1;
+        table.memory_waiters -= 1;
         result
     }
 
-    fn checked(&self) -> Result<std::sync::MutexGuard<'_, Books>, AppendError> {
-        let books = self.lock();
-        match &books.failure {
+    fn checked(&self) -> Result<std::sync::MutexGuard<'_, ChunkTable>, AppendError> {
+        let table = self.lock();
+        match &table.failure {
             Some(failure) => Err(failure.to_append_error()),
-            None => Ok(books),
+            None => Ok(table),
         }
     }
 
     /// Wakes sorters when a call closed the chunk.
-    fn wake_if_stable(&self, books: &Books, chunk: ChunkId) -> bool {
-        let stable = books.chunks.get(&chunk).is_some_and(|chunk| chunk.state == ChunkState::Stable);
+    fn wake_if_stable(&self, table: &ChunkTable, chunk: ChunkId) -> bool {
+        let stable = table.chunks.get(&chunk).is_some_and(|chunk| chunk.state == ChunkState::Stable);
         if stable {
             self.work.notify_one();
         }
@@ -79,10 +79,10 @@ impl ChunkService for Shared {
 
     fn append(&self, chunk: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError> {
         let bytes = frame.header.sum.bytes;
-        let mut books = self.checked()?;
-        let reply = books.append(chunk, frame)?;
-        let closed = self.wake_if_stable(&books, chunk);
-        drop(books);
+        let mut table = self.checked()?;
+        let reply = table.append(chunk, frame)?;
+        let closed = self.wake_if_stable(&table, chunk);
+        drop(table);
         if reply == AppendReply::Acked {
             self.progress.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
         }

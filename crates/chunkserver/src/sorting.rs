@@ -1,7 +1,7 @@
 //! The sorter threads: stable chunks in, sorted runs out, and room made when appenders wait.
 
 use crate::Shared;
-use crate::books::RawFile;
+use crate::chunk_table::RawFile;
 use crate::disks::{DiskFile, NewFile};
 use crate::error::ChunkServerError;
 use crate::run::{DiskRun, MemoryRun, Place, Run, summarize_disk, summarize_memory};
@@ -61,27 +61,27 @@ pub(crate) fn sorter_loop(shared: &Shared) {
 }
 
 fn next_work(shared: &Shared, scratch: &mut Option<Scratch>) -> Work {
-    let mut books = shared.lock();
+    let mut table = shared.lock();
     loop {
-        if books.stopping {
+        if table.stopping {
             return Work::Stop;
         }
-        if books.failure.is_none() {
-            if let Some(chunks) = books.take_sort_work() {
-                books.busy_sorters += 1;
+        if table.failure.is_none() {
+            if let Some(chunks) = table.take_sort_work() {
+                table.busy_sorters += 1;
                 return Work::Sort(chunks);
             }
             // A sorter at work will free memory by itself; only when none is must room be made.
-            if books.memory_waiters > 0 && books.busy_sorters == 0 {
-                books.busy_sorters += 1;
+            if table.memory_waiters > 0 && table.busy_sorters == 0 {
+                table.busy_sorters += 1;
                 return Work::MakeRoom;
             }
         }
-        if books.sealing {
+        if table.sealing {
             // The last chunk is being sorted: the merges that follow share this memory.
             *scratch = None;
         }
-        books = shared.work.wait(books).unwrap_or_else(PoisonError::into_inner);
+        table = shared.work.wait(table).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
@@ -119,11 +119,11 @@ fn sort_chunks(
     let mut frames = Vec::new();
     let mut raw_files = Vec::new();
     let (ifile, disk) = {
-        let mut books = shared.lock();
-        let (ifile, disk, taken) = books.take_frames(chunks);
+        let mut table = shared.lock();
+        let (ifile, disk, taken) = table.take_frames(chunks);
         frames.extend(taken.into_iter().map(|(chunk, frame)| ChunkFrame { chunk, frame }));
         for id in chunks {
-            let raw = books.chunks.get(id).and_then(|chunk| chunk.raw.clone());
+            let raw = table.chunks.get(id).and_then(|chunk| chunk.raw.clone());
             raw_files.extend(raw.map(|raw| (*id, raw)));
         }
         (ifile, disk)
@@ -172,14 +172,14 @@ fn read_raw_chunk(
     frames: &mut Vec<ChunkFrame>,
 ) -> Result<(), ChunkServerError> {
     let disk = |source| ChunkServerError::Disk { action: "read", path: raw.path.clone(), source };
-    crate::room::finish_raw_file(chunk, raw)?;
+    crate::spill::finish_raw_file(chunk, raw)?;
     let mut charge = loop {
         if let Some(charge) = shared.arena.try_charge(raw.bytes) {
             break Some(charge);
         }
         let given_up = {
-            let books = shared.lock();
-            books.stopping || books.failure.is_some()
+            let table = shared.lock();
+            table.stopping || table.failure.is_some()
         };
         if given_up || shared.is_cancelled() {
             return Err(ChunkServerError::Cancelled);
@@ -226,7 +226,7 @@ fn place_run(shared: &Shared, sorted: Sorted) -> Result<(), ChunkServerError> {
     let charge = if fits && !shared.config.keep { shared.arena.try_charge(order_bytes) } else { None };
     let Some(charge) = charge else {
         let (run, summary) = write_sorted(shared, id, &sorted)?;
-        // The frames go before the books are told, so that whoever wakes up finds the memory.
+        // The frames go before the table is told, so that whoever wakes up finds the memory.
         drop(sorted);
         register(shared, run, summary);
         return Ok(());

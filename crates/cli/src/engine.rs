@@ -1,5 +1,6 @@
 //! One job from submit to end: by a server and a node in this process, or by a cluster.
 
+pub mod embedded;
 pub mod interrupt;
 pub mod machine;
 pub mod meter;
@@ -14,6 +15,7 @@ pub mod store;
 use crate::exit::Failure;
 use crate::options::connect::Site;
 use api::JobSpec;
+use embedded::Embedded;
 use interrupt::Interrupt;
 use jobspec::Plan;
 use node::{Node, NodeOptions};
@@ -56,7 +58,7 @@ pub fn execute(plan: Plan, site: Option<&Site>, display: Display) -> Result<Ende
         sandbox: None,
         program_env: Vec::new(),
     };
-    let started = Node::start(server.clone(), options).map_err(anyhow::Error::from);
+    let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);
     let begin = Instant::now();
     let ended = started.map_err(Failure::from).and_then(|node| {
         let outcome = server.submit(plan.spec.clone(), plan.splits).map_err(Failure::from_server);

@@ -46,7 +46,7 @@ impl Failure {
             ServerError::OutputExists { .. }
             | ServerError::OutputNotADirectory { .. }
             | ServerError::OutputHoldsWhatTheJobNeeds { .. }
-            | ServerError::OutputNotOurs { .. }
+            | ServerError::OutputNotOurs(_)
             | ServerError::LongName { .. }
             | ServerError::LongArgument { .. }
             | ServerError::ManyArguments { .. }

@@ -637,12 +637,13 @@ impl Blocking {
     }
 
     /// Speaks for the node that got this secret from now on.
-    pub(crate) fn speak_for_node(&mut self, secret: &SecretText) -> Result<(), ClientError> {
+    pub fn speak_for_node(&mut self, secret: &SecretText) -> Result<(), ClientError> {
         self.client = self.client.as_node(secret)?;
         Ok(())
     }
 
-    pub(crate) fn parts(&self) -> (&Runtime, &Client) {
+    /// The thread that speaks to the server, and the calls: for tasks that outlive one call.
+    pub fn parts(&self) -> (&Runtime, &Client) {
         (self.runtime.as_ref().expect("it is there until the drop"), &self.client)
     }
 }

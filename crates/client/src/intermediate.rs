@@ -31,7 +31,7 @@ use api::intermediate::{
 };
 use bytes::Bytes;
 use dataport::{
-    AnyStageFile, DataClient, DataError, DataOf, Peer, StageFileCopy, StageFileName, StageFileOptions,
+    AnyStageFile, DataClient, DataError, DataScope, Peer, StageFileCopy, StageFileName, StageFileOptions,
     StageFileRef, StageReadError, Token,
 };
 use ids::IntermediateId;
@@ -424,7 +424,7 @@ fn any_copy(
         |place: &IntermediatePlace| StageFileCopy::There { client: client.clone(), peer: peer_of(place) };
     let name = StageFileName::of_user_file(opened.status.file);
     let options = StageFileOptions {
-        of: DataOf::Users,
+        of: DataScope::Users,
         file: StageFileRef { name, payload },
         copies: places.into_iter().map(there).collect(),
         window_bytes: WINDOW_BYTES,

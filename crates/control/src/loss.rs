@@ -8,4 +8,4 @@ mod repair;
 pub(crate) use gone::data_gone;
 pub(crate) use lose::{Loss, RunAgain};
 pub(crate) use readmission::{forerunners, readmit};
-pub(crate) use repair::{evidence, found_lost, lost_on_disk, moved_before};
+pub(crate) use repair::{evidence, found_lost, lost_on_disk};

@@ -8,5 +8,5 @@ mod kept_check;
 pub use checks::CheckBegin;
 pub(crate) use checks::Checks;
 pub use keeping::{DirInStore, FoundDirs};
-pub(crate) use keeping::{Keeping, announced, begin_keeping, drop_kept, found, keeper_lost, let_go};
+pub(crate) use keeping::{announced, begin_keeping, drop_kept, found, keeper_lost, let_go};
 pub use kept_check::KeptCheck;

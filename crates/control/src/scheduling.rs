@@ -1,14 +1,20 @@
 //! The scheduler, and what its orders do to jobs and nodes.
 
+mod architectures;
 mod feed;
 mod finished;
+mod orders;
 mod placements;
+mod progress;
+mod run_again;
 pub(crate) mod speculative_attempts;
 
-pub(crate) use feed::{feed, open_stage};
-pub(crate) use finished::{attempt_finished, attempt_lost, ended, run_again};
+pub(crate) use architectures::Architectures;
+pub(crate) use feed::feed;
+pub(crate) use finished::{attempt_finished, ended};
+pub(crate) use progress::{all_done, progressed};
+pub(crate) use run_again::{attempt_lost, run_again};
 
-use crate::membership::Architectures;
 use ids::{JobId, NodeId};
 use scheduler::{Action, Event, StageCounts, State, UnixNanos, Wait};
 use std::collections::{BTreeSet, VecDeque};

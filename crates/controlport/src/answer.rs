@@ -116,7 +116,7 @@ impl From<ServerError> for Problem {
             ServerError::OutputExists { .. }
             | ServerError::OutputNotADirectory { .. }
             | ServerError::OutputHoldsWhatTheJobNeeds { .. }
-            | ServerError::OutputNotOurs { .. }
+            | ServerError::OutputNotOurs(_)
             | ServerError::OutputUnreadable { .. }
             | ServerError::OutsideRoots(_)
             | ServerError::OutputUnusable { .. }

@@ -1,14 +1,25 @@
 //! The gate in front of all routes: who calls, whether the rule of the route admits them, and what of it is remembered.
 
+mod audit;
+mod caller;
+mod failed_tokens;
+mod keyring;
+mod limits;
+mod rules;
+
+pub(crate) use audit::{Refusals, TELL_EVERY};
+pub(crate) use caller::{Caller, SpeakingNode};
+pub(crate) use failed_tokens::FailedTokens;
+pub(crate) use keyring::{Holder, Keyring, now_ns};
+pub(crate) use limits::Meters;
+pub use limits::UserLimits;
+
 use crate::answer::Problem;
-use crate::audit::{Kind, shortened};
-use crate::caller::Caller;
-use crate::keyring::{Holder, now_ns};
-use crate::rules::{Admits, Rule, rule_of};
-use crate::tokens::OWN_USER;
-use crate::{Port, TokensAsked};
+use crate::port::{Port, TokensAsked};
+use crate::routes::tokens::OWN_USER;
 use api::control::ErrorCode;
 use api::people::Role;
+use audit::{Kind, shortened};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
@@ -16,6 +27,7 @@ use axum::response::{IntoResponse, Response};
 use ids::{JobId, NodeId};
 use listener::PeerAddress;
 use metastore::AuditRow;
+use rules::{Admits, Rule, rule_of};
 use std::time::Instant;
 use trust::TokenText;
 

@@ -18,121 +18,28 @@
 //! `tests/access.rs` tries every route with every kind of caller; the rest by the black-box tests of a cluster.
 
 mod answer;
-mod audit;
-mod caller;
-mod console;
-mod drills;
-mod failed_tokens;
-mod files;
 mod gate;
-mod history;
-mod intermediates;
-mod jobs;
-mod keyring;
-mod limits;
-mod nodes;
-mod of_others;
-mod rules;
-mod status;
-mod tokens;
+mod port;
+mod routes;
 
 pub use answer::Problem;
-pub use console::ConsoleProgram;
-pub use limits::UserLimits;
+pub use gate::UserLimits;
+pub use port::{Access, Port, TokensAsked};
+pub use routes::ConsoleProgram;
 
 use api::control::ErrorCode;
-use audit::{Refusals, TELL_EVERY};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use console::Console;
-use failed_tokens::FailedTokens;
-use files::Passages;
-use keyring::{Keyring, now_ns};
-use limits::Meters;
 use listener::Refusal;
-use metastore::{Metastore, StoreError};
-use server::Server;
-
+use routes::{drills, files, history, intermediates, jobs, nodes, status, tokens};
 use std::sync::Arc;
-use std::time::Instant;
-use trust::Authority;
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-
-/// Which tokens a server admits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TokensAsked {
-    /// None is needed: each caller is the administrator. For a port that only this machine reaches.
-    Never,
-    /// Those that the server issued, and its own, by which programs of its user come in without set-up.
-    OwnOrIssued,
-    /// Those that it issued.
-    #[default]
-    Issued,
-}
-
-/// Rules of access: callers that may come in, and the limits for them.
-#[derive(Default)]
-pub struct Access {
-    pub tokens: TokensAsked,
-    pub limits: UserLimits,
-    /// Signs the certificates of data ports and is named in the tokens that are given out, where there is TLS.
-    pub authority: Option<Authority>,
-    /// Starts a process that answers questions of the console; None: there are no answers.
-    pub console: Option<ConsoleProgram>,
-    /// Nodes must keep user programs in a sandbox.
-    pub sandbox: bool,
-}
-
-/// State that the routes work on.
-#[derive(Clone)]
-pub struct Port {
-    pub(crate) server: Arc<Server>,
-    /// For looking at what the store remembers.
-    pub(crate) store: Arc<Metastore>,
-    pub(crate) access: Arc<Access>,
-    pub(crate) keyring: Arc<Keyring>,
-    pub(crate) meters: Arc<Meters>,
-    pub(crate) refusals: Arc<Refusals>,
-    pub(crate) failed_tokens: Arc<FailedTokens>,
-    pub(crate) passages: Arc<Passages>,
-    pub(crate) console: Console,
-}
-
-impl Port {
-    /// A port of a server; `store` is that of the server, opened for reading.
-    pub async fn open(server: Arc<Server>, store: Metastore, access: Access) -> Result<Self, StoreError> {
-        let keyring = Keyring::default();
-        keyring.reload(&store).await?;
-        Ok(Self {
-            server,
-            store: Arc::new(store),
-            access: Arc::new(access),
-            keyring: Arc::new(keyring),
-            meters: Arc::default(),
-            refusals: Arc::default(),
-            failed_tokens: Arc::default(),
-            passages: Arc::default(),
-            console: Console::default(),
-        })
-    }
-
-    /// Tells from time to time how many refusals were only counted; ends with the server.
-    pub async fn tell_refusals(self) {
-        loop {
-            tokio::time::sleep(TELL_EVERY).await;
-            let rows = self.refusals.due(Instant::now(), now_ns());
-            if !rows.is_empty() && self.server.audit(rows).await.is_err() {
-                return;
-            }
-        }
-    }
-}
 
 /// All routes.
 pub fn router(port: Port) -> Router {

@@ -23,63 +23,35 @@
 //! Unit tests of every message with every bit flipped; in `tests/`, appenders over several chunkservers through a
 //! proxy that cuts connections, and scans of random ranges, against a model; the decoders are fuzzed.
 //!
+//! `wire` has the bytes, `serve` the data port, `request` what is asked of other ports: more than to fetch, since frames and copies
+//! are sent.
+//!
 //! Source: Sailfish section 5 (batched retrieval of a key range from each chunkserver), section 4 (record append).
 
-mod any_run;
-mod append_lane;
-mod body_reader;
-mod client;
-mod copy_run;
-mod copy_stage_file;
-mod data_of;
 mod error;
-mod fallback;
 mod hosts;
 mod placement;
-mod receive;
-mod receive_copy;
-mod receive_file;
-mod refused_body;
-mod remote_chunks;
-mod remote_run;
-mod remote_scan;
-mod routes;
-mod scan_reader;
-mod scan_source;
-pub mod scan_wire;
-mod send_file;
-mod stage_files;
-mod stage_name;
-mod stage_reader;
-pub mod stage_wire;
-mod token;
-mod user_client;
-mod user_files;
+mod request;
+mod serve;
 pub mod wire;
 
-pub use any_run::{AnyRun, CoveredCursor};
-pub use client::{DataClient, Peer, Unanswered};
-pub use copy_run::CopiedRun;
-pub use data_of::DataOf;
 pub use error::{CopyError, DataError, ScanError};
-pub use fallback::{Fallback, Places};
 pub use hosts::{chunk_hosts, replica_hosts};
 pub use placement::{Candidate, ChunkPlacement, SpreadByIfile};
-pub use remote_chunks::{RemoteChunks, RemoteChunksOptions};
-pub use remote_run::RemoteRun;
-pub use remote_scan::{RemoteScan, ScanOptions};
-pub use routes::{COPIES_MAX, Chunkservers, router};
-pub use stage_files::{StageFileHere, StageFiles};
-pub use stage_name::{STAGE_FILE_NAME_BYTES_MAX, StageFileName};
-pub use stage_reader::{
+pub use request::any_run::{AnyRun, FailoverCursor};
+pub use request::append::{RemoteChunks, RemoteChunksOptions};
+pub use request::client::{DataClient, Peer, Unanswered};
+pub use request::copy::run::CopiedRun;
+pub use request::failover::{Fallback, Places};
+pub use request::scan::run::RemoteRun;
+pub use request::scan::{RemoteScan, ScanOptions};
+pub use request::stage::{
     AnyStageFile, CopyFailure, CopyProblem, StageFileCopy, StageFileOptions, StageReadError,
 };
-pub use stage_wire::StageFileRef;
-pub use token::{JobTokens, Token};
-pub use user_files::{Told, UserFileError, UserFiles};
-
-/// The header that names the incarnation of the node that is meant.
-pub const INCARNATION_HEADER: &str = "sailfish-incarnation";
-/// The header that names the attempt for which runs are scanned, as `STAGE-TASK-ATTEMPT`: should a disk fail, its node can tell who has
-/// read all. A scan without it is served all the same.
-pub const ATTEMPT_HEADER: &str = "sailfish-attempt";
+pub use serve::routes::{COPIES_MAX, router};
+pub use serve::services::{Chunkservers, StageFileHere, StageFiles, Told, UserFileError, UserFiles};
+pub use wire::data_scope::DataScope;
+pub use wire::stage::StageFileRef;
+pub use wire::stage_name::{STAGE_FILE_NAME_BYTES_MAX, StageFileName};
+pub use wire::token::{JobTokens, Token};
+pub use wire::{ATTEMPT_HEADER, INCARNATION_HEADER};

@@ -3,7 +3,7 @@
 use api::program::ProgramFailure;
 use api::{Blame, TaskFailure};
 use frames::{FrameError, FrameKind, Pairs, TailedPairs};
-use program::{FunctionContext, ProgramOutput};
+use program::{AfterTask, FunctionContext, ProgramOutput};
 use std::io::Read;
 
 /// Bytes that a frame may have beyond a single record: the lengths of a batch, or words of a failure.
@@ -35,19 +35,11 @@ pub enum PutOut<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Action that the program announced with its end. None: it ended without that; waiting for it tells how it ended.
-    end: Option<End>,
+    end: Option<AfterTask>,
     /// Pairs, and records of the output.
     pub records: u64,
     /// Key and value bytes, and bytes of the output.
     pub bytes: u64,
-}
-
-/// Action of a program when it is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Exits,
-    /// The program waits for another task.
-    Waits,
 }
 
 impl Taken {
@@ -109,8 +101,8 @@ fn take_frames(
                 take(PutOut::Output { records, bytes })?;
             }
             Some((FrameKind::Failure, payload)) => return Err(failure(payload)),
-            Some((_, [])) => return Ok(Taken { end: Some(End::Exits), ..taken }),
-            Some((_, [1])) => return Ok(Taken { end: Some(End::Waits), ..taken }),
+            Some((_, [])) => return Ok(Taken { end: Some(AfterTask::Exits), ..taken }),
+            Some((_, [1])) => return Ok(Taken { end: Some(AfterTask::Waits), ..taken }),
             Some(_) => {
                 return Err(of_frame("an end frame that says neither exit nor wait".to_string()));
             }
@@ -126,7 +118,7 @@ pub fn take_from_program(
 ) -> Result<Taken, TaskFailure> {
     let taken = take_frames(&mut output, context, take)?;
     if let Some(end) = taken.end {
-        output.end(end == End::Waits)?;
+        output.end(end)?;
     }
     Ok(taken)
 }

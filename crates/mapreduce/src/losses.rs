@@ -9,47 +9,18 @@
 //! If the data of a task was spooled (mode `selective`) and its spool is still there, the same is done from the
 //! spool: the attempt is a stand-in like any other, but it need not run the user's program.
 
-use crate::{JobResults, Replicas};
+mod fall_back;
+mod kept_copies;
+mod repair;
+
+pub use fall_back::CopyAgain;
+pub use repair::Repair;
+
+use crate::{Gone, JobResults};
 use api::DataSum;
 use api::task::{MapAgain, MapResult, Resend, RunSummary, SealResult};
 use ids::{AttemptNumber, ChunkId, IfileIndex, NodeId, RunId, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Intermediate data that is gone.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gone {
-    /// With all that lay on it.
-    pub node: Option<NodeId>,
-    pub runs: BTreeSet<RunId>,
-    pub chunks: BTreeSet<ChunkId>,
-}
-
-impl Gone {
-    pub fn node(node: NodeId) -> Self {
-        Self { node: Some(node), ..Self::default() }
-    }
-
-    pub fn runs(runs: &[RunId]) -> Self {
-        Self { runs: runs.iter().copied().collect(), ..Self::default() }
-    }
-
-    pub fn chunks(chunks: &[ChunkId]) -> Self {
-        Self { chunks: chunks.iter().copied().collect(), ..Self::default() }
-    }
-
-    /// Whether a run is gone, as far as its number and its place tell.
-    pub fn takes(&self, run: RunId, replicas: &Replicas) -> bool {
-        Some(replicas.home(run)) == self.node || self.runs.contains(&run)
-    }
-
-    fn takes_run(&self, run: &RunSummary, replicas: &Replicas) -> bool {
-        self.takes(run.run, replicas) || run.chunks.iter().any(|chunk| self.chunks.contains(chunk))
-    }
-
-    fn takes_chunk(&self, chunk: ChunkId, replicas: &Replicas) -> bool {
-        Some(replicas.chunk_home(chunk)) == self.node || self.chunks.contains(&chunk)
-    }
-}
 
 /// The verdict on a result of a map task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -341,8 +312,9 @@ fn sums(map: &MapResult) -> Vec<(IfileIndex, DataSum)> {
 
 #[cfg(test)]
 mod tests {
+    use crate::Gone;
     use crate::JobResults;
-    use crate::losses::{Gone, Verdict};
+    use crate::losses::Verdict;
     use crate::test_job::{finish_reduces, map_result, run, seal_of, spec, split, sum};
     use crate::{expand, prove};
     use api::task::{MapResult, MapTask, MergeResult, ReduceTask, RunSummary, SealResult, Spool};
@@ -405,6 +377,35 @@ mod tests {
             Some(vec![TaskIndex(0), TaskIndex(2)])
         );
         assert!(results.seal.is_none() && results.maps.len() == 1);
+    }
+
+    /// Node 1 merged the runs of chunks 0 and 1, and that result did not count; node 2 has a replica that stands for the run of
+    /// chunk 1. Of the two inventories only one may count for chunk 1, whoever tells first.
+    #[test]
+    fn chunk_in_merge_and_replica_is_read_once() {
+        let chunk = |number| ChunkId::on(NodeId(1), number);
+        let over = |number, chunks: &[ChunkId]| {
+            let run = RunSummary { run: RunId::on(NodeId(1), number), ..run(number, 0, 1 << 16, 100) };
+            SealResult { runs: vec![RunSummary { chunks: chunks.to_vec(), ..run }], ..SealResult::default() }
+        };
+        let (merged, replica) = (over(9, &[chunk(0), chunk(1)]), over(1, &[chunk(1)]));
+        let mut results = JobResults::default();
+        let commits: Vec<SourceCommit> = (0..2)
+            .map(|number| SourceCommit { ifile: IfileIndex(0), chunk: chunk(number), sum: sum(1) })
+            .collect();
+        results.maps.insert(TaskIndex(0), (AttemptNumber(0), map_result(&commits)));
+
+        let mut merged_first = JobResults { seal: Some(merged.clone()), ..results.clone() };
+        assert_eq!(merged_first.in_clashing_runs(&replica), []);
+        let mut told = replica.clone();
+        merged_first.retain_committed(&mut told);
+        assert_eq!(told.runs, []);
+        merged_first.add_seal(told);
+        assert_eq!(merged_first.surviving_runs(), merged.runs.iter().collect::<Vec<_>>());
+
+        // Chunk 0 lies in the merged run only, which must not be read any more: its data is made again.
+        let replica_first = JobResults { seal: Some(replica), ..results };
+        assert_eq!(replica_first.in_clashing_runs(&merged), [chunk(0)]);
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! Results of the stages of a job so far.
 
-use crate::kept_copies::KeptCopies;
-use crate::{Replicas, StageFiles};
+mod copies;
+mod replicas;
+
+pub use copies::{KeptCopies, StageFiles};
+pub use replicas::{FallenBack, Gone, Replica, Replicas};
+
 use api::task::{
     AdoptTask, MapAgain, MapResult, MergeResult, ReduceResult, ReduceTask, RunSummary, SealResult,
 };

@@ -11,20 +11,10 @@ use api::machine::ReplicatedPart;
 use api::task::Part;
 use api::{InputFile, InputFormat, JobSpec, LostInput, Split, StageFile, StageFilePlace};
 use ids::{NodeId, RunId, TaskIndex};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Replicas of parts that are told of before the ends of their attempts: a poll or two before.
 const EARLY_REPLICAS_MAX: usize = 4096;
-
-/// Known facts about the parts of a stage that later stages read, besides the parts themselves.
-#[derive(Clone, Debug, Default)]
-pub struct StageFiles {
-    /// Nodes of the replicas of parts.
-    replicas: BTreeMap<TaskIndex, NodeId>,
-    /// Replicas of parts whose attempts have not ended yet, as far as the server knows: by task and name of the file,
-    /// with the node that sent them.
-    early: BTreeMap<(TaskIndex, String), (NodeId, ReplicatedPart)>,
-}
 
 impl JobResults {
     /// The part that a task of the stage has put out, if it has.

@@ -2,9 +2,11 @@
 //! cost as many statements as one.
 
 use crate::batch::Batch;
+use crate::database::sqlite;
 use crate::database::{Connection, Session};
+use crate::tables::{fleet, intermediate, kept, people, reopen, user_files};
 use crate::writer::Writer;
-use crate::{Metastore, StoreError, fleet, intermediate, kept, people, reopen, sqlite, user_files};
+use crate::{Metastore, StoreError};
 use ids::JobId;
 use rows::Change;
 use sqlx::Connection as _;

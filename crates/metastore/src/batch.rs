@@ -4,7 +4,7 @@
 use crate::StoreError;
 use crate::convert::{json, path_text};
 use crate::database::{Rows, Session, Value};
-use crate::intermediate::Data;
+use crate::tables::intermediate::Data;
 use api::history::{AttemptState, JobState};
 use api::{JobSpec, Task, TaskFailure};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskKey};

@@ -4,8 +4,10 @@
 //! names them `v.column1`, `v.column2`, ...: SQLite gets them as `VALUES`, PostgreSQL as one array per column,
 //! so that its text, and with it the prepared plan, is the same for any number of rows.
 
+pub(crate) mod sqlite;
+
 use crate::convert::stored;
-use crate::sqlite::{self, SqliteRow};
+use sqlite::SqliteRow;
 use sqlx::postgres::{PgArguments, PgConnection, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection as _, Postgres, Row as _};
@@ -13,6 +15,9 @@ use std::fmt::Write;
 
 /// Rows in one statement for PostgreSQL: bounds the memory of a message.
 const POSTGRES_ROWS_MAX: usize = 8192;
+
+/// Prepared statements a connection keeps: every statement of ours, in every number of rows that SQLite gets.
+pub(crate) const STATEMENTS_MAX: usize = 512;
 
 /// An open connection.
 pub(crate) enum Connection {

@@ -25,19 +25,13 @@ mod console;
 mod convert;
 mod database;
 mod error;
-mod fleet;
-mod intermediate;
-mod kept;
 mod listing;
 mod open;
-mod people;
 mod read;
 mod recover;
-mod reopen;
-mod sqlite;
 #[cfg(test)]
 mod suite;
-mod user_files;
+mod tables;
 mod writer;
 
 pub use api::history::{

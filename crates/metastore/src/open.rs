@@ -1,12 +1,14 @@
 //! Opening the state database: create, migrate, say what is wrong.
 
-use crate::console::reader_role;
-use crate::database::Connection;
+mod reader_role;
+
+use crate::database::sqlite;
+use crate::database::{Connection, STATEMENTS_MAX};
 use crate::error::{BUSY_SECONDS_MAX, StoreError};
-use crate::sqlite;
 use crate::writer::Writer;
 use api::data_access::SecretText;
 use faults::{IoCall, io_call};
+use reader_role::reader_role;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -43,8 +45,6 @@ fn migrator(migrations: &[Embedded]) -> Migrator {
     Migrator::with_migrations(migrations.iter().map(migration).collect())
 }
 
-/// Prepared statements a connection keeps: every statement of ours, in every number of rows that SQLite gets.
-pub(crate) const STATEMENTS_MAX: usize = 512;
 /// Parameters of a URL that the driver knows. It passes over others, and with a misspelt `sslmode` over encryption.
 const URL_PARAMETERS: [&str; 18] = [
     "sslmode",

@@ -4,6 +4,12 @@
 //! second: a disk that does not give back what was written there has failed. It holds the proof of the process too, which the next one
 //! shows to the server: so nobody without the disk says that the process is dead.
 
+pub(crate) mod kept_checks;
+pub(crate) mod kept_dirs;
+pub(crate) mod left_behind;
+pub(crate) mod probes;
+pub(crate) mod shipped_files;
+
 use crate::failure::file_failure;
 use api::TaskFailure;
 use api::data_access::SecretText;

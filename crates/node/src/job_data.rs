@@ -1,7 +1,8 @@
 //! Data that a node keeps for a job while it runs: its chunkserver, its boundaries, its share for merging.
 
-use crate::merge_gate::MergeGate;
-use crate::stage_files::StageFiles;
+use crate::attempt::JobRun;
+use crate::shuffle::merge_gate::MergeGate;
+use crate::shuffle::stage_files::StageFiles;
 use api::flow::stage_file_name;
 use api::task::Part;
 use api::{Boundaries, TaskFailure};
@@ -10,7 +11,6 @@ use dataport::{SpreadByIfile, StageFileName};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, RunId, TaskIndex};
 use ifile::KeyShape;
 use output::PartPlace;
-use server::JobRun;
 use stagefile::Payload;
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -24,6 +24,16 @@ const BUFFER_BYTES_MIN: u64 = 16 << 10;
 const BUFFER_BYTES_MAX: u64 = 256 << 10;
 /// Largest buffer of an output part: each time it is full is one system call.
 const PART_BUFFER_BYTES_MAX: u64 = 1 << 20;
+
+/// Facts of the node that its jobs need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodeFacts {
+    pub node: NodeId,
+    /// Attempts that run at once.
+    pub slots: u32,
+    /// There are other nodes, which can make data again that the disks here cannot take.
+    pub elsewhere: bool,
+}
 
 pub(crate) struct JobData {
     pub job: JobId,
@@ -76,7 +86,8 @@ impl Deref for AttemptData {
 }
 
 impl JobData {
-    pub fn new(job: JobId, run: Arc<JobRun>, node: NodeId, slots: u32, elsewhere: bool) -> Self {
+    pub fn new(job: JobId, run: Arc<JobRun>, here: NodeFacts) -> Self {
+        let NodeFacts { node, slots, elsewhere } = here;
         let gate = MergeGate::new(run.spec.layout.sort_share_bytes);
         let key_shape = match keys::groups_by_prefix(&run.spec.keys) {
             true => KeyShape::Prefix,
@@ -179,8 +190,9 @@ impl JobData {
         self.run.spec.layout.io_share_bytes / (u64::from(self.slots) * BUFFERS_PER_SLOT)
     }
 
-    /// A part as its attempt tells of it: one that later stages read, with the node that has it. From now on they find it.
-    pub fn told(&self, part: Part) -> Part {
+    /// Registers a part that later stages read, so that they find it. Returns the part as its attempt reports it: with this node, if
+    /// they do.
+    pub fn register_part(&self, part: Part) -> Part {
         if !self.run.spec.feeds() {
             return part;
         }

@@ -1,6 +1,6 @@
 //! # What it does
 //! Writes one output part: pairs become lines or plain bytes, compressed on request; bytes, records and checksum are counted on
-//! the way to a file, an intermediate file or an upload.
+//! the way to a file, an intermediate file or an upload. Says what an output directory holds, and whether it may be replaced.
 //!
 //! # Where it sits
 //! map and reduce functions (pairs) -> **output** -> `diskfile`, `stagefile`, `objects`.
@@ -15,6 +15,7 @@
 //! Unit tests beside each type, over every format, codec and several sizes of the buffer.
 
 mod codec;
+pub mod output_dir;
 mod part;
 mod part_file;
 

@@ -20,8 +20,6 @@
 //! # How it is tested
 //! With real processes in `tests/`: exit codes, signals, early close, large output, hangs, grandchildren, one task after the other.
 
-mod alone;
-mod attend;
 mod context;
 mod env_file;
 mod find;
@@ -29,17 +27,19 @@ mod idle;
 mod intake;
 mod killed;
 mod launch;
+mod pipe_state;
 mod process;
 mod reports;
 mod running;
 mod sandbox;
 mod standard_error;
-mod told;
+mod supervise;
+mod without_input;
 
-pub use alone::run_alone;
 pub use context::{FunctionContext, Programs};
 pub use env_file::{EnvFileError, read_env_file};
 pub use find::{ProgramError, check_program};
 pub use reports::Reports;
-pub use running::{Feed, ProgramOutput, ProgramSpec, run, run_task};
+pub use running::{AfterTask, Feed, ProgramOutput, ProgramSpec, run, run_task};
 pub use sandbox::{Named, NoSandbox, OpenNamed, Sandbox};
+pub use without_input::run_without_input;

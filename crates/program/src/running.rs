@@ -1,16 +1,16 @@
 //! One run of a program: start, feed, read, end.
 
-use crate::attend::{Left, attend};
 use crate::context::{FunctionContext, Programs, cancelled_failure};
 use crate::find::find_program;
 use crate::idle::Purpose;
 use crate::intake::write_piece;
 use crate::launch::{Started, launch};
+use crate::pipe_state::{InputPipe, PipeState};
 use crate::process::{Lives, Process};
 use crate::reports::Reports;
 use crate::sandbox::Sandbox;
 use crate::standard_error::Drain;
-use crate::told::Told;
+use crate::supervise::{ProcessEnd, supervise};
 use api::{Blame, TaskFailure};
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
@@ -68,12 +68,15 @@ pub struct Feed {
     /// Set when the run is lost, so that the rest of the input need not be read.
     abandoned: Arc<AtomicBool>,
     unread_bytes: u64,
-    told: Arc<Told>,
+    pipes: Arc<PipeState>,
 }
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        self.told.is_fed(self.stdin.is_none());
+        self.pipes.end_feed(match self.stdin {
+            Some(_) => InputPipe::Open,
+            None => InputPipe::Closed,
+        });
     }
 }
 
@@ -129,12 +132,20 @@ impl Feed {
     }
 }
 
+/// Behaviour of a program when it has said that it is done with a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterTask {
+    Exits,
+    /// It waits for another task.
+    Waits,
+}
+
 /// Standard output of a running program.
 #[derive(Debug)]
 pub struct ProgramOutput {
     /// None once it was given back.
     stdout: Option<ChildStdout>,
-    told: Arc<Told>,
+    pipes: Arc<PipeState>,
 }
 
 impl Read for ProgramOutput {
@@ -144,16 +155,16 @@ impl Read for ProgramOutput {
 }
 
 impl ProgramOutput {
-    /// The program has said that it is done, and whether it waits for another task. One that does not, or that cannot stay, is
-    /// heard to its end. Error: [`Blame::UserProgram`] where it puts out more.
-    pub fn end(mut self, waits: bool) -> Result<(), TaskFailure> {
-        if waits {
-            self.stdout = self.stdout.take().and_then(|stdout| self.told.hand_back(stdout));
+    /// The program has said that it is done, and what it does next. One that does not wait, or that cannot stay, is heard to its
+    /// end. Error: [`Blame::UserProgram`] where it puts out more.
+    pub fn end(mut self, then: AfterTask) -> Result<(), TaskFailure> {
+        if then == AfterTask::Waits {
+            self.stdout = self.stdout.take().and_then(|stdout| self.pipes.hand_back(stdout));
         }
         if self.stdout.is_none() {
             return Ok(());
         }
-        self.told.let_go();
+        self.pipes.let_go();
         loop {
             match self.read(&mut [0]) {
                 Ok(0) => return Ok(()),
@@ -172,7 +183,7 @@ impl Drop for ProgramOutput {
     fn drop(&mut self) {
         if self.stdout.is_some() {
             // Nobody listens: it is not to wait for more.
-            self.told.let_go();
+            self.pipes.let_go();
         }
     }
 }
@@ -190,7 +201,7 @@ pub(crate) struct Run<'a> {
     pub any_exit_code: bool,
     /// How much memory the program had when it was looked at last.
     pub memory_bytes: AtomicU64,
-    pub told: Arc<Told>,
+    pub pipes: Arc<PipeState>,
     /// It said that it was done before it had taken all.
     left_input: AtomicBool,
 }
@@ -287,18 +298,18 @@ where
     let drain = Drain::new(spec.stderr_log.as_deref(), &context.reports);
     let (on_thread, on_caller) = roles(feed, output);
     let (thread_outcome, caller_outcome, (left, tail)) = std::thread::scope(|scope| {
-        let attendant = scope.spawn(|| attend(&run, &process, drain));
+        let supervisor = scope.spawn(|| supervise(&run, &process, drain));
         let worker = scope.spawn(|| run.abandon_unless_done(on_thread));
         let caller_outcome = run.abandon_unless_done(on_caller);
-        (join(worker), caller_outcome, join(attendant))
+        (join(worker), caller_outcome, join(supervisor))
     });
     context.reports.intake.end();
     let status = match left {
-        Left::Ended => {
+        ProcessEnd::Ended => {
             lives.ended = true;
             Some(reap(spec, process.pid)?)
         }
-        Left::Waiting => None,
+        ProcessEnd::Waiting => None,
     };
     // A side that failed has killed the program, so its reason comes before the signal.
     let both = thread_outcome.and_then(|on_thread| Ok((on_thread, caller_outcome?)));
@@ -307,16 +318,19 @@ where
         let message = "the program said that it was done, and did not take the rest of its input";
         return Err(TaskFailure::new(Blame::UserProgram, message));
     }
-    let (stdin, stdout) = run.told.take_pipes();
+    let (stdin, stdout) = run.pipes.take_pipes();
     if stdout.as_ref().is_some_and(|stdout| rustix::io::ioctl_fionread(stdout).is_ok_and(|bytes| bytes > 0)) {
         return Err(more_put_out());
     }
     match status {
-        Some(status) => judge(context, spec, (status, run.memory_bytes.into_inner()), tail.clone())?,
+        Some(status) => {
+            let exit = Exit { status, memory_bytes: run.memory_bytes.into_inner() };
+            judge(context, spec, exit, tail.clone())?
+        }
         None => context.reports.check()?,
     }
     context.reports.says(tail);
-    if let (Left::Waiting, Some(purpose)) = (left, purpose) {
+    if let (ProcessEnd::Waiting, Some(purpose)) = (left, purpose) {
         lives.ended = true;
         keep_or_end(context, purpose, Process { stdin, stdout, ..process });
     }
@@ -361,13 +375,13 @@ fn begin<'a>(
         abandoned: Arc::default(),
         any_exit_code: context.any_exit_code,
         memory_bytes: AtomicU64::new(0),
-        told: Arc::new(Told::new(stays.then(|| Arc::clone(&stdin)))?),
+        pipes: Arc::new(PipeState::new(stays.then(|| Arc::clone(&stdin)))?),
         left_input: AtomicBool::new(false),
     };
     let counts = context.reports.intake.begin(&stdin).then(|| Arc::clone(&context.reports));
-    let (abandoned, told) = (Arc::clone(&run.abandoned), Arc::clone(&run.told));
-    let feed = Feed { stdin: Some(stdin), counts, abandoned, unread_bytes: 0, told };
-    let output = ProgramOutput { stdout, told: Arc::clone(&run.told) };
+    let (abandoned, pipes) = (Arc::clone(&run.abandoned), Arc::clone(&run.pipes));
+    let feed = Feed { stdin: Some(stdin), counts, abandoned, unread_bytes: 0, pipes };
+    let output = ProgramOutput { stdout, pipes: Arc::clone(&run.pipes) };
     Ok((run, feed, output))
 }
 
@@ -445,13 +459,21 @@ fn with_status(mut failure: TaskFailure, reports: &Reports) -> TaskFailure {
     failure
 }
 
-/// Whether a program that has ended did what it should. `memory_bytes`: how much it had when it was looked at last, or 0.
+/// The exit of a program.
+pub(crate) struct Exit {
+    pub status: ExitStatus,
+    /// Memory that it had when it was looked at last, or 0.
+    pub memory_bytes: u64,
+}
+
+/// Whether a program that has ended did what it should.
 pub(crate) fn judge(
     context: &FunctionContext,
     spec: &ProgramSpec,
-    (status, memory_bytes): (ExitStatus, u64),
+    exit: Exit,
     tail: Vec<String>,
 ) -> Result<(), TaskFailure> {
+    let Exit { status, memory_bytes } = exit;
     if status.success() || (context.any_exit_code && status.code().is_some()) {
         return context.reports.check();
     }

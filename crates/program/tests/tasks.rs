@@ -2,7 +2,7 @@
 
 use api::{Blame, TaskFailure};
 use ids::JobId;
-use program::{Feed, FunctionContext, ProgramOutput, ProgramSpec, Programs, run_task};
+use program::{AfterTask, Feed, FunctionContext, ProgramOutput, ProgramSpec, Programs, run_task};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::io::{ErrorKind, Read};
@@ -83,7 +83,7 @@ fn task(context: &FunctionContext, line: &str) -> Result<i32, TaskFailure> {
         let reader = move || {
             let answer = read_line(&mut output)?;
             if !answer.is_empty() {
-                output.end(true)?;
+                output.end(AfterTask::Waits)?;
             }
             Ok(answer)
         };

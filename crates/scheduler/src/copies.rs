@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// one slot.
 pub const COPIES_PER_TASK: f64 = 0.1;
 pub const COPIES_MIN: f64 = 2.0;
+/// Attempts of a task that may run at once: one, and its copy.
+const LIVE_MAX: usize = 2;
 /// Share of the time of all attempts of a job that copies which did not win may cost; beyond it the job gets no more
 /// copies.
 pub const WASTE_PER_TASK_TIME: f64 = 0.03;
@@ -230,12 +232,30 @@ impl Job {
     pub fn stop_others(&mut self, outbox: &mut impl Outbox, task: TaskKey, kept: Option<AttemptKey>) {
         let live: Vec<(AttemptKey, Slot)> = self.live(task).collect();
         for (attempt, slot) in live.into_iter().filter(|(attempt, _)| Some(*attempt) != kept) {
-            if let Some(running) = self.running.get_mut(&attempt) {
-                running.is_told_to_stop = true;
-                outbox.push(Action::StopAttempt { attempt, slot });
-            }
-            self.task(task).expect("a running attempt has its task").running -= 1;
+            self.stop(outbox, attempt, slot);
         }
+    }
+
+    /// Stops attempts that cannot be copies of each other, the older ones. The server before this one had told them to stop, and no
+    /// row says so.
+    pub fn stop_surplus(&mut self, outbox: &mut impl Outbox, task: TaskKey) {
+        let mut live: Vec<(AttemptKey, Slot)> = self.live(task).collect();
+        live.reverse();
+        let mut kept: Vec<NodeId> = Vec::with_capacity(LIVE_MAX);
+        for (attempt, slot) in live {
+            match kept.len() < LIVE_MAX && !kept.contains(&slot.node) {
+                true => kept.push(slot.node),
+                false => self.stop(outbox, attempt, slot),
+            }
+        }
+    }
+
+    fn stop(&mut self, outbox: &mut impl Outbox, attempt: AttemptKey, slot: Slot) {
+        if let Some(running) = self.running.get_mut(&attempt) {
+            running.is_told_to_stop = true;
+            outbox.push(Action::StopAttempt { attempt, slot });
+        }
+        self.task(attempt.task).expect("a running attempt has its task").running -= 1;
     }
 
     /// The attempts of the stage that runs, as far as they have said anything.

@@ -54,8 +54,9 @@ pub(crate) fn on_job_recovered(
     // Who was to stop may not have heard of it.
     let done: BTreeSet<TaskKey> = job.running.keys().map(|attempt| attempt.task).collect();
     for task in done {
-        if job.task(task).is_some_and(|task| task.winner.is_some()) {
-            job.stop_others(outbox, task, None);
+        match job.task(task).is_some_and(|task| task.winner.is_some()) {
+            true => job.stop_others(outbox, task, None),
+            false => job.stop_surplus(outbox, task),
         }
     }
     let (user, attempts) = (job.claim.user, job.running.len() as u32);

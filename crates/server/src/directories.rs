@@ -1,12 +1,15 @@
 //! The directories of a job: where they are, what stands in their way, how they come and go. Where the output is a prefix
 //! of objects, so is its staging; `objects` knows what lies there.
 
+pub(crate) mod sweep;
+
 use crate::{ServerError, Service};
-use api::{JobSpec, is_object_url};
+use api::{JobSpec, ReportedJob, is_object_url};
 use control::JobDirs;
 use faults::{CrashPoint, IoCall, crash_point, io_call};
 use ids::JobId;
 use objects::{ObjectUrl, staging};
+use output::output_dir::{ForeignEntry, foreign_entry};
 use roots::{HeldDir, JobPaths};
 use rustix::fs::OFlags;
 use std::ffi::OsStr;
@@ -65,10 +68,21 @@ pub(crate) fn check_output(spec: &JobSpec, state_dir: &Path) -> Result<(), Serve
         }
     }
     let unreadable = |source| ServerError::OutputUnreadable { path: output.clone(), source };
-    match crate::foreign_entry(output).map_err(unreadable)? {
-        Some(entry) => Err(ServerError::OutputNotOurs { path: output.clone(), entry }),
+    match foreign_entry(output).map_err(unreadable)? {
+        Some(entry) => Err(ForeignEntry { path: output.clone(), entry }.into()),
         None => Ok(()),
     }
+}
+
+/// The job that made what stands where a job is to put its output, as the report there says; None where there is no report.
+pub(crate) fn job_of_output(output: &Path) -> Result<Option<JobId>, ServerError> {
+    if is_object_url(output) {
+        let report = staging::report_of(&ObjectUrl::from_path(output)?)?;
+        let made = report.and_then(|report| serde_json::from_slice::<ReportedJob>(&report).ok());
+        return Ok(made.map(|made| made.job));
+    }
+    let unreadable = |source| ServerError::OutputUnreadable { path: output.to_path_buf(), source };
+    output::output_dir::job_of_output(output).map_err(unreadable)
 }
 
 /// The same for a prefix of objects, and whether this process may write there. Asks the object store.

@@ -12,9 +12,8 @@ pub enum ServerError {
     OutputExists { path: PathBuf },
     #[error("the output {path} is not a directory and is not overwritten", path = path.display())]
     OutputNotADirectory { path: PathBuf },
-    #[error("the output {path} holds {entry:?}, which no job wrote there: --overwrite replaces only an empty directory, or one with \
-        nothing but an output; choose another, or move that away", path = path.display())]
-    OutputNotOurs { path: PathBuf, entry: std::ffi::OsString },
+    #[error(transparent)]
+    OutputNotOurs(#[from] output::output_dir::ForeignEntry),
     #[error("overwriting the output {output} would remove {inside}, which the job needs",
         output = output.display(), inside = inside.display())]
     OutputHoldsWhatTheJobNeeds { output: PathBuf, inside: PathBuf },

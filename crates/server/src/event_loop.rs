@@ -1,14 +1,21 @@
 //! The loop: drain requests, let control decide, write one transaction, reply.
 
-use crate::answers::{caller, caller_of};
+mod answers;
+mod job_files;
+mod numbers;
+mod requests;
+mod shared;
+
+pub(crate) use answers::{caller, caller_of};
+pub(crate) use job_files::JobFiles;
+pub(crate) use numbers::JobNumbers;
+pub(crate) use requests::{Joining, Reply, Request, Submission};
+pub(crate) use shared::Shared;
+
+use crate::access::Signing;
 use crate::clock;
-use crate::data_keys::Signing;
-use crate::job_files::JobFiles;
-use crate::messages::{Assignment, PullReply};
-use crate::numbers::JobNumbers;
+use crate::messages::{LocalAssignment, PullReply};
 use crate::owner::OwnerLock;
-pub(crate) use crate::requests::{Joining, Reply, Request, Submission};
-use crate::shared::Shared;
 use control::{Control, Outbox, PullRequest, Service, SlotOrder};
 use faults::{CrashPoint, crash_point};
 use metastore::{CLUSTER_OWNER, Change, Metastore, StoreError};
@@ -222,8 +229,7 @@ impl EventLoop {
             SlotOrder::Stop => PullReply::Stop,
             SlotOrder::Run { attempt, task, spec } => {
                 let job = shared.run_of(attempt.task.job, &spec);
-                let cancelled = Arc::clone(&job.cancelled);
-                PullReply::Run(Box::new(Assignment { attempt, task: *task, job, cancelled }))
+                PullReply::Run(Box::new(LocalAssignment { attempt, task: *task, job }))
             }
         };
         self.control.pull(&mut self.outbox, request, caller_of(reply, finish));

@@ -1,5 +1,11 @@
 //! Reading the store without being a server: `sailfish jobs`, `show`, `report`, `state`.
 
+mod gone;
+mod placements;
+
+pub use gone::gone_nodes;
+pub use placements::job_placements;
+
 use crate::ServerError;
 use metastore::{Metastore, QueryError, QueryLimits, StoreError, Table, query_read_only};
 use std::path::{Path, PathBuf};

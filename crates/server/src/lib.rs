@@ -17,37 +17,23 @@
 //! # How it is tested
 //! `tests/` drives it with a made-up node over the real SQLite store.
 
-mod answers;
-mod arguments;
-mod checks;
+mod access;
 mod clock;
-mod collecting;
-mod data_keys;
 mod directories;
 mod error;
 mod event_loop;
-mod fsck;
-mod gc;
-mod gone;
 mod history;
-mod job_files;
-mod kept_runs;
+mod kept;
 mod messages;
-mod numbers;
 mod owner;
-mod placements;
 mod recovery;
 mod registering;
-mod replacing;
-mod requests;
-mod shared;
-mod shipping;
-mod singles;
-mod submitting;
-mod sweep;
-mod users;
+mod submission;
 
-use answers::{caller, caller_of};
+use crate::directories::sweep;
+use crate::kept::gc;
+use crate::submission::{arguments, shipping, singles};
+use access::Signing;
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, PlacesAnswer, PlacesQuestion, SubmittedBatch,
@@ -63,14 +49,13 @@ use api::intermediate::{
 use api::kept::{GcAnswer, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
 use control::{FileRequest, NewStrike, NewsAnswer};
-use data_keys::Signing;
-use event_loop::{EventLoop, Joining, REQUESTS_MAX, Reply, Request, Submission};
+use event_loop::{
+    EventLoop, JobFiles, Joining, REQUESTS_MAX, Reply, Request, Shared, Submission, caller, caller_of,
+};
 use ids::{JobId, NodeId};
-use job_files::JobFiles;
 use metastore::{AuditRow, Change, Metastore};
 use owner::OwnerLock;
 use roots::{JobPaths, OutsideRoots, Roots};
-use shared::Shared;
 use shipped::{Depot, Hold};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -81,23 +66,20 @@ use tokio::sync::{mpsc, oneshot};
 use trust::DataRight;
 use uuid::Uuid;
 
+pub use access::NewToken;
 pub use api::control::{JobOutcome, JobProgress, StageProgress, SubmittedJob};
 pub use control::flows::FlowError;
 pub use control::retention::KeptCheck;
 pub use control::{ControlError, Finished, PullRequest, Service};
 pub use error::ServerError;
-pub use fsck::check_here;
-pub use gc::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage, kept_bytes};
-pub use gone::gone_nodes;
-pub use history::History;
-pub use kept_runs::{KeptSource, NotReducible, check_reducible, kept_source};
-pub use messages::{Assignment, JobRun, PullReply, ServerOptions, Submitter, UserQuota};
+pub use history::{History, gone_nodes, job_placements};
+pub use kept::{
+    Collected, GcOptions, GcOutcome, GcSelection, KeptSource, NotReducible, check_here, check_reducible,
+    collect_garbage, kept_bytes, kept_source,
+};
+pub use messages::{LocalAssignment, LocalJob, PullReply, ServerOptions, Submitter, UserQuota};
 pub use metastore::{STDERR_NOTE, STDOUT_NOTE};
-pub use placements::job_placements;
-pub use replacing::{REPORT_NAME, SUCCESS_NAME, foreign_entry, read_report};
-pub use shipping::ShippedOptions;
-pub use singles::job_logs;
-pub use users::NewToken;
+pub use submission::{ShippedOptions, job_logs};
 
 /// How long whoever got no answer waits for the end of the loop, which knows why.
 const END_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -377,7 +359,7 @@ impl Server {
         let output = spec.output.clone();
         self.within_roots(user, move |roots| roots.check_output(&output)).await?;
         let output = spec.output.clone();
-        let looking = tokio::task::spawn_blocking(move || replacing::job_of_output(&output));
+        let looking = tokio::task::spawn_blocking(move || directories::job_of_output(&output));
         looking.await.map_err(|_| ServerError::ShutDown)?
     }
 

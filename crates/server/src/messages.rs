@@ -1,11 +1,11 @@
 //! Messages to the server and from it by function call. The messages between processes are in `api::control`.
 
-use crate::shipping::ShippedOptions;
+use crate::submission::ShippedOptions;
 use api::{JobSpec, Task};
 use control::Service;
 use control::users::JobQuota;
 use ids::AttemptKey;
-use roots::{HeldDir, JobPaths, Roots};
+use roots::Roots;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -66,53 +66,28 @@ impl ServerOptions {
     }
 }
 
-/// State shared by all attempts of a job.
+/// A job as its attempts in this process share it.
 #[derive(Clone, Debug)]
-pub struct JobRun {
+pub struct LocalJob {
     pub spec: Arc<JobSpec>,
     pub staging: PathBuf,
-    /// Directories on the disks of the node where the attempts run.
     pub disk_dirs: Vec<PathBuf>,
     /// Turns true when the job is cancelled, fails, or the server goes.
     pub cancelled: Arc<AtomicBool>,
-    /// On a node of a cluster: turns true when the server says that its runs get replicas.
-    pub replicates: Arc<AtomicBool>,
-    /// On the node where the attempts run: opens what the job names.
-    pub paths: JobPaths,
-    /// On that node, where there are roots: `staging` is a path of it.
-    pub held_staging: Option<Arc<HeldDir>>,
-}
-
-impl JobRun {
-    /// Without directories, and with nothing that bounds it.
-    pub fn new(spec: Arc<JobSpec>) -> JobRun {
-        JobRun {
-            spec,
-            staging: PathBuf::new(),
-            disk_dirs: Vec::new(),
-            cancelled: Arc::default(),
-            replicates: Arc::default(),
-            paths: JobPaths::default(),
-            held_staging: None,
-        }
-    }
 }
 
 /// The answer to a pull.
 #[derive(Clone, Debug)]
 pub enum PullReply {
-    Run(Box<Assignment>),
+    Run(Box<LocalAssignment>),
     /// Every job submitted so far is over, or the server shuts down.
     Stop,
 }
 
-/// An attempt to run now.
+/// An attempt to run now, in this process.
 #[derive(Clone, Debug)]
-pub struct Assignment {
+pub struct LocalAssignment {
     pub attempt: AttemptKey,
     pub task: Task,
-    pub job: Arc<JobRun>,
-    /// Turns true when this attempt is to stop, with its job or alone: it polls this and stops. What outlives it on the node
-    /// goes by the flag of the job.
-    pub cancelled: Arc<AtomicBool>,
+    pub job: Arc<LocalJob>,
 }

@@ -2,8 +2,8 @@
 //! directories.
 
 use crate::ServerError;
-use crate::answers::caller;
 use crate::clock;
+use crate::event_loop::caller;
 use crate::event_loop::{EventLoop, Joining, Reply};
 use api::control::NodeWelcome;
 use api::data_access::SecretText;

@@ -4,7 +4,7 @@
 //! The model moves bytes and knows no records. It uses the real sizes ([`mapreduce::layout`]), hosts of chunks and of replicas and
 //! the choice among them (`dataport`), closing of chunks that are not full, speed of copies and order in which nodes are offered one
 //! ([`chunkserver::copy_pace`]), books of replicas and plan of reduce tasks (`mapreduce`). It has its own version of the loop
-//! of `crates/node/src/replicator.rs`, which sleeps and waits for sockets, and of the slots. Its assumptions: a link or disk gives each
+//! of `crates/node/src/shuffle/replicate.rs`, which sleeps and waits for sockets, and of the slots. Its assumptions: a link or disk gives each
 //! connection an even share; the program of a slot takes its bytes at one speed; so does a sorter. All nodes are alike, and each maps
 //! its own input.
 

@@ -75,6 +75,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "mapreduce",
             "faults",
             "objects",
+            "output",
             "roots",
             "trust",
         ],
@@ -121,7 +122,6 @@ const NODE_BELOW: &[&str] = &[
     "output",
     "mapper",
     "reducer",
-    "server",
     "client",
     "objects",
     "roots",
@@ -157,6 +157,7 @@ const CLI_BELOW: &[&str] = &[
     "streaming",
     "trust",
     "objects",
+    "output",
     "roots",
 ];
 

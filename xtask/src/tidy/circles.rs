@@ -19,13 +19,6 @@ const CIRCLE_FILES_MAX: usize = 6;
 /// Re-exports followed for one name.
 const REEXPORTS_MAX: usize = 16;
 
-/// Crates with more files directly in `src/`: until `api`, `controlport`, `dataport`, `mapreduce`, `metastore`, `node` and `server`
-/// have folders.
-const MANY_FILES: &[&str] = &["api", "controlport", "dataport", "mapreduce", "metastore", "node", "server"];
-/// Crates with a larger circle: until they have folders, and the files of a folder import no file above it.
-const LARGE_CIRCLES: &[&str] =
-    &["chunkserver", "control", "controlport", "dataport", "mapreduce", "metastore", "node", "server"];
-
 /// Files directly in a `src/`.
 pub fn src_files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -36,7 +29,7 @@ pub fn src_files(tree: &Tree) -> Vec<Finding> {
             file.path.strip_prefix(&src).is_some_and(|rest| rest.ends_with(".rs") && !rest.contains('/'))
         };
         let count = tree.files().filter(is_direct).count();
-        if count > limit && !MANY_FILES.contains(&name) {
+        if count > limit {
             let message =
                 format!("{count} files directly in src, at most {limit} are allowed: put them into folders");
             findings.push(Finding::new(&src, 0, message));
@@ -48,7 +41,7 @@ pub fn src_files(tree: &Tree) -> Vec<Finding> {
 /// Circles of imports inside a crate.
 pub fn circles(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for name in tree.crate_names().into_iter().filter(|name| !LARGE_CIRCLES.contains(name)) {
+    for name in tree.crate_names() {
         for circle in Modules::of_crate(tree, name).circles() {
             if circle.len() > CIRCLE_FILES_MAX {
                 let src = format!("crates/{name}/src/");

@@ -16,10 +16,6 @@ const SHARED_TYPE_NAMES: &[(&str, &str)] = &[
     ("Inputs", "mapreduce: the inputs of a stage; scheduler: the figures behind a speculative attempt"),
     ("LostOnDisk", "chunkserver: the lost runs of one job's chunks; api: the report of them to the server"),
     ("NodeState", "api: the words of messages; rows: the values of a column"),
-    (
-        "Notice",
-        "api: warn or fail; client: a notice to a node, on the wire; node: the same, to a job's slots",
-    ),
     ("Problem", "ifile: damage of an I-file; controlport: the refusal of a request"),
     ("Split", "api: the input of a map task; mapreduce: the result of a cut of a reduce task"),
     ("StageFiles", "mapreduce: replicas of a job's parts; node: a job's files; dataport: the trait between"),

@@ -7,11 +7,11 @@ use crate::show::terminal::{print, tell};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{ErrorCode, NodeInfo, PROTOCOL_VERSION};
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
-use client::{Blocking, NodeLink};
+use client::Blocking;
 use data_port::DataPort;
 use jobspec::{memory_size, paths, state_dir};
 use metastore::Metastore;
-use node::{Disks, Drill, LeftOnDisks, Node, NodeOptions, Remote};
+use node::{Disks, Drill, DyingProcess, LeftOnDisks, Node, NodeLink, NodeOptions, Remote};
 use program::{Programs, Sandbox};
 use roots::Roots;
 use server::{Server, ServerOptions};
@@ -172,7 +172,8 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     })?;
     let mut again = args.again;
     while !stopping.load(Ordering::Relaxed) {
-        let left = LeftOnDisks::find(&disks, again);
+        let dying = if again { DyingProcess::Await } else { DyingProcess::Ignore };
+        let left = LeftOnDisks::find(&disks, dying);
         info.left = left.told();
         let link = join(args, &credentials, &info, again)?;
         again = true;
@@ -182,7 +183,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             .context("--disk")
             .map_err(Failure::refused)?;
         left.give_to(&disks, link.readmitted());
-        let (data, drill) = (data_port.client.clone(), Drill::new(args.drills, &programs));
+        let (data, drill) = (data_port.client.clone(), drill(args, &programs));
         let remote = Arc::new(Remote::new(link, disks, data, caches.clone(), roots.clone(), drill));
         remote.tell_kept();
         remote.keep_files().context("starting a thread")?;
@@ -215,6 +216,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
 /// Runs tasks and serves data, until the node leaves or is given up.
 fn work(remote: &Arc<Remote>, options: NodeOptions, data_port: &DataPort) -> Result<(), Failure> {
     let mut running = Node::start(Arc::clone(remote) as _, options).map_err(anyhow::Error::from)?;
+    running.follow_orders(Arc::clone(remote)).map_err(anyhow::Error::from)?;
     running.share_record_data(Arc::clone(remote) as _);
     running.report_to(Arc::clone(remote) as _).map_err(anyhow::Error::from)?;
     let incarnation = node::data_incarnation(remote.link().node());
@@ -248,6 +250,10 @@ fn join(
             Err(error) => return Err(Failure::from_client(error)),
         }
     }
+}
+
+fn drill(args: &NodeArgs, programs: &Arc<Programs>) -> Drill {
+    if args.drills { Drill::taking_part(programs) } else { Drill::none() }
 }
 
 /// Returns the directories for intermediate data of this node, each once.

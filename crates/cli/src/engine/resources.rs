@@ -7,6 +7,7 @@ use crate::show::terminal::tell;
 use anyhow::Context;
 use jobspec::FrontEnd;
 use mapreduce::layout::MEMORY_BYTES_MIN;
+use output::output_dir::{ForeignEntry, foreign_entry};
 use server::ServerError;
 use std::path::Path;
 
@@ -48,8 +49,10 @@ impl FrontEnd for CommandLineFrontEnd<'_> {
     }
 
     fn check_replaced(&self, output: &Path) -> anyhow::Result<()> {
-        match server::foreign_entry(output) {
-            Ok(Some(entry)) => Err(ServerError::OutputNotOurs { path: output.to_path_buf(), entry }.into()),
+        match foreign_entry(output) {
+            Ok(Some(entry)) => {
+                Err(ServerError::from(ForeignEntry { path: output.to_path_buf(), entry }).into())
+            }
             _ => Ok(()),
         }
     }

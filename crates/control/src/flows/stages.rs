@@ -2,21 +2,18 @@
 //! system, ISS, section 4). What follows from how far each is, `mapreduce::flow` says; here it is done,
 //! written down and told.
 
-use crate::interface::{Ended, Outbox, Service};
+use crate::interface::Outbox;
 use crate::job::{Job, Jobs};
-use crate::loss::{Loss, RunAgain};
 use crate::replication::begin_to_replicate;
-use crate::scheduling::{feed, open_stage, run_again};
 use crate::work::Work;
 use api::control::{JobOutcome, NodeOrder};
-use api::history::AttemptState;
 use api::machine::ReplicatedPart;
-use api::{Blame, LostInput, Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex};
-use mapreduce::flow::{AfterEnd, AtRest, Flows, Inputs, PartsAgain, Stage};
+use api::{Blame, Task, TaskFailure, TaskResult};
+use ids::{AttemptKey, JobId, NodeId, StageIndex};
+use mapreduce::flow::{AfterEnd, Flows, Inputs, Stage};
 use mapreduce::{ExpandError, JobResults, flow};
-use rows::{CANCEL_ASKED_NOTE, Change, DATA_LOST_NOTE, PartReplicaRow, RecoveredJob};
-use scheduler::{Event, Placement, Standing};
+use rows::{CANCEL_ASKED_NOTE, Change, PartReplicaRow, RecoveredJob};
+use scheduler::{Event, Placement};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -37,6 +34,19 @@ impl Flows for Work {
 
     fn has_left(&self, node: NodeId) -> bool {
         Work::has_left(self, node)
+    }
+}
+
+impl Job {
+    /// Whether the stages that it reads are not done, so that nobody knows its inputs.
+    pub(crate) fn waits(&self) -> bool {
+        self.in_flow.waits(&self.spec)
+    }
+
+    /// Proves what a stage that feeds others has put out.
+    pub(crate) fn prove_parts(&mut self) -> Result<(), ExpandError> {
+        let spec = Arc::clone(&self.spec);
+        mapreduce::expand("commit", &spec, &mut self.results).map(drop)
     }
 }
 
@@ -68,24 +78,6 @@ pub(crate) fn tell_those_it_reads(jobs: &mut Jobs, id: JobId) {
             before.in_flow.is_read = true;
         }
     }
-}
-
-/// All parts of a stage that feeds others are there and the proof agrees: it rests, and those that wait for it may begin.
-pub(crate) fn rests(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Vec<Event> {
-    if let Some(job) = work.jobs.get_mut(&id) {
-        job.in_flow.rests = true;
-        // What of it was lost since it was made is missed by those who read it now.
-        work.jobs.hurt_flows();
-    }
-    let begin = match flow::at_rest(work, id, work.jobs.is_recovering()) {
-        AtRest::Ends => return let_end(work, outbox, id).into_iter().collect(),
-        AtRest::Begin(begin) => begin,
-    };
-    let mut events = vec![Event::JobRests { job: id }];
-    for reader in begin {
-        events.extend(open_stage(work, outbox, reader, StageIndex(0)));
-    }
-    events
 }
 
 /// Nobody needs the parts of a resting stage any more.
@@ -200,121 +192,6 @@ pub(crate) fn check_same_part(
             "what was lost came out differently when it was made again, and later stages have read some of it: the programs of \
              this stage give other data each time they run; ask for --replication rack",
         )),
-    }
-}
-
-/// An attempt could not read an intermediate file. That is none of its faults.
-pub(crate) fn input_lost(
-    work: &mut Work,
-    outbox: &mut Outbox,
-    finished: Ended,
-    failure: TaskFailure,
-    lost: &LostInput,
-) {
-    let attempt = finished.attempt;
-    if let Some(before) = work.jobs.get_mut(&lost.file.job).filter(|job| job.outcome.is_none()) {
-        before.results.part_not_found(lost);
-    }
-    let with = failure.message.clone();
-    let job = work.jobs.expect_mut(attempt.task.job);
-    job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), outbox);
-    feed(work, outbox, Event::AttemptLost { attempt });
-    feed(work, outbox, Event::AttemptFailed { attempt, retryable: true, of_node: false });
-    mend_flows(work, outbox, &with);
-}
-
-/// Intermediate files that lie nowhere any more, and that somebody has yet to read, are made again.
-pub(crate) fn mend_flows(work: &mut Work, outbox: &mut Outbox, with: &str) {
-    for id in flow::last_first(work) {
-        for (before, again) in flow::lacks(work, id) {
-            make_parts_again(work, outbox, before, &again, with);
-        }
-    }
-}
-
-pub(crate) fn make_parts_again(
-    work: &mut Work,
-    outbox: &mut Outbox,
-    id: JobId,
-    tasks: &[TaskIndex],
-    with: &str,
-) {
-    let (fleet, service) = (&work.fleet, work.service);
-    let has_left = |node| service == Service::Cluster && !fleet.has(node);
-    // Of several that are asked for at once, the first may have ended the flow.
-    let Some(job) = work.jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { return };
-    let (rested, stage) = (job.in_flow.rests, StageIndex(job.tasks.len() as u16));
-    let made = job.make_parts_again(tasks, with, has_left, outbox);
-    job.in_flow.rests = rested && made.is_none();
-    match (made, rested) {
-        (None, _) => {}
-        (Some(Err(())), true) => feed(work, outbox, Event::StageRefused { job: id, stage }),
-        (Some(Err(())), false) => {
-            let stage = StageIndex(stage.0.saturating_sub(1));
-            feed(work, outbox, Event::StageRefused { job: id, stage });
-        }
-        (Some(Ok(RunAgain { stage: to, tasks, stands })), true) => {
-            feed(work, outbox, Event::StageSentBack { job: id, stage, to, tasks, stands });
-        }
-        (Some(Ok(again)), false) => run_again(work, outbox, id, again),
-    }
-}
-
-impl Job {
-    /// Whether the stages that it reads are not done, so that nobody knows its inputs.
-    pub(crate) fn waits(&self) -> bool {
-        self.in_flow.waits(&self.spec)
-    }
-
-    /// Proves what a stage that feeds others has put out.
-    pub(crate) fn prove_parts(&mut self) -> Result<(), ExpandError> {
-        let spec = Arc::clone(&self.spec);
-        mapreduce::expand("commit", &spec, &mut self.results).map(drop)
-    }
-
-    /// The tasks of these parts run again, and what that takes; an error where the job must fail instead.
-    pub(crate) fn make_parts_again(
-        &mut self,
-        tasks: &[TaskIndex],
-        with: &str,
-        has_left: impl Fn(NodeId) -> bool,
-        outbox: &mut Outbox,
-    ) -> Option<Result<RunAgain, ()>> {
-        let (spec, stages) = (Arc::clone(&self.spec), self.tasks.len());
-        let again = match self.results.parts_again(&spec, stages, tasks, &has_left) {
-            PartsAgain::Anyhow => return None,
-            PartsAgain::TooOften => {
-                let regenerations_max = spec.max_regenerations;
-                let message = format!(
-                    "parts of the stage were lost with {with}, and data of it was made again {regenerations_max} times before, which \
-                     is the most that the job allows (--max-regenerations {regenerations_max})"
-                );
-                self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
-                return Some(Err(()));
-            }
-            again @ (PartsAgain::ByMaps | PartsAgain::ByReduces(_)) => again,
-        };
-        let detail =
-            format!("with {with}: {} parts that later stages have yet to read are made again", tasks.len());
-        outbox.note(self.id, DATA_LOST_NOTE, detail);
-        let PartsAgain::ByReduces(gone) = again else {
-            self.results.regenerations += 1;
-            let stage = self.stage_index("map")?;
-            self.reopen_maps(tasks, None, outbox);
-            return Some(Ok(RunAgain { stage, tasks: tasks.to_vec(), stands: None }));
-        };
-        let reduce = self.reopen_reduces(tasks, outbox)?;
-        Some(match self.lose(&gone, with, has_left, outbox) {
-            None | Some(Loss::FellBack) => {
-                self.results.regenerations += 1;
-                Ok(RunAgain { stage: reduce, tasks: tasks.to_vec(), stands: None })
-            }
-            Some(Loss::ForGood(_)) => Err(()),
-            Some(Loss::Again(RunAgain { stage, tasks: maps, .. })) => {
-                let stands = Some(Standing { stage: reduce, stops: Vec::new(), redo: tasks.to_vec() });
-                Ok(RunAgain { stage, tasks: maps, stands })
-            }
-        })
     }
 }
 

@@ -5,12 +5,11 @@ use crate::interface::Outbox;
 use crate::job::{Job, placement};
 use crate::scheduling::feed;
 use crate::work::Work;
-use api::control::{END_KEYS_MAX, NodeOrder};
 use api::machine::ShortenedAttempt;
 use api::{KeyBytes, Task, TaskResult};
 use ids::{AttemptKey, NodeId, StageIndex, TaskIndex, TaskKey};
 use rows::{Change, RANGE_SPLIT_NOTE};
-use scheduler::{Event, Placement, Slot};
+use scheduler::{Event, Placement};
 use std::collections::BTreeMap;
 
 /// The part of a task that the result of an attempt covers.
@@ -27,17 +26,6 @@ enum Covers {
 pub(crate) fn allowed(job: &Job) -> Option<Event> {
     let stage = job.stage_index("reduce")?;
     mapreduce::may_split(&job.spec).then_some(Event::MaySplit { job: job.id, stage })
-}
-
-/// Slots are idle: asks an attempt to give up half of what it has not read.
-pub(crate) fn ask_to_split(work: &mut Work, attempt: AttemptKey, slot: Slot, done_bytes: u64) {
-    let Some(job) = work.jobs.get(&attempt.task.job).filter(|job| job.runs_reduces().is_some()) else {
-        return;
-    };
-    let keys = job.results.split_keys(attempt.task.task, done_bytes, END_KEYS_MAX);
-    if let Some(node) = work.fleet.get_mut(slot.node).filter(|_| !keys.is_empty()) {
-        node.order(NodeOrder::EndBefore { attempt, keys });
-    }
 }
 
 /// A node tells which of its attempts end earlier.

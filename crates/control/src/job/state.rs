@@ -2,9 +2,8 @@
 
 use crate::interface::{JobDirs, Outbox};
 use crate::job::log_room::LogRoom;
+use crate::job::{Keeping, Replicating};
 use crate::program_jobs::{FileHold, Seat};
-use crate::replication::Replicating;
-use crate::retention::Keeping;
 use crate::users::JobOwner;
 use api::control::JobOutcome;
 use api::{Boundaries, JobSpec, Task, TaskFailure};

@@ -1,13 +1,12 @@
 //! Data that an attempt found gone, and a proof that does not agree: what is wrong is made again, before the job fails.
 
 use crate::interface::{Ended, Outbox};
-use crate::job::{Job, placement};
+use crate::job::Job;
 use crate::loss::{Loss, RunAgain, data_gone};
 use crate::scheduling::{ended, feed};
 use crate::work::Work;
 use api::history::AttemptState;
 use api::machine::{AttemptRead, LostOnDisk, READS_TOLD_MAX};
-use api::task::MapTask;
 use api::{Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, NodeId, RunId, StageIndex, TaskIndex};
 use mapreduce::{Gone, Proof, Repair, Replica};
@@ -27,26 +26,6 @@ pub(crate) fn evidence(job: &Job, outcome: &Result<TaskResult, TaskFailure>) -> 
             Some((Gone::runs(&failure.lost_runs), with))
         }
     }
-}
-
-/// Returns the event that must precede one that lets tasks run again: it moves tasks that send their data again
-/// to the node that has the data.
-pub(crate) fn moved_before(work: &Work, event: &Event) -> Option<Event> {
-    let (id, stage, tasks) = match event {
-        Event::ResultsLost { job, stage, tasks, .. } => (*job, *stage, tasks),
-        Event::StageSentBack { job, to, tasks, .. } => (*job, *to, tasks),
-        _ => return None,
-    };
-    let job = work.jobs.get(&id)?;
-    let payloads = job.tasks.get(usize::from(stage.0))?;
-    let moved = |index: &TaskIndex| match payloads.get(index.0 as usize)? {
-        task @ Task::Map(MapTask { again: Some(again), .. }) if again.resend.is_some() => {
-            Some((*index, placement(task)))
-        }
-        _ => None,
-    };
-    let tasks: Vec<_> = tasks.iter().filter_map(moved).collect();
-    (!tasks.is_empty()).then_some(Event::TasksMoved { job: id, stage, tasks })
 }
 
 /// An attempt found that data is gone. Where the job needs it, it is made again, and the attempt did not count.

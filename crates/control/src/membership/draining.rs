@@ -3,22 +3,14 @@
 
 use crate::interface::{ControlError, Outbox, Reply};
 use crate::intermediate_files::IntermediateFiles;
+use crate::membership::Drain;
 use crate::scheduling::feed;
 use crate::work::Work;
 use api::control::{NodeOrder, NodeStatus};
-use ids::{JobId, NodeId};
+use ids::NodeId;
 use rows::{Change, NodeState};
 use scheduler::Event;
 use std::collections::BTreeSet;
-
-/// A node that is being emptied.
-#[derive(Debug, Default)]
-pub(crate) struct Drain {
-    /// Jobs that came before it began; those that come later put nothing there.
-    pub jobs: BTreeSet<JobId>,
-    /// Nobody needs the node any more, and it has been told to leave.
-    pub is_done: bool,
-}
 
 /// Begins to empty a node, given by its name or number. One that is being emptied goes on; of one that has been, and
 /// is gone, the answer says so.

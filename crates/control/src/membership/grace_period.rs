@@ -6,10 +6,10 @@
 //! again. The server does not wait for a node that fell silent without a sign that its process ended, for one that
 //! said good-bye, nor for one whose data has copies on other nodes.
 
-use crate::interface::{Moment, Outbox};
+use crate::interface::Outbox;
 use crate::job::Job;
 use crate::loss::data_gone;
-use crate::membership::{let_nodes_rest, lose_node};
+use crate::membership::{Away, let_nodes_rest, lose_node};
 use crate::scheduling::{attempt_lost, feed};
 use crate::work::Work;
 use api::history::AttemptState;
@@ -24,14 +24,6 @@ use std::time::Duration;
 const AWAY_MAX: Duration = Duration::from_secs(15);
 /// Least time to make data again for which a job waits at all.
 const WORTH_MIN: Duration = Duration::from_secs(1);
-
-/// State of a node that is away.
-pub(crate) struct Away {
-    since: Moment,
-    why: String,
-    /// Longest wait of each job that needs data of this node.
-    patience: BTreeMap<JobId, Duration>,
-}
 
 /// A node is taken for dead.
 pub(crate) fn miss(work: &mut Work, outbox: &mut Outbox, node: NodeId, why: String) {

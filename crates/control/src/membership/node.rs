@@ -1,7 +1,7 @@
 //! One node as the server knows it: its poll, orders on their way, attempts that it runs.
 
 use crate::interface::{Moment, Outbox, Reply};
-use crate::membership::{Away, Drain, Heard, LEASE, Presence};
+use crate::membership::{Heard, LEASE, Presence};
 use api::control::{NodeInfo, NodeOrder, NodeOrders, NumberedOrder, POLL_MS_MAX};
 use api::machine::{DiskReport, DiskState, MachineSample};
 use ids::{AttemptKey, JobId};
@@ -14,6 +14,23 @@ const SUSPECT_AFTER: Duration = Duration::from_secs(1);
 const ORDERS_MAX: u64 = 1 << 48;
 
 const _: () = assert!(POLL_MS_MAX * 2 <= LEASE.as_millis() as u64);
+
+/// A node that is being emptied.
+#[derive(Debug, Default)]
+pub(crate) struct Drain {
+    /// Jobs that came before it began; those that come later put nothing there.
+    pub jobs: BTreeSet<JobId>,
+    /// Nobody needs the node any more, and it has been told to leave.
+    pub is_done: bool,
+}
+
+/// State of a node that is away.
+pub(crate) struct Away {
+    pub since: Moment,
+    pub why: String,
+    /// Longest wait of each job that needs data of this node.
+    pub patience: BTreeMap<JobId, Duration>,
+}
 
 /// The process behind a node.
 pub(crate) struct NodeProcess {

@@ -2,21 +2,18 @@
 //! for all nodes together.
 
 use crate::flows::parts_replicated;
-use crate::interface::{Moment, Outbox};
+use crate::interface::Outbox;
 use crate::job::range_cuts::shortened;
 use crate::loss::lost_on_disk;
-use crate::membership::Fleet;
+use crate::membership::{Fleet, hear};
 use crate::replication::replicated;
-use crate::scheduling::feed;
-use crate::scheduling::speculative_attempts::progressed;
+use crate::scheduling::{feed, progressed};
 use crate::work::Work;
 use api::control::JobLogs;
-use api::machine::{DISKS_MAX, DiskReport, DiskState, MachineSample, NodeReport, SAMPLES_MAX, SaidText};
-use api::task::RUN_OUTPUT_BYTES_MAX;
+use api::machine::{DISKS_MAX, DiskReport, DiskState, MachineSample, NodeReport, SAMPLES_MAX};
 use ids::{DiskIndex, JobId, NodeId};
 use rows::{Change, DiskRow, SampleRow};
 use scheduler::Event;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,23 +25,6 @@ const FORGET_EVERY: Duration = Duration::from_secs(60);
 const SAMPLES_WAITING_MAX: usize = 60_000;
 /// Longest path of a disk that is told to people.
 const PATH_BYTES_MAX: usize = 4096;
-
-/// Reports that wait for the next write to the store.
-#[derive(Default)]
-pub(crate) struct Telemetry {
-    samples: Vec<SampleRow>,
-    /// Nodes whose disks have changed.
-    disks: BTreeSet<NodeId>,
-    written: Option<Moment>,
-    forgotten: Option<Moment>,
-}
-
-/// The last of what a program wrote so far.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
-    standard_output: SaidText,
-    standard_error: SaidText,
-}
 
 /// A node tells how it is.
 pub(crate) fn reported(work: &mut Work, outbox: &mut Outbox, node: NodeId, report: NodeReport) {
@@ -136,21 +116,6 @@ pub(crate) fn output_so_far(fleet: &Fleet, job: JobId) -> Option<JobLogs> {
     })
 }
 
-/// Takes a piece of text that follows on what was heard, or stands for itself where something was lost between.
-fn hear(heard: &mut SaidText, piece: SaidText) {
-    let follows = piece.end_bytes == heard.end_bytes.saturating_add(piece.text.len() as u64);
-    if !follows && piece.text.is_empty() {
-        return;
-    }
-    if !follows {
-        heard.text.clear();
-    }
-    heard.text.push_str(&piece.text);
-    heard.end_bytes = piece.end_bytes;
-    let cut = heard.text.ceil_char_boundary(heard.text.len().saturating_sub(RUN_OUTPUT_BYTES_MAX));
-    heard.text.drain(..cut);
-}
-
 /// By our clock: the last one is of now, and the others are as much older as the node says. A node's own clock may
 /// be wrong.
 fn sample_rows(node: NodeId, samples: &[MachineSample], now_ns: u64) -> Vec<SampleRow> {
@@ -203,27 +168,9 @@ pub(crate) fn disk_rows(disks: &[DiskReport]) -> Vec<DiskRow> {
 
 #[cfg(test)]
 mod tests {
-    use super::{RUN_OUTPUT_BYTES_MAX, SaidText, hear, sample_rows};
+    use super::sample_rows;
     use api::machine::MachineSample;
     use ids::NodeId;
-
-    #[test]
-    fn pieces_follow_or_stand_for_themselves() {
-        let mut heard = SaidText::default();
-        let mut check = |text: &str, end_bytes, expected: &str| {
-            hear(&mut heard, SaidText { text: text.to_string(), end_bytes });
-            assert_eq!(heard.text, expected);
-        };
-        check("ab", 2, "ab");
-        check("c", 3, "abc");
-        check("", 0, "abc");
-        check("xy", 90, "xy");
-        check("z", 91, "xyz");
-        check("evil", u64::MAX, "evil");
-        let long = "a".repeat(RUN_OUTPUT_BYTES_MAX);
-        check(&long, 91, &long);
-        check("b", 92, &format!("{}b", &long[1..]));
-    }
 
     #[test]
     fn samples_of_wrong_clocks_have_our_time() {

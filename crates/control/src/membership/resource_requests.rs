@@ -3,7 +3,7 @@
 
 use crate::interface::{ControlError, Outbox, Service};
 use crate::membership::Fleet;
-use crate::scheduling::{Scheduling, feed};
+use crate::scheduling::{Architectures, Scheduling, feed};
 use crate::work::Work;
 use api::JobSpec;
 use api::control::NodeInfo;
@@ -11,25 +11,6 @@ use ids::{JobId, NodeId};
 use scheduler::{Event, Needs, Wait};
 
 const MIB: u64 = 1 << 20;
-
-/// Architectures by number.
-#[derive(Default)]
-pub(crate) struct Architectures(Vec<String>);
-
-impl Architectures {
-    fn number(&mut self, name: &str) -> u32 {
-        let known = self.0.iter().position(|each| each == name);
-        let index = known.unwrap_or_else(|| {
-            self.0.push(name.to_string());
-            self.0.len() - 1
-        });
-        index as u32
-    }
-
-    fn name(&self, number: u32) -> &str {
-        self.0.get(number as usize).map_or("", String::as_str)
-    }
-}
 
 /// Returns the needs of a job. On one machine they are empty: the job has what it asked for.
 pub(crate) fn needs_of(scheduling: &mut Scheduling, service: Service, spec: &JobSpec) -> Needs {

@@ -4,7 +4,8 @@
 
 use crate::interface::{ControlError, Moment};
 use crate::membership::Fleet;
-use crate::retention::kept_check::{KeptCheck, TEXT_BYTES_MAX};
+use crate::retention::KeptCheck;
+use crate::retention::kept_check::TEXT_BYTES_MAX;
 use api::control::NodeOrder;
 use api::fsck::{CheckNews, FsckAnswer, FsckReport};
 use ids::{JobId, NodeId};

@@ -5,7 +5,7 @@
 //! directories removed that nobody knows any more.
 
 use crate::interface::{Outbox, Service};
-use crate::job::Job;
+use crate::job::{FoundWhile, Job, Keeping};
 use crate::membership::Fleet;
 use crate::work::Work;
 use api::control::NodeOrder;
@@ -19,44 +19,6 @@ use std::collections::BTreeSet;
 const DIRS_MAX: usize = 100_000;
 /// Longest path, and longest complaint, that is remembered.
 const TEXT_BYTES_MAX: usize = 4096;
-
-/// How far the nodes are that keep what a job left.
-#[derive(Debug, Default)]
-pub(crate) struct Keeping {
-    /// Runs to keep; each lies on at least one node.
-    runs: BTreeSet<RunId>,
-    /// Nodes that have not yet said that they keep their runs.
-    waiting: BTreeSet<NodeId>,
-    pub places: Vec<KeptPlace>,
-    /// Why nothing is kept after all.
-    pub lost: Option<String>,
-}
-
-/// Meaning of a directory for a job that is being written to the store.
-#[derive(Debug, PartialEq, Eq)]
-enum FoundWhile {
-    /// A directory that the job keeps.
-    Kept,
-    /// A directory of which the process that made it has yet to tell.
-    NotToldYet,
-    /// A directory that no job counts on.
-    Stranger,
-}
-
-impl Keeping {
-    /// A node tells of a directory before all have said what they keep. Where the process that made it had told of it and then died,
-    /// the one after it on the same disks takes its place: else nobody would tell that one when the directory is to go.
-    fn found(&mut self, found: KeptPlace, maker_lives: bool) -> FoundWhile {
-        match self.places.iter_mut().find(|place| place.dir.name() == found.dir.name()) {
-            Some(place) => {
-                *place = KeptPlace { made_by: place.made_by, ..found };
-                FoundWhile::Kept
-            }
-            None if maker_lives => FoundWhile::NotToldYet,
-            None => FoundWhile::Stranger,
-        }
-    }
-}
 
 /// A job is over and its last attempt has ended: nodes remove or keep what they have of it, and then its
 /// directories go.

@@ -1,22 +1,22 @@
 //! Events for the scheduler, and the orders that follow.
 
 use crate::flows::{
-    flow_goes_on, mend_flows, near_stage_files, part_is_there, rests, waits_for_inputs, with_stage_files,
+    flow_goes_on, let_end, mend_flows, near_stage_files, part_is_there, waits_for_inputs, with_stage_files,
 };
 use crate::interface::{Ended, Fact, Outbox, Service, SlotOrder};
 use crate::job::Job;
-use crate::job::range_cuts::ask_to_split;
-use crate::loss::moved_before;
 use crate::replication::{replicate_again, settle_replication};
 use crate::retention::let_go;
+use crate::scheduling::orders::{ask_to_split, moved_before, stop_attempt};
 use crate::scheduling::placements::placed;
-use crate::scheduling::speculative_attempts::{decided, stop_attempt};
+use crate::scheduling::speculative_attempts::decided;
 use crate::work::Work;
 use api::control::NodeOrder;
 use api::history::AttemptState;
 use api::{Task, TaskResult};
 use ids::{AttemptKey, JobId, StageIndex};
-use mapreduce::ExpandError;
+use mapreduce::flow::AtRest;
+use mapreduce::{ExpandError, flow};
 use rows::Change;
 use scheduler::{Action, Event, Slot};
 use std::collections::VecDeque;
@@ -141,6 +141,24 @@ pub(crate) fn open_stage(work: &mut Work, outbox: &mut Outbox, id: JobId, stage:
     }
     job.stage_failed(&error, outbox);
     vec![Event::StageRefused { job: id, stage }]
+}
+
+/// All parts of a stage that feeds others are there and the proof agrees: it rests, and those that wait for it may begin.
+fn rests(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Vec<Event> {
+    if let Some(job) = work.jobs.get_mut(&id) {
+        job.in_flow.rests = true;
+        // What of it was lost since it was made is missed by those who read it now.
+        work.jobs.hurt_flows();
+    }
+    let begin = match flow::at_rest(work, id, work.jobs.is_recovering()) {
+        AtRest::Ends => return let_end(work, outbox, id).into_iter().collect(),
+        AtRest::Begin(begin) => begin,
+    };
+    let mut events = vec![Event::JobRests { job: id }];
+    for reader in begin {
+        events.extend(open_stage(work, outbox, reader, StageIndex(0)));
+    }
+    events
 }
 
 fn start(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, slot: Slot) {

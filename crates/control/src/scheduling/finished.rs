@@ -2,17 +2,16 @@
 
 use crate::flows::{check_same_part, input_lost};
 use crate::interface::{Ended, Finished, Outbox, Service};
+use crate::job::Job;
 use crate::job::range_cuts::covers_task;
-use crate::job::{Job, Jobs};
-use crate::loss::{RunAgain, evidence, found_lost};
+use crate::loss::{evidence, found_lost};
 use crate::replication::weigh_replication;
-use crate::scheduling::feed;
 use crate::scheduling::feed::{HandedIn, feed_with};
-use crate::scheduling::speculative_attempts::all_done;
+use crate::scheduling::{all_done, feed, run_again};
 use crate::work::Work;
 use api::history::AttemptState;
 use api::{Blame, TaskFailure, TaskResult};
-use ids::{AttemptKey, JobId};
+use ids::AttemptKey;
 use scheduler::Event;
 
 pub(crate) fn attempt_finished(work: &mut Work, outbox: &mut Outbox, finished: Finished) {
@@ -101,29 +100,4 @@ fn failed(work: &mut Work, outbox: &mut Outbox, finished: Ended, failure: TaskFa
     };
     job.attempt_ended(&finished, state, Err(failure), outbox);
     feed(work, outbox, Event::AttemptFailed { attempt, retryable, of_node });
-}
-
-/// Tasks run again: attempts that work on what is no more are given up.
-pub(crate) fn run_again(work: &mut Work, outbox: &mut Outbox, job: JobId, again: RunAgain) {
-    let is_stale = |attempt: &AttemptKey| attempt.task.job == job && again.ends(attempt.task);
-    let stale: Vec<(AttemptKey, u64)> =
-        work.fleet.all_mut().flat_map(|node| node.give_up(is_stale)).collect();
-    let RunAgain { stage, tasks, stands } = again;
-    feed(work, outbox, Event::ResultsLost { job, stage, tasks, stands });
-    for (attempt, started_ns) in stale {
-        attempt_lost(&mut work.jobs, outbox, attempt, started_ns, AttemptState::Discarded);
-    }
-}
-
-/// An attempt of which nobody will hear the end.
-pub(crate) fn attempt_lost(
-    jobs: &mut Jobs,
-    outbox: &mut Outbox,
-    attempt: AttemptKey,
-    started_ns: u64,
-    state: AttemptState,
-) {
-    let Some(job) = jobs.get_mut(&attempt.task.job) else { return };
-    let ended = Ended { attempt, started_ns, ended_ns: outbox.now_ns() };
-    job.attempt_ended(&ended, state, Ok(None), outbox);
 }

@@ -3,15 +3,11 @@
 
 use crate::interface::Outbox;
 use crate::job::Job;
-use crate::membership::Fleet;
-use crate::scheduling::feed;
 use crate::work::Work;
-use api::control::NodeOrder;
-use api::machine::AttemptProgress;
-use api::{JobSpec, Task, TaskResult};
+use api::JobSpec;
 use ids::{AttemptKey, JobId, NodeId, StageIndex};
 use rows::SPECULATION_NOTE;
-use scheduler::{Action, Event, Inputs, Label, Slot, Waits, WhyLeft};
+use scheduler::{Action, Event, Inputs, Label, WhyLeft};
 
 /// Stages whose tasks may run twice at the same time: what an attempt leaves counts only if it wins. Seals and merges are bound to
 /// their nodes, and a commit happens once.
@@ -25,52 +21,6 @@ pub(crate) fn allowed(job: &Job) -> Option<Event> {
     let copied = names.filter(|(_, name)| COPIED_STAGES.contains(name));
     let stages = copied.map(|(index, _)| StageIndex(index as u16)).collect();
     is_asked_for(&job.spec).then_some(Event::MayCopy { job: job.id, stages })
-}
-
-/// A node tells how far its attempts are.
-pub(crate) fn progressed(work: &mut Work, outbox: &mut Outbox, node: NodeId, progress: Vec<AttemptProgress>) {
-    let Some(known) = work.fleet.get_mut(node) else { return };
-    let (running, slots) = (&known.running, known.info.slots as usize);
-    let own = progress.into_iter().take(slots).filter(|told| running.contains_key(&told.attempt));
-    for told in own.collect::<Vec<_>>() {
-        let waits = Waits {
-            read_ns: told.read_ns,
-            program_ns: told.program_ns,
-            append_ns: told.append_ns,
-            read_from: told.read_from,
-            append_to: told.append_to,
-        };
-        let (attempt, done) = (told.attempt, told.done_bytes);
-        let total = told.total_bytes.min(expected_bytes(work, attempt));
-        feed(work, outbox, Event::Progress { attempt, done, total, waits: Some(waits) });
-    }
-}
-
-/// Returns the bytes that a reduce task is expected to read, at least 1: fewer than at the start of the attempt
-/// if the task was cut since. u64::MAX for other tasks.
-fn expected_bytes(work: &Work, attempt: AttemptKey) -> u64 {
-    match work.jobs.get(&attempt.task.job).and_then(|job| job.task(attempt)) {
-        // With none of it nobody could say how far the attempt is.
-        Some(Task::Reduce(task)) => task.expected_bytes.max(1),
-        _ => u64::MAX,
-    }
-}
-
-/// An attempt has come to its end, perhaps before its node told anything of it: others are compared with it.
-pub(crate) fn all_done(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, result: &TaskResult) {
-    let bytes = match result {
-        TaskResult::Map(map) => map.input_bytes,
-        TaskResult::Reduce(reduce) => reduce.merged.iter().map(|(_, sum)| sum.bytes).sum(),
-        _ => return,
-    };
-    feed(work, outbox, Event::Progress { attempt, done: bytes, total: bytes, waits: None });
-}
-
-/// The task of an attempt has a winner, and the attempt holds a slot. What it says when it ends is discarded in any case.
-pub(crate) fn stop_attempt(fleet: &mut Fleet, attempt: AttemptKey, slot: Slot) {
-    if let Some(node) = fleet.get_mut(slot.node) {
-        node.order(NodeOrder::StopAttempt { attempt });
-    }
 }
 
 /// Remembers what was decided about a slow attempt, as a sentence for people.

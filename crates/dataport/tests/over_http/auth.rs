@@ -42,7 +42,7 @@ fn every_route_refuses_strangers_and_the_past() {
         check(JOB.0, &[right, this], &[7; 5000], 400);
     }
     // No more than the port reads before it gives up: what is left unread would take the answer with it.
-    let oversize = vec![0; dataport::wire::MESSAGE_BYTES_MAX + 1];
+    let oversize = vec![0; dataport::wire::messages::MESSAGE_BYTES_MAX + 1];
     let path = format!("/data/v1/jobs/{JOB}/scan");
     let headers = [("authorization", "Bearer secret"), ("sailfish-incarnation", "100")];
     assert_eq!(status(&cluster, &path, &headers, &oversize), 413);

@@ -3,7 +3,7 @@
 use crate::auth::status;
 use crate::cluster::{Cluster, JOB};
 use crate::model::{self, Case};
-use dataport::wire::CopyHead;
+use dataport::wire::messages::CopyHead;
 use dataport::{CopyError, DataError};
 use ids::{NodeId, RunId};
 use std::io::Write;

@@ -5,7 +5,7 @@ use crate::cluster::JOB;
 use crate::copying::when_free;
 use crate::model;
 use crate::stage_files::{Sample, name, read};
-use dataport::stage_wire::StageCopyHead;
+use dataport::wire::stage::StageCopyHead;
 use dataport::{CopyError, DataError, StageFileRef, StageFiles};
 use ids::JobId;
 use stagefile::{BLOCK_PAYLOAD_BYTES, Payload};

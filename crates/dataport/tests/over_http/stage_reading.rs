@@ -4,7 +4,7 @@
 use crate::auth::status;
 use crate::cluster::JOB;
 use crate::stage_files::{Sample, draw, name, read};
-use dataport::stage_wire::StageReadRequest;
+use dataport::wire::stage::StageReadRequest;
 use dataport::{AnyStageFile, CopyProblem, DataError, Peer, StageFileCopy, StageReadError};
 use ids::{JobId, NodeId};
 use stagefile::{BLOCK_PAYLOAD_BYTES, HEADER_BYTES, STORED_BLOCK_BYTES};

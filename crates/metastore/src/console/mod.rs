@@ -16,7 +16,6 @@ use api::console::{ANSWER_BYTES_MAX, ConsoleDatabase, ConsoleQuestion};
 use api::history::{Cell, Table};
 use std::time::Duration;
 
-pub(crate) use postgres::reader_role;
 pub use sqlite::query_read_only;
 
 /// Limits on the cost of a statement.

@@ -188,6 +188,30 @@ fn next_server_stops_the_losers_again() {
     world.expect(&[Action::JobDrained { job: JOB }]);
 }
 
+/// The first two were told to stop by the server before this one, and no row says so.
+#[test]
+fn next_server_stops_attempts_that_are_no_copies() {
+    let mut world = World::default();
+    let task = RecoveredTask { attempts_started: 4, ..RecoveredTask::default() };
+    world.feed(Event::JobRecovered {
+        job: JOB,
+        claim: Claim::default(),
+        stages: vec!["map"],
+        failures_max: FAILURES_MAX,
+        tasks: vec![vec![task]],
+        running: [(0, 0), (1, 2), (2, 1), (3, 2)]
+            .map(|(number, node)| (attempt(0, 0, number), on(node)))
+            .to_vec(),
+        attempts_used: vec![],
+        standing: vec![],
+    });
+    let stop = |number, node| Action::StopAttempt { attempt: attempt(0, 0, number), slot: on(node) };
+    world.expect(&[stop(1, 2), stop(0, 0)]);
+    world.feed(succeeded(attempt(0, 0, 3)));
+    let won = Action::TaskDone { attempt: attempt(0, 0, 3) };
+    world.expect(&[won, stop(2, 1), Action::JobSucceeded { job: JOB }]);
+}
+
 #[test]
 fn slot_that_other_work_wants_is_not_lent() {
     let mut world = four_running(anywhere(4));

@@ -48,7 +48,7 @@ fn overwriting_never_takes_the_input_away() {
     spec.overwrite = true;
     let refused = server.submit(spec.clone(), splits(1));
     assert!(
-        matches!(&refused, Err(ServerError::OutputNotOurs { entry, .. }) if entry == "input.txt"),
+        matches!(&refused, Err(ServerError::OutputNotOurs(foreign)) if foreign.entry == "input.txt"),
         "{refused:?}"
     );
     std::fs::remove_file(input).unwrap();

@@ -7,7 +7,7 @@ use api::task::{
 use api::{Blame, Codec, DataSum, JobSpec, KeyBytes, SourceCommit, Split, Task, TaskFailure, TaskResult};
 use ids::*;
 use mapreduce::layout::{LayoutRequest, derive};
-use server::{Assignment, Finished, PullReply, PullRequest, Server, ServerOptions};
+use server::{Finished, LocalAssignment, PullReply, PullRequest, Server, ServerOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,7 +75,7 @@ pub fn splits(count: usize) -> Vec<Split> {
 
 pub type Answer = Result<TaskResult, TaskFailure>;
 /// The answer of a test for an attempt; None leaves it to the honest node.
-pub type Behaviour = dyn Fn(&Assignment) -> Option<Answer> + Send + Sync;
+pub type Behaviour = dyn Fn(&LocalAssignment) -> Option<Answer> + Send + Sync;
 
 /// Commits of the honest node, which it needs to seal and reduce.
 #[derive(Default)]
@@ -114,7 +114,7 @@ fn run_slot(server: &Server, slot: u32, books: &Books, behaviour: &Behaviour) {
     }
 }
 
-fn answer(assignment: &Assignment, books: &Books) -> TaskResult {
+fn answer(assignment: &LocalAssignment, books: &Books) -> TaskResult {
     let attempt = assignment.attempt;
     match &assignment.task {
         Task::Map(task) => {
@@ -206,7 +206,7 @@ fn part(index: u32, number: AttemptNumber) -> Part {
 }
 
 /// Publishes as a node would: report into staging, staging to the output.
-pub fn publish(assignment: &Assignment, task: &CommitTask) -> CommitResult {
+pub fn publish(assignment: &LocalAssignment, task: &CommitTask) -> CommitResult {
     let staging = &assignment.job.staging;
     std::fs::write(staging.join("_report.json"), serde_json::to_vec(&task.report).unwrap()).unwrap();
     std::fs::rename(staging, &assignment.job.spec.output).unwrap();
@@ -218,7 +218,7 @@ pub fn failure(blame: Blame) -> TaskFailure {
 }
 
 /// Waits as an attempt does that looks at its flag.
-pub fn until_cancelled(assignment: &Assignment) -> Answer {
+pub fn until_cancelled(assignment: &LocalAssignment) -> Answer {
     while !assignment.job.cancelled.load(Ordering::Relaxed) {
         std::thread::yield_now();
     }

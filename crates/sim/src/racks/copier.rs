@@ -1,4 +1,4 @@
-//! The thread of a node that sends its runs to others, as in `crates/node/src/replicator.rs`.
+//! The thread of a node that sends its runs to others, as in `crates/node/src/shuffle/replicate.rs`.
 
 use super::Copying;
 use super::links::Flow;

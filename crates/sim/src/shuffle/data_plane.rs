@@ -7,7 +7,7 @@ use super::run::ShuffleRun;
 use super::world::{FaultRates, Planted, Situation, Sometimes};
 use crate::future::Future;
 use api::Layout;
-use chunkserver::Books;
+use chunkserver::ChunkTable;
 use fastrand::Rng;
 use iappender::{APPEND_TRIES_MAX, AppendError, AppendFrame, AppendReply};
 use ids::{ChunkId, IfileIndex, JobId, NodeId, RunId, Source};
@@ -24,7 +24,7 @@ pub(crate) type Frames = Arc<[(ChunkId, AppendFrame)]>;
 
 /// Data of a job on a node.
 pub(crate) struct JobData {
-    pub books: Books,
+    pub books: ChunkTable,
     pub runs: BTreeMap<RunId, Arc<ShuffleRun>>,
     /// Replicas of other nodes' runs, and which of them stand.
     pub copies: BTreeMap<RunId, Arc<ShuffleRun>>,
@@ -137,7 +137,7 @@ impl DataPlane {
         let layout = *self.layouts.get(&job)?;
         let host = self.hosts.get_mut(&node).filter(|host| !host.forgotten.contains(&job))?;
         Some(host.jobs.entry(job).or_insert_with(|| JobData {
-            books: Books::new(node, layout, 1),
+            books: ChunkTable::new(node, layout, 1),
             runs: BTreeMap::new(),
             copies: BTreeMap::new(),
             standing: BTreeSet::new(),
@@ -251,7 +251,7 @@ impl DataPlane {
         }
     }
 
-    /// Takes the frames of one request in turn, as `crates/dataport/src/receive.rs` does: a chunk that refused one of them gets
+    /// Takes the frames of one request in turn, as `crates/dataport/src/serve/append.rs` does: a chunk that refused one of them gets
     /// no later one of the same request.
     fn receive(
         &mut self,

@@ -1,6 +1,6 @@
 //! The frames of an attempt on their way to other nodes, and the service through which its appender reaches chunks.
 //!
-//! As `crates/dataport/src/{append_lane,remote_chunks}.rs`, without sockets and threads: one request is under way to a node,
+//! As `crates/dataport/src/request/{append,append/lane}.rs`, without sockets and threads: one request is under way to a node,
 //! later frames gather, and a chunk that refused a frame gets no other until the appender binds again.
 
 use super::data_plane::{DataPlane, Frames};

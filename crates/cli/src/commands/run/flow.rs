@@ -1,6 +1,7 @@
 //! `sailfish run --job FILE` of a file with stages: all of them are handed in together, shown one after the other, and waited for.
 
 use crate::commands::run;
+use crate::engine::embedded::Embedded;
 use crate::engine::interrupt::Interrupt;
 use crate::engine::progress::{self, Display};
 use crate::engine::resources::CommandLineFrontEnd;
@@ -128,7 +129,7 @@ fn embedded(stages: &[Stage], display: Display) -> Result<Run, Failure> {
     let start_dir = first.start_dir.clone();
     let slots = stages.iter().map(|stage| stage.plan.spec.slots).max().unwrap_or(1);
     let options = NodeOptions { slots, start_dir, programs, sandbox: None, program_env: Vec::new() };
-    let started = Node::start(server.clone(), options).map_err(anyhow::Error::from);
+    let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);
     let ended = started.map_err(Failure::from).and_then(|node| {
         let submitted = server.submit_flow(submission(stages)).map_err(Failure::from_server);
         let outcome = submitted.and_then(|submitted| {

@@ -1,5 +1,6 @@
 //! `sailfish submit` and `sailfish logs`: jobs of one task each, any executable, on a cluster or on this machine.
 
+use crate::engine::embedded::Embedded;
 use crate::engine::interrupt::Interrupt;
 use crate::engine::{machine, remote, shipping, store};
 use crate::exit::{FAILED, Failure, INTERRUPTED};
@@ -199,7 +200,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
         sandbox: None,
         program_env: Vec::new(),
     };
-    let node = Node::start(server.clone(), options).map_err(anyhow::Error::from)?;
+    let node = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from)?;
     // Slots go home when every job is over.
     node.join();
     interrupt.disarm();

@@ -1,0 +1,56 @@
+//! The embedded engine: a node that works for a server in the same process, by function calls.
+
+use api::{Boundaries, KeyBytes, TaskFailure};
+use ids::{AttemptKey, JobId, NodeId};
+use node::{Assignment, Control, Finished, JobRun, RunsOnDisk, boundaries_failure};
+use server::{LocalJob, PullReply, PullRequest, Server};
+use std::sync::Arc;
+
+/// The server of this process, as its node sees it. Whoever started the server cancels its jobs by their flags and removes
+/// their directories, so the node is told nothing.
+pub struct Embedded(pub Arc<Server>);
+
+impl Control for Embedded {
+    fn node(&self) -> NodeId {
+        NodeId(0)
+    }
+
+    fn pull(&self, slot: u32, finished: Option<Finished>) -> Option<Assignment> {
+        let finished = finished.map(|finished| {
+            let Finished { attempt, outcome, started_ns, ended_ns } = finished;
+            server::Finished { attempt, outcome, started_ns, ended_ns }
+        });
+        match self.0.pull(PullRequest { node: NodeId(0), slot, finished }) {
+            Ok(PullReply::Run(assignment)) => {
+                let server::LocalAssignment { attempt, task, job } = *assignment;
+                let cancelled = Arc::clone(&job.cancelled);
+                Some(Assignment { attempt, task, job: Arc::new(job_run(&job)), cancelled })
+            }
+            // Whoever waits for the job learns the server's error; a slot has nobody to tell.
+            Ok(PullReply::Stop) | Err(_) => None,
+        }
+    }
+
+    fn propose_boundaries(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, TaskFailure> {
+        self.0.propose_boundaries(job, keys).map_err(|error| boundaries_failure(&error))
+    }
+
+    fn job_run(&self, _job: JobId, _shown: Option<&str>) -> Option<Arc<JobRun>> {
+        None
+    }
+
+    fn shortened(&self, _attempt: AttemptKey, _upper_key: KeyBytes) {
+        unreachable!("no server in this process asks for it");
+    }
+
+    fn forgotten(&self, _job: JobId, _runs: RunsOnDisk) {}
+}
+
+fn job_run(job: &LocalJob) -> JobRun {
+    JobRun {
+        staging: job.staging.clone(),
+        disk_dirs: job.disk_dirs.clone(),
+        cancelled: Arc::clone(&job.cancelled),
+        ..JobRun::new(Arc::clone(&job.spec))
+    }
+}

@@ -1,0 +1,119 @@
+//! Parts that later stages have yet to read are made again when they are lost.
+
+use crate::interface::{Ended, Outbox, Service};
+use crate::job::Job;
+use crate::loss::{Loss, RunAgain};
+use crate::scheduling::{feed, run_again};
+use crate::work::Work;
+use api::history::AttemptState;
+use api::{Blame, LostInput, TaskFailure};
+use ids::{JobId, NodeId, StageIndex, TaskIndex};
+use mapreduce::flow;
+use mapreduce::flow::PartsAgain;
+use rows::DATA_LOST_NOTE;
+use scheduler::{Event, Standing};
+use std::sync::Arc;
+
+/// An attempt could not read an intermediate file. That is none of its faults.
+pub(crate) fn input_lost(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    finished: Ended,
+    failure: TaskFailure,
+    lost: &LostInput,
+) {
+    let attempt = finished.attempt;
+    if let Some(before) = work.jobs.get_mut(&lost.file.job).filter(|job| job.outcome.is_none()) {
+        before.results.part_not_found(lost);
+    }
+    let with = failure.message.clone();
+    let job = work.jobs.expect_mut(attempt.task.job);
+    job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), outbox);
+    feed(work, outbox, Event::AttemptLost { attempt });
+    feed(work, outbox, Event::AttemptFailed { attempt, retryable: true, of_node: false });
+    mend_flows(work, outbox, &with);
+}
+
+/// Intermediate files that lie nowhere any more, and that somebody has yet to read, are made again.
+pub(crate) fn mend_flows(work: &mut Work, outbox: &mut Outbox, with: &str) {
+    for id in flow::last_first(work) {
+        for (before, again) in flow::lacks(work, id) {
+            make_parts_again(work, outbox, before, &again, with);
+        }
+    }
+}
+
+pub(crate) fn make_parts_again(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    id: JobId,
+    tasks: &[TaskIndex],
+    with: &str,
+) {
+    let (fleet, service) = (&work.fleet, work.service);
+    let has_left = |node| service == Service::Cluster && !fleet.has(node);
+    // Of several that are asked for at once, the first may have ended the flow.
+    let Some(job) = work.jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { return };
+    let (rested, stage) = (job.in_flow.rests, StageIndex(job.tasks.len() as u16));
+    let made = job.make_parts_again(tasks, with, has_left, outbox);
+    job.in_flow.rests = rested && made.is_none();
+    match (made, rested) {
+        (None, _) => {}
+        (Some(Err(())), true) => feed(work, outbox, Event::StageRefused { job: id, stage }),
+        (Some(Err(())), false) => {
+            let stage = StageIndex(stage.0.saturating_sub(1));
+            feed(work, outbox, Event::StageRefused { job: id, stage });
+        }
+        (Some(Ok(RunAgain { stage: to, tasks, stands })), true) => {
+            feed(work, outbox, Event::StageSentBack { job: id, stage, to, tasks, stands });
+        }
+        (Some(Ok(again)), false) => run_again(work, outbox, id, again),
+    }
+}
+
+impl Job {
+    /// The tasks of these parts run again, and what that takes; an error where the job must fail instead.
+    pub(crate) fn make_parts_again(
+        &mut self,
+        tasks: &[TaskIndex],
+        with: &str,
+        has_left: impl Fn(NodeId) -> bool,
+        outbox: &mut Outbox,
+    ) -> Option<Result<RunAgain, ()>> {
+        let (spec, stages) = (Arc::clone(&self.spec), self.tasks.len());
+        let again = match self.results.parts_again(&spec, stages, tasks, &has_left) {
+            PartsAgain::Anyhow => return None,
+            PartsAgain::TooOften => {
+                let regenerations_max = spec.max_regenerations;
+                let message = format!(
+                    "parts of the stage were lost with {with}, and data of it was made again {regenerations_max} times before, which \
+                     is the most that the job allows (--max-regenerations {regenerations_max})"
+                );
+                self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
+                return Some(Err(()));
+            }
+            again @ (PartsAgain::ByMaps | PartsAgain::ByReduces(_)) => again,
+        };
+        let detail =
+            format!("with {with}: {} parts that later stages have yet to read are made again", tasks.len());
+        outbox.note(self.id, DATA_LOST_NOTE, detail);
+        let PartsAgain::ByReduces(gone) = again else {
+            self.results.regenerations += 1;
+            let stage = self.stage_index("map")?;
+            self.reopen_maps(tasks, None, outbox);
+            return Some(Ok(RunAgain { stage, tasks: tasks.to_vec(), stands: None }));
+        };
+        let reduce = self.reopen_reduces(tasks, outbox)?;
+        Some(match self.lose(&gone, with, has_left, outbox) {
+            None | Some(Loss::FellBack) => {
+                self.results.regenerations += 1;
+                Ok(RunAgain { stage: reduce, tasks: tasks.to_vec(), stands: None })
+            }
+            Some(Loss::ForGood(_)) => Err(()),
+            Some(Loss::Again(RunAgain { stage, tasks: maps, .. })) => {
+                let stands = Some(Standing { stage: reduce, stops: Vec::new(), redo: tasks.to_vec() });
+                Ok(RunAgain { stage, tasks: maps, stands })
+            }
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! Whether it pays to replicate the runs of a job.
+
+use api::Replication;
+
+/// A second home is not worth having for data that is made again in less.
+const REMAKE_MIN_SECONDS: f64 = 10.0;
+
+/// Least ratio of the time to make data again to the time to send it: data is lost seldom, and sent always.
+const REMAKE_PER_SEND_MIN: f64 = 2.0;
+
+/// Assumed sending rate of a node in bytes per second: a link of 1 Gb/s, as in ISS section 6.
+const SEND_BYTES_PER_SECOND: f64 = 125e6;
+
+const NANOS_PER_SECOND: f64 = 1e9;
+
+/// Whether the runs of a job are replicated, and what speaks for it.
+#[derive(Debug, Default)]
+pub(crate) struct Replicating {
+    /// Nodes have been told to.
+    pub is_on: bool,
+    /// By the maps that have ended.
+    map_seconds: f64,
+    /// The same, each as often as it has nodes on which any of its data lies: so much would run again, all nodes together, if each
+    /// were lost in turn.
+    lost_seconds: f64,
+    map_bytes: u64,
+    pub maps: u32,
+    /// It has been said why not.
+    pub is_settled: bool,
+    /// How often a run that had lost one of two homes got another.
+    pub again: u64,
+}
+
+impl Replicating {
+    /// As a job begins: the modes that leave no choice. With `selective` runs need no copies, but parts for later stages do.
+    pub fn from_the_start(mode: Replication, feeds: bool) -> Self {
+        let is_on = match mode {
+            Replication::Rack | Replication::Sync => true,
+            Replication::Selective => feeds,
+            Replication::None | Replication::Auto => false,
+        };
+        Self { is_on, is_settled: is_on, ..Self::default() }
+    }
+
+    /// A task has ended that put so many bytes out, onto so many nodes.
+    pub fn add(&mut self, took_ns: u64, bytes: u64, homes: usize) {
+        let seconds = took_ns as f64 / NANOS_PER_SECOND;
+        self.map_seconds += seconds;
+        self.lost_seconds += seconds * homes as f64;
+        self.map_bytes += bytes;
+        self.maps += 1;
+    }
+
+    /// Whether what lies on one of `nodes` would take much longer to make again, in all `slots`, than to send, by what maps have
+    /// put out so far; and why.
+    pub fn weigh(&self, nodes: usize, slots: u64) -> (bool, String) {
+        if nodes < 2 {
+            return (false, "there is no second node".to_string());
+        }
+        let average_seconds = self.map_seconds / f64::from(self.maps.max(1));
+        // On average. A map runs again whole, however little of its data was on the node.
+        let share_seconds = self.lost_seconds / nodes as f64 / slots.max(1) as f64;
+        // Nothing is faster than the map that runs again.
+        let remake_seconds = share_seconds.max(average_seconds);
+        let send_seconds = self.map_bytes as f64 / nodes as f64 / SEND_BYTES_PER_SECOND;
+        let pays =
+            remake_seconds >= REMAKE_MIN_SECONDS && remake_seconds >= REMAKE_PER_SEND_MIN * send_seconds;
+        let why = format!(
+            "what {} tasks have put out so far ({} bytes) and lies on one of {nodes} nodes would take {remake_seconds:.1} s to make again \
+             and {send_seconds:.1} s to send",
+            self.maps, self.map_bytes
+        );
+        (pays, why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Replicating;
+
+    #[test]
+    fn costly_data_that_sends_cheaply_is_replicated() {
+        let check_on = |homes, maps: u32, seconds: u64, bytes: u64, nodes, slots, expected: bool| {
+            let mut replicating = Replicating::default();
+            (0..maps).for_each(|_| replicating.add(seconds * 1_000_000_000, bytes, homes));
+            let (pays, why) = replicating.weigh(nodes, slots);
+            assert_eq!(pays, expected, "{why}");
+        };
+        let check = |maps, seconds, bytes, nodes, slots, expected| {
+            check_on(1, maps, seconds, bytes, nodes, slots, expected);
+        };
+        let (mb, gb) = (1_000_000, 1_000_000_000);
+        check(8, 20, 100 * mb, 4, 8, true);
+        // Made again at once.
+        check(8, 2, 100 * mb, 4, 8, false);
+        check(800, 2, mb, 4, 8, true);
+        // Longer to send than to make.
+        check(8, 20, 5 * gb, 4, 8, false);
+        check(8, 20, 100 * mb, 1, 2, false);
+        check(0, 0, 0, 4, 8, false);
+        // Few I-files over a rack of five: half of all maps have something on each of ten nodes.
+        check_on(1, 144, 4, mb, 10, 20, false);
+        check_on(5, 144, 4, mb, 10, 20, true);
+        check_on(5, 10, 4, mb, 10, 20, false);
+    }
+}

@@ -1,0 +1,48 @@
+//! Orders of the scheduler that need no more of it.
+
+use crate::job::placement;
+use crate::membership::Fleet;
+use crate::work::Work;
+use api::Task;
+use api::control::{END_KEYS_MAX, NodeOrder};
+use api::task::MapTask;
+use ids::{AttemptKey, TaskIndex};
+use scheduler::{Event, Slot};
+
+/// Slots are idle: asks an attempt to give up half of what it has not read.
+pub(crate) fn ask_to_split(work: &mut Work, attempt: AttemptKey, slot: Slot, done_bytes: u64) {
+    let Some(job) = work.jobs.get(&attempt.task.job).filter(|job| job.runs_reduces().is_some()) else {
+        return;
+    };
+    let keys = job.results.split_keys(attempt.task.task, done_bytes, END_KEYS_MAX);
+    if let Some(node) = work.fleet.get_mut(slot.node).filter(|_| !keys.is_empty()) {
+        node.order(NodeOrder::EndBefore { attempt, keys });
+    }
+}
+
+/// Returns the event that must precede one that lets tasks run again: it moves tasks that send their data again
+/// to the node that has the data.
+pub(crate) fn moved_before(work: &Work, event: &Event) -> Option<Event> {
+    let (id, stage, tasks) = match event {
+        Event::ResultsLost { job, stage, tasks, .. } => (*job, *stage, tasks),
+        Event::StageSentBack { job, to, tasks, .. } => (*job, *to, tasks),
+        _ => return None,
+    };
+    let job = work.jobs.get(&id)?;
+    let payloads = job.tasks.get(usize::from(stage.0))?;
+    let moved = |index: &TaskIndex| match payloads.get(index.0 as usize)? {
+        task @ Task::Map(MapTask { again: Some(again), .. }) if again.resend.is_some() => {
+            Some((*index, placement(task)))
+        }
+        _ => None,
+    };
+    let tasks: Vec<_> = tasks.iter().filter_map(moved).collect();
+    (!tasks.is_empty()).then_some(Event::TasksMoved { job: id, stage, tasks })
+}
+
+/// The task of an attempt has a winner, and the attempt holds a slot. What it says when it ends is discarded in any case.
+pub(crate) fn stop_attempt(fleet: &mut Fleet, attempt: AttemptKey, slot: Slot) {
+    if let Some(node) = fleet.get_mut(slot.node) {
+        node.order(NodeOrder::StopAttempt { attempt });
+    }
+}

@@ -1,0 +1,35 @@
+//! Attempts of which nobody will hear the end, and tasks that run again.
+
+use crate::interface::{Ended, Outbox};
+use crate::job::Jobs;
+use crate::loss::RunAgain;
+use crate::scheduling::feed;
+use crate::work::Work;
+use api::history::AttemptState;
+use ids::{AttemptKey, JobId};
+use scheduler::Event;
+
+/// Tasks run again: attempts that work on what is no more are given up.
+pub(crate) fn run_again(work: &mut Work, outbox: &mut Outbox, job: JobId, again: RunAgain) {
+    let is_stale = |attempt: &AttemptKey| attempt.task.job == job && again.ends(attempt.task);
+    let stale: Vec<(AttemptKey, u64)> =
+        work.fleet.all_mut().flat_map(|node| node.give_up(is_stale)).collect();
+    let RunAgain { stage, tasks, stands } = again;
+    feed(work, outbox, Event::ResultsLost { job, stage, tasks, stands });
+    for (attempt, started_ns) in stale {
+        attempt_lost(&mut work.jobs, outbox, attempt, started_ns, AttemptState::Discarded);
+    }
+}
+
+/// An attempt of which nobody will hear the end.
+pub(crate) fn attempt_lost(
+    jobs: &mut Jobs,
+    outbox: &mut Outbox,
+    attempt: AttemptKey,
+    started_ns: u64,
+    state: AttemptState,
+) {
+    let Some(job) = jobs.get_mut(&attempt.task.job) else { return };
+    let ended = Ended { attempt, started_ns, ended_ns: outbox.now_ns() };
+    job.attempt_ended(&ended, state, Ok(None), outbox);
+}

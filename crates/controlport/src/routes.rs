@@ -1,0 +1,16 @@
+//! The routes: each reads a message, asks the server, and answers.
+
+mod console;
+pub(crate) mod drills;
+pub(crate) mod files;
+pub(crate) mod history;
+pub(crate) mod intermediates;
+pub(crate) mod jobs;
+pub(crate) mod nodes;
+mod of_others;
+pub(crate) mod status;
+pub(crate) mod tokens;
+
+pub(crate) use console::Console;
+pub use console::ConsoleProgram;
+pub(crate) use files::Passages;

@@ -1,0 +1,119 @@
+//! Routes for those who look at what the store remembers.
+
+use crate::answer::{Message, Named, Problem, Refusal};
+use crate::gate::Caller;
+use crate::port::Port;
+use crate::routes::of_others::{hide_in_details, hide_in_row, sees_all};
+use api::console::ConsoleQuestion;
+use api::control::ErrorCode;
+use api::history::{JobDetails, JobList, JobState, JobsQuestion, Limit, StateQuestion, Table};
+use api::placement::JobPlacements;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use ids::JobId;
+use server::ControlError;
+use std::time::Duration;
+
+/// Most jobs, events or rows of an answer, so that one is never much larger than a person can read.
+const ROWS_MAX: u32 = 100_000;
+/// A question that takes longer holds back what the store does for jobs.
+const QUESTION_TIME_MAX: Duration = Duration::from_secs(10);
+
+type Asked = Result<Query<Limit>, QueryRejection>;
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs",
+    tag = "clients",
+    params(("limit" = Option<u32>, Query, description = "Jobs to list; 20 where it is not given"),
+        ("state" = Option<JobState>, Query, description = "Only jobs in this state"),
+        ("user" = Option<String>, Query, description = "Only jobs of this user"),
+        ("name" = Option<String>, Query, description = "Only jobs with this in their names")),
+    responses((status = 200, description = "The latest jobs, newest first, and how many others there are", body = JobList),
+        (status = "default", response = Refusal))
+)]
+pub(crate) async fn list(
+    State(port): State<Port>,
+    caller: Caller,
+    question: Result<Query<JobsQuestion>, QueryRejection>,
+) -> Result<Message<JobList>, Problem> {
+    let Query(question) = question.map_err(|error| Problem::new(ErrorCode::BadRequest, error.body_text()))?;
+    let limit = question.limit.map(|limit| limit.min(ROWS_MAX));
+    let mut list = port.store.list_jobs(&JobsQuestion { limit, ..question }).await?;
+    let of_others = list.jobs.iter_mut().filter(|row| !sees_all(&caller, row.user.as_deref()));
+    of_others.for_each(hide_in_row);
+    Ok(Message(list))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job"),
+        ("limit" = Option<u32>, Query, description = "Events to give, the latest; 20 where it is not given")),
+    responses((status = 200, description = "Everything about a job but its report", body = JobDetails),
+        (status = "default", response = Refusal))
+)]
+pub(crate) async fn details(
+    State(port): State<Port>,
+    caller: Caller,
+    Named(job): Named<i64>,
+    limit: Asked,
+) -> Result<Message<JobDetails>, Problem> {
+    let details = port.store.job_details(JobId(job), rows_max(limit)?).await?;
+    let mut details = details.ok_or_else(|| Problem::from(ControlError::UnknownJob { job: JobId(job) }))?;
+    if !sees_all(&caller, details.job.user.as_deref()) {
+        hide_in_details(&mut details);
+    }
+    Ok(Message(details))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/placements",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    responses((status = 200, description = "The attempts of a job, and why each runs where it does", body = JobPlacements),
+        (status = "default", response = Refusal))
+)]
+pub(crate) async fn placements(
+    State(port): State<Port>,
+    Named(job): Named<i64>,
+) -> Result<Message<JobPlacements>, Problem> {
+    let job = JobId(job);
+    if port.store.job(job).await?.is_none() {
+        return Err(ControlError::UnknownJob { job }.into());
+    }
+    let placements = server::job_placements(&port.store, job).await?;
+    Ok(Message(JobPlacements { waits_for: port.server.job_waits_for(job).await?, ..placements }))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/state",
+    tag = "clients",
+    request_body = StateQuestion,
+    responses((status = 200, description = "The rows of one statement that only reads", body = Table),
+        (status = "default", response = Refusal))
+)]
+pub(crate) async fn ask(
+    State(port): State<Port>,
+    Message(question): Message<StateQuestion>,
+) -> Result<Message<Table>, Problem> {
+    let program = port
+        .access
+        .console
+        .ok_or_else(|| Problem::new(ErrorCode::Refused, "this server answers no questions of SQL"))?;
+    let question = ConsoleQuestion {
+        database: port.store.console_database(),
+        statement: question.statement,
+        rows_max: question.rows_max.min(ROWS_MAX) as usize,
+        time_max_ms: QUESTION_TIME_MAX.as_millis() as u64,
+    };
+    Ok(Message(port.console.ask(program, &question).await?))
+}
+
+fn rows_max(limit: Asked) -> Result<u32, Problem> {
+    let Query(limit) = limit.map_err(|error| Problem::new(ErrorCode::BadRequest, error.body_text()))?;
+    Ok(limit.limit.unwrap_or(20).min(ROWS_MAX))
+}

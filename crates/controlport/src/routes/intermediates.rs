@@ -1,0 +1,136 @@
+//! Routes for intermediate files of users, and for the news of nodes about them. The bytes go through the data ports:
+//! here grants are given out.
+
+use crate::answer::{Message, Named, Problem, Refusal};
+use crate::gate::Caller;
+use crate::gate::now_ns;
+use crate::port::Port;
+use crate::routes::jobs::check_owner;
+use api::control::{ErrorCode, POLL_MS_MAX};
+use api::intermediate::{
+    CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews, IntermediateState,
+    NewIntermediate, OpenIntermediate, OpenedIntermediate, RemoveIntermediate,
+};
+use api::people::Role;
+use axum::extract::State;
+use ids::{IntermediateId, NodeId};
+use std::time::Duration;
+use trust::{DataRight, FileGrant, FileRight};
+
+/// How long a grant is good. A file that is written or read for longer is asked for again.
+const GRANTED: Duration = Duration::from_secs(24 * 3600);
+
+/// Returns the user whose file is meant: the caller, unless an administrator names somebody else.
+fn owner(caller: &Caller, claimed: Option<String>) -> Result<String, Problem> {
+    match claimed {
+        Some(user) if user != caller.owner_name() && caller.role != Role::Admin => {
+            let message = format!("the intermediate files of {user:?} belong to another user");
+            Err(Problem::new(ErrorCode::Forbidden, message))
+        }
+        Some(user) => Ok(user),
+        None => Ok(caller.owner_name().to_string()),
+    }
+}
+
+fn grant(port: &Port, file: IntermediateId, right: FileRight, bytes_max: Option<u64>) -> Option<String> {
+    let expires_seconds = now_ns() / 1_000_000_000 + GRANTED.as_secs();
+    let bytes_max = bytes_max.unwrap_or(u64::MAX);
+    Some(port.server.sign(&DataRight::File(FileGrant { file: file.0, right, expires_seconds, bytes_max })))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/ifiles",
+    tag = "clients",
+    request_body = NewIntermediate,
+    responses((status = 200, description = "The file is known, and may be written at its place", body = CreatedIntermediate), (status = "default", response = Refusal))
+)]
+pub(crate) async fn create(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(mut new): Message<NewIntermediate>,
+) -> Result<Message<CreatedIntermediate>, Problem> {
+    let user = owner(&caller, new.user.take())?;
+    if let Some(job) = new.job {
+        check_owner(&port, &caller, job).await?;
+    }
+    let bytes_max = caller.quota.map(|quota| quota.intermediate_bytes_max);
+    let created = port.server.create_intermediate(user, new, bytes_max).await?;
+    let grant = grant(&port, created.file, FileRight::Write, created.bytes_max);
+    Ok(Message(CreatedIntermediate { grant, ..created }))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/ifiles",
+    tag = "clients",
+    responses((status = 200, description = "The intermediate files of the caller; of all, for an administrator", body = IntermediateList), (status = "default", response = Refusal))
+)]
+pub(crate) async fn list(
+    State(port): State<Port>,
+    caller: Caller,
+) -> Result<Message<IntermediateList>, Problem> {
+    let only_of = (caller.role != Role::Admin).then(|| caller.owner_name().to_string());
+    Ok(Message(port.server.intermediates(only_of).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/ifiles/open",
+    tag = "clients",
+    request_body = OpenIntermediate,
+    responses((status = 200, description = "How the file stands, and where it is read once it is complete", body = OpenedIntermediate), (status = "default", response = Refusal))
+)]
+pub(crate) async fn open(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(open): Message<OpenIntermediate>,
+) -> Result<Message<OpenedIntermediate>, Problem> {
+    let user = owner(&caller, open.user)?;
+    let held = Duration::from_millis(open.wait_ms.min(POLL_MS_MAX));
+    let mut opened = port.server.open_intermediate(user.clone(), open.name.clone(), false).await?;
+    if opened.status.state == IntermediateState::Writing && !held.is_zero() {
+        let waits = port.server.open_intermediate(user, open.name, true);
+        // Where it is being written still, the answer says how it stood.
+        if let Ok(waited) = tokio::time::timeout(held, waits).await {
+            opened = waited?;
+        }
+    }
+    let grant = match opened.places.is_empty() {
+        true => None,
+        false => grant(&port, opened.status.file, FileRight::Read, None),
+    };
+    Ok(Message(OpenedIntermediate { grant, ..opened }))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/ifiles/remove",
+    tag = "clients",
+    request_body = RemoveIntermediate,
+    responses((status = 200, description = "The file is gone, `null`"), (status = "default", response = Refusal))
+)]
+pub(crate) async fn remove(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(remove): Message<RemoveIntermediate>,
+) -> Result<Message<()>, Problem> {
+    let user = owner(&caller, remove.user)?;
+    Ok(Message(port.server.remove_intermediate(user, remove.name).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/{node}/ifiles",
+    tag = "nodes",
+    params(("node" = u32, Path, description = "Number of the node")),
+    request_body = IntermediateNews,
+    responses((status = 200, description = "What the node told is stored; it drops what it has of the files named", body = IntermediateAnswer), (status = "default", response = Refusal))
+)]
+pub(crate) async fn news(
+    State(port): State<Port>,
+    Named(node): Named<u32>,
+    Message(news): Message<IntermediateNews>,
+) -> Result<Message<IntermediateAnswer>, Problem> {
+    Ok(Message(port.server.intermediate_news(NodeId(node), news).await?))
+}

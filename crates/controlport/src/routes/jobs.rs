@@ -1,0 +1,324 @@
+//! Routes for those who have jobs.
+
+use crate::answer::{Message, Named, Problem, Refusal};
+use crate::gate::Caller;
+use crate::port::Port;
+use crate::routes::of_others::{hide_in_outcome, hide_in_report, sees_all};
+use api::control::{
+    CancelRequest, ErrorCode, JobBatch, JobLogs, JobOutcome, JobProgress, JobSubmission, POLL_MS_MAX,
+    SubmittedBatch, SubmittedJob, WaitAnswer,
+};
+use api::flow::{FlowSubmission, SubmittedFlow};
+use api::fsck::{FsckAnswer, FsckRequest};
+use api::kept::{GcAnswer, GcOptions, GcSelection};
+use api::people::Role;
+use api::{Blame, JobReport, JobSpec, TaskFailure};
+use axum::extract::State;
+use ids::JobId;
+use metastore::{AttemptState, JobState};
+use server::{ControlError, ServerError};
+use std::path::Path;
+use std::time::Duration;
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs",
+    tag = "clients",
+    request_body = JobSubmission,
+    responses((status = 200, description = "The job is in the store", body = SubmittedJob), (status = "default", response = Refusal))
+)]
+pub(crate) async fn submit(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(mut submission): Message<JobSubmission>,
+) -> Result<Message<SubmittedJob>, Problem> {
+    if let Some(source) = submission.spec.reduce_again {
+        check_owner(&port, &caller, source).await?;
+    }
+    check_priority(&caller, submission.priority)?;
+    check_replaces_own(&port, &caller, &submission.spec).await?;
+    submission.user = caller.job_user(submission.user);
+    Ok(Message(port.server.submit_job(submission, &caller.submitter()).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/flows",
+    tag = "clients",
+    request_body = FlowSubmission,
+    responses((status = 200, description = "The stages are in the store, each a job", body = SubmittedFlow), (status = "default", response = Refusal))
+)]
+pub(crate) async fn submit_flow(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(mut flow): Message<FlowSubmission>,
+) -> Result<Message<SubmittedFlow>, Problem> {
+    for source in flow.stages.iter().filter_map(|stage| stage.spec.reduce_again) {
+        check_owner(&port, &caller, source).await?;
+    }
+    check_priority(&caller, flow.priority)?;
+    for stage in &flow.stages {
+        check_replaces_own(&port, &caller, &stage.spec).await?;
+    }
+    flow.user = caller.job_user(flow.user);
+    Ok(Message(port.server.submit_stages(flow, &caller.submitter()).await?))
+}
+
+/// Refuses a priority above 0 to all but administrators; each user may put jobs behind others.
+fn check_priority(caller: &Caller, priority: i32) -> Result<(), Problem> {
+    match caller.role == Role::Admin || priority <= 0 {
+        true => Ok(()),
+        false => {
+            let message = format!(
+                "the priority {priority} is above 0, which administrators give: leave it out, or give less"
+            );
+            Err(Problem::new(ErrorCode::Forbidden, message))
+        }
+    }
+}
+
+/// Refuses a job whose output would take the place of one that is not its user's.
+async fn check_replaces_own(port: &Port, caller: &Caller, spec: &JobSpec) -> Result<(), Problem> {
+    if caller.role == Role::Admin {
+        return Ok(());
+    }
+    let Some(replaced) = port.server.replaced_job(spec, caller.owner_name()).await? else { return Ok(()) };
+    // The report may have been copied from elsewhere, or be of another server.
+    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let row = port.store.job(replaced).await?;
+    let row = row.filter(|row| resolved(Path::new(&row.output)) == resolved(&spec.output));
+    if row.is_some_and(|row| row.user.as_deref() == caller.user.as_deref()) {
+        return Ok(());
+    }
+    let message = format!(
+        "the output {} is not known here as one of yours: --overwrite replaces those that you made; choose another, or ask an administrator",
+        spec.output.display()
+    );
+    Err(Problem::new(ErrorCode::Forbidden, message))
+}
+
+/// Refuses a job of somebody else, or one that reads what such a job kept; administrators may have all. What is not
+/// there is told by whoever looks for it.
+pub(crate) async fn check_owner(port: &Port, caller: &Caller, job: JobId) -> Result<(), Problem> {
+    if caller.role == Role::Admin {
+        return Ok(());
+    }
+    let mut next = Some(job);
+    while let Some(job) = next {
+        let Some(row) = port.store.job(job).await? else { return Ok(()) };
+        if row.user.as_deref() != caller.user.as_deref() {
+            let message = format!("job {job} belongs to another user");
+            return Err(Problem::new(ErrorCode::Forbidden, message));
+        }
+        // A source is an older job.
+        next = row.reduce_again.filter(|source| *source < job);
+    }
+    Ok(())
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/gc",
+    tag = "clients",
+    request_body = GcOptions,
+    responses((status = 200, description = "What became of the kept files of each job chosen; a user has only their own removed", body = GcAnswer), (status = "default", response = Refusal))
+)]
+pub(crate) async fn collect(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(options): Message<GcOptions>,
+) -> Result<Message<GcAnswer>, Problem> {
+    if let GcSelection::Jobs(jobs) = &options.selection {
+        for job in jobs {
+            check_owner(&port, &caller, *job).await?;
+        }
+    }
+    let only_of = match caller.role {
+        Role::Admin => None,
+        _ => Some(caller.owner_name().to_string()),
+    };
+    Ok(Message(port.server.collect(options, only_of).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/fsck",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    request_body = FsckRequest,
+    responses((status = 200, description = "How far the check of what the job kept is, and in the end what was found", body = FsckAnswer), (status = "default", response = Refusal))
+)]
+pub(crate) async fn fsck(
+    State(port): State<Port>,
+    caller: Caller,
+    Named(job): Named<i64>,
+    Message(request): Message<FsckRequest>,
+) -> Result<Message<FsckAnswer>, Problem> {
+    let job = JobId(job);
+    check_owner(&port, &caller, job).await?;
+    Ok(Message(port.server.fsck(job, request.check).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/batch",
+    tag = "clients",
+    request_body = JobBatch,
+    responses((status = 200, description = "The jobs are in the store", body = SubmittedBatch), (status = "default", response = Refusal))
+)]
+pub(crate) async fn submit_batch(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(mut batch): Message<JobBatch>,
+) -> Result<Message<SubmittedBatch>, Problem> {
+    check_priority(&caller, batch.priority)?;
+    batch.user = caller.job_user(batch.user);
+    Ok(Message(port.server.submit_jobs(batch, &caller.submitter()).await?))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/logs",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    responses((status = 200, description = "What the program of a job of one task wrote, or has written so far", body = JobLogs), (status = "default", response = Refusal))
+)]
+pub(crate) async fn logs(
+    State(port): State<Port>,
+    Named(job): Named<i64>,
+) -> Result<Message<JobLogs>, Problem> {
+    let job = JobId(job);
+    let row = port.store.job(job).await?.ok_or_else(|| Problem::from(ControlError::UnknownJob { job }))?;
+    let over = row.state.over();
+    if !over && let Some(said) = port.server.job_said(job).await? {
+        return Ok(Message(said));
+    }
+    Ok(Message(server::job_logs(&port.store, job, over).await?))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/wait",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    responses((status = 200, description = "How the job ended, or nothing where it has not ended in five seconds", body = WaitAnswer), (status = "default", response = Refusal))
+)]
+pub(crate) async fn wait(
+    State(port): State<Port>,
+    caller: Caller,
+    Named(job): Named<i64>,
+) -> Result<Message<WaitAnswer>, Problem> {
+    let job = JobId(job);
+    let held = tokio::time::timeout(Duration::from_millis(POLL_MS_MAX), port.server.wait_job(job)).await;
+    let mut outcome = match held {
+        Err(_) => None,
+        Ok(Ok(outcome)) => Some(outcome),
+        // It may have ended before this server began.
+        Ok(Err(ServerError::Control(ControlError::UnknownJob { .. }))) => {
+            Some(past_outcome(&port, job).await?)
+        }
+        Ok(Err(error)) => return Err(error.into()),
+    };
+    if let Some(outcome) = &mut outcome
+        && !sees_all_of(&port, &caller, job).await?
+    {
+        hide_in_outcome(outcome);
+    }
+    Ok(Message(WaitAnswer { outcome }))
+}
+
+async fn sees_all_of(port: &Port, caller: &Caller, job: JobId) -> Result<bool, Problem> {
+    // An administrator does, and there are very many of these questions.
+    if sees_all(caller, None) {
+        return Ok(true);
+    }
+    let row = port.store.job(job).await?;
+    Ok(sees_all(caller, row.and_then(|row| row.user).as_deref()))
+}
+
+/// How a job ended that only the store remembers.
+async fn past_outcome(port: &Port, job: JobId) -> Result<JobOutcome, Problem> {
+    let row = port.store.job(job).await?.filter(|row| row.state.over());
+    let row = row.ok_or_else(|| Problem::from(ControlError::UnknownJob { job }))?;
+    let message = row.error.unwrap_or_default();
+    Ok(match row.state {
+        JobState::Succeeded => {
+            let report = port.store.job_report(job).await?;
+            // A job of one task has none.
+            report.map_or(JobOutcome::Done, |report| JobOutcome::Succeeded(Box::new(report)))
+        }
+        JobState::Cancelled => JobOutcome::Cancelled { reason: message },
+        _ => {
+            let attempts = port.store.attempts(job).await?;
+            let failed = attempts.into_iter().filter(|row| row.state == AttemptState::Failed);
+            let last = failed.max_by_key(|row| row.ended_ns);
+            let attempt = last.as_ref().map(|row| row.attempt);
+            let failure = last.and_then(|row| row.failure);
+            let failure = failure.unwrap_or_else(|| TaskFailure::new(Blame::Environment, message));
+            JobOutcome::Failed { failure, attempt, exit_code: row.exit_code.unwrap_or(1) }
+        }
+    })
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/progress",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    responses((status = 200, description = "Where the stages of a job of this server stand", body = JobProgress), (status = "default", response = Refusal))
+)]
+pub(crate) async fn progress(
+    State(port): State<Port>,
+    Named(job): Named<i64>,
+) -> Result<Message<JobProgress>, Problem> {
+    let job = JobId(job);
+    if let Some(progress) = port.server.progress(job) {
+        return Ok(Message(progress));
+    }
+    // Behind very many others of its user: it is in no stage yet.
+    match port.store.job(job).await? {
+        Some(row) if !row.state.over() => Ok(Message(JobProgress::default())),
+        _ => Err(ControlError::UnknownJob { job }.into()),
+    }
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/cancel",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    request_body = CancelRequest,
+    responses((status = 200, description = "The job is told to stop, `null`"), (status = "default", response = Refusal))
+)]
+pub(crate) async fn cancel(
+    State(port): State<Port>,
+    Named(job): Named<i64>,
+    Message(request): Message<CancelRequest>,
+) -> Result<Message<()>, Problem> {
+    let job = JobId(job);
+    if port.store.job(job).await?.is_none() {
+        return Err(ControlError::UnknownJob { job }.into());
+    }
+    port.server.cancel_job(job, request.reason).await?;
+    Ok(Message(()))
+}
+
+#[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/report",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of the job")),
+    responses((status = 200, description = "The report of a job that came to its end", body = JobReport), (status = "default", response = Refusal))
+)]
+pub(crate) async fn report(
+    State(port): State<Port>,
+    caller: Caller,
+    Named(job): Named<i64>,
+) -> Result<Message<JobReport>, Problem> {
+    let missing = || Problem::new(ErrorCode::NotFound, format!("there is no report of a job {job}"));
+    let mut report = port.store.job_report(JobId(job)).await?.ok_or_else(missing)?;
+    if !sees_all_of(&port, &caller, JobId(job)).await? {
+        hide_in_report(&mut report);
+    }
+    Ok(Message(report))
+}

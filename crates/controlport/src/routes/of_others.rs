@@ -1,0 +1,168 @@
+//! Hides parts of jobs from callers who neither own them nor administer the server: the words of programs, their environment, and
+//! everything that they wrote.
+
+use crate::gate::Caller;
+use api::control::JobOutcome;
+use api::history::{AttemptRow, EventRow, JobDetails, JobRow};
+use api::people::Role;
+use api::task::RunTask;
+use api::{Blame, Function, JobReport, JobSpec, TaskFailure};
+use server::{STDERR_NOTE, STDOUT_NOTE};
+
+/// In place of words that are not shown.
+const HIDDEN: &str = "...";
+
+/// Whether the caller sees all there is of a job that belongs to this user.
+pub(crate) fn sees_all(caller: &Caller, owner: Option<&str>) -> bool {
+    match caller.role {
+        Role::Admin => true,
+        Role::User => owner.is_some() && owner == caller.user.as_deref(),
+        Role::ReadOnly | Role::Node => false,
+    }
+}
+
+/// Removes from a job the parts that only its owner and administrators see.
+pub(crate) fn hide_in_details(details: &mut JobDetails) {
+    hide_in_spec(&mut details.spec);
+    let by_program = |attempt: &AttemptRow| attempt.failure.as_ref().is_some_and(is_by_program);
+    let failed = details.attempts.iter().any(by_program);
+    details.attempts.iter_mut().filter_map(|attempt| attempt.failure.as_mut()).for_each(hide_in_failure);
+    for event in &mut details.events {
+        hide_in_event(event, failed);
+    }
+    hide_in_row(&mut details.job);
+}
+
+/// Why it failed may be what its program said.
+pub(crate) fn hide_in_row(row: &mut JobRow) {
+    row.error = row.error.take().map(|_| HIDDEN.to_string());
+}
+
+fn hide_in_spec(spec: &mut JobSpec) {
+    for function in [&mut spec.mapper, &mut spec.combiner, &mut spec.reducer].into_iter().flatten() {
+        if let Function::Command { words } = function {
+            hide_words(words);
+        }
+    }
+    hide_values(&mut spec.env);
+    if let Some(RunTask { words, env, .. }) = &mut spec.single {
+        hide_words(words);
+        hide_values(env);
+    }
+}
+
+/// The name of the program stays.
+fn hide_words(words: &mut Vec<String>) {
+    if words.len() > 1 {
+        words.truncate(1);
+        words.push(HIDDEN.to_string());
+    }
+}
+
+fn hide_values(env: &mut [(String, String)]) {
+    env.iter_mut().for_each(|(_, value)| *value = HIDDEN.to_string());
+}
+
+fn is_by_program(failure: &TaskFailure) -> bool {
+    failure.blame == Blame::UserProgram
+}
+
+fn hide_in_failure(failure: &mut TaskFailure) {
+    if is_by_program(failure) {
+        failure.message = "the program failed".to_string();
+    }
+    failure.stderr_tail.clear();
+    failure.said = None;
+}
+
+fn hide_in_event(event: &mut EventRow, has_failed_program: bool) {
+    let is_of_program = [STDOUT_NOTE, STDERR_NOTE, "status"].contains(&event.kind.as_str());
+    let may_quote_it = has_failed_program && ["attempt failed", "job failed"].contains(&event.kind.as_str());
+    if is_of_program || may_quote_it {
+        event.detail = None;
+    }
+}
+
+pub(crate) fn hide_in_report(report: &mut JobReport) {
+    for function in [&mut report.mapper, &mut report.combiner, &mut report.reducer] {
+        hide_in_command_line(function);
+    }
+}
+
+fn hide_in_command_line(function: &mut String) {
+    if !function.starts_with("builtin:")
+        && let Some((program, _)) = function.split_once(' ')
+    {
+        *function = format!("{program} {HIDDEN}");
+    }
+}
+
+pub(crate) fn hide_in_outcome(outcome: &mut JobOutcome) {
+    match outcome {
+        JobOutcome::Succeeded(report) => hide_in_report(report),
+        JobOutcome::Failed { failure, .. } => hide_in_failure(failure),
+        JobOutcome::Done | JobOutcome::Cancelled { .. } => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{hide_in_command_line, hide_in_failure, hide_in_spec, sees_all};
+    use crate::gate::Caller;
+    use api::people::Role;
+    use api::task::RunTask;
+    use api::{Blame, Function, JobSpec, TaskFailure};
+
+    const SECRET: &str = "hunter2";
+
+    #[test]
+    fn owners_and_administrators_see_all() {
+        let caller = |user: &str, role| Caller { user: Some(user.into()), role, ..Caller::local() };
+        let check = |caller: &Caller, owner: Option<&str>, expected| {
+            assert_eq!(sees_all(caller, owner), expected, "{caller:?} {owner:?}");
+        };
+        check(&Caller::local(), None, true);
+        check(&Caller::local(), Some("ann"), true);
+        check(&caller("ann", Role::User), Some("ann"), true);
+        check(&caller("ann", Role::User), Some("bob"), false);
+        check(&caller("ann", Role::User), None, false);
+        check(&caller("eve", Role::ReadOnly), Some("eve"), false);
+    }
+
+    #[test]
+    fn hidden_fields_are_in_no_part() {
+        let task = RunTask {
+            words: vec!["sh".into(), "-c".into(), SECRET.into()],
+            env: vec![("PASSWORD".into(), SECRET.into())],
+            ..RunTask::default()
+        };
+        let mut spec = JobSpec::of_one_task("job".to_string(), task);
+        spec.mapper = Some(Function::Command { words: vec!["sed".into(), SECRET.into()] });
+        spec.reducer = Some(Function::Builtin { name: "sum".into(), argument: None });
+        spec.env = vec![("TOKEN".into(), SECRET.into())];
+        hide_in_spec(&mut spec);
+        let shown = format!("{spec:?}");
+        assert!(!shown.contains(SECRET), "{shown}");
+        for name in ["sh", "sed", "sum", "PASSWORD", "TOKEN"] {
+            assert!(shown.contains(name), "{name} is not in {shown}");
+        }
+        let mut failure = TaskFailure::new(Blame::UserProgram, format!("KeyError: {SECRET}"));
+        failure.stderr_tail.push(SECRET.to_string());
+        hide_in_failure(&mut failure);
+        assert!(!format!("{failure:?}").contains(SECRET), "{failure:?}");
+        let mut ours = TaskFailure::new(Blame::Environment, "a disk is full");
+        hide_in_failure(&mut ours);
+        assert_eq!(ours.message, "a disk is full");
+    }
+
+    #[test]
+    fn a_report_names_programs_without_their_words() {
+        for (function, expected) in
+            [("sed hunter2", "sed ..."), ("builtin:grep:a b", "builtin:grep:a b"), ("cat", "cat")]
+        {
+            let mut shown = function.to_string();
+            hide_in_command_line(&mut shown);
+            assert_eq!(shown, expected);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The data port of a node: what it answers to other nodes and to writers of intermediate files.
+
+mod append;
+mod body_reader;
+mod copy;
+mod intermediate;
+mod port;
+mod receiving;
+mod refused_body;
+pub(crate) mod routes;
+mod scan;
+pub(crate) mod services;
+mod stage;

@@ -1,0 +1,187 @@
+//! Admission to the data port of a node, and the reasons to refuse a request.
+
+use crate::serve::body_reader::BodyError;
+use crate::serve::receiving::Receiving;
+use crate::serve::services::{Chunkservers, StageFiles, UserFileError, UserFiles};
+use crate::wire::stage_name::StageFileName;
+use crate::wire::{INCARNATION_HEADER, token};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use chunkserver::{ChunkServer, ChunkServerError};
+use iappender::AppendError;
+use ids::{IntermediateId, JobId};
+use ifile::FormatError;
+use stagefile::StageFileError;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use trust::{FileGrant, FileRight};
+
+#[derive(Clone)]
+pub(crate) struct Port {
+    pub chunkservers: Arc<dyn Chunkservers>,
+    pub scans: Arc<Semaphore>,
+    pub copies: Arc<Semaphore>,
+    pub stage_reads: Arc<Semaphore>,
+    pub receiving: Arc<Receiving>,
+}
+
+/// Why a request was not done. Each has one status, by which the other end knows whether to try again.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("a token is needed")]
+    NoToken,
+    #[error("the token is not good for this")]
+    WrongToken,
+    #[error("job {0} is not known here")]
+    UnknownJob(JobId),
+    #[error("this node was started anew: what you mean is gone")]
+    OtherIncarnation,
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    #[error("the request is damaged: {0}")]
+    Damaged(#[from] FormatError),
+    #[error("the request contradicts itself: {0}")]
+    Contradiction(&'static str),
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    #[error(transparent)]
+    Scan(#[from] ChunkServerError),
+    #[error("the copy cannot be taken")]
+    Copy(#[source] ChunkServerError),
+    #[error("the stage file {0} is not known here")]
+    UnknownStageFile(StageFileName),
+    #[error("the stage file cannot be read")]
+    StageRead(#[source] StageFileError),
+    #[error("the copy of a stage file cannot be taken")]
+    StageCopy(#[source] StageFileError),
+    #[error("the stage file {0} was made here, or is another one here")]
+    OtherStageFile(StageFileName),
+    #[error("intermediate files of users are not known here")]
+    NoUserFiles,
+    #[error("the parameter {0} is missing, or no number")]
+    NoNumber(&'static str),
+    #[error(transparent)]
+    UserFile(#[from] UserFileError),
+    #[error("this node is being emptied and takes no new data")]
+    Draining,
+    #[error("too many such requests are under way")]
+    Busy,
+    #[error("a thread of this node failed")]
+    Thread,
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NoToken => StatusCode::UNAUTHORIZED,
+            Self::WrongToken => StatusCode::FORBIDDEN,
+            Self::UnknownJob(_) | Self::UnknownStageFile(_) | Self::NoUserFiles => StatusCode::NOT_FOUND,
+            Self::UserFile(error) => error.status(),
+            Self::OtherIncarnation | Self::Append(AppendError::Gone(_)) => StatusCode::GONE,
+            Self::Body(BodyError::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Body(BodyError::Silent) => StatusCode::REQUEST_TIMEOUT,
+            Self::Body(_) | Self::Damaged(_) | Self::Contradiction(_) | Self::NoNumber(_) => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::Append(AppendError::Cancelled) | Self::Scan(ChunkServerError::Cancelled) => {
+                StatusCode::CONFLICT
+            }
+            Self::Draining | Self::Append(AppendError::Spill { .. }) => StatusCode::INSUFFICIENT_STORAGE,
+            Self::Append(_) | Self::OtherStageFile(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Copy(error) => copy_status(error),
+            Self::StageRead(error) if error.is_of_the_file() => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::StageRead(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::StageCopy(error) if error.damage().is_some() => StatusCode::BAD_REQUEST,
+            Self::StageCopy(_) => StatusCode::INSUFFICIENT_STORAGE,
+            Self::Scan(_) | Self::Thread => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+fn copy_status(error: &ChunkServerError) -> StatusCode {
+    match error {
+        ChunkServerError::Disk { .. } => StatusCode::INSUFFICIENT_STORAGE,
+        ChunkServerError::Damaged { .. } | ChunkServerError::CopyLength { .. } => StatusCode::BAD_REQUEST,
+        ChunkServerError::BeingReceived(_) => StatusCode::SERVICE_UNAVAILABLE,
+        ChunkServerError::OwnRun(_) | ChunkServerError::OtherCopy(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        ChunkServerError::Cancelled => StatusCode::CONFLICT,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(&self);
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        (self.status(), text).into_response()
+    }
+}
+
+impl Port {
+    /// The chunkserver that a request means, if it may have it.
+    pub fn admit(&self, job: i64, headers: &HeaderMap) -> Result<Arc<ChunkServer>, Refusal> {
+        let (job, shown) = self.check(job, headers)?;
+        self.chunkservers.chunkserver(job, shown).ok_or(Refusal::UnknownJob(job))
+    }
+
+    /// The stage files that a request means, if it may have them.
+    pub fn admit_to_stage_files(
+        &self,
+        job: i64,
+        headers: &HeaderMap,
+    ) -> Result<Arc<dyn StageFiles>, Refusal> {
+        let (job, shown) = self.check(job, headers)?;
+        self.chunkservers.stage_files(job, shown).ok_or(Refusal::UnknownJob(job))
+    }
+
+    /// Whether a request may come, and means this process; with what it shows.
+    fn check<'h>(&self, job: i64, headers: &'h HeaderMap) -> Result<(JobId, &'h str), Refusal> {
+        let job = JobId(job);
+        let shown = token::shown(headers).ok_or(Refusal::NoToken)?;
+        if !self.chunkservers.admits_to_job(job, shown) {
+            return Err(Refusal::WrongToken);
+        }
+        self.check_incarnation(headers)?;
+        Ok((job, shown))
+    }
+
+    /// The files of users, for whoever may send a copy of one, which is named.
+    pub fn admit_copy(&self, headers: &HeaderMap) -> Result<(Arc<dyn UserFiles>, IntermediateId), Refusal> {
+        let shown = token::shown(headers).ok_or(Refusal::NoToken)?;
+        let file = self.chunkservers.admits_copy(shown).ok_or(Refusal::WrongToken)?;
+        self.check_incarnation(headers)?;
+        Ok((self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)?, file))
+    }
+
+    /// The same for whoever may do this with the one file.
+    pub fn admit_to_user_file(
+        &self,
+        file: IntermediateId,
+        right: FileRight,
+        headers: &HeaderMap,
+    ) -> Result<(Arc<dyn UserFiles>, FileGrant), Refusal> {
+        let shown = token::shown(headers).ok_or(Refusal::NoToken)?;
+        let grant = self.chunkservers.admits_to_file(file, right, shown).ok_or(Refusal::WrongToken)?;
+        self.check_incarnation(headers)?;
+        Ok((self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)?, grant))
+    }
+
+    /// Whether new data may come.
+    pub fn takes_chunks(&self) -> bool {
+        self.chunkservers.takes_chunks()
+    }
+
+    fn check_incarnation(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let given = headers.get(INCARNATION_HEADER).and_then(|value| value.to_str().ok());
+        if given.and_then(|text| text.parse().ok()) != Some(self.chunkservers.incarnation()) {
+            return Err(Refusal::OtherIncarnation);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! The routes of the data port.
+
+use crate::serve::body_reader::BodyReader;
+use crate::serve::port::{Port, Refusal};
+use crate::serve::refused_body::pass_over_refused;
+use crate::serve::services::Chunkservers;
+use crate::serve::{append, copy, intermediate, scan as run_scan, stage};
+use crate::wire::ATTEMPT_HEADER;
+use crate::wire::messages::{BindReply, BindRequest, MESSAGE_BYTES_MAX, ReleaseRequest, ScanRequest};
+use crate::wire::stage::StageReadRequest;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::middleware::from_fn;
+use axum::routing::post;
+use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex, TaskKey};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Scans that may be under way at once, each with a thread that mostly waits for its reader. More are sent away and
+/// come again: to make them wait here could make two nodes wait for each other.
+const SCANS_MAX: usize = 256;
+/// Copies of runs and stage files that may be received at once, each with a thread and a file of its own.
+pub const COPIES_MAX: usize = 4;
+/// Answers with blocks of stage files that may be under way at once, each with a megabyte.
+const STAGE_READS_MAX: usize = 32;
+
+/// The routes, below `/data/v1`. The caller binds them to a port, beside others if it likes.
+pub fn router(chunkservers: Arc<dyn Chunkservers>) -> Router {
+    let at_most = |count| Arc::new(Semaphore::new(count));
+    let port = Port {
+        chunkservers,
+        scans: at_most(SCANS_MAX),
+        copies: at_most(COPIES_MAX),
+        stage_reads: at_most(STAGE_READS_MAX),
+        receiving: Arc::default(),
+    };
+    Router::new()
+        .route("/data/v1/jobs/{job}/bind", post(bind))
+        .route("/data/v1/jobs/{job}/frames", post(frames))
+        .route("/data/v1/jobs/{job}/release", post(release))
+        .route("/data/v1/jobs/{job}/scan", post(scan))
+        .route("/data/v1/jobs/{job}/copies", post(copies))
+        .route("/data/v1/jobs/{job}/stage-blocks", post(stage_blocks))
+        .route("/data/v1/jobs/{job}/stage-copies", post(stage_copies))
+        .merge(intermediate::routes())
+        .layer(from_fn(pass_over_refused))
+        .with_state(port)
+}
+
+async fn bind(
+    State(port): State<Port>,
+    Path(job): Path<i64>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Vec<u8>, Refusal> {
+    let server = port.admit(job, &headers)?;
+    let request = BindRequest::decode(&BodyReader::new(body).rest(MESSAGE_BYTES_MAX).await?)?;
+    if request.ifile.0 >= server.layout().ifile_count {
+        return Err(Refusal::Contradiction("the job has no such I-file"));
+    }
+    if !port.takes_chunks() {
+        return Err(Refusal::Draining);
+    }
+    let chunk = server.service().bind(request.ifile, request.source, request.frame_bytes)?;
+    Ok(BindReply { chunk }.encode())
+}
+
+async fn frames(
+    State(port): State<Port>,
+    Path(job): Path<i64>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Vec<u8>, Refusal> {
+    let server = port.admit(job, &headers)?;
+    append::frames(&server, BodyReader::new(body)).await
+}
+
+async fn release(
+    State(port): State<Port>,
+    Path(job): Path<i64>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(), Refusal> {
+    let server = port.admit(job, &headers)?;
+    let request = ReleaseRequest::decode(&BodyReader::new(body).rest(MESSAGE_BYTES_MAX).await?)?;
+    for chunk in request.chunks {
+        server.service().release(chunk, request.source);
+    }
+    Ok(())
+}
+
+async fn scan(
+    State(port): State<Port>,
+    Path(job): Path<i64>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Body, Refusal> {
+    let server = port.admit(job, &headers)?;
+    let request = ScanRequest::decode(&BodyReader::new(body).rest(MESSAGE_BYTES_MAX).await?)?;
+    run_scan::stream(&port, server, request, attempt_of(JobId(job), &headers)).await
+}
+
+/// For which attempt runs are scanned, where the request says so in a way that can be understood.
+fn attempt_of(job: JobId, headers: &HeaderMap) -> Option<AttemptKey> {
+    let mut numbers = headers.get(ATTEMPT_HEADER)?.to_str().ok()?.split('-').map(str::parse::<u32>);
+    let mut next = || numbers.next()?.ok();
+    let (stage, task, attempt) = (next()?, next()?, next()?);
+    let task = TaskKey { job, stage: StageIndex(stage.try_into().ok()?), task: TaskIndex(task) };
+    Some(AttemptKey { task, attempt: AttemptNumber(attempt) })
+}
+
+async fn copies(
+    State(port): State<Port>,
+    Path(job): Path<i64>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(), Refusal> {
+    let server = port.admit(job, &headers)?;
+    match port.takes_chunks() {
+        true => copy::copy(&port, server, &mut BodyReader::new(body)).await,
+        false => Err(Refusal::Draining),
+    }
+}
+
+async fn stage_blocks(
+    State(port): State<Port>,
+    Path(job): Path<i64>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Body, Refusal> {
+    let files = port.admit_to_stage_files(job, &headers)?;
+    let request = StageReadRequest::decode(&BodyReader::new(body).rest(MESSAGE_BYTES_MAX).await?)?;
+    stage::blocks(&port, files, request).await
+}
+
+async fn stage_copies(
+    State(port): State<Port>,
+    Path(job): Path<i64>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(), Refusal> {
+    let files = port.admit_to_stage_files(job, &headers)?;
+    match port.takes_chunks() {
+        true => {
+            let of = JobId(job).into();
+            copy::stage_copy(&port, of, files, &mut BodyReader::new(body), |_| true).await
+        }
+        false => Err(Refusal::Draining),
+    }
+}

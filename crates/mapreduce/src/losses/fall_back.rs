@@ -1,0 +1,453 @@
+//! A replica stands for a run that is lost, and a run that lost one of two homes gets another.
+
+use crate::{FallenBack, Gone, JobResults, Replica};
+use api::left::LeftRun;
+use api::task::{MapResult, Task};
+use ids::{ChunkId, NodeId, RunId, TaskIndex};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A node, and all runs there that it is to send to a second node from now on; of other nodes' runs no others.
+pub type CopyAgain = (NodeId, Vec<RunId>);
+
+impl JobResults {
+    /// Lets replicas stand for runs that are gone, and forgets those that are gone themselves. What is left of `gone` is lost.
+    /// `sealed`: runs count, and not yet chunks.
+    pub fn fall_back(&mut self, gone: &Gone, sealed: bool) -> (Gone, FallenBack) {
+        let mut fallen = self.replicas.leave_second(gone);
+        let mut gone = gone.clone();
+        gone.runs.retain(|run| !fallen.standing.contains(run));
+        let mut lost = gone.clone();
+        let is_gone = |run: RunId, replica: &Replica| {
+            Some(replica.node) == gone.node
+                || (replica.stands && gone.runs.contains(&run))
+                || replica.chunks.iter().any(|chunk| gone.chunks.contains(chunk))
+        };
+        // Their home is not the node that is gone any more once they are forgotten, so they are named.
+        let gone_for_good: Vec<(RunId, Vec<ChunkId>)> = self
+            .replicas
+            .iter()
+            .filter(|(run, replica)| replica.stands && is_gone(*run, replica))
+            .map(|(run, replica)| (run, replica.chunks.clone()))
+            .collect();
+        for (run, chunks) in gone_for_good {
+            lost.runs.insert(run);
+            if !sealed {
+                lost.chunks.extend(chunks);
+            }
+        }
+        fallen.dropped.extend(self.replicas.forget(is_gone));
+        let falls_back = |run: RunId| Some(run.node()) == gone.node || gone.runs.contains(&run);
+        for (run, replica) in &mut self.replicas.by_run {
+            if !replica.stands && falls_back(*run) {
+                replica.stands = true;
+                lost.runs.remove(run);
+                fallen.standing.push(*run);
+            }
+        }
+        (lost, fallen)
+    }
+
+    /// A file that a process left on disks on which another one came, under the number `node`: a run that `before` made is a replica there
+    /// from now on, which stands as soon as `before` is gone, or the second home of the one that does; a replica that lay there is one
+    /// again. False where the job needs no such file, or knows another under its number. `sealed`: runs count, and not yet chunks.
+    pub fn readmit_run(&mut self, before: NodeId, node: NodeId, left: &LeftRun, sealed: bool) -> bool {
+        if let Some(replica) = self.replicas.by_run.get_mut(&left.run) {
+            if !replica.holds(&left.chunks) {
+                return false;
+            }
+            // What was given up may have been damaged.
+            let is_other = replica.node != before && replica.node != node;
+            let is_own = left.run.node() == before && !replica.stands;
+            if is_own && is_other && replica.second.is_none() {
+                replica.second = Some(node);
+                return true;
+            }
+            let is_it = replica.nodes().any(|known| known == before);
+            self.replicas.moved(left.run, before, node);
+            return is_it;
+        }
+        let known = self.surviving_runs().into_iter().find(|run| run.run == left.run);
+        let counts = match known {
+            Some(known) => {
+                let mut chunks = known.chunks.clone();
+                chunks.sort_unstable();
+                let is_long = (known.records, known.record_bytes) == (left.records, left.record_bytes);
+                is_long && chunks == left.chunks
+            }
+            None => !sealed,
+        };
+        let (chunks, single_ns) = (left.chunks.clone(), 0);
+        let replica = Replica { node, chunks, single_ns, stands: false, second: None };
+        counts && left.run.node() == before && self.add_replica(left.run, replica)
+    }
+
+    /// The map tasks of which anything lies on that node and nowhere else, by what they committed.
+    pub fn maps_on(&self, node: NodeId) -> BTreeSet<TaskIndex> {
+        let is_only_there = |chunk: ChunkId| {
+            let run = self.replicas.run_of.get(&chunk).and_then(|run| self.replicas.by_run.get(run));
+            match run {
+                Some(replica) => replica.stands && replica.second.is_none() && replica.node == node,
+                None => chunk.node() == node,
+            }
+        };
+        let has_any = |(_, (_, map)): &(&TaskIndex, &(_, MapResult))| {
+            map.commits.iter().any(|commit| is_only_there(commit.chunk))
+        };
+        self.maps.iter().filter(has_any).map(|(task, _)| *task).collect()
+    }
+
+    /// A node tells that a run lies on another one as well: one that it made, or for which its replica stands. False where that is
+    /// of no use: the run is not read there, or is known already to lie on two.
+    pub fn add_copy(&mut self, from: NodeId, run: RunId, copy: Replica) -> bool {
+        match self.replicas.by_run.get_mut(&run) {
+            Some(known) if known.stands => {
+                let is_of_use = known.node == from && known.second.is_none() && copy.node != from;
+                if !is_of_use || !known.holds(&copy.chunks) {
+                    return false;
+                }
+                known.second = Some(copy.node);
+                known.single_ns = known.single_ns.max(copy.single_ns);
+                self.replicas.asked.remove(&run);
+                true
+            }
+            _ => run.node() == from && self.add_replica(run, copy),
+        }
+    }
+
+    /// Runs that lost one of their two homes get another, as long as a reader has yet to come: the nodes that are to send anything else
+    /// than they were asked for before, with all that they are to send. `sealed`: runs count, and not yet chunks.
+    pub fn copy_again(&mut self, sealed: bool) -> Vec<CopyAgain> {
+        let is_single = |replica: &Replica| replica.stands && replica.second.is_none();
+        if self.replicas.asked.is_empty() && !self.replicas.by_run.values().any(is_single) {
+            return Vec::new();
+        }
+        let (needed_runs, needed_chunks): (BTreeSet<RunId>, BTreeSet<ChunkId>) = match sealed {
+            true => {
+                let read = self.surviving_runs().into_iter().filter(|run| self.is_read(run.ifile));
+                (read.map(|run| run.run).collect(), BTreeSet::new())
+            }
+            false => (BTreeSet::new(), self.all_chunks().collect()),
+        };
+        let is_needed = |run: &RunId, replica: &Replica| match sealed {
+            true => needed_runs.contains(run),
+            false => replica.chunks.iter().any(|chunk| needed_chunks.contains(chunk)),
+        };
+        let (mut wanted, mut changed) = (BTreeMap::<NodeId, Vec<RunId>>::new(), BTreeSet::new());
+        for (run, replica) in &self.replicas.by_run {
+            let is_wanted = is_single(replica) && is_needed(run, replica);
+            let is_news = match is_wanted {
+                true => self.replicas.asked.insert(*run),
+                false => self.replicas.asked.remove(run),
+            };
+            if is_news {
+                changed.insert(replica.node);
+            }
+            if is_wanted {
+                wanted.entry(replica.node).or_default().push(*run);
+            }
+        }
+        changed.into_iter().map(|node| (node, wanted.remove(&node).unwrap_or_default())).collect()
+    }
+
+    /// A replica that a node tells of. False where it is of no use: the run was merged away since, or is known already.
+    pub fn add_replica(&mut self, run: RunId, replica: Replica) -> bool {
+        let is_merged_away = self.merges.values().any(|merge| merge.replaced.contains(&run));
+        !is_merged_away && self.replicas.add(run, replica)
+    }
+
+    /// Replicas of runs that were merged into others.
+    pub fn forget_merged(&mut self, replaced: &[RunId]) -> Vec<(RunId, NodeId)> {
+        let replaced: BTreeSet<RunId> = replaced.iter().copied().collect();
+        self.replicas.forget(|run, _| replaced.contains(&run))
+    }
+
+    /// A task as it is given to a node, with what is known now of where its runs lie.
+    pub fn placed_now(&self, mut task: Task) -> Task {
+        match &mut task {
+            Task::Reduce(reduce) => reduce.places = self.replicas.places(&reduce.runs),
+            Task::Merge(merge) => merge.places = self.replicas.places(&merge.runs),
+            _ => {}
+        }
+        task
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_job::{finish_reduces, map_result, run, seal_of, spec, split, sum};
+    use crate::{FallenBack, Replica};
+    use crate::{Gone, JobResults, expand};
+    use api::left::LeftRun;
+    use api::task::{MergeResult, RunPlace, RunSummary, SealTask};
+    use api::{SourceCommit, Task};
+    use ids::*;
+
+    fn chunk(node: u32, number: u64) -> ChunkId {
+        ChunkId::on(NodeId(node), number)
+    }
+
+    fn run_on(node: u32, number: u64) -> RunId {
+        RunId::on(NodeId(node), number)
+    }
+
+    /// A replica of the run of one chunk with the same number.
+    fn replica(run: RunId, node: u32) -> (RunId, Replica) {
+        let chunks = vec![ChunkId::on(run.node(), run.number())];
+        (run, Replica { node: NodeId(node), chunks, single_ns: 0, stands: false, second: None })
+    }
+
+    /// A map for each of nodes 1 and 2, whose data lies there.
+    fn mapped() -> JobResults {
+        let mut results = JobResults::new(JobId(7), vec![split(), split()]);
+        for task in 0..2 {
+            let commit = SourceCommit { ifile: IfileIndex(0), chunk: chunk(task + 1, 0), sum: sum(3) };
+            results.maps.insert(TaskIndex(task), (AttemptNumber(0), map_result(&[commit])));
+        }
+        results
+    }
+
+    /// The same, sealed and planned.
+    fn planned() -> JobResults {
+        let mut results = mapped();
+        results.seal = Some(seal_of(&results));
+        expand("reduce", &spec(), &mut results).unwrap();
+        results
+    }
+
+    /// Loses a node. Returns the map tasks that run again, and the effect on the replicas.
+    fn lose(results: &mut JobResults, node: u32, sealed: bool) -> (Option<Vec<TaskIndex>>, FallenBack) {
+        let (gone, fallen) = results.fall_back(&Gone::node(NodeId(node)), sealed);
+        (results.lose(&gone, sealed, |left| left == NodeId(node), false), fallen)
+    }
+
+    #[test]
+    fn replica_replaces_run_of_a_lost_node() {
+        let mut results = planned();
+        let (first, second) = (run_on(1, 0), run_on(2, 0));
+        assert!(results.add_replica(first, replica(first, 3).1));
+        let Task::Reduce(before) = results.placed_now(Task::Reduce(results.plan[0].clone())) else {
+            panic!()
+        };
+        let place = RunPlace { run: first, node: NodeId(1), replica: Some(NodeId(3)) };
+        assert_eq!((before.places, before.runs), (vec![place], vec![first, second]));
+        let stands = FallenBack { standing: vec![first], dropped: Vec::new() };
+        assert_eq!(lose(&mut results, 1, true), (None, stands));
+        assert!(results.needs(NodeId(3), true) && !results.needs(NodeId(1), true));
+        let place = RunPlace { run: first, node: NodeId(3), replica: None };
+        assert_eq!(results.replicas.places(&[second, first]), [place]);
+        // Now it is gone for good.
+        let gone = FallenBack { standing: Vec::new(), dropped: vec![(first, NodeId(3))] };
+        assert_eq!(lose(&mut results, 3, true), (Some(vec![TaskIndex(0)]), gone));
+        assert_eq!(results.replicas.held().count(), 0);
+    }
+
+    #[test]
+    fn before_the_seal_chunks_stand_in_replicas() {
+        let mut results = mapped();
+        let first = run_on(1, 0);
+        results.add_replica(first, replica(first, 2).1);
+        assert_eq!(lose(&mut results, 1, false).0, None);
+        let seals = expand("seal", &spec(), &mut results).unwrap();
+        assert_eq!(seals, [Task::Seal(SealTask { node: NodeId(2), standing: vec![first] })]);
+        // With the node that has both, both are lost.
+        let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
+        assert_eq!(lose(&mut results, 2, false).0, both);
+    }
+
+    /// One node has said what it has, the other not yet: the replica of a run that nobody knows counts.
+    #[test]
+    fn replicas_count_that_are_told_while_nodes_seal() {
+        let mut results = mapped();
+        let mut seal = seal_of(&results);
+        seal.runs.retain(|run| run.run.node() == NodeId(2));
+        results.seal = Some(seal);
+        let first = run_on(1, 0);
+        assert!(results.add_replica(first, replica(first, 3).1));
+    }
+
+    #[test]
+    fn a_replica_that_is_gone_costs_nothing() {
+        let mut results = planned();
+        let first = run_on(1, 0);
+        results.add_replica(first, replica(first, 3).1);
+        let gone = FallenBack { standing: Vec::new(), dropped: vec![(first, NodeId(3))] };
+        assert_eq!(lose(&mut results, 3, true), (None, gone));
+        assert_eq!(lose(&mut results, 1, true).0, Some(vec![TaskIndex(0)]));
+    }
+
+    #[test]
+    fn damaged_run_uses_its_replica_then_is_lost() {
+        let mut results = planned();
+        let first = run_on(1, 0);
+        results.add_replica(first, replica(first, 2).1);
+        let damaged = Gone::runs(&[first]);
+        let (gone, fallen) = results.fall_back(&damaged, true);
+        assert_eq!((gone, fallen.standing), (Gone::default(), vec![first]));
+        let (gone, fallen) = results.fall_back(&damaged, true);
+        assert_eq!((gone, fallen.dropped.len()), (damaged, 1));
+    }
+
+    #[test]
+    fn tasks_bound_to_lost_node_are_made_anew() {
+        let mut results = planned();
+        let first = run_on(1, 0);
+        results.add_replica(first, replica(first, 2).1);
+        let (gone, _) = results.fall_back(&Gone::node(NodeId(1)), true);
+        assert_eq!(results.lose(&gone, true, |_| false, true), Some(Vec::new()));
+        assert!(results.seal.is_none() && results.regenerations == 0 && results.maps.len() == 2);
+    }
+
+    /// Nodes are lost one after the other, and in between the run is sent to a third one.
+    #[test]
+    fn a_run_that_lost_a_home_gets_another() {
+        for sealed in [true, false] {
+            let mut results = if sealed { planned() } else { mapped() };
+            let first = run_on(1, 0);
+            let copy = |node| replica(first, node).1;
+            assert!(results.add_copy(NodeId(1), first, copy(3)));
+            assert!(!results.add_copy(NodeId(1), first, copy(4)), "one is enough");
+            assert_eq!(results.copy_again(sealed), []);
+            lose(&mut results, 1, sealed);
+            assert_eq!(results.copy_again(sealed), [(NodeId(3), vec![first])]);
+            assert_eq!(results.copy_again(sealed), [], "it was asked");
+            let other = Replica { chunks: vec![chunk(1, 7)], ..copy(4) };
+            assert!(
+                !results.add_copy(NodeId(3), first, other) && !results.add_copy(NodeId(2), first, copy(4))
+            );
+            assert!(
+                results.add_copy(NodeId(3), first, copy(4)) && !results.add_copy(NodeId(3), first, copy(5))
+            );
+            let place = RunPlace { run: first, node: NodeId(3), replica: Some(NodeId(4)) };
+            assert_eq!(
+                (results.replicas.places(&[first]), results.copy_again(sealed)),
+                (vec![place], vec![])
+            );
+            assert!(results.maps_on(NodeId(3)).is_empty());
+            let fallen = FallenBack { standing: vec![first], dropped: vec![(first, NodeId(3))] };
+            assert_eq!(lose(&mut results, 3, sealed), (None, fallen));
+            assert_eq!(results.replicas.home(first), NodeId(4));
+            assert_eq!(results.copy_again(sealed), [(NodeId(4), vec![first])]);
+            assert!(results.add_copy(NodeId(4), first, copy(5)));
+            // The second is gone: it gets another second.
+            let fallen = FallenBack { standing: Vec::new(), dropped: vec![(first, NodeId(5))] };
+            assert_eq!(lose(&mut results, 5, sealed), (None, fallen));
+            assert_eq!(results.copy_again(sealed), [(NodeId(4), vec![first])]);
+            assert_eq!(lose(&mut results, 4, sealed).0, Some(vec![TaskIndex(0)]));
+            assert_eq!(results.copy_again(sealed), []);
+        }
+    }
+
+    #[test]
+    fn data_without_later_readers_is_not_copied_again() {
+        let mut results = planned();
+        let (first, second) = (run_on(1, 0), run_on(2, 0));
+        assert!(results.add_copy(NodeId(1), first, replica(first, 3).1));
+        lose(&mut results, 1, true);
+        assert_eq!(results.copy_again(true), [(NodeId(3), vec![first])]);
+        finish_reduces(&mut results);
+        assert_eq!(results.copy_again(true), [(NodeId(3), vec![])], "its readers are over");
+        assert_eq!(results.copy_again(true), []);
+        assert!(results.add_copy(NodeId(2), second, replica(second, 3).1));
+        lose(&mut results, 2, true);
+        assert_eq!(results.copy_again(true), []);
+        results.keeps_runs = true;
+        assert_eq!(results.copy_again(true), [(NodeId(3), vec![first, second])]);
+    }
+
+    #[test]
+    fn a_damaged_copy_leaves_the_second() {
+        let mut results = planned();
+        let first = run_on(1, 0);
+        results.add_copy(NodeId(1), first, replica(first, 2).1);
+        let damaged = Gone::runs(&[first]);
+        results.fall_back(&damaged, true);
+        assert!(results.add_copy(NodeId(2), first, replica(first, 3).1));
+        let fallen = FallenBack { standing: vec![first], dropped: vec![(first, NodeId(2))] };
+        assert_eq!(results.fall_back(&damaged, true), (Gone::default(), fallen));
+        assert_eq!(results.fall_back(&damaged, true).0, damaged);
+    }
+
+    fn left(run: RunId, chunks: Vec<ChunkId>, records: u64) -> LeftRun {
+        LeftRun { run, chunks, records, record_bytes: 30 * records, stored_bytes: 1000 }
+    }
+
+    /// The node 1 died, and comes back as 4.
+    #[test]
+    fn returned_data_is_not_made_again() {
+        let mut results = planned();
+        let known = results.surviving_runs()[0].clone();
+        let first = known.run;
+        let is_back = LeftRun {
+            record_bytes: known.record_bytes,
+            stored_bytes: known.stored_bytes,
+            ..left(first, known.chunks.clone(), known.records)
+        };
+        let (before, node) = (NodeId(1), NodeId(4));
+        for wrong in [
+            LeftRun { records: known.records + 1, ..is_back.clone() },
+            LeftRun { chunks: vec![chunk(1, 9)], ..is_back.clone() },
+            LeftRun { run: run_on(1, 77), ..is_back.clone() },
+            LeftRun { run: run_on(2, 0), ..is_back.clone() },
+        ] {
+            assert!(!results.readmit_run(before, node, &wrong, true), "{wrong:?}");
+        }
+        assert!(results.readmit_run(before, node, &is_back, true));
+        assert!(!results.readmit_run(before, node, &is_back, true), "it is known by now");
+        let (none, fallen) = lose(&mut results, 1, true);
+        assert_eq!((none, fallen.standing), (None, vec![first]));
+        assert_eq!(results.replicas.places(&[first]), [RunPlace { run: first, node, replica: None }]);
+        // Once more, under the number 5; it stands all the same.
+        assert!(results.readmit_run(node, NodeId(5), &is_back, true));
+        assert_eq!((lose(&mut results, 4, true).0, results.replicas.home(first)), (None, NodeId(5)));
+        assert_eq!(lose(&mut results, 5, true).0, Some(vec![TaskIndex(0)]));
+        // It was given up.
+        assert!(!results.replicas.held().any(|(run, _)| run == first));
+    }
+
+    /// The node 1 died and comes back as 4 with a run of which there is a replica: it need not be sent.
+    #[test]
+    fn returned_data_becomes_the_second_copy() {
+        let mut results = planned();
+        let known = results.surviving_runs()[0].clone();
+        let is_back = left(known.run, known.chunks.clone(), known.records);
+        assert!(results.add_copy(NodeId(1), known.run, replica(known.run, 3).1));
+        assert!(results.readmit_run(NodeId(1), NodeId(4), &is_back, true));
+        assert_eq!(lose(&mut results, 1, true).1.standing, [known.run]);
+        assert_eq!(results.copy_again(true), []);
+        // It dies again and comes again; then the other one dies.
+        assert!(results.readmit_run(NodeId(4), NodeId(5), &is_back, true));
+        assert_eq!(lose(&mut results, 4, true), (None, FallenBack::default()));
+        assert_eq!((lose(&mut results, 3, true).0, results.replicas.home(known.run)), (None, NodeId(5)));
+    }
+
+    /// Tests the loss of a node while maps run: one of two chunks is in a run on disk.
+    #[test]
+    fn only_sorted_data_returns_before_the_seal() {
+        let mut results = JobResults::new(JobId(7), vec![split(), split()]);
+        for task in 0..2 {
+            let commit = SourceCommit { ifile: IfileIndex(0), chunk: chunk(1, task), sum: sum(3) };
+            results.maps.insert(TaskIndex(task as u32), (AttemptNumber(0), map_result(&[commit])));
+        }
+        assert!(results.readmit_run(NodeId(1), NodeId(4), &left(run_on(1, 6), vec![chunk(1, 1)], 3), false));
+        assert_eq!(lose(&mut results, 1, false).0, Some(vec![TaskIndex(0)]));
+        assert_eq!(results.replicas.chunk_home(chunk(1, 1)), NodeId(4));
+    }
+
+    #[test]
+    fn only_one_replica_of_each_run_counts() {
+        let mut results = planned();
+        let first = run_on(1, 0);
+        assert!(results.add_replica(first, replica(first, 2).1));
+        assert!(!results.add_replica(first, replica(first, 3).1));
+        // Merged from it, with the same chunk in it; then it is the one that counts.
+        let merged = run_on(1, 9);
+        let chunks = vec![chunk(1, 0)];
+        let of_merged = Replica { node: NodeId(2), chunks, single_ns: 0, stands: false, second: None };
+        assert!(!results.add_replica(merged, of_merged.clone()));
+        let summary = RunSummary { run: merged, ..run(0, 0, 1 << 16, 30) };
+        let merge = MergeResult { replaced: vec![first], run: summary, retrievals: 1, retrieved_bytes: 30 };
+        results.merges.insert(TaskIndex(0), merge);
+        assert_eq!(results.forget_merged(&[first]), [(first, NodeId(2))]);
+        assert!(results.add_replica(merged, of_merged) && !results.add_replica(first, replica(first, 2).1));
+    }
+}

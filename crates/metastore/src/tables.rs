@@ -1,0 +1,8 @@
+//! Groups of tables by subject, with the statements for their rows.
+
+pub(crate) mod fleet;
+pub(crate) mod intermediate;
+pub(crate) mod kept;
+pub(crate) mod people;
+pub(crate) mod reopen;
+pub(crate) mod user_files;

@@ -1,0 +1,184 @@
+//! Files of dead processes on the disks of this node. When the node joins, it tells the server about the whole runs and parts; those
+//! that the server takes back belong to this process from then on. All other files are removed.
+
+use crate::disks::Disks;
+use api::data_access::SecretText;
+use api::left::{LEFT_FILES_MAX, LeftBehind, LeftPart, LeftRun};
+use chunkserver::{left_run, run_of_file};
+use dataport::StageFileName;
+use faults::{IoCall, io_call};
+use ids::JobId;
+use stagefile::RawFile;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a process may take to die; one that shares the disk and lives is not waited for any longer.
+const DYING_MAX: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Files that are whole, by the process that left them and their job. As long as it lives no other process takes them.
+#[derive(Debug, Default)]
+pub struct LeftOnDisks {
+    /// Held: each is of a process that is dead.
+    locks: Vec<File>,
+    /// By process. Of one without a proof the server would believe nothing.
+    proofs: BTreeMap<String, SecretText>,
+    left: BTreeMap<(String, JobId), Left>,
+}
+
+#[derive(Debug, Default)]
+struct Left {
+    runs: Vec<(PathBuf, LeftRun)>,
+    parts: Vec<(PathBuf, LeftPart)>,
+}
+
+/// Attitude to a process that was killed a moment ago: it holds its locks on disks until it has given all its memory back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DyingProcess {
+    Await,
+    Ignore,
+}
+
+impl LeftOnDisks {
+    /// Looks through the disks. What cannot be read is left out: it will be made again.
+    pub fn find(disks: &[PathBuf], dying: DyingProcess) -> Self {
+        let started = Instant::now();
+        while dying == DyingProcess::Await
+            && started.elapsed() < DYING_MAX
+            && disks.iter().any(|disk| Disks::any_alive_on(disk))
+        {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        let (mut found, mut files) = (Self::default(), 0);
+        for disk in disks.iter().filter_map(|disk| disk.canonicalize().ok()) {
+            for dead in Disks::dead_on(&disk) {
+                for (job, dir) in Disks::job_dirs_of(&disk, &dead.name) {
+                    let left = found.left.entry((dead.name.clone(), job)).or_default();
+                    files += left.look_through(&dir, job, LEFT_FILES_MAX.saturating_sub(files));
+                }
+                found.proofs.extend(dead.proof.map(|proof| (dead.name, proof)));
+                found.locks.push(dead.lock);
+            }
+        }
+        found
+    }
+
+    /// For the server.
+    pub fn told(&self) -> Vec<LeftBehind> {
+        let of_job = |((incarnation, job), left): (&(String, JobId), &Left)| {
+            Some(LeftBehind {
+                incarnation: incarnation.clone(),
+                proof: self.proofs.get(incarnation)?.clone(),
+                job: *job,
+                runs: left.runs.iter().map(|(_, run)| run.clone()).collect(),
+                parts: left.parts.iter().map(|(_, part)| part.clone()).collect(),
+            })
+        };
+        let told = self.left.iter().filter_map(of_job);
+        told.filter(|left| !left.runs.is_empty() || !left.parts.is_empty()).collect()
+    }
+
+    /// Gives the files of these jobs to this process, which has opened the disks, each on the disk where it lies, and removes all
+    /// others. What cannot be moved is found missing by whoever wants to read it, and made again.
+    pub fn give_to(self, disks: &Disks, jobs: &[JobId]) {
+        for ((_, job), left) in self.left.iter().filter(|((_, job), _)| jobs.contains(job)) {
+            if let Err(failure) = disks.create(*job) {
+                tracing::warn!(%job, failure.message, "cannot take back what lies on the disks");
+                continue;
+            }
+            let paths = left.runs.iter().map(|(path, _)| path).chain(left.parts.iter().map(|(path, _)| path));
+            for path in paths {
+                if let Err(error) = move_into(path, &disks.dirs(*job)) {
+                    tracing::warn!(%job, path = %path.display(), %error, "cannot take back what lies on a disk");
+                }
+            }
+        }
+        drop(self.locks);
+        disks.sweep_all();
+    }
+}
+
+impl Left {
+    /// How many files there were.
+    fn look_through(&mut self, dir: &Path, job: JobId, files_max: usize) -> usize {
+        let mut files = 0;
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()).take(files_max) {
+            files += 1;
+            if run_of_file(&path).is_some() {
+                match left_run(&path, job) {
+                    Ok(run) => self.runs.push((path, run)),
+                    Err(error) => {
+                        tracing::info!(path = %path.display(), %error, "a run that was left is not whole");
+                    }
+                }
+            } else if let Some(part) = left_part(&path) {
+                self.parts.push((path, part));
+            }
+        }
+        files
+    }
+}
+
+/// A part that lies there, where it is whole as far as header and footer tell.
+pub(crate) fn left_part(path: &Path) -> Option<LeftPart> {
+    let name = StageFileName::new(path.file_name()?.to_str()?)?;
+    let payload = RawFile::open_unknown(path).ok()?.payload();
+    Some(LeftPart { name: name.to_string(), bytes: payload.bytes, crc32c: payload.crc32c })
+}
+
+/// Into the directory beside that in which it lies.
+fn move_into(path: &Path, dirs: &[PathBuf]) -> std::io::Result<()> {
+    let (dir, name) = (path.parent(), path.file_name());
+    let disk = dir.and_then(Path::parent);
+    let target = dirs.iter().find(|dir| dir.parent() == disk).zip(name);
+    let (target, name) = target.ok_or(std::io::ErrorKind::NotFound)?;
+    io_call(IoCall::Rename, path)?;
+    std::fs::rename(path, target.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DyingProcess, LeftOnDisks};
+    use crate::disks::Disks;
+    use api::data_access::SecretText;
+    use ids::JobId;
+    use stagefile::StageFileWriter;
+    use std::io::Write;
+
+    #[test]
+    fn next_process_takes_over_data_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = [dir.path().join("a"), dir.path().join("b")];
+        paths.iter().for_each(|path| std::fs::create_dir(path).unwrap());
+        let (job, other) = (JobId(4), JobId(5));
+        for (disk, job) in [(&paths[0], job), (&paths[1], job), (&paths[1], other)] {
+            let of_job = disk.join(format!("sailfish-dead-job{job}"));
+            std::fs::create_dir(&of_job).unwrap();
+            std::fs::write(disk.join(".sailfish-dead.lock"), "dead\nproof\ndead\npr").unwrap();
+            std::fs::write(of_job.join("run-000007.ifile"), "no run").unwrap();
+            std::fs::write(of_job.join("part-00001.attempt-0.stage"), "no part").unwrap();
+        }
+        let whole = paths[1].join("sailfish-dead-job4/part-00002.attempt-1.stage");
+        let mut part = StageFileWriter::create(&whole).unwrap();
+        part.write_all(b"12345").unwrap();
+        part.finish(false).unwrap();
+        let left = LeftOnDisks::find(&paths, DyingProcess::Await);
+        let told = left.told();
+        assert_eq!((told.len(), told[0].job, told[0].incarnation.as_str()), (1, job, "dead"));
+        assert_eq!(told[0].proof.0, "proof");
+        let parts: Vec<_> = told[0].parts.iter().map(|part| (part.name.as_str(), part.bytes)).collect();
+        assert_eq!((parts, told[0].runs.len()), (vec![("part-00002.attempt-1.stage", 5)], 0));
+        // As long as it is looked at nobody takes it.
+        assert!(LeftOnDisks::find(&paths, DyingProcess::Ignore).told().is_empty());
+        let disks = Disks::open(&paths, "next", &SecretText("next proof".into())).unwrap();
+        assert!(whole.exists());
+        left.give_to(&disks, &[job]);
+        assert!(disks.dirs(job)[1].join("part-00002.attempt-1.stage").exists());
+        let left_over = paths.iter().flat_map(|path| std::fs::read_dir(path).unwrap().flatten());
+        let dead = left_over.filter(|entry| entry.file_name().to_string_lossy().contains("dead"));
+        assert_eq!(dead.count(), 0);
+    }
+}

@@ -1,0 +1,96 @@
+//! Looks after the intermediate files of users on this node: gives silent writers up, and sends complete files to a second node, as
+//! `shuffle::replicate::parts` does with parts.
+
+use crate::intermediate::user_files::{SentFile, UserFiles};
+use crate::link::remote::Remote;
+use crate::shuffle::remote::OtherNodes;
+use crate::shuffle::replicate::parts::age;
+use crate::shuffle::replicate::{Sent, candidates};
+use api::data_access::FileCopy;
+use dataport::{CopyError, DataClient, DataScope, StageFileHere, StageFileName, StageFileRef, Token};
+use ids::IntermediateId;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+/// How often it is looked for silent writers, and for files that lie on one node only.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Pause before a file that no other node took is offered again.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Looks after writers until the node ends.
+pub(crate) fn look_after_writers(files: &UserFiles) {
+    while !files.has_ended() {
+        std::thread::sleep(LOOK_EVERY);
+        files.look_after_writers();
+    }
+}
+
+/// Replicates files until the node ends.
+pub(crate) fn replicate_files(remote: &Weak<Remote>) {
+    loop {
+        let Some(remote) = remote.upgrade().filter(|remote| !remote.files().has_ended()) else { return };
+        let waits = send_files(&remote);
+        drop(remote);
+        std::thread::sleep(if waits { REFUSED_PAUSE } else { LOOK_EVERY });
+    }
+}
+
+/// Sends what lies here only. Whether any could not go now.
+fn send_files(remote: &Remote) -> bool {
+    let files = remote.files();
+    let lives = |node| remote.link().peers().iter().any(|peer| peer.node == node);
+    let single = files.single(lives);
+    if single.is_empty() {
+        return false;
+    }
+    let others = remote.others(None);
+    let mut waits = false;
+    for (file, here) in single {
+        match send(remote, &others, file, &here) {
+            Sent::To(to) => {
+                let bytes = crate::intermediate::user_files::stored_bytes(here.payload);
+                let single_ns = age(&here).as_nanos() as u64;
+                files.was_sent(file, SentFile { to, bytes, single_ns });
+            }
+            Sent::NotNow => waits = true,
+            Sent::Never => {}
+        }
+    }
+    waits
+}
+
+/// A client that shows the right to send a node a copy; None where the server gives none now.
+fn granted(remote: &Remote, others: &OtherNodes, copy: FileCopy) -> Option<DataClient> {
+    let grant = remote.link().copy_grant(copy);
+    let grant =
+        grant.inspect_err(|error| tracing::debug!(file = %copy.file, %error, "no right to send a copy"));
+    let token = Token::new(grant.ok().flatten()?.0)?;
+    Some(others.client.with_token(Some(token)))
+}
+
+fn send(remote: &Remote, others: &OtherNodes, file: IntermediateId, here: &StageFileHere) -> Sent {
+    let files = remote.files();
+    let name = StageFileName::of_user_file(file);
+    let of_file = StageFileRef { name: name.clone(), payload: here.payload };
+    let may_go_on = |_: usize| files.knows(file) && !files.has_ended();
+    let began = Instant::now();
+    for peer in candidates(others, &name) {
+        let Some(client) = granted(remote, others, FileCopy { file, to: peer.node }) else { continue };
+        match client.copy_stage_file(peer, DataScope::Users, &of_file, &here.path, &may_go_on) {
+            Ok(bytes) => {
+                tracing::debug!(%name, to = %peer.node, bytes, took = ?began.elapsed(), "a file has a replica");
+                return Sent::To(peer.node);
+            }
+            Err(CopyError::Cancelled) => return Sent::Never,
+            Err(error) if error.is_about_peer() => {
+                tracing::debug!(%name, peer = %peer.node, %error, "a node did not take a file");
+            }
+            Err(error) => {
+                // Whoever reads it finds it so too. It is tried again, rarely: a disk may come back.
+                tracing::warn!(%name, %error, "an intermediate file cannot be replicated");
+                return Sent::NotNow;
+            }
+        }
+    }
+    Sent::NotNow
+}

@@ -1,0 +1,466 @@
+//! Intermediate files of users on this node: those that are being written, those that are complete, and copies of other nodes'. The
+//! bytes are stage files in a directory of this process on each disk; the server knows which files there are.
+
+use crate::shuffle::stage_files::StageFiles;
+use api::intermediate::{IntermediateAnswer, IntermediateNote};
+use dataport::{StageFileHere, StageFileName, Told, UserFileError};
+use ids::{IntermediateId, NodeId};
+use stagefile::{BlockLayout, Payload, StageFileError, StageFileSummary, StageFileWriter};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Files that may be written here at once, each with a quarter of a megabyte.
+const WRITERS_MAX: usize = 256;
+/// Longest reason for giving a file up that is passed on.
+const REASON_BYTES_MAX: usize = 1000;
+/// Files that were given up and of which the server could not be told yet; it gives up by itself those of nodes that are gone.
+const UNTOLD_MAX: usize = 4096;
+
+type Tell = dyn Fn(Vec<IntermediateNote>) -> Result<IntermediateAnswer, String> + Send + Sync;
+
+/// The files of users on this node.
+pub struct UserFiles {
+    /// One a disk, made when a file comes.
+    dirs: Vec<PathBuf>,
+    complete: StageFiles,
+    writers: Mutex<BTreeMap<IntermediateId, Arc<Mutex<Writing>>>>,
+    /// Copies of files of this node on other nodes.
+    sent: Mutex<BTreeMap<IntermediateId, SentFile>>,
+    /// Given up, and the server does not know it yet.
+    untold: Mutex<Vec<IntermediateNote>>,
+    draining: AtomicBool,
+    /// The process ends, or comes back as another node: nothing new begins.
+    ended: AtomicBool,
+    tell: Box<Tell>,
+}
+
+/// A copy that another node took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentFile {
+    pub to: NodeId,
+    pub bytes: u64,
+    pub single_ns: u64,
+}
+
+/// A file that is being written.
+struct Writing {
+    /// None before the first byte, and once it is over.
+    writer: Option<(StageFileWriter, PathBuf)>,
+    heard: Instant,
+    silence: Duration,
+    is_over: bool,
+}
+
+impl Writing {
+    fn new(silence: Duration) -> Self {
+        Self { writer: None, heard: Instant::now(), silence, is_over: false }
+    }
+
+    fn written(&self) -> u64 {
+        self.writer.as_ref().map_or(0, |(writer, _)| writer.written_bytes())
+    }
+}
+
+/// Effect of a write on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placed {
+    /// It goes on where the file ends.
+    Appends,
+    /// It may repeat what stands.
+    Repeats,
+}
+
+/// A file is written front to back: a write goes on where the file ends, or lies within what stands, which must be the same bytes
+/// then.
+fn place(file: IntermediateId, written: u64, offset: u64, bytes: usize) -> Result<Placed, UserFileError> {
+    match offset.checked_add(bytes as u64) {
+        _ if offset == written => Ok(Placed::Appends),
+        _ if offset > written => Err(UserFileError::Gap { file, offset, written }),
+        Some(end) if end <= written => Ok(Placed::Repeats),
+        _ => Err(UserFileError::Overlap { file, offset, written }),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl UserFiles {
+    /// None yet, in these directories. `tell` tells the server and gives its answer, or why there is none.
+    pub(crate) fn new(
+        dirs: Vec<PathBuf>,
+        tell: impl Fn(Vec<IntermediateNote>) -> Result<IntermediateAnswer, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            complete: StageFiles::new(dirs.clone()),
+            dirs,
+            writers: Mutex::default(),
+            sent: Mutex::default(),
+            untold: Mutex::default(),
+            draining: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            tell: Box::new(tell),
+        }
+    }
+
+    /// The node is being emptied: files that are being written are written to their end.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Nothing new begins, and what is being written ends here.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        lock(&self.writers).clear();
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// A writer will come; it is given up when it is silent for so long. One that is here already goes on.
+    pub(crate) fn begin(&self, file: IntermediateId, silence: Duration) {
+        if self.complete.find(&StageFileName::of_user_file(file)).is_none() && !self.has_ended() {
+            lock(&self.writers).entry(file).or_insert_with(|| Arc::new(Mutex::new(Writing::new(silence))));
+        }
+    }
+
+    /// The file that is being written; begun by who writes the first bytes, who may be here before the order of the server.
+    fn writing(
+        &self,
+        file: IntermediateId,
+        may_begin: bool,
+        silence: Duration,
+    ) -> Result<Arc<Mutex<Writing>>, UserFileError> {
+        let mut writers = lock(&self.writers);
+        if let Some(writing) = writers.get(&file) {
+            return Ok(Arc::clone(writing));
+        }
+        if self.complete.find(&StageFileName::of_user_file(file)).is_some() {
+            return Err(UserFileError::Complete(file));
+        }
+        if !may_begin || self.has_ended() {
+            return Err(UserFileError::NotWriting(file));
+        }
+        if self.draining.load(Ordering::Relaxed) {
+            return Err(UserFileError::Draining);
+        }
+        if writers.len() >= WRITERS_MAX {
+            return Err(UserFileError::TooMany);
+        }
+        let writing = Arc::new(Mutex::new(Writing::new(silence)));
+        writers.insert(file, Arc::clone(&writing));
+        Ok(writing)
+    }
+
+    /// Makes the file on the first disk that takes it.
+    fn create(&self, file: IntermediateId) -> Result<(StageFileWriter, PathBuf), UserFileError> {
+        for dir in &self.dirs {
+            // Where that fails, so does the file in it, which says why.
+            let _ = std::fs::create_dir(dir);
+        }
+        let mut first_error = None;
+        for path in self.complete.places(&StageFileName::of_user_file(file)) {
+            match StageFileWriter::create(&path) {
+                Ok(writer) => return Ok((writer, path)),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        let source = first_error.unwrap_or_else(|| StageFileError::Io {
+            action: "create",
+            path: PathBuf::new(),
+            source: std::io::ErrorKind::NotFound.into(),
+        });
+        Err(UserFileError::Disk { file, source })
+    }
+
+    fn write_here(
+        &self,
+        file: IntermediateId,
+        writing: &mut Writing,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u64, UserFileError> {
+        match place(file, writing.written(), offset, bytes.len())? {
+            Placed::Repeats => {
+                let held = match &writing.writer {
+                    Some((writer, _)) => writer.holds(offset, bytes),
+                    None => Ok(bytes.is_empty()),
+                };
+                match held.map_err(|source| UserFileError::Disk { file, source })? {
+                    true => Ok(writing.written()),
+                    false => Err(UserFileError::Differs { file, offset }),
+                }
+            }
+            Placed::Appends => {
+                let (mut writer, path) = match writing.writer.take() {
+                    Some(open) => open,
+                    None => self.create(file)?,
+                };
+                // Dropped where it fails: a part of the bytes may stand.
+                writer.write_all(bytes).map_err(|source| {
+                    let source = StageFileError::Io { action: "write", path: path.clone(), source };
+                    UserFileError::Disk { file, source }
+                })?;
+                writing.writer = Some((writer, path));
+                Ok(writing.written())
+            }
+        }
+    }
+
+    /// Gives a file up that is being written: its bytes go, and the server hears why.
+    fn give_up(&self, file: IntermediateId, reason: &str) -> bool {
+        let Some(writing) = lock(&self.writers).remove(&file) else { return false };
+        let mut writing = lock(&writing);
+        if writing.is_over {
+            return false;
+        }
+        (writing.writer, writing.is_over) = (None, true);
+        let mut reason = reason.to_string();
+        reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+        let mut untold = lock(&self.untold);
+        if untold.len() < UNTOLD_MAX {
+            untold.push(IntermediateNote::Abandoned { file, reason });
+        }
+        true
+    }
+
+    /// Gives up files whose writers have been silent for too long, and tells the server of all that were given up.
+    pub(crate) fn look_after_writers(&self) {
+        let writers: Vec<_> =
+            lock(&self.writers).iter().map(|(file, writing)| (*file, Arc::clone(writing))).collect();
+        for (file, writing) in writers {
+            // One that is locked is being written.
+            let silent = writing.try_lock().ok().and_then(|writing| {
+                (writing.heard.elapsed() > writing.silence).then_some(writing.silence.as_secs())
+            });
+            if let Some(seconds) = silent {
+                self.give_up(file, &format!("nothing was heard of its writer for {seconds} seconds"));
+            }
+        }
+        let notes = std::mem::take(&mut *lock(&self.untold));
+        if notes.is_empty() {
+            return;
+        }
+        match (self.tell)(notes.clone()) {
+            Ok(answer) => self.drop_files(&answer.dropped),
+            Err(error) => {
+                tracing::warn!(error, "cannot tell the server of files that were given up");
+                lock(&self.untold).extend(notes);
+            }
+        }
+    }
+
+    /// Nobody wants these any more.
+    pub(crate) fn drop_files(&self, files: &[IntermediateId]) {
+        for file in files {
+            if let Some(writing) = lock(&self.writers).remove(file) {
+                let mut writing = lock(&writing);
+                (writing.writer, writing.is_over) = (None, true);
+            }
+            if let Some(here) = self.complete.forget(&StageFileName::of_user_file(*file))
+                && let Err(error) = std::fs::remove_file(&here.path)
+            {
+                tracing::warn!(path = %here.path.display(), %error, "cannot remove an intermediate file");
+            }
+            lock(&self.sent).remove(file);
+        }
+    }
+
+    /// Makes the copies of these files here the first ones.
+    pub(crate) fn adopt(&self, files: &[IntermediateId]) {
+        for file in files {
+            if !self.complete.adopt(&StageFileName::of_user_file(*file)) {
+                tracing::warn!(%file, "an intermediate file that should be here is not");
+            }
+        }
+    }
+
+    /// All that is here, and where it lies as well, for a server that begins anew.
+    pub(crate) fn tell_all(&self) {
+        let names = self.complete.names();
+        let complete = names.iter().filter_map(StageFileName::user_file);
+        let writers: Vec<IntermediateId> = lock(&self.writers).keys().copied().collect();
+        let files: Vec<IntermediateId> = complete.chain(writers).collect();
+        if files.is_empty() {
+            return;
+        }
+        let sent = lock(&self.sent).clone().into_iter().map(|(file, sent)| {
+            let SentFile { to, bytes, single_ns } = sent;
+            IntermediateNote::Replicated { file, to, bytes, single_ns }
+        });
+        let notes = [IntermediateNote::Holds { files }].into_iter().chain(sent).collect();
+        match (self.tell)(notes) {
+            Ok(answer) => self.drop_files(&answer.dropped),
+            Err(error) => tracing::warn!(error, "cannot tell the server which intermediate files are here"),
+        }
+    }
+
+    /// Complete files of this node that have no copy on one of these nodes.
+    pub(crate) fn single(&self, lives: impl Fn(NodeId) -> bool) -> Vec<(IntermediateId, StageFileHere)> {
+        let mut sent = lock(&self.sent);
+        sent.retain(|_, sent| lives(sent.to));
+        let own = self.complete.own().into_iter();
+        let own = own.filter_map(|(name, here)| Some((name.user_file()?, here)));
+        own.filter(|(file, _)| !sent.contains_key(file)).collect()
+    }
+
+    pub(crate) fn knows(&self, file: IntermediateId) -> bool {
+        self.complete.find(&StageFileName::of_user_file(file)).is_some()
+    }
+
+    /// Another node has a copy of a file.
+    pub(crate) fn was_sent(&self, file: IntermediateId, sent: SentFile) {
+        lock(&self.sent).insert(file, sent);
+        let SentFile { to, bytes, single_ns } = sent;
+        // Where it is not heard, it is told again when the server asks what is here.
+        match (self.tell)(vec![IntermediateNote::Replicated { file, to, bytes, single_ns }]) {
+            Ok(answer) => self.drop_files(&answer.dropped),
+            Err(error) => tracing::warn!(%file, error, "cannot tell the server of a replica"),
+        }
+    }
+
+    fn tell_closed(&self, file: IntermediateId, payload: Payload) -> Result<Payload, UserFileError> {
+        let note = IntermediateNote::Closed { file, bytes: payload.bytes, crc32c: payload.crc32c };
+        let answer = (self.tell)(vec![note]).map_err(|reason| UserFileError::Untold { file, reason })?;
+        self.drop_files(&answer.dropped);
+        match answer.dropped.contains(&file) {
+            true => Err(UserFileError::Forgotten(file)),
+            false => Ok(payload),
+        }
+    }
+
+    /// Completes the file, where it holds what its writer says.
+    fn finish(
+        &self,
+        file: IntermediateId,
+        writing: &mut Writing,
+        told: Told,
+    ) -> Result<StageFileSummary, UserFileError> {
+        if writing.writer.is_none() {
+            writing.writer = Some(self.create(file)?);
+        }
+        let payload = writing.writer.as_ref().map(|(writer, _)| writer.payload()).unwrap_or_default();
+        check_told(file, payload, told)?;
+        let Some((writer, path)) = writing.writer.take() else {
+            return Err(UserFileError::NotWriting(file));
+        };
+        writing.is_over = true;
+        let summary = writer.finish(true).map_err(|source| UserFileError::Disk { file, source })?;
+        self.complete.register(StageFileName::of_user_file(file), path, summary);
+        Ok(summary)
+    }
+}
+
+fn check_told(file: IntermediateId, payload: Payload, told: Told) -> Result<(), UserFileError> {
+    let is_right = told.bytes.is_none_or(|bytes| bytes == payload.bytes)
+        && told.crc32c.is_none_or(|crc32c| crc32c == payload.crc32c);
+    let (written, crc32c) = (payload.bytes, payload.crc32c);
+    if is_right { Ok(()) } else { Err(UserFileError::NotAsTold { file, written, crc32c }) }
+}
+
+impl dataport::StageFiles for UserFiles {
+    fn find(&self, name: &StageFileName) -> Option<StageFileHere> {
+        self.complete.find(name)
+    }
+
+    fn places(&self, name: &StageFileName) -> Vec<PathBuf> {
+        for dir in &self.dirs {
+            // As in `create`.
+            let _ = std::fs::create_dir(dir);
+        }
+        self.complete.places(name)
+    }
+
+    fn received(&self, name: StageFileName, path: PathBuf, summary: StageFileSummary) {
+        dataport::StageFiles::received(&self.complete, name, path, summary);
+    }
+}
+
+impl dataport::UserFiles for UserFiles {
+    fn write(
+        &self,
+        file: IntermediateId,
+        offset: u64,
+        bytes: &[u8],
+        silence: Duration,
+    ) -> Result<u64, UserFileError> {
+        // One that only says that it lives begins nothing: its file may have been removed.
+        let may_begin = offset == 0 && !bytes.is_empty();
+        let writing = self.writing(file, may_begin, silence)?;
+        let mut writing = lock(&writing);
+        if writing.is_over {
+            return Err(UserFileError::NotWriting(file));
+        }
+        let written = self.write_here(file, &mut writing, offset, bytes);
+        writing.heard = Instant::now();
+        drop(writing);
+        if let Err(error @ UserFileError::Disk { .. }) = &written {
+            self.give_up(file, &format!("its bytes could not be written: {}", sentence(error)));
+        }
+        written
+    }
+
+    fn close(&self, file: IntermediateId, told: Told) -> Result<Payload, UserFileError> {
+        if let Some(here) = self.complete.find(&StageFileName::of_user_file(file)) {
+            // The answer was lost, or the server was away.
+            check_told(file, here.payload, told)?;
+            return self.tell_closed(file, here.payload);
+        }
+        // An empty file may be closed before anything else is heard of it.
+        let may_begin = told.bytes == Some(0);
+        let writing = self.writing(file, may_begin, Duration::from_secs(1))?;
+        let mut writing = lock(&writing);
+        if writing.is_over {
+            return Err(UserFileError::NotWriting(file));
+        }
+        match self.finish(file, &mut writing, told) {
+            Ok(summary) => {
+                drop(writing);
+                lock(&self.writers).remove(&file);
+                self.tell_closed(file, summary.payload())
+            }
+            Err(error) => {
+                drop(writing);
+                if let UserFileError::Disk { .. } = &error {
+                    self.give_up(file, &format!("its bytes could not be written: {}", sentence(&error)));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn abandon(&self, file: IntermediateId, reason: &str) -> Result<(), UserFileError> {
+        match self.give_up(file, reason) {
+            true => Ok(()),
+            false if self.knows(file) => Err(UserFileError::Complete(file)),
+            false => Err(UserFileError::NotWriting(file)),
+        }
+    }
+}
+
+/// An error with what is behind it.
+fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Returns the stored bytes of a file with this payload.
+pub(crate) fn stored_bytes(payload: Payload) -> u64 {
+    BlockLayout::of(payload.bytes).stored_bytes()
+}
+
+#[cfg(test)]
+mod tests;

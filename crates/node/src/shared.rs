@@ -1,0 +1,98 @@
+//! The state of a node that its threads share.
+
+use crate::attempt::JobRun;
+use crate::control::Control;
+use crate::job_data::{JobData, NodeFacts};
+use crate::shuffle::remote::{OtherNodes, RecordData};
+use crate::slots::meters::Meters;
+use crate::slots::progress::Counters;
+use crate::tasks::program_output::RunningOutputs;
+use ids::{JobId, RunId};
+use program::{Programs, Sandbox};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Options of a node, from the caller that starts it.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Attempts that run at once.
+    pub slots: u32,
+    /// Directory in which the user typed the command: relative program paths start there.
+    pub start_dir: PathBuf,
+    /// Registry of the user programs that run, for whoever must end them.
+    pub programs: Arc<Programs>,
+    /// Sandbox with the places that user programs may reach besides those that their job names; None: all that the node may reach.
+    pub sandbox: Option<Sandbox>,
+    /// In the environment of every user program: how it reaches the server, where there is one.
+    pub program_env: Vec<(String, String)>,
+}
+
+/// The state of a node that its threads share.
+pub(crate) struct Shared {
+    pub control: Arc<dyn Control>,
+    pub options: NodeOptions,
+    pub counters: Arc<Counters>,
+    pub jobs: Mutex<BTreeMap<JobId, Arc<JobData>>>,
+    pub record_data: OnceLock<Arc<dyn RecordData>>,
+    pub outputs: RunningOutputs,
+    pub meters: Meters,
+    /// Replicas that go to one more node and of which the replicator of the job has not heard. They stand for runs of other nodes.
+    pub again: Mutex<BTreeMap<JobId, Vec<RunId>>>,
+    /// Being emptied: no new chunk may lie here.
+    pub draining: AtomicBool,
+}
+
+impl Shared {
+    pub fn new(control: Arc<dyn Control>, options: NodeOptions) -> Self {
+        Self {
+            control,
+            options,
+            counters: Arc::new(Counters::default()),
+            jobs: Mutex::new(BTreeMap::new()),
+            record_data: OnceLock::new(),
+            outputs: RunningOutputs::default(),
+            meters: Meters::default(),
+            again: Mutex::default(),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    pub fn jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, Arc<JobData>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the data of a job on this node; the first call creates it.
+    pub fn job_data(&self, job: JobId, run: &Arc<JobRun>) -> Arc<JobData> {
+        let mut jobs = self.jobs();
+        if !jobs.contains_key(&job) {
+            // Those that rest do not need it.
+            jobs.values()
+                .filter_map(|other| other.started_chunkserver())
+                .for_each(|other| other.give_back_idle());
+        }
+        let data = jobs.entry(job).or_insert_with(|| {
+            let input_bytes = run.spec.input_bytes();
+            self.counters.input_bytes_total.fetch_add(input_bytes, Ordering::Relaxed);
+            let (node, slots) = (self.control.node(), self.options.slots);
+            let here = NodeFacts { node, slots, elsewhere: self.record_data.get().is_some() };
+            Arc::new(JobData::new(job, Arc::clone(run), here))
+        });
+        Arc::clone(data)
+    }
+
+    /// Takes the runs of which the replicator of a job has not heard yet.
+    pub fn to_replicate_again(&self, job: JobId) -> Option<Vec<RunId>> {
+        self.again().remove(&job)
+    }
+
+    pub fn again(&self) -> MutexGuard<'_, BTreeMap<JobId, Vec<RunId>>> {
+        self.again.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The other nodes with data of a job; None where all of it is here.
+    pub fn other_nodes(&self, job: JobId) -> Option<OtherNodes> {
+        self.record_data.get()?.other_nodes(job).filter(|others| !others.peers.is_empty())
+    }
+}

@@ -1,0 +1,214 @@
+//! Sends sorted runs of a job to a second node, one after the other, oldest first, while the job goes on (ISS section 4;
+//! `docs/internals/replication.md`).
+//!
+//! It yields: while map tasks append here it sends slowly, but the faster the longer a run has lain on one node only.
+
+pub(crate) mod parts;
+pub(crate) mod waiting;
+
+use crate::job_data::JobData;
+use crate::shared::Shared;
+use crate::shuffle::remote::OtherNodes;
+use crate::shuffle::replicate::parts::{SentParts, send_parts};
+use api::Replication;
+use api::machine::ReplicatedRun;
+use chunkserver::{ChunkServer, Progress, RunToCopy, copy_pace};
+use dataport::{CopyError, Peer};
+use ids::{ChunkId, JobId, NodeId, RunId};
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Lets a thread replicate the runs of a job, where it is to be done and is not.
+pub(crate) fn replicate(shared: &Arc<Shared>, job: &Arc<JobData>) {
+    if job.begins_to_replicate() {
+        let (shared, id) = (Arc::clone(shared), job.job);
+        let thread = std::thread::Builder::new().name("replicator".to_string());
+        // Without it runs lie on one node: less safe, and as right.
+        if let Err(error) = thread.spawn(move || replicate_runs(&shared, id)) {
+            job.replicates_no_more();
+            tracing::warn!(job = %id, %error, "cannot replicate runs");
+        }
+    }
+}
+
+/// Until the job is over.
+fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
+    let (mut replicas, mut parts) = (BTreeMap::new(), SentParts::new());
+    let mut waiting = Waiting::default();
+    while let Some((server, wants_runs, began)) = server_of(shared, job) {
+        if wants_runs {
+            server.begin_copying();
+            shared.to_replicate_again(job).iter().for_each(|runs| server.copy_standing(runs));
+            waiting.close_old(&server, copy_pace::open_chunk_waits_max(began.elapsed()));
+        }
+        send_again(shared, job, &server, &mut replicas);
+        let parts_wait = send_parts(shared, job, &mut parts);
+        let Some(run) = server.next_to_copy(copy_pace::LOOK_EVERY) else {
+            drop(server);
+            if parts_wait {
+                std::thread::sleep(copy_pace::REFUSED_PAUSE);
+            }
+            continue;
+        };
+        let sent = match shared.other_nodes(job) {
+            Some(others) => send(shared, job, &others, &server, &run),
+            None => Sent::NotNow,
+        };
+        match sent {
+            Sent::To(node) => {
+                server.copied(run.run);
+                // Of those that stand for others the server says when they are to be sent once more.
+                if run.run.node() == shared.control.node() {
+                    replicas.insert(run.run, (node, run));
+                }
+            }
+            Sent::Never => server.copied(run.run),
+            Sent::NotNow => {
+                server.copy_again(run);
+                drop(server);
+                std::thread::sleep(copy_pace::REFUSED_PAUSE);
+            }
+        }
+    }
+}
+
+/// Since when chunks have waited to be full.
+#[derive(Default)]
+struct Waiting {
+    since: BTreeMap<ChunkId, Instant>,
+}
+
+impl Waiting {
+    fn close_old(&mut self, server: &ChunkServer, waits_max: Duration) {
+        let begun = server.begun_chunks();
+        self.since.retain(|chunk, _| begun.contains(chunk));
+        let now = Instant::now();
+        for chunk in begun {
+            self.since.entry(chunk).or_insert(now);
+        }
+        let is_old = |since: &Instant| now.duration_since(*since) >= waits_max;
+        let old: Vec<ChunkId> =
+            self.since.iter().filter(|(_, since)| is_old(since)).map(|(chunk, _)| *chunk).collect();
+        if !old.is_empty() {
+            server.close_chunks(&old);
+        }
+    }
+}
+
+/// Whether its runs are to be copied, and since when the job is known here; None when it is over here. With `selective` only parts are:
+/// all that is in runs lies in spools.
+fn server_of(shared: &Shared, job: JobId) -> Option<(Arc<ChunkServer>, bool, Instant)> {
+    let data = shared.jobs().get(&job).map(Arc::clone)?;
+    if data.run.cancelled.load(Ordering::Relaxed) {
+        return None;
+    }
+    let wants_runs = data.run.spec.replication != Replication::Selective;
+    // Where it cannot be started, attempts here say why.
+    Some((data.chunkserver().ok()?, wants_runs, data.began))
+}
+
+/// Runs whose replica was on a node that is gone get another.
+fn send_again(
+    shared: &Shared,
+    job: JobId,
+    server: &ChunkServer,
+    replicas: &mut BTreeMap<RunId, (NodeId, RunToCopy)>,
+) {
+    let Some(others) = shared.other_nodes(job) else { return };
+    let lives = |node: NodeId| others.peers.iter().any(|peer| peer.node == node);
+    let gone: Vec<RunId> =
+        replicas.iter().filter(|(_, (node, _))| !lives(*node)).map(|(run, _)| *run).collect();
+    for run in gone {
+        if let Some((_, run)) = replicas.remove(&run) {
+            server.copy_again(run);
+        }
+    }
+}
+
+/// Result of sending a run or a part.
+pub(crate) enum Sent {
+    To(NodeId),
+    /// No other node takes it for the moment.
+    NotNow,
+    /// It cannot be read, or nobody wants it any more.
+    Never,
+}
+
+fn send(
+    shared: &Shared,
+    job: JobId,
+    others: &OtherNodes,
+    server: &Arc<ChunkServer>,
+    run: &RunToCopy,
+) -> Sent {
+    let pace = Pace::new(server.progress(), run.sorted_at);
+    let may_go_on = |bytes: usize| {
+        pace.wait(bytes);
+        shared.jobs().contains_key(&job)
+    };
+    // The node that made it may be there: then its file was damaged, or lost with a disk.
+    for peer in candidates(others, run.run).into_iter().filter(|peer| peer.node != run.run.node()) {
+        let began = Instant::now();
+        match others.client.copy_run(peer, job, server, run.run, &may_go_on) {
+            Ok(copied) => {
+                let told = ReplicatedRun {
+                    job,
+                    run: run.run,
+                    chunks: copied.chunks,
+                    to: peer.node,
+                    bytes: copied.bytes,
+                    single_ns: run.sorted_at.elapsed().as_nanos() as u64,
+                    sending_ns: began.elapsed().as_nanos() as u64,
+                };
+                if let Some(record_data) = shared.record_data.get() {
+                    record_data.replicated(told);
+                }
+                return Sent::To(peer.node);
+            }
+            Err(CopyError::Cancelled) => return Sent::Never,
+            Err(error) if error.is_about_peer() => {
+                tracing::debug!(%job, run = %run.run, peer = %peer.node, %error, "a node did not take a replica");
+            }
+            Err(error) => {
+                // Whoever reads it finds it so too, and then it is made again.
+                tracing::warn!(%job, run = %run.run, %error, "a run cannot be replicated");
+                return Sent::Never;
+            }
+        }
+    }
+    Sent::NotNow
+}
+
+/// The nodes that may take a file, in an order of its own for each, so that they get even shares.
+pub(crate) fn candidates(others: &OtherNodes, file: impl Hash) -> Vec<&Peer> {
+    let mut peers: Vec<&Peer> =
+        others.peers.iter().filter(|peer| others.replica_hosts.contains(&peer.node)).collect();
+    peers.sort_by_key(|peer| copy_pace::turn(&file, peer.node));
+    peers
+}
+
+/// How fast a run may go.
+struct Pace {
+    progress: Arc<Progress>,
+    sorted: Instant,
+    /// Bytes that had been appended here when it was looked last.
+    appended: AtomicU64,
+}
+
+impl Pace {
+    fn new(progress: Arc<Progress>, sorted: Instant) -> Self {
+        let appended = AtomicU64::new(progress.appended_bytes.load(Ordering::Relaxed));
+        Self { progress, sorted, appended }
+    }
+
+    /// Waits until so many bytes may go, where others need the disks and the line as well.
+    fn wait(&self, bytes: usize) {
+        let appended = self.progress.appended_bytes.load(Ordering::Relaxed);
+        if self.appended.swap(appended, Ordering::Relaxed) != appended {
+            std::thread::sleep(copy_pace::yielding(bytes, self.sorted.elapsed()));
+        }
+    }
+}

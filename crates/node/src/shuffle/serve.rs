@@ -1,0 +1,75 @@
+//! Data of jobs and users on this node, as its data port serves it to other nodes.
+
+use crate::job_data::JobData;
+use crate::link::data_access::DataAccess;
+use crate::shared::Shared;
+use crate::shuffle::replicate::replicate;
+use crate::shuffle::stage_files::StageFiles as JobStageFiles;
+use chunkserver::ChunkServer;
+use dataport::{Chunkservers, StageFiles};
+use ids::{IntermediateId, JobId};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use trust::{FileGrant, FileRight};
+
+/// Data that the data port of this node serves.
+pub(crate) struct Served {
+    pub shared: Arc<Shared>,
+    pub incarnation: u64,
+    pub access: Arc<DataAccess>,
+}
+
+impl Served {
+    /// The data of a job here, for a caller who showed its token; None: the job is over, or was never.
+    fn job(&self, job: JobId, shown: &str) -> Option<Arc<JobData>> {
+        let known = self.shared.jobs().get(&job).map(Arc::clone);
+        // Data may come before the first attempt does. Asked on a thread of its own: this one answers requests, and
+        // must not wait for another runtime.
+        known.or_else(|| {
+            let control = &self.shared.control;
+            let ask = || {
+                let data = self.shared.job_data(job, &control.job_run(job, Some(shown))?);
+                replicate(&self.shared, &data);
+                Some(data)
+            };
+            std::thread::scope(|scope| scope.spawn(ask).join().ok().flatten())
+        })
+    }
+}
+
+impl Chunkservers for Served {
+    fn chunkserver(&self, job: JobId, shown: &str) -> Option<Arc<ChunkServer>> {
+        // Where it cannot be started, attempts on this node say why; for others it is not there.
+        self.job(job, shown)?.chunkserver().ok()
+    }
+
+    fn stage_files(&self, job: JobId, shown: &str) -> Option<Arc<dyn StageFiles>> {
+        let files: Arc<dyn StageFiles> = Arc::<JobStageFiles>::clone(&self.job(job, shown)?.stage_files);
+        Some(files)
+    }
+
+    fn user_files(&self) -> Option<Arc<dyn dataport::UserFiles>> {
+        let files: Arc<dyn dataport::UserFiles> = self.shared.record_data.get()?.user_files()?;
+        Some(files)
+    }
+
+    fn takes_chunks(&self) -> bool {
+        !self.shared.draining.load(Ordering::Relaxed)
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    fn admits_to_job(&self, job: JobId, shown: &str) -> bool {
+        self.access.admits_to_job(job, shown)
+    }
+
+    fn admits_to_file(&self, file: IntermediateId, right: FileRight, shown: &str) -> Option<FileGrant> {
+        self.access.admits_to_file(file, right, shown)
+    }
+
+    fn admits_copy(&self, shown: &str) -> Option<IntermediateId> {
+        self.access.admits_copy(shown)
+    }
+}

@@ -1,0 +1,7 @@
+//! Slot threads, what they count, and the jobs that they work for.
+
+pub(crate) mod job_keeper;
+pub(crate) mod meters;
+pub(crate) mod progress;
+pub(crate) mod slot;
+pub(crate) mod state;

@@ -1,0 +1,11 @@
+//! Attempts of each kind.
+
+pub(crate) mod commit;
+pub(crate) mod map;
+pub(crate) mod merge;
+pub(crate) mod program;
+pub(crate) mod program_output;
+pub(crate) mod reduce;
+pub(crate) mod seal;
+mod streaming_env;
+mod work_dir;

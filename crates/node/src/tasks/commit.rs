@@ -1,0 +1,264 @@
+//! The commit: parts get their names, report and mark are written, everything is synced, and the staging
+//! directory becomes the output with one rename. Where the output is a prefix of objects, `objects` has the protocol.
+
+use crate::attempt::{Assignment, JobRun};
+use crate::failure::{file_failure, named_failure};
+use api::task::{CommitResult, CommitTask, Part};
+use api::{Blame, JobSpec, TaskFailure, is_object_url};
+use faults::{CrashPoint, IoCall, crash_point, io_call};
+use objects::ObjectUrl;
+use objects::staging::Publication;
+use output::output_dir::{ForeignEntry, REPORT_NAME, SUCCESS_NAME, foreign_entry, read_report};
+use roots::{HeldDir, shown};
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use serde_json::Value;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Most that a fraction loses on its way as text, as a part of its value.
+const FRACTION_LOSS_MAX: f64 = 1e-12;
+
+/// Publishes the output. Every step may be repeated by a later attempt.
+pub(crate) fn run(assignment: &Assignment, task: &CommitTask) -> Result<CommitResult, TaskFailure> {
+    let report = serde_json::to_vec_pretty(&task.report).map_err(|error| {
+        TaskFailure::new(Blame::Engine, format!("cannot write the report as JSON: {error}"))
+    })?;
+    let (job, cancelled) = (&*assignment.job, &*assignment.cancelled);
+    match is_object_url(&job.staging) {
+        true => publish_objects(job, cancelled, task, report),
+        false => publish_directory(job, cancelled, &task.parts, &report),
+    }
+}
+
+fn publish_objects(
+    job: &JobRun,
+    cancelled: &AtomicBool,
+    task: &CommitTask,
+    report: Vec<u8>,
+) -> Result<CommitResult, TaskFailure> {
+    let is_cancelled = || cancelled.load(Ordering::Relaxed);
+    let published = ObjectUrl::from_path(&job.staging).and_then(|staging| {
+        let (parts, overwrite) = (task.parts.clone(), job.spec.overwrite);
+        objects::staging::publish(Publication { staging, parts, report, overwrite }, &is_cancelled)
+    });
+    match published {
+        Ok(replaced) => Ok(CommitResult { replaced }),
+        Err(error) => Err(TaskFailure::new(error.blame(), error.to_string())),
+    }
+}
+
+/// The two names of an output, before and after it is one, and the directory in which both stand.
+struct Names {
+    staging: PathBuf,
+    output: PathBuf,
+    parent: PathBuf,
+    /// Open parent directory, if there are roots: the paths above go through it, and stay the same if it is renamed.
+    _held: Option<HeldDir>,
+}
+
+impl Names {
+    fn of(job: &JobRun) -> Result<Names, TaskFailure> {
+        let (output, staging) = (&job.spec.output, shown(&job.staging));
+        let unnamed = || TaskFailure::new(Blame::Engine, format!("{} has no parent", output.display()));
+        let parent = output.parent().ok_or_else(unnamed)?;
+        if !job.paths.are_bounded() {
+            let (staging, output, parent) = (staging, output.clone(), parent.to_path_buf());
+            return Ok(Names { staging, output, parent, _held: None });
+        }
+        let held = job.paths.open_dir(parent);
+        let held = held.map_err(|error| named_failure("open", parent, error))?;
+        let named = staging.file_name().zip(output.file_name()).ok_or_else(unnamed)?;
+        let parent = held.path();
+        Ok(Names { staging: parent.join(named.0), output: parent.join(named.1), parent, _held: Some(held) })
+    }
+}
+
+fn publish_directory(
+    job: &JobRun,
+    cancelled: &AtomicBool,
+    parts: &[Part],
+    report: &[u8],
+) -> Result<CommitResult, TaskFailure> {
+    let (spec, names) = (&job.spec, Names::of(job)?);
+    let staging = &names.staging;
+    let replaced = match is_published(&names.output, report) {
+        // Nobody heard of the attempt that did. What stands under the staging name now, if anything, is the older output.
+        true => spec.overwrite && staging.exists(),
+        false => {
+            prepare(spec, &job.staging, parts, report)?;
+            if cancelled.load(Ordering::Relaxed) {
+                return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
+            }
+            publish(spec, &names, report)?
+        }
+    };
+    crash_point(CrashPoint::CommitAfterRename);
+    // The output is visible already; an error here must not call a published job failed. But a power cut may take its
+    // name away now, and that is for a person to know.
+    if spec.sync
+        && let Err(failure) = sync_dir(&names.parent)
+    {
+        let output = spec.output.display();
+        tracing::warn!(%output, failure.message, "the output may not survive a power cut");
+    }
+    crash_point(CrashPoint::CommitAfterParentSync);
+    if replaced {
+        // What stands under the staging name now is the older output. The new one is out, so the job has
+        // succeeded whatever comes of this: the server removes the staging directory once more.
+        let _ = std::fs::remove_dir_all(staging);
+    }
+    Ok(CommitResult { replaced })
+}
+
+/// Everything but the name of the output.
+fn prepare(spec: &JobSpec, staging: &Path, parts: &[Part], report: &[u8]) -> Result<(), TaskFailure> {
+    for part in parts {
+        crash_point(CrashPoint::CommitBeforePartRename);
+        name_part(staging, part)?;
+        crash_point(CrashPoint::CommitAfterPartRename);
+    }
+    remove_strays(staging, parts)?;
+    write_file(&staging.join(REPORT_NAME), report, spec.sync)?;
+    write_file(&staging.join(SUCCESS_NAME), b"", spec.sync)?;
+    crash_point(CrashPoint::CommitReportWritten);
+    crash_point(CrashPoint::CommitBeforeSync);
+    if spec.sync {
+        sync_dir(staging)?;
+    }
+    crash_point(CrashPoint::CommitAfterSync);
+    Ok(())
+}
+
+/// Whether the output is the one that this report is of: an earlier attempt came as far as that. The report is made once for all
+/// attempts, and it has the times of this very run.
+fn is_published(output: &Path, report: &[u8]) -> bool {
+    let read = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
+    let published = read_report(output).ok().flatten().and_then(|text| read(&text));
+    published.zip(read(report)).is_some_and(|(published, ours)| is_same(&published, &ours))
+}
+
+/// Whether two values are equal, but for what fractions lose on their way as text.
+fn is_same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) if left.is_f64() && right.is_f64() => {
+            let (left, right) = (left.as_f64().unwrap_or_default(), right.as_f64().unwrap_or_default());
+            (left - right).abs() <= FRACTION_LOSS_MAX * left.abs().max(right.abs())
+        }
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| is_same(left, right))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            let same =
+                |(name, value): (&String, &Value)| right.get(name).is_some_and(|other| is_same(value, other));
+            left.len() == right.len() && left.iter().all(same)
+        }
+        _ => left == right,
+    }
+}
+
+fn name_part(staging: &Path, part: &Part) -> Result<(), TaskFailure> {
+    let from = staging.join(&part.attempt_name);
+    let to = staging.join(&part.name);
+    match io_call(IoCall::Rename, &from).and_then(|()| std::fs::rename(&from, &to)) {
+        Ok(()) => Ok(()),
+        // An earlier attempt of the commit came this far.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && to.exists() => Ok(()),
+        Err(error) => Err(file_failure("rename", &from, error)),
+    }
+}
+
+/// Removes what attempts that lost have left.
+fn remove_strays(staging: &Path, parts: &[Part]) -> Result<(), TaskFailure> {
+    let failed = |error| file_failure("list", staging, error);
+    for entry in std::fs::read_dir(staging).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        let known = name.to_str().is_some_and(|name| parts.iter().any(|part| part.name == name));
+        if !known {
+            std::fs::remove_file(entry.path())
+                .map_err(|error| file_failure("remove", &entry.path(), error))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_file(path: &Path, bytes: &[u8], sync: bool) -> Result<(), TaskFailure> {
+    let write = || -> std::io::Result<()> {
+        io_call(IoCall::Create, path)?;
+        let no_link = OFlags::NOFOLLOW.bits() as i32;
+        let mut file =
+            File::options().create(true).truncate(true).write(true).custom_flags(no_link).open(path)?;
+        io_call(IoCall::Write, path)?;
+        file.write_all(bytes)?;
+        if !sync {
+            return Ok(());
+        }
+        io_call(IoCall::Sync, path)?;
+        file.sync_all()
+    };
+    write().map_err(|error| file_failure("write", path, error))
+}
+
+fn sync_dir(path: &Path) -> Result<(), TaskFailure> {
+    let asked = io_call(IoCall::Sync, path);
+    let synced = asked.and_then(|()| File::open(path)?.sync_all());
+    synced.map_err(|error| file_failure("sync", path, error))
+}
+
+/// Renames the staging directory to the output; true when an older output was exchanged for it.
+fn publish(spec: &JobSpec, names: &Names, report: &[u8]) -> Result<bool, TaskFailure> {
+    let Names { staging, output, .. } = names;
+    io_call(IoCall::Rename, staging)
+        .map_err(|error| file_failure("rename the output to", &spec.output, error))?;
+    let renamed = renameat_with(CWD, staging, CWD, output, RenameFlags::NOREPLACE);
+    match renamed {
+        Ok(()) => return Ok(false),
+        Err(rustix::io::Errno::EXIST) if spec.overwrite => {}
+        Err(rustix::io::Errno::EXIST) => {
+            let message = format!(
+                "the output {} appeared while the job ran; nothing was written there",
+                spec.output.display()
+            );
+            return Err(TaskFailure::new(Blame::UserData, message));
+        }
+        // A file system without the flag: the check and the rename are two steps there.
+        Err(rustix::io::Errno::INVAL) if !output.exists() => {
+            std::fs::rename(staging, output)
+                .map_err(|error| file_failure("rename the output to", &spec.output, error))?;
+            return Ok(false);
+        }
+        Err(error) => return Err(file_failure("rename the output to", &spec.output, error)),
+    }
+    // Two attempts at once, one of which was taken for dead: exchanging once more would bring the older output back.
+    if is_published(output, report) {
+        return Ok(true);
+    }
+    refuse_foreign(spec, output)?;
+    exchange(spec, names)?;
+    // Somebody may have put something there just before the exchange: it goes back to where it was.
+    if let Err(refused) = refuse_foreign(spec, staging) {
+        exchange(spec, names)?;
+        return Err(refused);
+    }
+    Ok(true)
+}
+
+fn exchange(spec: &JobSpec, names: &Names) -> Result<(), TaskFailure> {
+    io_call(IoCall::Rename, &names.staging)
+        .and_then(|()| Ok(renameat_with(CWD, &names.staging, CWD, &names.output, RenameFlags::EXCHANGE)?))
+        .map_err(|error| file_failure("exchange the output with", &spec.output, error))
+}
+
+/// An older output is replaced, and nothing else: `older` is where it stands.
+fn refuse_foreign(spec: &JobSpec, older: &Path) -> Result<(), TaskFailure> {
+    let foreign = foreign_entry(older).map_err(|error| file_failure("list", &spec.output, error))?;
+    let Some(name) = foreign else { return Ok(()) };
+    let error = ForeignEntry { path: spec.output.clone(), entry: name };
+    Err(TaskFailure::new(Blame::UserData, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

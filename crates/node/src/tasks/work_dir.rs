@@ -1,0 +1,219 @@
+//! The private work directory of an attempt that runs user programs.
+
+use crate::failure::{file_failure, named_failure};
+use crate::job_data::AttemptData;
+use crate::shared::Shared;
+use crate::tasks::streaming_env::{self, TaskPlace};
+use api::{Blame, FileLink, Function, InputFile, TaskFailure};
+use faults::{IoCall, io_call};
+use ids::AttemptKey;
+use program::{EnvFileError, FunctionContext, Named, OpenNamed, Sandbox};
+use roots::JobPaths;
+use rustix::fs::Access;
+use std::collections::BTreeSet;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A directory that goes with the attempt.
+pub(crate) struct WorkDir {
+    path: PathBuf,
+    created: bool,
+}
+
+impl WorkDir {
+    /// Creates the directory with links to the job's files, if one of the functions is a program.
+    pub fn create(
+        job: &AttemptData,
+        attempt: AttemptKey,
+        functions: &[Option<&Function>],
+    ) -> Result<Self, TaskFailure> {
+        let name = format!("work-{}-{}-{}", attempt.task.stage.0, attempt.task.task.0, attempt.attempt.0);
+        if !functions.iter().flatten().any(|function| matches!(function, Function::Command { .. })) {
+            return Ok(Self { path: job.run.disk_dirs[0].join(name), created: false });
+        }
+        let work_dir = Self { path: create_on_one_of(&job.run.disk_dirs, &name)?, created: true };
+        for file in &job.run.spec.files {
+            let name = file.file_name().unwrap_or(file.as_os_str());
+            let link = work_dir.path.join(name);
+            let linked = io_call(IoCall::Create, &link).and_then(|()| symlink(file, &link));
+            linked.map_err(|error| file_failure("link", &link, error))?;
+        }
+        for link in job.run.spec.streaming.iter().flat_map(|streaming| &streaming.links) {
+            work_dir.put(&job.run.paths, link, functions)?;
+        }
+        Ok(work_dir)
+    }
+
+    /// Links a file; one that is run as a program but may not be executed is copied and may, as Hadoop has it.
+    fn put(
+        &self,
+        paths: &JobPaths,
+        link: &FileLink,
+        functions: &[Option<&Function>],
+    ) -> Result<(), TaskFailure> {
+        let place = self.path.join(&link.name);
+        let is_program = |function: &&Function| match function {
+            Function::Command { words } => words.first() == Some(&link.name),
+            Function::Builtin { .. } => false,
+        };
+        let unreadable = |error| named_failure("read", &link.path, error);
+        let mut file = paths.open_file(&link.path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        let executable = metadata.permissions().mode() & 0o111 != 0;
+        if executable || metadata.is_dir() || !functions.iter().flatten().any(is_program) {
+            let linked = io_call(IoCall::Create, &place).and_then(|()| symlink(&link.path, &place));
+            return linked.map_err(|error| file_failure("link", &place, error));
+        }
+        let copied = io_call(IoCall::Write, &place)
+            .and_then(|()| std::io::copy(&mut file, &mut File::create_new(&place)?));
+        copied.map_err(|error| file_failure("copy", &link.path, error))?;
+        std::fs::set_permissions(&place, Permissions::from_mode(0o755))
+            .map_err(|error| file_failure("make executable", &place, error))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A failure of the attempt, which is not the user's where the directory has gone, or takes nothing any more: its disk failed.
+    pub fn excuse(&self, failure: TaskFailure) -> TaskFailure {
+        let is_usable = || rustix::fs::access(&self.path, Access::WRITE_OK | Access::EXEC_OK);
+        match failure.blame {
+            Blame::UserProgram if self.created => match is_usable() {
+                Ok(()) => failure,
+                Err(error) => {
+                    let lost = file_failure("use", &self.path, error);
+                    TaskFailure::new(
+                        Blame::Environment,
+                        format!("{}, in which a program ran that failed", lost.message),
+                    )
+                }
+            },
+            _ => failure,
+        }
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        if self.created {
+            // What stays behind lies in the job's directory and goes with it.
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Makes a directory on the first disk that takes it.
+fn create_on_one_of(disk_dirs: &[PathBuf], name: &str) -> Result<PathBuf, TaskFailure> {
+    let mut first_failure = None;
+    for dir in disk_dirs {
+        let path = dir.join(name);
+        match io_call(IoCall::Create, &path).and_then(|()| std::fs::create_dir_all(&path)) {
+            Ok(()) => return Ok(path),
+            Err(error) => {
+                first_failure = first_failure.or_else(|| Some(file_failure("create", &path, error)))
+            }
+        }
+    }
+    Err(first_failure
+        .unwrap_or_else(|| TaskFailure::new(Blame::Engine, "a node has no disk for its programs")))
+}
+
+/// Most inputs of a job that all its programs may read; if there are more, a map's program may read those of its task.
+const INPUT_RULES_MAX: usize = 64;
+
+/// Returns the paths that the programs of an attempt may read: inputs of its job, and the job's files.
+fn readable(job: &AttemptData, place: TaskPlace<'_>) -> Vec<PathBuf> {
+    let spec = &job.run.spec;
+    // Objects and what stages before put out are read by the engine alone.
+    let is_file = |input: &&InputFile| input.object.is_none() && input.stage_file.is_none();
+    let of_task = match place {
+        TaskPlace::Map(split) => split.segments.as_slice(),
+        TaskPlace::Reduce(_) => &[],
+    };
+    let of_task = of_task.iter().filter_map(|segment| spec.inputs.get(segment.file_index as usize));
+    let inputs: Vec<&InputFile> = match spec.inputs.len() > INPUT_RULES_MAX {
+        true => of_task.collect(),
+        false => spec.inputs.iter().collect(),
+    };
+    let inputs = inputs.into_iter().filter(is_file).map(|input| input.path.clone());
+    let mut paths: BTreeSet<PathBuf> = inputs.collect();
+    paths.extend(spec.files.iter().cloned());
+    paths.extend(spec.streaming.iter().flat_map(|streaming| &streaming.links).map(|link| link.path.clone()));
+    paths.into_iter().collect()
+}
+
+/// The sandbox of the node for a program of a job, which opens what the job names by `paths`.
+pub(crate) fn sandbox_for(
+    base: &Sandbox,
+    paths: &JobPaths,
+    readable: Vec<PathBuf>,
+    work_dir: Option<PathBuf>,
+) -> Sandbox {
+    let paths = paths.clone();
+    let open: OpenNamed = Arc::new(move |path| paths.open_place(path));
+    let named = Named { readable, work_dir, open };
+    Sandbox { named: Some(named), ..base.clone() }
+}
+
+/// Returns the context of the functions of an attempt.
+pub(crate) fn function_context(
+    shared: &Shared,
+    job: &AttemptData,
+    attempt: AttemptKey,
+    place: TaskPlace<'_>,
+    work_dir: &WorkDir,
+) -> Result<FunctionContext, TaskFailure> {
+    let spec = &job.run.spec;
+    let mut task_env = vec![
+        ("SAILFISH_STAGE".to_string(), attempt.task.stage.0.to_string()),
+        ("SAILFISH_TASK".to_string(), attempt.task.task.0.to_string()),
+        ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
+    ];
+    let mut env = vec![("SAILFISH_JOB".to_string(), attempt.task.job.to_string())];
+    env.extend(task_env.iter().cloned());
+    env.extend(shared.options.program_env.iter().cloned());
+    if let Some(streaming) = &spec.streaming {
+        env.extend(streaming_env::variables(job, streaming, attempt, place, work_dir.path()));
+    }
+    let base = shared.options.sandbox.as_ref();
+    let sandbox = base.map(|base| Arc::new(sandbox_for(base, &job.run.paths, readable(job, place), None)));
+    if sandbox.is_some() {
+        env.push(("TMPDIR".to_string(), work_dir.path().to_string_lossy().into_owned()));
+    }
+    env.extend(env_of_file(spec.env_file.as_deref())?);
+    env.extend(spec.env.iter().cloned());
+    // What the job says stands.
+    task_env.retain(|(name, _)| !spec.env.iter().any(|(given, _)| given == name));
+    Ok(FunctionContext {
+        programs: Arc::clone(&shared.options.programs),
+        work_dir: work_dir.path().to_path_buf(),
+        start_dir: shared.options.start_dir.clone(),
+        env,
+        task_env,
+        // Those of Hadoop have more in their environment that is of the attempt.
+        kept_for: spec.streaming.is_none().then_some(job.job),
+        record_bytes_max: spec.layout.record_bytes_max,
+        buffer_bytes: job.buffer_bytes(),
+        cancelled: Arc::clone(&job.cancelled),
+        stderr_log: None,
+        reports: Arc::default(),
+        sandbox,
+        any_exit_code: spec.streaming.as_ref().is_some_and(|streaming| streaming.any_exit_code),
+    })
+}
+
+/// The variables of a file that the job brought along.
+pub(crate) fn env_of_file(path: Option<&Path>) -> Result<Vec<(String, String)>, TaskFailure> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    // The client has read it before: here a disk may have failed.
+    program::read_env_file(path).map_err(|error| {
+        let blame = match error {
+            EnvFileError::Unreadable { .. } => Blame::Environment,
+            _ => Blame::UserData,
+        };
+        TaskFailure::new(blame, error.to_string())
+    })
+}

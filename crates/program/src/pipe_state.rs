@@ -1,0 +1,112 @@
+//! State of the pipes of a program, which the two sides of a run tell the thread that supervises it.
+
+use api::{Blame, TaskFailure};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{ChildStdin, ChildStdout};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// State of the pipes, shared by their ends and the thread that supervises the program.
+#[derive(Debug)]
+pub(crate) struct PipeState {
+    state: Mutex<State>,
+    /// Rung when there is news.
+    bell: OwnedFd,
+}
+
+/// State of a program's input when its feed ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InputPipe {
+    Open,
+    /// The program has closed it.
+    Closed,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Kept open for the tasks that follow; None: the end of this task's input is the end of all.
+    stdin: Option<Arc<ChildStdin>>,
+    /// Nothing more is fed.
+    is_fed: bool,
+    /// The program has closed its input.
+    is_closed: bool,
+    /// Given back by the reader, for the program waits for another task.
+    stdout: Option<ChildStdout>,
+}
+
+impl PipeState {
+    /// `stdin`: held open beyond the feed.
+    pub fn new(stdin: Option<Arc<ChildStdin>>) -> Result<Self, TaskFailure> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| {
+            TaskFailure::new(Blame::Environment, format!("watching a user program: {error}"))
+        })?;
+        Ok(Self { state: Mutex::new(State { stdin, ..State::default() }), bell })
+    }
+
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// Silences the bell.
+    pub fn heard(&self) {
+        // It may not have rung.
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+    }
+
+    fn ring(&self) {
+        loop {
+            match rustix::io::write(&self.bell, &1_u64.to_ne_bytes()) {
+                Err(Errno::INTR) => {}
+                // Full is as good: it rings.
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Nothing more is fed.
+    pub fn end_feed(&self, input: InputPipe) {
+        let mut state = self.lock();
+        (state.is_fed, state.is_closed) = (true, input == InputPipe::Closed);
+        drop(state);
+        self.ring();
+    }
+
+    /// The program's input ends with its feed.
+    pub fn let_go(&self) {
+        self.lock().stdin = None;
+    }
+
+    /// Takes the output of a program that waits for another task; gives it back where it is not to stay.
+    pub fn hand_back(&self, stdout: ChildStdout) -> Option<ChildStdout> {
+        let mut state = self.lock();
+        if state.stdin.is_none() {
+            return Some(stdout);
+        }
+        state.stdout = Some(stdout);
+        drop(state);
+        self.ring();
+        None
+    }
+
+    /// Whether the program waits for another task.
+    pub fn waits(&self) -> bool {
+        self.lock().stdout.is_some()
+    }
+
+    /// Whether all that there was has been fed.
+    pub fn has_fed(&self) -> bool {
+        self.lock().is_fed
+    }
+
+    /// Both pipes of a program that is to stay; the output alone where its input has been closed.
+    pub fn take_pipes(&self) -> (Option<Arc<ChildStdin>>, Option<ChildStdout>) {
+        let mut state = self.lock();
+        let stdin = state.stdin.take();
+        (stdin.filter(|_| !state.is_closed), state.stdout.take())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,62 @@
+//! Files of jobs that the loop touches: those that clients shipped, and directories that go when a job is over.
+
+use crate::directories::Directories;
+use crate::event_loop::Request;
+use crate::submission::shipping;
+use api::JobSpec;
+use control::JobDirs;
+use control::program_jobs::FileHold;
+use ids::JobId;
+use roots::JobPaths;
+use shipped::Depot;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::mpsc;
+
+pub(crate) struct JobFiles {
+    /// Files that clients have shipped.
+    pub depot: Option<Arc<Depot>>,
+    pub paths: JobPaths,
+    /// For the threads that clean.
+    sender: mpsc::Sender<Request>,
+    cleaners: Vec<JoinHandle<()>>,
+}
+
+impl JobFiles {
+    pub fn new(depot: Option<Arc<Depot>>, paths: JobPaths, sender: mpsc::Sender<Request>) -> Self {
+        Self { depot, paths, sender, cleaners: Vec::new() }
+    }
+
+    /// Holds the shipped files that a job of the server before this one needs, as far as they are here.
+    pub fn hold_what_is_here(&self, spec: &JobSpec) -> Option<FileHold> {
+        let contents = shipping::contents(spec);
+        let depot = self.depot.as_ref().filter(|_| !contents.is_empty())?;
+        Some(Arc::new(depot.hold_what_is_here(&contents)) as FileHold)
+    }
+
+    /// Removes directories on a thread of its own, which tells the loop when they are gone.
+    pub fn clean(&mut self, job: JobId, dirs: JobDirs, keeps_data: bool) -> std::io::Result<()> {
+        self.cleaners.retain(|cleaner| !cleaner.is_finished());
+        let (directories, sender, paths) = (Directories::from(dirs), self.sender.clone(), self.paths.clone());
+        let work = move || {
+            let problem = directories.remove(&paths, keeps_data).err().map(|error| error.to_string());
+            // Nobody listens any more where the server ends at the same time; it cleans by itself then.
+            let _ = sender.blocking_send(Request::Cleaned { job, problem });
+        };
+        let cleaner = std::thread::Builder::new().name(format!("clean-{job}")).spawn(work)?;
+        self.cleaners.push(cleaner);
+        Ok(())
+    }
+
+    pub fn remove_now(&self, dirs: JobDirs, keeps_data: bool) -> std::io::Result<()> {
+        Directories::from(dirs).remove(&self.paths, keeps_data)
+    }
+
+    pub fn wait_for_cleaners(&mut self) {
+        for cleaner in self.cleaners.drain(..) {
+            if cleaner.join().is_err() {
+                tracing::warn!("a thread that removes the files of a job panicked");
+            }
+        }
+    }
+}

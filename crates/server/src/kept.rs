@@ -1,0 +1,11 @@
+//! Data that jobs keep on the disks: read again by other jobs, checked, and removed.
+
+mod checks;
+mod collecting;
+mod fsck;
+pub(crate) mod gc;
+pub(crate) mod runs;
+
+pub use fsck::check_here;
+pub use gc::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage, kept_bytes};
+pub use runs::{KeptSource, NotReducible, check_reducible, kept_source};

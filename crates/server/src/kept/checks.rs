@@ -1,0 +1,58 @@
+//! Checks of what nodes keep (`sailfish fsck --server`): control tells the nodes to read, and gathers their findings; whoever asked
+//! looks in from time to time.
+
+use crate::ServerError;
+use crate::clock;
+use crate::event_loop::{EventLoop, Reply};
+use crate::kept::fsck::check_on_nodes;
+use crate::kept::runs::kept_source;
+use api::fsck::FsckAnswer;
+use control::ControlError;
+use control::retention::CheckBegin;
+use ids::JobId;
+use metastore::StoreError;
+use uuid::Uuid;
+
+impl EventLoop {
+    /// Begins to check what a job kept, or, with the name of a check, says how far that is.
+    pub async fn fsck(
+        &mut self,
+        job: JobId,
+        check: Option<String>,
+        reply: Reply<FsckAnswer>,
+    ) -> Result<(), StoreError> {
+        // The store is asked: what was decided before must stand in it.
+        self.write_and_reply().await?;
+        let answer = match check {
+            None => self.begin_check(job).await,
+            Some(name) => self.look_at_check(job, &name).await,
+        };
+        match answer {
+            Err(ServerError::Store(error)) if !error.retryable() => Err(error),
+            answer => {
+                drop(reply.send(answer));
+                Ok(())
+            }
+        }
+    }
+
+    async fn begin_check(&mut self, job: JobId) -> Result<FsckAnswer, ServerError> {
+        let source = kept_source(&self.store, job).await?.row.job;
+        match self.control.begin_check(source, clock::now())? {
+            CheckBegin::GoesOn(answer) => Ok(answer),
+            CheckBegin::ReadKept => {
+                let kept = check_on_nodes(&self.store, job, &self.control).await?;
+                Ok(self.control.start_check(Uuid::new_v4().to_string(), kept, clock::now())?)
+            }
+        }
+    }
+
+    async fn look_at_check(&mut self, job: JobId, name: &str) -> Result<FsckAnswer, ServerError> {
+        if !self.control.knows_check(name, clock::now()) {
+            return Err(ControlError::UnknownCheck.into());
+        }
+        // What was collected in between is missing and not damaged.
+        let source = kept_source(&self.store, job).await?.row.job;
+        Ok(self.control.look_at_check(name, source, clock::now())?)
+    }
+}

@@ -1,0 +1,9 @@
+//! Jobs come in: of stages, flows, and single programs, with the files that travel with them.
+
+pub(crate) mod arguments;
+mod jobs;
+pub(crate) mod shipping;
+pub(crate) mod singles;
+
+pub use shipping::ShippedOptions;
+pub use singles::job_logs;

@@ -1,0 +1,151 @@
+//! Jobs of one task each: no directories, no report, and many of them in one transaction.
+
+use crate::ServerError;
+use crate::event_loop::{EventLoop, Reply};
+use crate::messages::{UserQuota, job_quota};
+use crate::submission::arguments;
+use api::JobSpec;
+use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, SubmittedBatch};
+use api::task::{RUN_RETRIES_MAX, RunTask};
+use control::program_jobs::{FileHold, WaitingSpec};
+use control::{NewBatch, RoomWanted, task_bytes};
+use ids::JobId;
+use metastore::{Metastore, STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE, StoreError};
+use shipped::Hold;
+use std::sync::Arc;
+
+/// Jobs that are admitted at once: the loop has other work.
+const ADMIT_AT_ONCE: usize = 1024;
+/// Rows that are read at once when a server begins.
+const ROWS_AT_ONCE: u32 = 1000;
+/// The last events of a job, among which are those that tell what its program wrote.
+const EVENTS_MAX: u32 = 100;
+/// Tasks whose logs are shown.
+const TASK_LOGS_MAX: u32 = 10_000;
+
+/// Refuses what is no batch.
+pub(crate) fn checked(batch: JobBatch) -> Result<Box<JobBatch>, ServerError> {
+    let count = batch.tasks.len();
+    if !(1..=BATCH_JOBS_MAX).contains(&count) {
+        return Err(ServerError::BatchSize { count });
+    }
+    check_retries(&batch.tasks)?;
+    batch.tasks.iter().try_for_each(arguments::check_task)?;
+    Ok(Box::new(batch))
+}
+
+/// Refuses programs that are to run more often than anybody wants.
+pub(crate) fn check_retries(tasks: &[RunTask]) -> Result<(), ServerError> {
+    match tasks.iter().map(|task| task.retries).find(|retries| *retries > RUN_RETRIES_MAX) {
+        Some(retries) => Err(ServerError::TooManyRetries { retries }),
+        None => Ok(()),
+    }
+}
+
+/// Returns the output of the program of a one-task job in its last attempt that ended. Of other jobs, returns the
+/// last lines that each task wrote to standard error, as far as they are kept, each line after the name of its task.
+pub async fn job_logs(store: &Metastore, job: JobId, over: bool) -> Result<JobLogs, StoreError> {
+    let mut logs = JobLogs { over, ..JobLogs::default() };
+    let stages = store.stages(job).await?;
+    for event in store.logs_of_tasks(job, TASK_LOGS_MAX).await? {
+        let (Some(stage), Some(task)) = (event.stage, event.task) else { continue };
+        let stage = stages.iter().find(|row| row.stage == stage).map_or("", |row| &row.name);
+        let again = event.attempt.filter(|attempt| attempt.0 > 0);
+        let again = again.map_or(String::new(), |attempt| format!(", attempt {}", attempt.0));
+        for line in event.detail.unwrap_or_default().lines() {
+            logs.standard_error.push_str(&format!("{stage} {}{again}: {line}\n", task.0));
+        }
+    }
+    if !logs.standard_error.is_empty() {
+        logs.standard_error_bytes = logs.standard_error.len() as u64;
+        return Ok(logs);
+    }
+    let number = |text: &str| text.parse().unwrap_or(0);
+    for event in store.events(job, EVENTS_MAX).await? {
+        let detail = event.detail.unwrap_or_default();
+        match event.kind.as_str() {
+            STDOUT_NOTE => (logs.standard_output_bytes, logs.standard_output) = (detail.len() as u64, detail),
+            STDERR_NOTE => (logs.standard_error_bytes, logs.standard_error) = (detail.len() as u64, detail),
+            STDOUT_BYTES_NOTE => logs.standard_output_bytes = number(&detail),
+            STDERR_BYTES_NOTE => logs.standard_error_bytes = number(&detail),
+            _ => {}
+        }
+    }
+    let ended = store.attempts(job).await?.into_iter().filter(|attempt| attempt.ended_ns.is_some());
+    let Some(last) = ended.max_by_key(|row| row.attempt.attempt) else { return Ok(logs) };
+    logs.attempt = Some(last.attempt.attempt);
+    if let Some(failure) = last.failure.filter(|_| logs.standard_error.is_empty()) {
+        // Of a program in a job of many tasks.
+        logs.standard_error = failure.stderr_tail.iter().map(|line| format!("{line}\n")).collect();
+        logs.standard_error_bytes = logs.standard_error.len() as u64;
+    }
+    Ok(logs)
+}
+
+impl EventLoop {
+    /// Hands the jobs to control; their rows go with the rows of all else that happens in this round of the loop. An error of the
+    /// store ends the server.
+    pub async fn submit_batch(
+        &mut self,
+        batch: JobBatch,
+        hold: Option<Arc<Hold>>,
+        quota: Option<UserQuota>,
+        reply: Reply<SubmittedBatch>,
+    ) -> Result<(), StoreError> {
+        let count = batch.tasks.len() as u32;
+        let demanding =
+            batch.tasks.iter().filter(|task| task.memory_bytes > 0 || task.architecture.is_some());
+        let specs = demanding.map(|task| JobSpec::of_one_task(String::new(), task.clone()));
+        let specs: Vec<JobSpec> = specs.collect();
+        let spec_bytes = batch.tasks.iter().map(task_bytes).sum();
+        let wanted = RoomWanted { jobs: count, spec_bytes, quota: quota.map(job_quota) };
+        let room = self.control.check_room(&batch.user, wanted, &specs.iter().collect::<Vec<_>>());
+        if let Err(error) = room {
+            self.answer(reply, Err(error.into()));
+            return Ok(());
+        }
+        let first = self.numbers.take(&self.store, self.service, count).await?;
+        let (server, file_hold) = (self.owner(), hold.map(|hold| hold as FileHold));
+        self.control.begin_batch(&mut self.outbox, NewBatch { first, batch, server, file_hold });
+        self.answer(reply, Ok(SubmittedBatch { first, count }));
+        Ok(())
+    }
+
+    /// Admits jobs whose turn has come; whether there were any. Their specifications have been stored.
+    pub async fn admit_waiting(&mut self) -> Result<bool, StoreError> {
+        for count in 0..ADMIT_AT_ONCE {
+            let Some(queued) = self.control.next_waiting() else { return Ok(count > 0) };
+            let spec = match &queued.waiting.spec {
+                WaitingSpec::Shared(spec) => Some(Arc::clone(spec)),
+                WaitingSpec::Written(text) => {
+                    let task = serde_json::from_str::<RunTask>(text).ok();
+                    task.map(|task| Arc::new(JobSpec::of_one_task(queued.waiting.name.to_string(), task)))
+                }
+                WaitingSpec::InStore => self.store.job_spec(queued.job).await?.map(Arc::new),
+            };
+            self.control.admit_waiting(&mut self.outbox, queued, spec);
+        }
+        Ok(true)
+    }
+
+    /// Takes over the jobs that waited when the server before this one ended.
+    pub async fn recover_waiting(&mut self) -> Result<(), StoreError> {
+        let mut last = JobId(0);
+        loop {
+            let rows = self.store.waiting_jobs(last, ROWS_AT_ONCE).await?;
+            let Some(row) = rows.last() else { return Ok(()) };
+            last = row.job;
+            for row in rows {
+                let spec = match row.spec {
+                    Some(spec) => Some(spec),
+                    // One of the long ones.
+                    None => self.store.job_spec(row.job).await?,
+                };
+                let Some(spec) = spec else { continue };
+                let hold = self.files.hold_what_is_here(&spec);
+                let user = row.user.unwrap_or_default();
+                self.control.waits_again(row.job, user, row.priority, spec, hold);
+            }
+        }
+    }
+}
