@@ -289,11 +289,11 @@ mod tests {
         let function = |text: &str| Function::parse(text).unwrap();
         check(
             check_mapper(&function("builtin:wrods")),
-            "no built-in mapper is called \"wrods\"; there are: builtin:words, builtin:grep:RE, builtin:identity",
+            "there is no built-in mapper \"wrods\"; choose one of: builtin:words, builtin:grep:RE, builtin:identity",
         );
         check(
             check_combiner(&function("builtin:check-order")),
-            "no built-in combiner is called \"check-order\"; there are: builtin:sum, builtin:min, builtin:max, \
+            "there is no built-in combiner \"check-order\"; choose one of: builtin:sum, builtin:min, builtin:max, \
              builtin:count, builtin:unique, builtin:list, builtin:aggregate",
         );
         check(

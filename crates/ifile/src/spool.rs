@@ -195,7 +195,7 @@ mod tests {
         check(&[frame(0, 0, &[b"x"]), frame(0, 0, &[b"x"])], "frame 0 of ifile-0 where 1 should be");
         let mut other = frame(0, 0, &[b"x"]);
         other.0.source.attempt = AttemptNumber(2);
-        check(&[other], "map 3 attempt 2, which is none");
+        check(&[other], "map 3 attempt 2, which does not belong");
         let mut large = frame(0, 0, &[b"x"]);
         large.0.sum.bytes = u64::MAX;
         check(&[large], "a frame of 18446744073709551615 bytes");

@@ -210,7 +210,7 @@ mod tests {
         let none = KeyOptions::default;
         check(KeyOptions { reverse: true, ..sorted("-k1", None, None) }, false, "letters of its own");
         check(sorted("", None, None), false, "--sort-keys is empty");
-        check(sorted("-k1,1x", None, None), false, "--sort-keys: \"1,1x\" is no stretch");
+        check(sorted("-k1,1x", None, None), false, "--sort-keys: \"1,1x\" is not a range of fields");
         check(
             KeyOptions { partitions: Some(0), ..none() },
             false,

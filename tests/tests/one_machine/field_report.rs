@@ -25,8 +25,8 @@ fn field_report_trap_hints_for_the_commonest_mistakes() {
         "sh map.py",
         "map.py is a file here, and programs run in directories of their own: add --file map.py",
     );
-    check("cat | grep x", "say --mapper \"sh -c 'cat | grep x'\"");
-    check("grep nothing", "say --mapper builtin:grep:PATTERN, or \"sh -c 'grep nothing || [ $? = 1 ]'\"");
+    check("cat | grep x", "give --mapper \"sh -c 'cat | grep x'\"");
+    check("grep nothing", "give --mapper builtin:grep:PATTERN, or \"sh -c 'grep nothing || [ $? = 1 ]'\"");
     sandbox.write("job.toml", "input = \"in\"\noutput = out\n");
     let mut job = sandbox.sailfish();
     Running::start(job.args(["run", "--job", "job.toml"])).wait().expect_failure(2, &["output = \"out\""]);

@@ -136,7 +136,7 @@ fn bytes_after_gzip_data_give_a_warning() {
     let said = sandbox.run_job(&["--input", "in.gz", "--total-order"]).expect_success();
     assert_eq!(sandbox.concatenated(&sandbox.out()), b"a\nb\n");
     let at = format!("at byte {}", members.len());
-    for text in ["warning", "in.gz", &at, "was left out"] {
+    for text in ["warning", "in.gz", &at, "were left out"] {
         assert!(said.stderr.contains(text), "{}", said.story());
     }
     let report = sandbox.report(&sandbox.out());

@@ -159,7 +159,7 @@ fn unusable_object_stores_are_named() {
     refused("s3://lake/no/such", "out", &["s3://lake/no/such does not exist"]);
     refused("s3://lake/in/*.csv", "out", &["no input matches"]);
     refused("s3://nobody/in", "out", &["the bucket of s3://nobody/in does not exist", "AWS_ENDPOINT_URL"]);
-    refused("s3://lake//in", "out", &["s3://lake//in is not usable", "empty part"]);
+    refused("s3://lake//in", "out", &["s3://lake//in is not the URL of an object", "empty part"]);
     refused("gs://lake/in", "out", &["gs://lake/in", "not supported"]);
     refused("s3://lake/in", "s3://nobody/out", &["s3://nobody/out"]);
     refused("s3://lake/in", "s3://lake/in/out", &["lies inside --input"]);
@@ -176,7 +176,7 @@ fn unusable_object_stores_are_named() {
         &["s3://lake/in", "access denied", "AWS_SECRET_ACCESS_KEY"],
     );
     denied("AWS_ALLOW_HTTP", "false", &["AWS_ALLOW_HTTP=true"]);
-    denied("AWS_MAX_ATTEMPTS", "a few", &["AWS_MAX_ATTEMPTS is no number"]);
+    denied("AWS_MAX_ATTEMPTS", "a few", &["AWS_MAX_ATTEMPTS is not a number"]);
     assert_eq!(server.open_uploads(), 0);
 }
 

@@ -95,7 +95,7 @@ mod tests {
             assert!(told.contains(expected), "{line}: {told}");
         };
         check("python3 map.py", 2, "add --file map.py");
-        check("cat | grep x", 1, "say --mapper \"sh -c 'cat | grep x'\"");
+        check("cat | grep x", 1, "give --mapper \"sh -c 'cat | grep x'\"");
         check("grep x", 1, "builtin:grep:PATTERN");
         // A pattern may be the name of a file.
         check("grep map.py", 1, "builtin:grep:PATTERN");

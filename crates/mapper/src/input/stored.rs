@@ -108,7 +108,7 @@ impl StoredFile {
         {
             let (path, at) = (input::name(&self.input), decoder.source().taken_bytes);
             self.warnings.add(format!(
-                "input {path}: the bytes after its gzip data, from byte {at} on, are not gzip data and \
+                "input {path}: the bytes after its gzip data, at byte {at}, are not gzip data and \
                  were left out"
             ));
         }

@@ -141,7 +141,7 @@ impl Row {
 
     /// Returns the line that is printed while the drill runs.
     pub fn sentence(&self) -> String {
-        let verdict = if self.is_well() { "nothing lost" } else { "NOT AS IT SHOULD BE" };
+        let verdict = if self.is_well() { "nothing lost" } else { "NOT AS EXPECTED" };
         let what = match &self.fired {
             Ok(what) => format!("{} ({what})", self.node.as_deref().unwrap_or_default()),
             Err(why) => format!("did not fire: {why}"),

@@ -15,7 +15,7 @@ const NAMES: [(&str, &str); 6] = [
     ("drop-run", "removes a file of sorted intermediate data of a job of the drill"),
     (
         "pause-node",
-        "lets a node stand still for 12 s, longer than it is waited for; pause-node:SECONDS, up to 60",
+        "stops a node for 12 s, longer than the server waits for it; pause-node:SECONDS, up to 60",
     ),
     ("kill-node", "ends the process of a node at once"),
     (
