@@ -22,12 +22,15 @@ struct Builtin {
     make: Make,
 }
 
+/// Makes a mapper from its argument, as in `builtin:NAME:ARGUMENT`.
+type MakeWithArgument = fn(Option<&str>, &Formats) -> Result<Box<dyn MapFunction>, FunctionUnusable>;
+
 enum Make {
     Mapper(fn(&Formats) -> Box<dyn MapFunction>),
     MapperWithArgument {
         /// Name of the argument in help.
         argument: &'static str,
-        make: fn(Option<&str>, &Formats) -> Result<Box<dyn MapFunction>, FunctionUnusable>,
+        make: MakeWithArgument,
     },
     /// A reducer that is a combiner too. It is told whether its values are partial results of its own.
     Reducer(fn(bool) -> Box<dyn ReduceFunction>, Combining),

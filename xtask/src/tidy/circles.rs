@@ -124,7 +124,7 @@ impl Modules {
             "self" => (from.to_vec(), rest),
             "super" => (from.split_last()?.1.to_vec(), rest),
             _ => {
-                let (below, here) = ([from, &[first.clone()]].concat(), self.modules.get(from)?);
+                let (below, here) = ([from, std::slice::from_ref(first)].concat(), self.modules.get(from)?);
                 // A module may be called as a function is, and only a module has something below it.
                 let is_imported = here.imports.iter().any(|(local, _)| local == first);
                 if self.modules.contains_key(&below) {
@@ -138,7 +138,7 @@ impl Modules {
         };
         while let Some((next, others)) = rest.split_first() {
             let module = self.modules.get(&at)?;
-            let below = [&at[..], &[next.clone()]].concat();
+            let below = [&at[..], std::slice::from_ref(next)].concat();
             if next == "super" {
                 at.pop();
             } else if module.items.contains(next) && (others.is_empty() || !self.modules.contains_key(&below))
