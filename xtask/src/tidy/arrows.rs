@@ -70,7 +70,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "api",
             "shipped",
             "control",
-            "scheduler",
             "metastore",
             "mapreduce",
             "faults",
