@@ -32,7 +32,7 @@ use std::time::Instant;
 use trust::TokenText;
 
 const NO_TOKEN: &str = "a token is needed: give a file with one by --token-file";
-const NO_NODE: &str = "this is asked by nodes, each by the secret that it got when it joined";
+const NO_NODE: &str = "only nodes may ask this, each with the secret that it got when it joined";
 /// For callers of a server that has a token of its own.
 const NO_OWN_TOKEN: &str = "a token is needed: give a file with one by --token-file. Programs of the server's user on its machine \
      find the server's own where they see that the port is their user's; a server on loopback asks for none with --no-tokens";
@@ -105,7 +105,7 @@ fn identify(port: &Port, rule: &Rule, headers: &HeaderMap) -> Result<Caller, Pro
     let token = given.to_str().ok().and_then(|text| text.split_once(' '));
     let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let token = token.and_then(|(_, token)| TokenText::parse(token));
-    let token = token.ok_or_else(|| nobody("the header authorization holds no token of ours"))?;
+    let token = token.ok_or_else(|| nobody("the header authorization holds no token of this server"))?;
     let holder = port.keyring.find(&token.secret, now_ns())?;
     let is_own = holder.user() == Some(OWN_USER);
     if is_own && asked == TokensAsked::Issued {

@@ -12,12 +12,12 @@ use stagefile::StageFileError;
 pub enum DataError {
     #[error("cannot make an HTTP client")]
     Client(#[source] reqwest::Error),
-    #[error("cannot set up whom data ports believe")]
+    #[error("cannot set up the certificates that data ports trust")]
     Trust(#[source] trust::TrustError),
     /// Also after it was tried again.
     #[error("cannot reach {node} at {url}")]
     Unreachable { node: NodeId, url: String, source: reqwest::Error },
-    #[error("{node} refused with status {status}: {reason}")]
+    #[error("{node} refused the request with status {status}: {reason}")]
     Refused { node: NodeId, status: u16, reason: String },
     #[error("the answer of {node} is damaged")]
     Damaged { node: NodeId, source: FormatError },
@@ -27,7 +27,7 @@ pub enum DataError {
     Length { node: NodeId, expected_bytes: usize, present_bytes: usize },
     #[error("the attempt was told to stop")]
     Cancelled,
-    #[error("{node} at {url} took nothing for too long")]
+    #[error("{node} at {url} accepted no bytes for too long")]
     Silent { node: NodeId, url: String },
     /// The runtime that carries requests is gone, so the process is about to end.
     #[error("the carrier of requests has stopped")]
@@ -83,11 +83,11 @@ pub enum ScanError {
     Here(#[from] ChunkServerError),
     #[error(transparent)]
     There(#[from] DataError),
-    #[error("nobody says where {node} is, which has data of the job")]
+    #[error("the address of {node}, which has data of the job, is unknown")]
     UnknownNode { node: NodeId },
     #[error("{node} broke off a scan: {reason}")]
     Failed { node: NodeId, reason: String },
-    #[error("{node} cannot read what it had: {reason}")]
+    #[error("{node} cannot read its data: {reason}")]
     Lost { node: NodeId, runs: Vec<RunId>, reason: String },
     #[error("the connection to {node} was cut in the middle of a scan")]
     CutOff { node: NodeId, source: Option<reqwest::Error> },
@@ -95,7 +95,7 @@ pub enum ScanError {
     Damaged { node: NodeId, source: FormatError },
     #[error("a scan of {node} brought damaged data of {run}")]
     DamagedRun { node: NodeId, run: RunId, source: FormatError },
-    #[error("a scan of {node} is not what was asked for: {what}")]
+    #[error("a scan of {node} does not match the request: {what}")]
     Unexpected { node: NodeId, what: &'static str },
 }
 

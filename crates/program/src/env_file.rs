@@ -10,11 +10,11 @@ const FILE_BYTES_MAX: u64 = 2 << 20;
 /// Why a file gives no variables.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvFileError {
-    #[error("cannot read the file with the environment {path}", path = path.display())]
+    #[error("cannot read the environment file {path}", path = path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("the file with the environment {path} has more than {FILE_BYTES_MAX} bytes, which no program can be given", path = path.display())]
+    #[error("the environment file {path} has more than {FILE_BYTES_MAX} bytes, the limit of a program's environment", path = path.display())]
     TooLarge { path: PathBuf },
-    #[error("line {line} of {path} is no NAME=VALUE: a name has no spaces, and does not begin with a digit", path = path.display())]
+    #[error("line {line} of {path} is not NAME=VALUE: a name has no spaces, and does not begin with a digit", path = path.display())]
     NoVariable { path: PathBuf, line: usize },
     #[error("line {line} of {path} is not UTF-8, or holds a zero byte", path = path.display())]
     NoText { path: PathBuf, line: usize },

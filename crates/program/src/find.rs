@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Why a program cannot be run. The user's fault, not retryable.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    #[error("the command line has no program in it")]
+    #[error("the command line has no program")]
     Empty,
     #[error("program {program:?} not found in the files given, under {}, or in PATH", start_dir.display())]
     NotFound { program: String, start_dir: PathBuf },

@@ -96,7 +96,7 @@ impl std::fmt::Debug for Named {
 
 /// The kernel cannot keep a program in a sandbox.
 #[derive(Debug, thiserror::Error)]
-#[error("this kernel keeps no sandbox (Landlock of version 3 or later, Linux 6.2): {0}")]
+#[error("this kernel has no sandbox (Landlock of version 3 or later, Linux 6.2): {0}")]
 pub struct NoSandbox(#[from] RulesetError);
 
 impl Sandbox {

@@ -355,7 +355,7 @@ fn programs_are_found_in_order_or_named() {
         ("/no/such/program", "\"/no/such/program\" not found"),
         ("./plain", "\"./plain\" is not executable"),
         ("./no_interpreter", "its interpreter"),
-        ("", "no program in it"),
+        ("", "has no program"),
     ] {
         let failure = failure(program);
         assert_eq!(failure.blame, Blame::UserData, "{failure:?}");

@@ -27,7 +27,7 @@ pub enum ServerError {
     DirectoryUnwritable { path: PathBuf, source: std::io::Error },
     #[error("cannot take the owner lock in {path}: {source}", path = path.display())]
     OwnerLock { path: PathBuf, source: std::io::Error },
-    #[error("another server works with the state in {state_dir}: end it first, or give this one another --state", state_dir = state_dir.display())]
+    #[error("another server uses the state in {state_dir}: end it first, or give another --state", state_dir = state_dir.display())]
     StateInUse { state_dir: PathBuf },
     #[error("cannot start the thread of the server: {0}")]
     Thread(std::io::Error),
@@ -45,16 +45,14 @@ pub enum ServerError {
     Failed { reason: String },
     #[error(transparent)]
     Trust(#[from] trust::TrustError),
-    #[error("the file with the environment {path} is not among the files that the job brings", path = path.display())]
+    #[error("the environment file {path} is not among the files of the job", path = path.display())]
     EnvFileNotShipped { path: PathBuf },
     #[error(
-        "a word of a program, or a variable with its name, has {bytes} bytes: no kernel starts a program with more than {max}; \
-        give a --file in its place"
+        "an argument or environment variable of a program has {bytes} bytes, and the kernel accepts at most {max}: give a --file in its place"
     )]
     LongArgument { bytes: usize, max: usize },
     #[error(
-        "the words and variables of a program have {bytes} bytes: no kernel starts a program with more than {max}; \
-        give a --file in their place"
+        "the arguments and environment of a program have {bytes} bytes, and the kernel accepts at most {max}: give a --file in their place"
     )]
     ManyArguments { bytes: usize, max: usize },
     #[error("the name of a {what} has {bytes} bytes: give at most {max}", max = api::control::NAME_BYTES_MAX)]
@@ -69,13 +67,13 @@ pub enum ServerError {
         "jobs of {user:?} keep {kept_bytes} bytes of I-files, and a user may keep {bytes_max} here: remove some with `sailfish gc`"
     )]
     TooMuchKept { user: String, kept_bytes: u64, bytes_max: u64 },
-    #[error("the role of {user:?} is {role}: give it, or name another user")]
+    #[error("{user:?} has the role {role}: give that role, or name another user")]
     RoleDiffers { user: String, role: &'static str },
-    #[error("there is no token {token:?}: `sailfish token ls` lists those there are")]
+    #[error("there is no token {token:?}: `sailfish token ls` lists all tokens")]
     UnknownToken { token: String },
-    #[error("a program is run {retries} times more; give at most {max}", max = api::task::RUN_RETRIES_MAX)]
+    #[error("{retries} retries are too many: give at most {max}", max = api::task::RUN_RETRIES_MAX)]
     TooManyRetries { retries: u32 },
-    #[error("{name:?} is no name of a file in the directory of a program")]
+    #[error("{name:?} is not a valid file name in the directory of a program")]
     BadFileName { name: PathBuf },
     #[error("a job ships {count} files: at most {max}", max = api::shipping::SHIPPED_FILES_MAX)]
     TooManyFiles { count: usize },

@@ -114,7 +114,7 @@ fn written_file_is_read_in_ranges() {
     assert_reads(&cluster, &["words"], b"other");
     put(&cluster, "words", b"a third", &["--replace", "--keep-for", "1s"]).expect_success();
     cluster.ask_until(&["intermediate", "list"], |listed| !listed.contains("words"));
-    put(&cluster, "a\nb", b"", &[]).expect_failure(2, &["is no name of an intermediate file"]);
+    put(&cluster, "a\nb", b"", &[]).expect_failure(2, &["is not a valid name of an intermediate file"]);
 }
 
 /// Also where the server ends in between, while the file is written.

@@ -26,7 +26,7 @@ impl Kept {
         let node = Running::start(command.args(["--disk", "node-disk"]).args(node_args));
         // It joins, or says why it cannot.
         node.wait_for_stderr("sailfish: ");
-        if node.stderr_so_far().contains("keeps no sandbox") {
+        if node.stderr_so_far().contains("this kernel has no sandbox") {
             could_not_run("user programs in a sandbox", node.wait().stderr.trim());
             return None;
         }

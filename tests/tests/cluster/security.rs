@@ -376,12 +376,13 @@ fn a_user_replaces_only_outputs_of_their_own() {
     run("ann.token", "of-ann", &[]).expect_success();
     run("ann.token", "of-ann", &["--overwrite"]).expect_success();
     run("bob.token", "of-ann", &["--overwrite"])
-        .expect_failure(2, &["of-ann", "not known here as one of yours"]);
+        .expect_failure(2, &["of-ann", "is not yours as far as this server knows"]);
     // A report that says so does not make it theirs.
     run("bob.token", "of-bob", &[]).expect_success();
     let report = |name: &str| guarded.sandbox.path(name).join("_report.json");
     std::fs::copy(report("of-bob"), report("of-ann")).expect("our own files");
-    run("bob.token", "of-ann", &["--overwrite"]).expect_failure(2, &["not known here as one of yours"]);
+    run("bob.token", "of-ann", &["--overwrite"])
+        .expect_failure(2, &["is not yours as far as this server knows"]);
     run(&guarded.admin_token(), "of-ann", &["--overwrite"]).expect_success();
     std::fs::create_dir(guarded.sandbox.path("empty")).expect("a directory of the test");
     run("bob.token", "empty", &["--overwrite"]).expect_success();
@@ -694,7 +695,7 @@ fn quotas_of_bytes_hold() {
     };
     submit("3").expect_success();
     submit("4")
-        .expect_failure(1, &["words, variables and names of files", "307200 bytes", "give data as files"]);
+        .expect_failure(1, &["arguments, environments and file names", "307200 bytes", "give data as files"]);
     // Jobs that are over count no more, and administrators have no quota.
     submit("3").expect_success();
     guarded
@@ -710,7 +711,7 @@ fn quotas_of_bytes_hold() {
     let refused = put("second", 60_000);
     assert!(!refused.status.success() && refused.story().contains("no room"), "{}", refused.story());
     put("third", 42_400).expect_success();
-    put("fourth", 1).expect_failure(2, &["the most a user may have here"]);
+    put("fourth", 1).expect_failure(2, &["the limit of a user on this server"]);
     guarded.by("ann.token", &["intermediate", "rm", "first"]).expect_success();
     put("fourth", 1).expect_success();
     guarded.sandbox.write("in.txt", "a\n");

@@ -165,7 +165,7 @@ fn second_server_on_a_state_is_refused() {
     let cluster = Cluster::builder().start();
     let mut second = cluster.sandbox.sailfish();
     second.args(["server", "--listen", "127.0.0.1:0", "--state"]).arg(cluster.sandbox.path("server-state"));
-    Running::start(&mut second).wait().expect_failure(2, &["another server works with the state in"]);
+    Running::start(&mut second).wait().expect_failure(2, &["another server uses the state in"]);
 }
 
 /// Field report, 11.

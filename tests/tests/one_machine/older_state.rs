@@ -1,4 +1,4 @@
-//! A state and kept I-files of an older build: later ones open and read them.
+//! States and kept I-files of older builds: later ones open and read them.
 
 use blackbox::{Finished, Sandbox, package_path};
 use flate2::read::GzDecoder;
@@ -6,8 +6,10 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-/// The directory in which the older build ran; its name stands in the rows.
-const MADE_IN: &str = "/tmp/sailfish-kept-by-commit-73f7aaa-in-a-directory-of-a-long-name";
+/// The directory in which the build of a commit ran; its name stands in the rows.
+fn made_in(commit: &str) -> String {
+    format!("/tmp/sailfish-kept-by-commit-{commit}-in-a-directory-of-a-long-name")
+}
 
 fn unpacked(path: &Path) -> Vec<u8> {
     let bytes = fs::read(path).expect("our own file");
@@ -20,32 +22,32 @@ fn unpacked(path: &Path) -> Vec<u8> {
 }
 
 /// The rows hold lengths of texts, so another name of the directory has the same length.
-fn moved(mut database: Vec<u8>, sandbox: &Sandbox) -> Vec<u8> {
+fn moved(mut database: Vec<u8>, made_in: &str, sandbox: &Sandbox) -> Vec<u8> {
     let place = sandbox.path("").to_string_lossy().trim_end_matches('/').to_string();
-    let padding = MADE_IN.len().checked_sub(place.len()).expect("the older directory has a long name");
+    let padding = made_in.len().checked_sub(place.len()).expect("the older directory has a long name");
     let (parent, name) = place.rsplit_once('/').expect("a sandbox has an absolute path");
     let same = format!("{parent}{}/{name}", "/".repeat(padding));
     let mut at = 0;
     while let Some(found) =
-        database[at..].windows(MADE_IN.len()).position(|window| window == MADE_IN.as_bytes())
+        database[at..].windows(made_in.len()).position(|window| window == made_in.as_bytes())
     {
-        database[at + found..][..MADE_IN.len()].copy_from_slice(same.as_bytes());
-        at += found + MADE_IN.len();
+        database[at + found..][..made_in.len()].copy_from_slice(same.as_bytes());
+        at += found + made_in.len();
     }
-    assert!(at > 0, "the rows name {MADE_IN}");
+    assert!(at > 0, "the rows name {made_in}");
     database
 }
 
-fn copy(from: &Path, to: &Path, sandbox: &Sandbox) {
+fn copy(from: &Path, to: &Path, made_in: &str, sandbox: &Sandbox) {
     fs::create_dir_all(to).expect("a sandbox takes a directory");
     for entry in fs::read_dir(from).expect("our own directory") {
         let path = entry.expect("our own directory").path();
         let name = path.file_name().expect("an entry has a name").to_string_lossy().into_owned();
         let target = to.join(name.trim_end_matches(".gz"));
         match path.is_dir() {
-            true => copy(&path, &target, sandbox),
+            true => copy(&path, &target, made_in, sandbox),
             false if name.starts_with("sailfish.db") => {
-                fs::write(target, moved(unpacked(&path), sandbox)).expect("a sandbox takes a file");
+                fs::write(target, moved(unpacked(&path), made_in, sandbox)).expect("a sandbox takes a file");
             }
             false => fs::write(target, unpacked(&path)).expect("a sandbox takes a file"),
         }
@@ -54,8 +56,17 @@ fn copy(from: &Path, to: &Path, sandbox: &Sandbox) {
 
 #[test]
 fn state_of_commit_73f7aaa_is_read() {
+    check_state_of("73f7aaa");
+}
+
+#[test]
+fn state_of_commit_468b926_is_read() {
+    check_state_of("468b926");
+}
+
+fn check_state_of(commit: &str) {
     let sandbox = Sandbox::new();
-    copy(&package_path("test_data/kept-73f7aaa"), &sandbox.path(""), &sandbox);
+    copy(&package_path(&format!("test_data/kept-{commit}")), &sandbox.path(""), &made_in(commit), &sandbox);
     let look = |args: &[&str]| -> Finished { sandbox.look(args).expect_success() };
     let jobs = look(&["jobs"]).text();
     assert!(jobs.contains("kept") && jobs.contains("succeeded"), "{jobs}");

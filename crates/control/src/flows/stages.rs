@@ -189,8 +189,7 @@ pub(crate) fn check_same_part(
         false => Ok(()),
         true => Err(TaskFailure::new(
             Blame::UserData,
-            "what was lost came out differently when it was made again, and later stages have read some of it: the programs of \
-             this stage give other data each time they run; ask for --replication rack",
+            "lost data came out differently when it was made again, and later stages have read some of it: the programs of this stage are not deterministic; run the flow with --replication rack",
         )),
     }
 }

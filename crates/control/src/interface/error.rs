@@ -16,44 +16,40 @@ pub enum ControlError {
     #[error("the I-files of job {job} cannot be checked: {reason}")]
     CheckFailed { job: JobId, reason: String },
     #[error(
-        "there is no such check: nobody asked about it for too long, or the server began anew; begin again"
+        "there is no such check: no client asked about it for too long, or the server was restarted; begin a new check"
     )]
     UnknownCheck,
     #[error("{checks_max} checks of I-files go on already: begin this one when one of them is done")]
     TooManyChecks { checks_max: usize },
-    #[error(
-        "{node} did not say what became of the fault: it was struck by it, or something else has struck it"
-    )]
+    #[error("{node} did not report the result of the fault: this fault or another one ended it")]
     DrillUnanswered { node: NodeId },
     #[error("{node} is the only node that works: a drill does not end it")]
     LastNode { node: NodeId },
-    #[error("job {job} is not of a drill: only data and programs of jobs are struck whose name begins with {prefix}",
+    #[error("job {job} is not part of a drill: faults strike only jobs whose name begins with {prefix}",
         prefix = api::drill::DRILL_JOB_PREFIX)]
     NotOfDrill { job: JobId },
-    #[error("{strikes_max} faults are under way already: wait until nodes have said what became of them")]
+    #[error("{strikes_max} faults are under way already: wait for their results")]
     TooManyStrikes { strikes_max: usize },
-    #[error("there is no intermediate file {name:?}: `sailfish intermediate list` lists those there are")]
+    #[error("there is no intermediate file {name:?}: `sailfish intermediate list` lists all files")]
     UnknownIntermediate { name: String },
     #[error(
-        "there is an intermediate file {name:?} already, which is {state}: it has one writer, and never changes; remove it first"
+        "the intermediate file {name:?} exists already and is {state}: a file has one writer and never changes; remove it first"
     )]
     IntermediateExists { name: String, state: &'static str },
-    #[error("{name:?} is no name of an intermediate file: give 1 to {max} bytes that can be printed",
+    #[error("{name:?} is not a valid name of an intermediate file: give 1 to {max} printable bytes",
         max = api::intermediate::INTERMEDIATE_NAME_BYTES_MAX)]
     BadIntermediateName { name: String },
     #[error("a writer may be silent for 1 to {max} seconds, not for {seconds}", max = api::intermediate::SILENCE_SECONDS_MAX)]
     BadSilence { seconds: u32 },
-    #[error("there are {max} intermediate files of this user, or too many of all: remove some first")]
+    #[error("this user has {max} intermediate files, or all users together have too many: remove some first")]
     TooManyIntermediates { max: usize },
     #[error("{max} readers wait for files already: ask again in a moment")]
     TooManyReaders { max: usize },
     #[error("no node takes intermediate files now: none works, or their disks are full")]
     NoNodeForFile,
-    #[error(
-        "there is no {node} of that incarnation: it was not heard of for too long, or the server is another one"
-    )]
+    #[error("{node} of that incarnation is unknown: its lease has ended, or this is another server")]
     UnknownNode { node: NodeId },
-    #[error("{node} has nothing to do with job {job}: it runs nothing of it, and holds nothing of it")]
+    #[error("{node} may not ask about job {job}: it runs no attempt of the job and holds no data of it")]
     NotOfNode { node: NodeId, job: JobId },
     #[error("no node of the name {name} works for this server")]
     NoSuchNode { name: String },
@@ -62,23 +58,22 @@ pub enum ControlError {
         number(nodes[0].0), nodes[0].1, number(nodes[1].0), nodes[1].1
     )]
     TwoNodes { word: String, nodes: [(NodeId, String); 2] },
-    #[error("{node} cannot be emptied: there is no other node that could take over what it holds")]
+    #[error("{node} cannot be drained: no other node can take its data")]
     NowhereToMove { node: NodeId },
-    #[error("the name {name} belongs to {node}, which lives: give another with --name")]
+    #[error("the name {name} belongs to {node}, which is alive: give another name with --name")]
     NameTaken { name: String, node: NodeId },
-    #[error("the node cannot be taken in: {what}")]
+    #[error("the node cannot join: {what}")]
     UnusableNode { what: String },
     #[error("this server speaks version {server} of its protocol, the caller version {caller}")]
     ProtocolDiffers { server: u32, caller: u32 },
-    #[error("{user:?} has {jobs_max} jobs that are not over, which is the most a user may have here")]
+    #[error("{user:?} has {jobs_max} unfinished jobs, the limit of a user on this server")]
     TooManyJobs { user: String, jobs_max: u32 },
     #[error(
-        "the words, variables and names of files of the jobs of {user:?} that are not over would have more than {bytes_max} bytes, \
-         which is the most a user may have here: give data as files"
+        "the arguments, environments and file names of the unfinished jobs of {user:?} would take more than {bytes_max} bytes, the limit of a user on this server: give data as files"
     )]
     TooManySpecBytes { user: String, bytes_max: u64 },
     #[error(
-        "{user:?} has intermediate files of {bytes_max} bytes, which is the most a user may have here: remove some first"
+        "the intermediate files of {user:?} have {bytes_max} bytes, the limit of a user on this server: remove some first"
     )]
     TooManyIntermediateBytes { user: String, bytes_max: u64 },
 }

@@ -38,11 +38,11 @@ impl Default for Passages {
 }
 
 fn busy() -> Problem {
-    Problem::new(ErrorCode::TooMany, "too many files are on their way: ask again in a moment")
+    Problem::new(ErrorCode::TooMany, "too many files are in transfer: ask again in a moment")
 }
 
 fn depot(port: &Port) -> Result<Arc<Depot>, Problem> {
-    let none = || Problem::new(ErrorCode::NotFound, "this server has no nodes to which files would travel");
+    let none = || Problem::new(ErrorCode::NotFound, "this server has no nodes that could fetch files");
     port.server.depot().cloned().ok_or_else(none)
 }
 

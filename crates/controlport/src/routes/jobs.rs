@@ -91,7 +91,7 @@ async fn check_replaces_own(port: &Port, caller: &Caller, spec: &JobSpec) -> Res
         return Ok(());
     }
     let message = format!(
-        "the output {} is not known here as one of yours: --overwrite replaces those that you made; choose another, or ask an administrator",
+        "the output {} is not yours as far as this server knows: --overwrite replaces only your own outputs; choose another, or ask an administrator",
         spec.output.display()
     );
     Err(Problem::new(ErrorCode::Forbidden, message))

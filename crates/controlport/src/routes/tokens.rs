@@ -115,7 +115,7 @@ impl From<TrustError> for Problem {
     path = "/v1/tokens",
     tag = "administrators",
     request_body = TokenRequest,
-    responses((status = 200, description = "The token, told this once", body = IssuedToken), (status = "default", response = Refusal))
+    responses((status = 200, description = "The token, which is shown only once", body = IssuedToken), (status = "default", response = Refusal))
 )]
 pub(crate) async fn create(
     State(port): State<Port>,
@@ -139,7 +139,7 @@ pub(crate) async fn list_tokens(State(port): State<Port>) -> Result<Message<Toke
     path = "/v1/tokens/{token}/revoke",
     tag = "administrators",
     params(("token" = String, Path, description = "Name of the token")),
-    responses((status = 200, description = "The token is good for nothing from now on, `null`"), (status = "default", response = Refusal))
+    responses((status = 200, description = "The token is revoked, `null`"), (status = "default", response = Refusal))
 )]
 pub(crate) async fn revoke(
     State(port): State<Port>,

@@ -144,7 +144,7 @@ impl RemoteScan {
         }
     }
 
-    /// The runs of a node of which nobody says where it is, opened at their copies.
+    /// The runs of a node whose address is unknown, opened at their copies.
     pub fn open_at_copies(
         client: &DataClient,
         node: NodeId,

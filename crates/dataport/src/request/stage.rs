@@ -41,7 +41,7 @@ pub enum StageFileCopy {
         client: DataClient,
         peer: Peer,
     },
-    /// On a node of which nobody says where it is: it may be gone.
+    /// On a node whose address is unknown: it may be gone.
     Nowhere {
         node: NodeId,
     },
@@ -81,7 +81,7 @@ pub enum CopyProblem {
     Here(StageFileError),
     #[error("what it sent is damaged")]
     Damaged(#[source] StageFileDamage),
-    #[error("nobody says where it is")]
+    #[error("its address is unknown")]
     UnknownNode,
     #[error("not known there")]
     Missing,

@@ -17,7 +17,7 @@ pub(crate) enum BodyError {
     Connection(#[source] axum::Error),
     #[error("the sender was silent for too long")]
     Silent,
-    #[error("the request is longer than it may be")]
+    #[error("the request is too long")]
     TooLong,
 }
 

@@ -30,11 +30,11 @@ pub(crate) struct Port {
 pub(crate) enum Refusal {
     #[error("a token is needed")]
     NoToken,
-    #[error("the token is not good for this")]
+    #[error("the token does not permit this request")]
     WrongToken,
     #[error("job {0} is not known here")]
     UnknownJob(JobId),
-    #[error("this node was started anew: what you mean is gone")]
+    #[error("this node was restarted: the requested data is gone")]
     OtherIncarnation,
     #[error(transparent)]
     Body(#[from] BodyError),
@@ -58,7 +58,7 @@ pub(crate) enum Refusal {
     OtherStageFile(StageFileName),
     #[error("intermediate files of users are not known here")]
     NoUserFiles,
-    #[error("the parameter {0} is missing, or no number")]
+    #[error("the parameter {0} is missing or not a number")]
     NoNumber(&'static str),
     #[error(transparent)]
     UserFile(#[from] UserFileError),

@@ -92,7 +92,7 @@ pub enum UserFileError {
     )]
     NotWriting(IntermediateId),
     #[error(
-        "a write of file {file} begins at {offset}, and only {written} bytes are written: none may be left out"
+        "a write of file {file} begins at {offset}, but only {written} bytes are written: write without gaps"
     )]
     Gap { file: IntermediateId, offset: u64, written: u64 },
     #[error(
@@ -100,13 +100,13 @@ pub enum UserFileError {
          a write repeats what stands, or goes on behind it"
     )]
     Overlap { file: IntermediateId, offset: u64, written: u64 },
-    #[error("file {file} holds other bytes at {offset}: what is written stays as it is")]
+    #[error("file {file} holds other bytes at {offset}: written bytes never change")]
     Differs { file: IntermediateId, offset: u64 },
     #[error("file {0} is complete: it never changes any more")]
     Complete(IntermediateId),
     #[error("file {file} has {written} bytes with the CRC-32C {crc32c:08x}, and its writer says otherwise")]
     NotAsTold { file: IntermediateId, written: u64, crc32c: u32 },
-    #[error("nobody knows of file {0} any more: it was removed, or its writer was given up")]
+    #[error("file {0} is unknown: it was removed, or its writer was given up")]
     Forgotten(IntermediateId),
     #[error("file {file} may have {bytes_max} bytes: its user has no room for more intermediate files")]
     OverQuota { file: IntermediateId, bytes_max: u64 },

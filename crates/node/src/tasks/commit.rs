@@ -102,7 +102,7 @@ fn publish_directory(
         && let Err(failure) = sync_dir(&names.parent)
     {
         let output = spec.output.display();
-        tracing::warn!(%output, failure.message, "the output may not survive a power cut");
+        tracing::warn!(%output, failure.message, "the output may be lost in a power failure");
     }
     crash_point(CrashPoint::CommitAfterParentSync);
     if replaced {

@@ -17,11 +17,11 @@ use std::path::PathBuf;
 /// Why a job cannot be reduced again. The user's to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotReducible {
-    #[error("there is no job {job}: `sailfish jobs` lists those there are")]
+    #[error("there is no job {job}: `sailfish jobs` lists all jobs")]
     UnknownJob { job: JobId },
     #[error("job {job} is {state}: its I-files can be read once it is over")]
     NotOver { job: JobId, state: &'static str },
-    #[error("job {job} was {state}: nothing is kept of a job that did not come to its end")]
+    #[error("job {job} was {state}: a job that was stopped keeps nothing")]
     Stopped { job: JobId, state: &'static str },
     #[error("job {job} ran with --map-only: it had no shuffle and has no I-files to reduce")]
     MapOnly { job: JobId },

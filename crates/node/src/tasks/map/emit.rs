@@ -255,7 +255,7 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 fn too_large(job: &JobData, bytes: usize) -> TaskFailure {
     let needed = bytes as u64 * 4;
     let message = format!(
-        "the mapper put out a record of {bytes} bytes; with --memory {} a record may have {} bytes, and this \
+        "the mapper wrote a record of {bytes} bytes; with --memory {} a record may have {} bytes, and this \
          one needs at least {needed} bytes of memory",
         job.run.spec.memory_bytes, job.run.spec.layout.record_bytes_max,
     );
