@@ -105,7 +105,7 @@ fn written_file_is_read_in_ranges() {
     let shown = run(&cluster, &["list"]).expect_success().text();
     assert!(shown.contains("words") && shown.contains("when it is removed"), "{shown}");
     // It never changes.
-    put(&cluster, "words", b"other", &[]).expect_failure(2, &["\"words\" already, which is complete"]);
+    put(&cluster, "words", b"other", &[]).expect_failure(2, &["\"words\" exists already and is complete"]);
     run(&cluster, &["rm", "words", "nothing"]).expect_success();
     run(&cluster, &["read", "words"]).expect_failure(2, &["there is no intermediate file \"words\""]);
     run(&cluster, &["rm", "words"]).expect_failure(2, &["there is no intermediate file"]);
@@ -150,7 +150,7 @@ fn a_file_has_one_writer() {
     let cluster = Cluster::builder().nodes(2).start();
     let (first, mut pipe) = begin_put(&cluster, "one", &[]);
     pipe.write_all(b"of the first").expect("the writer reads");
-    put(&cluster, "one", b"x", &[]).expect_failure(2, &["\"one\" already, which is writing"]);
+    put(&cluster, "one", b"x", &[]).expect_failure(2, &["\"one\" exists already and is writing"]);
     // Whoever takes the name over fences the other one off.
     put(&cluster, "one", b"of the second", &["--replace"]).expect_success();
     drop(pipe);

@@ -236,7 +236,7 @@ fn roles_limit_their_users() {
     let create = ["token", "create", "--user", "ann", "--role", "admin"];
     guarded.by("ann.token", &create).expect_failure(2, &["user may not"]);
     guarded.start_node("ann.token", "impostor").wait().expect_failure(2, &["user may not"]);
-    guarded.by(&guarded.admin_token(), &create).expect_failure(2, &["role of", "is user"]);
+    guarded.by(&guarded.admin_token(), &create).expect_failure(2, &["has the role user"]);
     let asked = ["state", "select user_name from jobs", "--json"];
     let rows = guarded.by("eve.token", &asked).expect_success().json();
     assert_eq!(rows[0]["user_name"], "ann", "{rows}");
