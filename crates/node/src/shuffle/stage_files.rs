@@ -223,7 +223,7 @@ mod tests {
         let place = StageFileAt { name: name_text, payload, home: HERE, replica: Some(NodeId(2)) };
         let error = read(&files, &place, 5, 5).unwrap_err();
         assert!(
-            error.contains("on node-1: not known there") && error.contains("on node-2: nobody"),
+            error.contains("on node-1: not known there") && error.contains("on node-2: its address"),
             "{error}"
         );
         files.register(name, path, summary);
