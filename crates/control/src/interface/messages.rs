@@ -7,7 +7,7 @@ use ids::{AttemptKey, JobId, NodeId};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Whom a server serves.
+/// Kind of service: a server works for its own process, or for a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// The node in this process, which is sent home when every job is over.

@@ -60,7 +60,7 @@ impl OldFileCommand {
             Self::Rm(args) => ("rm", FileCommand::Rm(args)),
         };
         tell(&format!(
-            "sailfish: write `sailfish intermediate {verb}`: `sailfish ifile {verb}` goes with a later version"
+            "sailfish: write `sailfish intermediate {verb}`: `sailfish ifile {verb}` will be removed in a later version"
         ));
         run(&command)
     }
