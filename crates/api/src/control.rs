@@ -1,6 +1,7 @@
 //! Messages of the control port: between a server, its nodes and its clients. Documented in docs/protocol.md.
 
 pub use crate::job::SubmittedJob;
+use ids::StageKind;
 
 use crate::data_access::{DataKeys, JobToken, SecretText};
 use crate::drill::DrillFault;
@@ -128,7 +129,8 @@ pub struct JobProgress {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StageProgress {
-    pub name: String,
+    #[serde(rename = "name")]
+    pub kind: StageKind,
     pub expanded: bool,
     pub tasks: u32,
     pub done: u32,

@@ -1,8 +1,11 @@
 //! Jobs as the store remembers them: read, sent and shown. Times are nanoseconds since 1970.
 
+mod kind;
+
 use crate::kept::KeptPlace;
 use crate::{JobSpec, KeyBytes, TaskFailure};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex};
+pub use kind::EventKind;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -79,26 +82,12 @@ pub enum JobState {
     Interrupted,
 }
 
+ids::words!(
+    JobState: Running = "running", Committing = "committing", Succeeded = "succeeded", Failed = "failed",
+    Cancelled = "cancelled", Interrupted = "interrupted"
+);
+
 impl JobState {
-    /// The word in the table.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Committing => "committing",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
-    /// The state of a word.
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Running, Self::Committing, Self::Succeeded, Self::Failed, Self::Cancelled, Self::Interrupted]
-            .into_iter()
-            .find(|state| state.word() == word)
-    }
-
     /// Whether nothing follows this state.
     pub fn over(self) -> bool {
         !matches!(self, Self::Running | Self::Committing)
@@ -115,21 +104,7 @@ pub enum KeptFiles {
     Removed,
 }
 
-impl KeptFiles {
-    /// The word in the table.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Kept => "kept",
-            Self::Removing => "removing",
-            Self::Removed => "removed",
-        }
-    }
-
-    /// The state of a word.
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Kept, Self::Removing, Self::Removed].into_iter().find(|state| state.word() == word)
-    }
-}
+ids::words!(KeptFiles: Kept = "kept", Removing = "removing", Removed = "removed");
 
 /// State of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -144,26 +119,22 @@ pub enum AttemptState {
     Interrupted,
 }
 
-impl AttemptState {
-    /// The word in the table.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Discarded => "discarded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Interrupted => "interrupted",
-        }
-    }
+ids::words!(
+    AttemptState: Running = "running", Succeeded = "succeeded", Discarded = "discarded", Failed = "failed",
+    Cancelled = "cancelled", Interrupted = "interrupted"
+);
 
-    /// The state of a word.
-    pub fn parse(word: &str) -> Option<Self> {
-        [Self::Running, Self::Succeeded, Self::Discarded, Self::Failed, Self::Cancelled, Self::Interrupted]
-            .into_iter()
-            .find(|state| state.word() == word)
-    }
+/// State of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StageState {
+    /// It has no tasks yet.
+    Waiting,
+    Running,
+    Done,
 }
+
+ids::words!(StageState: Waiting = "waiting", Running = "running", Done = "done");
 
 /// A job without its specification and report; see [`JobDetails`] and [`crate::JobReport`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -205,9 +176,9 @@ pub struct JobRow {
 #[serde(deny_unknown_fields)]
 pub struct StageRow {
     pub stage: StageIndex,
-    pub name: String,
-    /// `waiting`, `running` or `done`.
-    pub state: String,
+    #[serde(rename = "name")]
+    pub kind: StageKind,
+    pub state: StageState,
     /// None before the stage is expanded.
     pub task_count: Option<u32>,
     pub tasks_done: u32,
@@ -239,7 +210,7 @@ pub struct EventRow {
     pub stage: Option<StageIndex>,
     pub task: Option<TaskIndex>,
     pub attempt: Option<AttemptNumber>,
-    pub kind: String,
+    pub kind: EventKind,
     pub detail: Option<String>,
 }
 

@@ -41,8 +41,8 @@ pub enum PlacementKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobPlacements {
-    /// Names of its stages, by number.
-    pub stages: Vec<String>,
+    /// Its stages, by number.
+    pub stages: Vec<ids::StageKind>,
     /// In order of stage, task and number.
     pub attempts: Vec<PlacedAttempt>,
     /// Losses of its data and the repairs, as sentences.

@@ -164,7 +164,7 @@ pub struct ReduceReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseReport {
-    pub stage: String,
+    pub stage: ids::StageKind,
     pub wall_seconds: f64,
     pub slot_seconds: f64,
     pub tasks: u64,

@@ -13,12 +13,12 @@ use crate::users::JobOwner;
 use crate::work::Work;
 use crate::{flows, replication};
 use api::control::{JobOutcome, NodeInfo, NodeOrder, PROTOCOL_VERSION};
-use api::history::{AttemptRow, AttemptState, JobState};
+use api::history::{AttemptRow, AttemptState, JobState, StageState};
 use api::task::MapTask;
 use api::{Blame, Split, Task, TaskFailure};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex};
 use mapreduce::{AttemptTime, JobResults, flow};
-use rows::{Change, Keep, NodeRow, NodeState, RecoveredJob, TaskRow, WinningCommits};
+use rows::{Change, Keep, NodeRow, NodeState, RecoveredJob, TaskRow, TaskState, WinningCommits};
 use scheduler::{Claim, Event, RecoveredTask, Slot};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -140,7 +140,7 @@ pub(crate) fn wait_again(work: &mut Work, outbox: &mut Outbox, recovered: Recove
     let (spec, results) = (Arc::new(recovered.spec.clone()), JobResults::new(id, Vec::new()));
     let mut job = Job::new(id, spec, dirs_of(&recovered), results);
     (job.owner, job.file_hold) = (owner, file_hold);
-    let (stages, failures_max) = (job.stage_names.clone(), job.failures_max());
+    let (stages, failures_max) = (job.stage_kinds.clone(), job.failures_max());
     let submitted = Event::JobSubmitted { job: id, claim, stages, failures_max };
     take_in(work, outbox, job, submitted, recovered.cancel_asked);
 }
@@ -221,7 +221,7 @@ pub(crate) fn take_up(work: &mut Work, outbox: &mut Outbox, recovered: Recovered
     let event = Event::JobRecovered {
         job: id,
         claim,
-        stages: job.stage_names.clone(),
+        stages: job.stage_kinds.clone(),
         failures_max: job.failures_max(),
         tasks: tasks(&recovered, &job),
         running,
@@ -239,7 +239,8 @@ fn has_begun(job: &RecoveredJob) -> bool {
 /// Whether nodes have what the job was told to keep, as far as the rows tell.
 fn is_to_be_kept(job: &RecoveredJob) -> bool {
     let ran_to_its_end = matches!(job.row.state, JobState::Succeeded | JobState::Failed);
-    let is_sealed = job.stages.iter().any(|stage| stage.name == "seal" && stage.state == "done");
+    let is_sealed =
+        job.stages.iter().any(|stage| stage.kind == StageKind::Seal && stage.state == StageState::Done);
     job.spec.keep_ifiles && ran_to_its_end && is_sealed
 }
 
@@ -287,7 +288,7 @@ fn interrupted(row: &AttemptRow, now_ns: u64) -> Change {
 
 /// Those that were not struck with the data they worked on.
 fn live_tasks(recovered: &RecoveredJob) -> impl Iterator<Item = &TaskRow> {
-    recovered.tasks.iter().filter(|row| row.state != "dropped")
+    recovered.tasks.iter().filter(|row| row.state != TaskState::Dropped)
 }
 
 /// The job with its tasks and results.
@@ -315,7 +316,7 @@ fn rebuilt(recovered: &RecoveredJob, commits: WinningCommits) -> Job {
     for stage in 0..expanded {
         let own = live_tasks(recovered).filter(|row| usize::from(row.task.stage.0) == stage);
         job.tasks.push(own.map(|row| row.payload.clone()).collect());
-        if matches!(job.stage_names[stage], "seal" | "adopt") {
+        if matches!(job.stage_kinds[stage], StageKind::Seal | StageKind::Adopt) {
             job.results.seal.get_or_insert_default();
         }
     }
@@ -342,7 +343,7 @@ fn plan_again(recovered: &RecoveredJob, job: &mut Job) {
         _ => None,
     });
     let planned = planned.collect();
-    let reduces = job.stage_names.iter().position(|name| *name == "reduce");
+    let reduces = job.stage_kinds.iter().position(|kind| *kind == StageKind::Reduce);
     if reduces.is_none_or(|reduces| reduces >= job.tasks.len()) {
         // Tasks of a stage that is not expanded: what they have done stands while data before them is made again.
         job.results.planned_before = planned;
@@ -350,7 +351,7 @@ fn plan_again(recovered: &RecoveredJob, job: &mut Job) {
     }
     // The target is not kept, but the same results give the same one.
     let mut again = job.results.clone();
-    if mapreduce::expand("reduce", &job.spec, &mut again).is_ok() {
+    if mapreduce::expand(StageKind::Reduce, &job.spec, &mut again).is_ok() {
         job.results.target_bytes = again.target_bytes;
     }
     job.results.plan = planned;

@@ -8,12 +8,13 @@ use crate::job::{Job, Jobs, Replicating};
 use crate::membership::Fleet;
 use crate::work::Work;
 use api::control::{NodeOrder, PlacesAnswer, PlacesQuestion};
+use api::history::EventKind;
 use api::machine::ReplicatedRun;
 use api::task::Part;
 use api::{Replication, TaskResult};
 use ids::{JobId, NodeId, RunId};
 use mapreduce::{FallenBack, JobResults, Replica};
-use rows::{Change, FELL_BACK_NOTE, REPLICATION_NOTE, RecoveredJob, ReplicaRow, ReplicaState};
+use rows::{Change, RecoveredJob, ReplicaRow, ReplicaState};
 use std::collections::BTreeSet;
 
 const NANOS_PER_SECOND: f64 = 1e9;
@@ -62,7 +63,7 @@ pub(crate) fn weigh_replication(work: &mut Work, outbox: &mut Outbox, finished: 
     if pays {
         job.replicating.is_on = true;
         job.replicating.is_settled = true;
-        outbox.note(id, REPLICATION_NOTE, format!("auto: runs get replicas: {why}"));
+        outbox.note(id, EventKind::Replication, format!("auto: runs get replicas: {why}"));
         work.fleet.order_everybody(id, NodeOrder::Replicate { job: id });
         order_again(&mut work.fleet, job);
     }
@@ -84,7 +85,7 @@ pub(crate) fn settle_replication(work: &mut Work, outbox: &mut Outbox, id: JobId
     if work.service == Service::Cluster && is_asked && !job.replicating.is_settled {
         job.replicating.is_settled = true;
         let (_, why) = job.replicating.weigh(nodes, slots);
-        outbox.note(id, REPLICATION_NOTE, format!("auto: runs get no replicas: {why}"));
+        outbox.note(id, EventKind::Replication, format!("auto: runs get no replicas: {why}"));
     }
 }
 
@@ -142,7 +143,7 @@ impl Job {
         }
         if !fallen.standing.is_empty() {
             let detail = format!("with {with}: {} runs are read from their replicas", fallen.standing.len());
-            outbox.note(self.id, FELL_BACK_NOTE, detail);
+            outbox.note(self.id, EventKind::ReplicasStandIn, detail);
         }
     }
 
@@ -172,7 +173,7 @@ impl Job {
             seconds(*median),
             seconds(*most)
         );
-        outbox.note(self.id, REPLICATION_NOTE, detail);
+        outbox.note(self.id, EventKind::Replication, detail);
     }
 }
 

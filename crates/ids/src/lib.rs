@@ -18,6 +18,11 @@
 //! wants_a_chunk(ids::RunId(1));
 //! ```
 
+mod stage;
+mod words;
+
+pub use stage::StageKind;
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;

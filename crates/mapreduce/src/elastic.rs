@@ -102,6 +102,7 @@ mod tests {
     use crate::test_job::{commit, finish_reduces, map_result, seal_of, spec, split, sum};
     use api::task::KeyWeight;
     use api::{Partitioning, Task};
+    use ids::StageKind;
     use ids::*;
 
     fn key(text: &str) -> KeyBytes {
@@ -120,7 +121,7 @@ mod tests {
             run.weights = ["a", "b", "c", "d", "e", "f", "g", "h"].map(weight).to_vec();
         }
         results.seal = Some(seal);
-        assert_eq!(expand("reduce", &spec, &mut results).unwrap().len(), 2);
+        assert_eq!(expand(StageKind::Reduce, &spec, &mut results).unwrap().len(), 2);
         (spec, results)
     }
 
@@ -164,7 +165,7 @@ mod tests {
             for (task, result) in &mut results.reduces {
                 result.part.attempt_name = task.0.to_string();
             }
-            let commit = expand("commit", &spec, &mut results).unwrap();
+            let commit = expand(StageKind::Commit, &spec, &mut results).unwrap();
             let [Task::Commit(commit)] = &commit[..] else { panic!("one commit task") };
             let tasks: Vec<&str> = commit.parts.iter().map(|part| part.attempt_name.as_str()).collect();
             assert_eq!(tasks, expected);

@@ -7,7 +7,7 @@ use api::task::{
     CommitTask, MapAgain, MapTask, Part, ReduceTask, RunPlace, RunSummary, SealResult, SealTask,
 };
 use api::{JobSpec, KeyBytes, Partitioning, Task};
-use ids::{ChunkId, IfileIndex, NodeId, RunId, TaskIndex};
+use ids::{ChunkId, IfileIndex, NodeId, RunId, StageKind, TaskIndex};
 use keys::{PARTITIONS_MAX, ifile_of_partition, lower_bound_of_partition};
 use std::collections::{BTreeMap, BTreeSet};
 use workbuilder::{CutRequest, RunWeights, TaskRange, cut, within};
@@ -30,10 +30,10 @@ const FINDINGS_SHOWN_MAX: usize = 4;
 /// Why a stage has no tasks. Always the engine's fault, so never tried again.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ExpandError {
-    #[error("there is no stage {stage:?} in this kind of job")]
-    NoSuchStage { stage: String },
-    #[error("the stage {stage:?} has no result, but the stage after it begins")]
-    NoResult { stage: &'static str },
+    #[error("there is no stage {stage} in this kind of job")]
+    NoSuchStage { stage: StageKind },
+    #[error("the stage {stage} has no result, but the stage after it begins")]
+    NoResult { stage: StageKind },
     #[error("the reduce task {task} has no result, but the job is to be committed")]
     NoPart { task: TaskIndex },
     #[error("the job reduces I-files again, but nobody told which")]
@@ -54,46 +54,47 @@ fn findings_text(proof: &Proof) -> String {
     text
 }
 
-/// The names of the stages of a job, in order.
-pub fn stages(spec: &JobSpec) -> Vec<&'static str> {
+/// Returns the stages of a job, in order.
+pub fn stages(spec: &JobSpec) -> Vec<StageKind> {
+    use StageKind::{Adopt, Commit, Map, Merge, Reduce, Run, Seal};
     if spec.single.is_some() {
-        return vec!["run"];
+        return vec![Run];
     }
     match (spec.map_only, spec.reduce_again) {
-        (true, _) => vec!["map", "commit"],
-        (false, None) => vec!["map", "seal", "merge", "reduce", "commit"],
-        (false, Some(_)) => vec!["adopt", "merge", "reduce", "commit"],
+        (true, _) => vec![Map, Commit],
+        (false, None) => vec![Map, Seal, Merge, Reduce, Commit],
+        (false, Some(_)) => vec![Adopt, Merge, Reduce, Commit],
     }
 }
 
 /// The tasks of a stage, from the results of those before it. The reduce plan is remembered in `results`.
-pub fn expand(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<Vec<Task>, ExpandError> {
+pub fn expand(stage: StageKind, spec: &JobSpec, results: &mut JobResults) -> Result<Vec<Task>, ExpandError> {
     let tasks = stage_tasks(stage, spec, results)?;
     Ok(tasks.into_iter().map(|task| results.placed_now(task)).collect())
 }
 
-fn stage_tasks(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<Vec<Task>, ExpandError> {
+fn stage_tasks(stage: StageKind, spec: &JobSpec, results: &mut JobResults) -> Result<Vec<Task>, ExpandError> {
     match stage {
-        "map" => Ok(map_tasks(spec, results)),
-        "run" => Ok(spec.single.iter().cloned().map(Task::Run).collect()),
-        "seal" => Ok(seal_tasks(results)),
-        "adopt" => {
+        StageKind::Map => Ok(map_tasks(spec, results)),
+        StageKind::Run => Ok(spec.single.iter().cloned().map(Task::Run).collect()),
+        StageKind::Seal => Ok(seal_tasks(results)),
+        StageKind::Adopt => {
             let adopts = results.adopt.clone().ok_or(ExpandError::NothingToAdopt)?;
             // The results of the tasks are added up.
             results.seal = Some(SealResult::default());
             Ok(adopts.into_iter().map(Task::Adopt).collect())
         }
-        "merge" => {
+        StageKind::Merge => {
             if let Some(run) = results.kept_runs_missing().first() {
                 return Err(ExpandError::KeptRunMissing(*run));
             }
-            let seal = results.seal.as_ref().ok_or(ExpandError::NoResult { stage: "seal" })?;
+            let seal = results.seal.as_ref().ok_or(ExpandError::NoResult { stage: StageKind::Seal })?;
             let tasks = merge_tasks(&seal.runs, &spec.layout, spec.partitioning, &results.leaving, |run| {
                 results.replicas.home(run)
             });
             Ok(tasks.into_iter().map(Task::Merge).collect())
         }
-        "reduce" => {
+        StageKind::Reduce => {
             results.plan_version.0 += 1;
             results.target_bytes = target_bytes(&results.surviving_runs(), spec);
             results.plan = match std::mem::take(&mut results.planned_before) {
@@ -102,8 +103,7 @@ fn stage_tasks(stage: &str, spec: &JobSpec, results: &mut JobResults) -> Result<
             };
             Ok(results.plan.iter().cloned().map(Task::Reduce).collect())
         }
-        "commit" => Ok(vec![Task::Commit(commit_task(spec, results)?)]),
-        other => Err(ExpandError::NoSuchStage { stage: other.to_string() }),
+        StageKind::Commit => Ok(vec![Task::Commit(commit_task(spec, results)?)]),
     }
 }
 
@@ -354,6 +354,7 @@ mod tests {
     use crate::test_job::{commit, finish_reduces, map_result, run, seal_of, spec, split, sum};
     use api::task::{RunSummary, SealTask};
     use api::{PartitionRule, Partitioning, Task};
+    use ids::StageKind;
     use ids::*;
 
     const MIB: u64 = 1 << 20;
@@ -371,21 +372,24 @@ mod tests {
     #[test]
     fn a_job_goes_through_its_stages() {
         let (spec, mut results) = reduce_stage();
-        assert_eq!(stages(&spec), ["map", "seal", "merge", "reduce", "commit"]);
-        let maps = expand("map", &spec, &mut results).unwrap();
+        assert_eq!(
+            stages(&spec),
+            [StageKind::Map, StageKind::Seal, StageKind::Merge, StageKind::Reduce, StageKind::Commit]
+        );
+        let maps = expand(StageKind::Map, &spec, &mut results).unwrap();
         assert!(matches!(&maps[..], [Task::Map(first), Task::Map(_)] if first.part_index.is_none()));
         let sealed = results.seal.take();
-        let seals = expand("seal", &spec, &mut results).unwrap();
+        let seals = expand(StageKind::Seal, &spec, &mut results).unwrap();
         assert_eq!(seals, [Task::Seal(SealTask { node: NodeId(0), standing: Vec::new() })]);
         assert_eq!(place(&seals[0]), Place::On(NodeId(0)));
         results.seal = sealed;
-        assert_eq!(expand("merge", &spec, &mut results).unwrap(), []);
-        let reduces = expand("reduce", &spec, &mut results).unwrap();
+        assert_eq!(expand(StageKind::Merge, &spec, &mut results).unwrap(), []);
+        let reduces = expand(StageKind::Reduce, &spec, &mut results).unwrap();
         assert!(!reduces.is_empty());
         let Task::Reduce(reduce) = &reduces[0] else { panic!("not a reduce task") };
         assert_eq!(reduce.valid_attempts, [(TaskIndex(0), AttemptNumber(1))]);
         finish_reduces(&mut results);
-        let commit = expand("commit", &spec, &mut results).unwrap();
+        let commit = expand(StageKind::Commit, &spec, &mut results).unwrap();
         let [Task::Commit(commit)] = &commit[..] else { panic!("one commit task") };
         assert_eq!(commit.parts.len(), reduces.len());
         assert!(commit.report.proof.agrees);
@@ -396,8 +400,8 @@ mod tests {
     fn rerun_begins_with_the_kept_data_of_another() {
         let (mut spec, done) = reduce_stage();
         spec.reduce_again = Some(JobId(7));
-        assert_eq!(stages(&spec), ["adopt", "merge", "reduce", "commit"]);
-        assert!(expand("adopt", &spec, &mut JobResults::default()).is_err());
+        assert_eq!(stages(&spec), [StageKind::Adopt, StageKind::Merge, StageKind::Reduce, StageKind::Commit]);
+        assert!(expand(StageKind::Adopt, &spec, &mut JobResults::default()).is_err());
         let seal = done.seal.unwrap();
         let adopt = api::task::AdoptTask {
             source: JobId(7),
@@ -411,15 +415,15 @@ mod tests {
             (task, map.commits.into_iter().map(|commit| (number, commit)).collect())
         });
         let mut results = JobResults::reducing_again(JobId(8), vec![adopt.clone()], commits.collect());
-        assert_eq!(expand("adopt", &spec, &mut results).unwrap(), [Task::Adopt(adopt)]);
+        assert_eq!(expand(StageKind::Adopt, &spec, &mut results).unwrap(), [Task::Adopt(adopt)]);
         let adopted = api::task::AdoptResult { chunks: seal.chunks, runs: seal.runs, ..Default::default() };
         let task = TaskKey { job: JobId(8), stage: StageIndex(0), task: TaskIndex(0) };
         let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
         results.record(attempt, api::TaskResult::Adopt(adopted));
-        let reduces = expand("reduce", &spec, &mut results).unwrap();
+        let reduces = expand(StageKind::Reduce, &spec, &mut results).unwrap();
         assert!(matches!(&reduces[..], [Task::Reduce(first), ..] if !first.valid_attempts.is_empty()));
         finish_reduces(&mut results);
-        let commit = expand("commit", &spec, &mut results).unwrap();
+        let commit = expand(StageKind::Commit, &spec, &mut results).unwrap();
         let [Task::Commit(commit)] = &commit[..] else { panic!("one commit task") };
         let report = &commit.report;
         assert_eq!((report.proof.records, report.map.tasks, report.reduce_again), (7, 0, Some(JobId(7))));
@@ -428,8 +432,8 @@ mod tests {
     #[test]
     fn failed_proof_names_its_ifile_and_sums() {
         let (spec, mut results) = reduce_stage();
-        expand("reduce", &spec, &mut results).unwrap();
-        let error = expand("commit", &spec, &mut results).unwrap_err();
+        expand(StageKind::Reduce, &spec, &mut results).unwrap();
+        let error = expand(StageKind::Commit, &spec, &mut results).unwrap_err();
         let ExpandError::Proof(proof) = &error else { panic!("{error}") };
         assert_eq!(proof.findings.len(), 2);
         let text = error.to_string();
@@ -441,12 +445,12 @@ mod tests {
     fn no_data_makes_no_reduce_tasks() {
         let spec = spec();
         let mut results = JobResults::new(JobId(1), Vec::new());
-        assert_eq!(expand("map", &spec, &mut results).unwrap(), []);
-        assert_eq!(expand("seal", &spec, &mut results).unwrap(), []);
-        assert_eq!(expand("reduce", &spec, &mut results).unwrap(), []);
-        assert_eq!(expand("commit", &spec, &mut results).unwrap().len(), 1);
-        assert!(expand("merge", &spec, &mut JobResults::default()).is_err());
-        assert!(expand("cook", &spec, &mut results).is_err());
+        assert_eq!(expand(StageKind::Map, &spec, &mut results).unwrap(), []);
+        assert_eq!(expand(StageKind::Seal, &spec, &mut results).unwrap(), []);
+        assert_eq!(expand(StageKind::Reduce, &spec, &mut results).unwrap(), []);
+        assert_eq!(expand(StageKind::Commit, &spec, &mut results).unwrap().len(), 1);
+        assert!(expand(StageKind::Merge, &spec, &mut JobResults::default()).is_err());
+        assert!(expand(StageKind::Run, &spec, &mut results).is_err());
     }
 
     #[test]
@@ -457,7 +461,7 @@ mod tests {
         let check = |results: &mut JobResults, expected: &[(u32, u8, usize)]| {
             let mut spec = spec.clone();
             spec.layout.ifile_count = 2;
-            let tasks = expand("reduce", &spec, results).unwrap();
+            let tasks = expand(StageKind::Reduce, &spec, results).unwrap();
             let rows: Vec<(u32, u8, usize)> = tasks
                 .iter()
                 .map(|task| {
@@ -479,11 +483,11 @@ mod tests {
     fn a_map_only_job_numbers_its_parts() {
         let mut spec = spec();
         spec.map_only = true;
-        assert_eq!(stages(&spec), ["map", "commit"]);
+        assert_eq!(stages(&spec), [StageKind::Map, StageKind::Commit]);
         let mut results = JobResults::new(JobId(1), vec![split(), split()]);
-        let maps = expand("map", &spec, &mut results).unwrap();
+        let maps = expand(StageKind::Map, &spec, &mut results).unwrap();
         assert!(matches!(&maps[1], Task::Map(second) if second.part_index == Some(1)));
-        let commit = expand("commit", &spec, &mut results).unwrap();
+        let commit = expand(StageKind::Commit, &spec, &mut results).unwrap();
         assert!(matches!(&commit[..], [Task::Commit(commit)] if commit.report.partitioning == "map_only"));
     }
 

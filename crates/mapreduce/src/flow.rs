@@ -13,7 +13,7 @@ use crate::layout::LayoutError;
 use crate::{Gone, JobResults, with_inputs};
 use api::task::MapTask;
 use api::{InputFile, JobSpec, Split, StageFile, StageFilePlace, Task, TaskResult};
-use ids::{AttemptKey, JobId, NodeId, TaskIndex};
+use ids::{AttemptKey, JobId, NodeId, StageKind, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How far a job is as a stage of a flow.
@@ -270,7 +270,7 @@ impl JobResults {
         tasks: &[TaskIndex],
         has_left: impl Fn(NodeId) -> bool,
     ) -> PartsAgain {
-        let reduce = crate::stages(spec).iter().position(|name| *name == "reduce");
+        let reduce = crate::stages(spec).iter().position(|kind| *kind == StageKind::Reduce);
         if !spec.map_only && reduce.is_some_and(|reduce| stages_expanded <= reduce) {
             return PartsAgain::Anyhow;
         }

@@ -312,13 +312,12 @@ fn sums(map: &MapResult) -> Vec<(IfileIndex, DataSum)> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Gone;
-    use crate::JobResults;
     use crate::losses::Verdict;
     use crate::test_job::{finish_reduces, map_result, run, seal_of, spec, split, sum};
-    use crate::{expand, prove};
+    use crate::{Gone, JobResults, expand, prove};
     use api::task::{MapResult, MapTask, MergeResult, ReduceTask, RunSummary, SealResult, Spool};
     use api::{SourceCommit, Task, TaskResult};
+    use ids::StageKind;
     use ids::*;
 
     #[test]
@@ -452,7 +451,7 @@ mod tests {
             results.maps.insert(TaskIndex(task), (AttemptNumber(0), map_result(&commits)));
         }
         results.seal = Some(seal_of(&results));
-        expand("reduce", &spec_of_two(), &mut results).unwrap();
+        expand(StageKind::Reduce, &spec_of_two(), &mut results).unwrap();
         assert_eq!(results.plan.len(), 2);
         finish_reduces(&mut results);
         assert!(prove(&results, IFILES).agrees());
@@ -497,7 +496,7 @@ mod tests {
         );
         assert_eq!(results.older_attempts(), [(IfileIndex(1), TaskIndex(0), AttemptNumber(0))]);
         results.seal = Some(seal_of(&results));
-        expand("reduce", &spec_of_two(), &mut results).unwrap();
+        expand(StageKind::Reduce, &spec_of_two(), &mut results).unwrap();
         for (task, before) in results.plan.iter().zip(&before) {
             assert_eq!((task.plan_version.0, before.plan_version.0), (2, 1));
             let range = |task: &ReduceTask| (task.part_index, task.ifiles.clone(), task.lower_key.clone());

@@ -9,7 +9,7 @@ use api::report::{
 };
 use api::task::{ChunkSummary, Part};
 use api::{Function, JobReport, JobSpec, Partitioning};
-use ids::{ChunkId, IfileIndex, TaskIndex};
+use ids::{ChunkId, IfileIndex, StageKind, TaskIndex};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -77,7 +77,7 @@ fn input_report(spec: &JobSpec, results: &JobResults) -> InputReport {
     }
 }
 
-fn attempts_of(spec: &JobSpec, results: &JobResults, stage: &str) -> u64 {
+fn attempts_of(spec: &JobSpec, results: &JobResults, stage: StageKind) -> u64 {
     let index = stages(spec).iter().position(|name| *name == stage);
     results.attempts.iter().filter(|attempt| Some(usize::from(attempt.stage.0)) == index).count() as u64
 }
@@ -90,7 +90,7 @@ fn map_report(spec: &JobSpec, results: &JobResults) -> MapReport {
     let maps = || results.maps.values().map(|(_, map)| map);
     MapReport {
         tasks: results.maps.len() as u64,
-        attempts: attempts_of(spec, results, "map"),
+        attempts: attempts_of(spec, results, StageKind::Map),
         output_records: maps().map(|map| map.output_records).sum(),
         output_bytes: maps().map(|map| map.output_bytes).sum(),
         unread_bytes: maps().map(|map| map.unread_bytes).sum(),
@@ -183,7 +183,7 @@ fn reduce_report(spec: &JobSpec, results: &JobResults) -> ReduceReport {
     let retrieved_bytes: u64 = reduces().map(|reduce| reduce.retrieved_bytes).sum();
     ReduceReport {
         tasks: results.plan.len() as u64,
-        attempts: attempts_of(spec, results, "reduce"),
+        attempts: attempts_of(spec, results, StageKind::Reduce),
         plan_version: results.plan.iter().map(|task| task.plan_version.0).max().unwrap_or(1),
         target_bytes: results.target_bytes,
         groups: reduces().map(|reduce| reduce.groups).sum(),
@@ -199,12 +199,13 @@ fn reduce_report(spec: &JobSpec, results: &JobResults) -> ReduceReport {
 /// The stages that ran, but for the commit, which is still to come.
 fn phases(spec: &JobSpec, results: &JobResults) -> Vec<PhaseReport> {
     let mut phases = Vec::new();
-    for (index, name) in stages(spec).into_iter().enumerate().filter(|(_, name)| *name != "commit") {
+    for (index, stage) in stages(spec).into_iter().enumerate().filter(|(_, kind)| *kind != StageKind::Commit)
+    {
         let attempts = || results.attempts.iter().filter(|attempt| usize::from(attempt.stage.0) == index);
         let started_ns = attempts().map(|attempt| attempt.started_ns).min().unwrap_or(0);
         let ended_ns = attempts().map(|attempt| attempt.ended_ns).max().unwrap_or(0);
         phases.push(PhaseReport {
-            stage: name.to_string(),
+            stage,
             wall_seconds: seconds(started_ns, ended_ns),
             slot_seconds: attempts().map(|attempt| seconds(attempt.started_ns, attempt.ended_ns)).sum(),
             tasks: attempts().filter(|attempt| attempt.won).count() as u64,

@@ -5,7 +5,7 @@
 
 use api::task::SealTask;
 use api::{Codec, JobSpec, Layout, Task};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
 use metastore::{AttemptState, CLUSTER_OWNER, Change, JobState, Keep, Metastore};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ fn submit(job: i64, spec: &Arc<JobSpec>) -> [Change; 2] {
         job: JobId(job),
         owner: CLUSTER_OWNER.to_string(),
         spec: Arc::clone(spec),
-        stages: vec!["run"],
+        stages: vec![StageKind::Run],
         staging: PathBuf::from("/out/.staging"),
         disk_dirs: Vec::new(),
         user: Some("ann".to_string()),

@@ -2,11 +2,11 @@
 //! cost as many statements as one.
 
 use crate::batch::Batch;
-use crate::database::sqlite;
-use crate::database::{Connection, Session};
+use crate::database::{Connection, Session, sqlite};
 use crate::tables::{fleet, intermediate, kept, people, reopen, user_files};
 use crate::writer::Writer;
 use crate::{Metastore, StoreError};
+use api::history::EventKind;
 use ids::JobId;
 use rows::Change;
 use sqlx::Connection as _;
@@ -144,12 +144,12 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
             Change::OwnerStarted { uuid, pid, now_ns } => {
                 let values = [uuid.as_str().into(), (*pid).into(), (*now_ns).into()];
                 db.execute("INSERT INTO owners (uuid, pid, started_ns) VALUES ($1, $2, $3)", values).await?;
-                batch.note("owner started", *now_ns, uuid);
+                batch.note(EventKind::OwnerStarted, *now_ns, uuid);
             }
             Change::OwnerEnded { uuid, now_ns } => {
                 let statement = "UPDATE owners SET ended_ns = $2 WHERE uuid = $1 AND ended_ns IS NULL";
                 db.execute(statement, [uuid.as_str().into(), (*now_ns).into()]).await?;
-                batch.note("owner ended", *now_ns, uuid);
+                batch.note(EventKind::OwnerEnded, *now_ns, uuid);
             }
             Change::NodeRegistered { .. }
             | Change::NodeStateChanged { .. }

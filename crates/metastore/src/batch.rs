@@ -5,10 +5,10 @@ use crate::StoreError;
 use crate::convert::{json, path_text};
 use crate::database::{Rows, Session, Value};
 use crate::tables::intermediate::Data;
-use api::history::{AttemptState, JobState};
+use api::history::{AttemptState, EventKind, JobState, KeptFiles, StageState};
 use api::{JobSpec, Task, TaskFailure};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskKey};
-use rows::{AuditRow, Change, Keep, STDERR_NOTE};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskKey};
+use rows::{AuditRow, Change, Keep, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub(crate) struct Batch {
     ifiles: Rows,
     /// Specifications in place of those that were handed in.
     whole_specs: BTreeMap<JobId, String>,
-    new_stages: BTreeMap<(JobId, StageIndex), &'static str>,
+    new_stages: BTreeMap<(JobId, StageIndex), StageKind>,
     stages: BTreeMap<(JobId, StageIndex), StagePatch>,
     new_tasks: BTreeMap<TaskKey, String>,
     tasks_done: BTreeMap<TaskKey, AttemptNumber>,
@@ -56,18 +56,18 @@ struct NewJob {
 /// New values of the row of a job; None: the value stays.
 #[derive(Default)]
 struct JobPatch {
-    state: Option<&'static str>,
+    state: Option<JobState>,
     exit_code: Option<i32>,
     error: Option<String>,
     ended_ns: Option<u64>,
     cleaned_ns: Option<u64>,
-    ifiles: Option<&'static str>,
+    ifiles: Option<KeptFiles>,
     keep_until_ns: Option<u64>,
 }
 
 #[derive(Default)]
 struct StagePatch {
-    state: Option<&'static str>,
+    state: Option<StageState>,
     task_count: Option<u64>,
     expanded_ns: Option<u64>,
     ended_ns: Option<u64>,
@@ -122,16 +122,16 @@ impl From<AttemptKey> for Subject {
 
 impl Batch {
     /// A row of the history about no job.
-    pub fn note(&mut self, kind: &str, now_ns: u64, detail: &str) {
+    pub fn note(&mut self, kind: EventKind, now_ns: u64, detail: &str) {
         self.event(Subject::default(), kind, now_ns, Some(detail));
     }
 
     pub fn stage_reopened(&mut self, job: JobId, stage: StageIndex, tasks: usize, now_ns: u64) {
         let detail = format!("{tasks} tasks run again");
-        self.event(Subject::stage(job, stage), "stage reopened", now_ns, Some(&detail));
+        self.event(Subject::stage(job, stage), EventKind::StageReopened, now_ns, Some(&detail));
     }
 
-    fn event(&mut self, subject: impl Into<Subject>, kind: &str, now_ns: u64, detail: Option<&str>) {
+    fn event(&mut self, subject: impl Into<Subject>, kind: EventKind, now_ns: u64, detail: Option<&str>) {
         let subject = subject.into();
         self.events.push([
             now_ns.into(),
@@ -139,7 +139,7 @@ impl Batch {
             subject.stage.map(|stage| stage.0).into(),
             subject.task.map(|key| key.task.0).into(),
             subject.attempt.map(|key| key.attempt.0).into(),
-            kind.into(),
+            kind.word().into(),
             detail.into(),
         ]);
     }
@@ -150,17 +150,17 @@ impl Batch {
             Change::JobSubmitted { .. } => self.job_submitted(change)?,
             Change::JobInputs { job, spec } => self.job_inputs(*job, spec)?,
             Change::JobCommitting { job, report, now_ns } => {
-                self.jobs.entry(*job).or_default().state = Some(JobState::Committing.word());
+                self.jobs.entry(*job).or_default().state = Some(JobState::Committing);
                 self.reports.push([job.0.into(), json(report.as_ref())?.into()]);
-                self.event(*job, "job committing", *now_ns, None);
+                self.event(*job, EventKind::JobCommitting, *now_ns, None);
             }
             Change::JobEnded { job, state, exit_code, error, now_ns } => {
                 self.job_ended(*job, *state, *exit_code, error.as_deref(), *now_ns);
             }
             Change::JobCleaned { job, kept, now_ns } => self.job_cleaned(*job, *kept, *now_ns),
             Change::KeptFilesRemoved { job, bytes, now_ns } => {
-                self.jobs.entry(*job).or_default().ifiles = Some("removed");
-                self.event(*job, "I-files removed", *now_ns, Some(&format!("{bytes} bytes")));
+                self.jobs.entry(*job).or_default().ifiles = Some(KeptFiles::Removed);
+                self.event(*job, EventKind::KeptDataRemoved, *now_ns, Some(&format!("{bytes} bytes")));
             }
             Change::StageExpanded { job, stage, tasks, now_ns } => {
                 self.stage_expanded(*job, *stage, tasks, *now_ns)?;
@@ -173,7 +173,12 @@ impl Batch {
                 let start = Start { node: *node, slot: *slot, assigned_ns: *now_ns };
                 self.new_attempts.insert(*attempt, start);
                 self.jobs_started.entry(attempt.task.job).or_insert(*now_ns);
-                self.event(*attempt, "attempt started", *now_ns, Some(&format!("{node} slot {slot}")));
+                self.event(
+                    *attempt,
+                    EventKind::AttemptStarted,
+                    *now_ns,
+                    Some(&format!("{node} slot {slot}")),
+                );
             }
             Change::AttemptEnded { attempt, state, started_ns, opened_ns, ended_ns, failure } => {
                 let end = End {
@@ -189,24 +194,24 @@ impl Batch {
             Change::TaskDone { attempt, .. } => {
                 self.tasks_done.insert(attempt.task, attempt.attempt);
             }
-            Change::TaskRetried { task, now_ns } => self.event(*task, "task retried", *now_ns, None),
+            Change::TaskRetried { task, now_ns } => self.event(*task, EventKind::TaskRetried, *now_ns, None),
             Change::AttemptSaid { attempt, text, now_ns } => {
-                self.event(*attempt, STDERR_NOTE, *now_ns, Some(text));
+                self.event(*attempt, EventKind::StandardError, *now_ns, Some(text));
             }
             Change::Note { job, kind, detail, now_ns } => {
                 let subject = Subject { job: *job, ..Subject::default() };
-                self.event(subject, kind, *now_ns, Some(detail));
+                self.event(subject, *kind, *now_ns, Some(detail));
             }
             Change::Audit { row } => self.audited(row),
             Change::Boundaries { job, boundaries, now_ns } => {
                 self.data.take(change)?;
                 let detail = format!("version {}, {} keys", boundaries.version.0, boundaries.keys.len());
-                self.event(*job, "boundaries fixed", *now_ns, Some(&detail));
+                self.event(*job, EventKind::BoundariesFixed, *now_ns, Some(&detail));
             }
             Change::Plan { job, version, tasks, now_ns, .. } => {
                 self.data.take(change)?;
                 let detail = format!("version {}, {} reduce tasks", version.0, tasks.len());
-                self.event(*job, "plan fixed", *now_ns, Some(&detail));
+                self.event(*job, EventKind::PlanFixed, *now_ns, Some(&detail));
             }
             data => self.data.take(data)?,
         }
@@ -215,9 +220,9 @@ impl Batch {
 
     fn stage_ended(&mut self, job: JobId, stage: StageIndex, now_ns: u64) {
         let patch = self.stages.entry((job, stage)).or_default();
-        (patch.state, patch.ended_ns) = (Some("done"), Some(now_ns));
+        (patch.state, patch.ended_ns) = (Some(StageState::Done), Some(now_ns));
         self.stages_ended.insert(job, self.events.len());
-        self.event(Subject::stage(job, stage), "stage ended", now_ns, None);
+        self.event(Subject::stage(job, stage), EventKind::StageEnded, now_ns, None);
     }
 
     fn audited(&mut self, row: &AuditRow) {
@@ -263,14 +268,14 @@ impl Batch {
             spec: json(spec)?,
         };
         self.new_jobs.insert(*job, new);
-        for (index, name) in stages.iter().enumerate() {
-            self.new_stages.insert((*job, StageIndex(index as u16)), name);
+        for (index, kind) in stages.iter().copied().enumerate() {
+            self.new_stages.insert((*job, StageIndex(index as u16)), kind);
         }
         // The sizes of a stage that reads others follow from what these put out.
         if spec.reads().is_empty() {
             self.new_ifiles(*job, spec);
         }
-        self.event(*job, "job submitted", *now_ns, Some(&spec.name));
+        self.event(*job, EventKind::JobSubmitted, *now_ns, Some(&spec.name));
         Ok(())
     }
 
@@ -295,7 +300,7 @@ impl Batch {
         now_ns: u64,
     ) {
         let patch = self.jobs.entry(job).or_default();
-        patch.state = Some(state.word());
+        patch.state = Some(state);
         patch.exit_code = exit_code;
         patch.error = error.map(str::to_string);
         patch.ended_ns = Some(now_ns);
@@ -309,11 +314,11 @@ impl Batch {
             self.needless.extend(self.stages_ended.remove(&job));
         }
         let kind = match state {
-            JobState::Succeeded => "job succeeded",
-            JobState::Failed => "job failed",
-            JobState::Cancelled => "job cancelled",
-            JobState::Interrupted => "job interrupted",
-            JobState::Running | JobState::Committing => "job goes on",
+            JobState::Succeeded => EventKind::JobSucceeded,
+            JobState::Failed => EventKind::JobFailed,
+            JobState::Cancelled => EventKind::JobCancelled,
+            JobState::Interrupted => EventKind::JobInterrupted,
+            JobState::Running | JobState::Committing => EventKind::JobGoesOn,
         };
         self.event(job, kind, now_ns, error);
     }
@@ -323,13 +328,13 @@ impl Batch {
         patch.cleaned_ns = Some(now_ns);
         (patch.ifiles, patch.keep_until_ns) = match kept {
             Keep::Nothing => (None, None),
-            Keep::ForGood => (Some("kept"), None),
-            Keep::Until(until) => (Some("kept"), Some(until)),
+            Keep::ForGood => (Some(KeptFiles::Kept), None),
+            Keep::Until(until) => (Some(KeptFiles::Kept), Some(until)),
         };
         let detail = patch.ifiles.map(|_| "its I-files are kept");
         // A job that never had a directory is clean the moment it ends.
         if patch.ended_ns.is_none() || detail.is_some() {
-            self.event(job, "job cleaned", now_ns, detail);
+            self.event(job, EventKind::JobCleaned, now_ns, detail);
         }
     }
 
@@ -341,7 +346,7 @@ impl Batch {
         now_ns: u64,
     ) -> Result<(), StoreError> {
         let patch = self.stages.entry((job, stage)).or_default();
-        patch.state = Some("running");
+        patch.state = Some(StageState::Running);
         patch.task_count = Some(tasks.len() as u64);
         patch.expanded_ns = Some(now_ns);
         for (index, task) in tasks.iter().enumerate() {
@@ -351,7 +356,7 @@ impl Batch {
         // The first stage of a job that comes with its tasks: the job was submitted, that says it.
         if !self.new_jobs.contains_key(&job) {
             let detail = format!("{} tasks", tasks.len());
-            self.event(Subject::stage(job, stage), "stage expanded", now_ns, Some(&detail));
+            self.event(Subject::stage(job, stage), EventKind::StageExpanded, now_ns, Some(&detail));
         }
         Ok(())
     }
@@ -370,12 +375,12 @@ impl Batch {
 
     fn attempt_ended(&mut self, attempt: AttemptKey, end: End, failure: Option<&TaskFailure>) {
         let kind = match end.state {
-            AttemptState::Running => "attempt goes on",
-            AttemptState::Succeeded => "attempt succeeded",
-            AttemptState::Discarded => "attempt discarded",
-            AttemptState::Failed => "attempt failed",
-            AttemptState::Cancelled => "attempt cancelled",
-            AttemptState::Interrupted => "attempt interrupted",
+            AttemptState::Running => EventKind::AttemptGoesOn,
+            AttemptState::Succeeded => EventKind::AttemptSucceeded,
+            AttemptState::Discarded => EventKind::AttemptDiscarded,
+            AttemptState::Failed => EventKind::AttemptFailed,
+            AttemptState::Cancelled => EventKind::AttemptCancelled,
+            AttemptState::Interrupted => EventKind::AttemptInterrupted,
         };
         let detail = failure.map(|failure| failure.message.as_str());
         self.event(attempt, kind, end.ended_ns, detail);
@@ -429,13 +434,13 @@ impl Batch {
                        started_ns, reduce_again, waits";
         db.insert("jobs", columns, "", jobs).await?;
         db.insert("specs", "job, spec", "", specs).await?;
-        let stages = std::mem::take(&mut self.new_stages).into_iter().map(|((job, stage), name)| {
+        let stages = std::mem::take(&mut self.new_stages).into_iter().map(|((job, stage), kind)| {
             let patch = self.stages.remove(&(job, stage)).unwrap_or_default();
             [
                 job.0.into(),
                 stage.0.into(),
-                name.into(),
-                patch.state.unwrap_or("waiting").into(),
+                kind.word().into(),
+                patch.state.unwrap_or(StageState::Waiting).word().into(),
                 patch.task_count.into(),
                 patch.expanded_ns.into(),
                 patch.ended_ns.into(),
@@ -452,9 +457,16 @@ impl Batch {
         for (key, payload) in std::mem::take(&mut self.new_tasks) {
             let winner = self.tasks_done.remove(&key);
             let [job, stage, task] = task_values(key);
-            let state = if winner.is_some() { "done" } else { "waiting" };
+            let state = if winner.is_some() { TaskState::Done } else { TaskState::Waiting };
             let rows = if new_jobs.contains(&key.job) { &mut tasks } else { &mut tasks_again };
-            rows.push([job, stage, task, state.into(), winner.map(|winner| winner.0).into(), payload.into()]);
+            rows.push([
+                job,
+                stage,
+                task,
+                state.word().into(),
+                winner.map(|winner| winner.0).into(),
+                payload.into(),
+            ]);
         }
         let columns = "job, stage, task, state, winner, payload";
         db.insert("tasks", columns, "", tasks).await?;
@@ -498,7 +510,14 @@ impl Batch {
         let stages = std::mem::take(&mut self.stages).into_iter().map(|((job, stage), patch)| {
             let (job, stage) = (job.0.into(), stage.0.into());
             let count = patch.task_count.into();
-            [job, stage, patch.state.into(), count, patch.expanded_ns.into(), patch.ended_ns.into()]
+            [
+                job,
+                stage,
+                patch.state.map(StageState::word).into(),
+                count,
+                patch.expanded_ns.into(),
+                patch.ended_ns.into(),
+            ]
         });
         let head = "UPDATE stages SET state = coalesce(v.column3, stages.state), \
                     task_count = coalesce(v.column4, stages.task_count), \
@@ -528,12 +547,12 @@ impl Batch {
             let (ended, cleaned) = (patch.ended_ns.into(), patch.cleaned_ns.into());
             [
                 job.0.into(),
-                patch.state.into(),
+                patch.state.map(JobState::word).into(),
                 code,
                 error,
                 ended,
                 cleaned,
-                patch.ifiles.into(),
+                patch.ifiles.map(KeptFiles::word).into(),
                 patch.keep_until_ns.into(),
             ]
         });

@@ -42,10 +42,8 @@ pub use console::{QueryError, QueryLimits, answer_question, query_read_only};
 pub use error::StoreError;
 pub use open::Metastore;
 pub use rows::{
-    AuditRow, CANCEL_ASKED_NOTE, CLUSTER_OWNER, Change, ChunkRow, DATA_KEYS_MAX, DATA_LOST_NOTE, DataKeyRow,
-    DiskRow, DiskState, FELL_BACK_NOTE, IntermediateReplicaRow, Keep, NOT_RESENT_NOTE, NodeRow, NodeState,
-    PartReplicaRow, PartRow, PlanTaskRow, ProofRow, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, READMITTED_NOTE,
-    REPLICATION_NOTE, Recovered, RecoveredJob, ReplicaRow, ReplicaState, RunRow, SPECULATION_NOTE,
-    STAND_IN_REFUSED_NOTE, STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE, SampleRow,
-    TaskRow, TokenRow, UserRow, WaitingJobRow, WinningCommits,
+    AuditRow, CLUSTER_OWNER, Change, ChunkRow, DATA_KEYS_MAX, DataKeyRow, DiskRow, DiskState,
+    IntermediateReplicaRow, Keep, NodeRow, NodeState, PartReplicaRow, PartRow, PlanTaskRow, ProofRow,
+    Recovered, RecoveredJob, ReplicaRow, ReplicaState, RunRow, SampleRow, TaskRow, TokenRow, UserRow,
+    WaitingJobRow, WinningCommits,
 };

@@ -2,8 +2,7 @@
 
 mod reader_role;
 
-use crate::database::sqlite;
-use crate::database::{Connection, STATEMENTS_MAX};
+use crate::database::{Connection, STATEMENTS_MAX, sqlite};
 use crate::error::{BUSY_SECONDS_MAX, StoreError};
 use crate::writer::Writer;
 use api::data_access::SecretText;
@@ -408,7 +407,7 @@ mod tests {
         let report = store.job_report(jobs[3].job).await.unwrap().unwrap();
         assert_eq!(report.job, jobs[3].job);
         let tasks = store.tasks(jobs[0].job).await.unwrap();
-        assert_eq!((tasks[0].state.as_str(), tasks[0].winner), ("running", None));
+        assert_eq!((tasks[0].state.word(), tasks[0].winner), ("running", None));
         let attempts = store.attempts(jobs[2].job).await.unwrap();
         assert_eq!(attempts.iter().filter(|row| row.state == AttemptState::Failed).count(), 3);
         assert_eq!(store.jobs_to_clean("nobody").await.unwrap().len(), 1);

@@ -4,17 +4,16 @@
 use crate::convert::Reader;
 use crate::database::{Readable, Row};
 use crate::{Metastore, StoreError};
-use api::history::{AttemptRow, AttemptState, EventRow, JobDetails, JobRow, JobState, KeptFiles, StageRow};
+use api::history::{
+    AttemptRow, AttemptState, EventKind, EventRow, JobDetails, JobRow, JobState, KeptFiles, StageRow,
+    StageState,
+};
 use api::{Boundaries, DataSum, JobReport, JobSpec, KeyBytes};
 use ids::{
     AttemptKey, AttemptNumber, BoundariesVersion, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion,
-    RunId, StageIndex, TaskIndex, TaskKey,
+    RunId, StageIndex, StageKind, TaskIndex, TaskKey,
 };
-use rows::{
-    ChunkRow, DATA_LOST_NOTE, FELL_BACK_NOTE, NOT_RESENT_NOTE, PartRow, PlanTaskRow, ProofRow,
-    RANGE_SPLIT_NOTE, READ_AGAIN_NOTE, READMITTED_NOTE, REPLICATION_NOTE, RunRow, SPECULATION_NOTE,
-    STAND_IN_REFUSED_NOTE, STDERR_NOTE, TaskRow,
-};
+use rows::{ChunkRow, PartRow, PlanTaskRow, ProofRow, RunRow, TaskRow, TaskState};
 use std::path::PathBuf;
 
 impl Metastore {
@@ -57,13 +56,13 @@ impl Metastore {
         self.sentences(
             job,
             [
-                DATA_LOST_NOTE,
-                STAND_IN_REFUSED_NOTE,
-                NOT_RESENT_NOTE,
-                READ_AGAIN_NOTE,
-                REPLICATION_NOTE,
-                FELL_BACK_NOTE,
-                READMITTED_NOTE,
+                EventKind::DataLost,
+                EventKind::StandInRefused,
+                EventKind::SpoolNotSent,
+                EventKind::ReadAgain,
+                EventKind::Replication,
+                EventKind::ReplicasStandIn,
+                EventKind::DataIsBack,
             ],
             count_max,
         )
@@ -72,21 +71,21 @@ impl Metastore {
 
     /// Which attempts of a job were slow or had long to go, why, and what was done about it, as sentences: the first so many.
     pub async fn slow_attempts(&self, job: JobId, count_max: u32) -> Result<Vec<String>, StoreError> {
-        self.sentences(job, [SPECULATION_NOTE, RANGE_SPLIT_NOTE], count_max).await
+        self.sentences(job, [EventKind::Speculation, EventKind::RangeSplit], count_max).await
     }
 
     /// The events of up to seven kinds.
     async fn sentences<const KINDS: usize>(
         &self,
         job: JobId,
-        kinds: [&'static str; KINDS],
+        kinds: [EventKind; KINDS],
         count_max: u32,
     ) -> Result<Vec<String>, StoreError> {
         const { assert!(KINDS > 0 && KINDS <= 7, "the statement has a place for each kind") };
         let statement = "SELECT detail FROM events WHERE job = $1 AND kind IN ($2, $3, $4, $5, $6, $7, $8) AND detail IS NOT NULL \
                          ORDER BY event LIMIT $9";
         let [first, second, third, fourth, fifth, sixth, seventh] =
-            std::array::from_fn(|index| kinds[index.min(KINDS - 1)].into());
+            std::array::from_fn(|index| kinds[index.min(KINDS - 1)].word().into());
         let values = [job.0.into(), first, second, third, fourth, fifth, sixth, seventh, count_max.into()];
         let rows = self.rows(statement, values).await?;
         rows.iter().map(|row| self.get(row, "detail")).collect()
@@ -130,7 +129,9 @@ impl Metastore {
     pub async fn events(&self, job: JobId, count_max: u32) -> Result<Vec<EventRow>, StoreError> {
         let statement = "SELECT * FROM (SELECT * FROM events WHERE job = $1 AND (kind <> $2 OR stage IS NULL) \
                          ORDER BY event DESC LIMIT $3) AS latest ORDER BY event";
-        let rows = self.rows(statement, [job.0.into(), STDERR_NOTE.into(), count_max.into()]).await?;
+        let rows = self
+            .rows(statement, [job.0.into(), EventKind::StandardError.word().into(), count_max.into()])
+            .await?;
         rows.iter().map(|row| self.event_row(row)).collect()
     }
 
@@ -138,7 +139,9 @@ impl Metastore {
     pub async fn logs_of_tasks(&self, job: JobId, count_max: u32) -> Result<Vec<EventRow>, StoreError> {
         let statement =
             "SELECT * FROM events WHERE job = $1 AND kind = $2 AND stage IS NOT NULL ORDER BY event LIMIT $3";
-        let rows = self.rows(statement, [job.0.into(), STDERR_NOTE.into(), count_max.into()]).await?;
+        let rows = self
+            .rows(statement, [job.0.into(), EventKind::StandardError.word().into(), count_max.into()])
+            .await?;
         rows.iter().map(|row| self.event_row(row)).collect()
     }
 
@@ -149,7 +152,7 @@ impl Metastore {
             stage: self.number_or_none(row, "stage")?.map(StageIndex),
             task: self.number_or_none(row, "task")?.map(TaskIndex),
             attempt: self.number_or_none(row, "attempt")?.map(AttemptNumber),
-            kind: self.get(row, "kind")?,
+            kind: self.word(row, "kind", EventKind::parse)?,
             detail: self.get(row, "detail")?,
         })
     }
@@ -288,8 +291,8 @@ impl Metastore {
     pub(crate) fn stage_row(&self, row: &Row) -> Result<StageRow, StoreError> {
         Ok(StageRow {
             stage: StageIndex(self.number(row, "stage")?),
-            name: self.get(row, "name")?,
-            state: self.get(row, "state")?,
+            kind: self.word(row, "name", StageKind::parse)?,
+            state: self.word(row, "state", StageState::parse)?,
             task_count: self.number_or_none(row, "task_count")?,
             tasks_done: self.number(row, "tasks_done")?,
             expanded_ns: self.number_or_none(row, "expanded_ns")?,
@@ -299,25 +302,23 @@ impl Metastore {
 
     pub(crate) fn task_row(&self, row: &Row) -> Result<TaskRow, StoreError> {
         let winner = self.number_or_none(row, "winner")?.map(AttemptNumber);
-        let state: String = self.get(row, "state")?;
-        let runs = state == "waiting" && self.get::<bool>(row, "runs")?;
+        let state = self.word(row, "state", TaskState::parse)?;
+        let runs = state == TaskState::Waiting && self.get::<bool>(row, "runs")?;
         Ok(TaskRow {
             task: self.task_key(row)?,
-            state: if runs { "running".to_string() } else { state },
+            state: if runs { TaskState::Running } else { state },
             payload: self.json(row, "payload")?,
             winner,
         })
     }
 
     pub(crate) fn attempt_row(&self, row: &Row) -> Result<AttemptRow, StoreError> {
-        let state: String = self.get(row, "state")?;
         let failure: Option<String> = self.get(row, "failure")?;
         Ok(AttemptRow {
             attempt: self.attempt_key(row)?,
             node: NodeId(self.number(row, "node")?),
             slot: self.number(row, "slot")?,
-            state: AttemptState::parse(&state)
-                .ok_or_else(|| self.reader().damaged("attempts.state", state))?,
+            state: self.word(row, "state", AttemptState::parse)?,
             assigned_ns: self.number(row, "assigned_ns")?,
             started_ns: self.number_or_none(row, "started_ns")?,
             opened_ns: self.number_or_none(row, "opened_ns")?,
@@ -371,7 +372,6 @@ impl Metastore {
     }
 
     pub(crate) fn job_row(&self, row: &Row) -> Result<JobRow, StoreError> {
-        let state: String = self.get(row, "state")?;
         let kept_files: Option<String> = self.get(row, "ifiles")?;
         Ok(JobRow {
             job: JobId(self.get(row, "job")?),
@@ -379,7 +379,7 @@ impl Metastore {
             user: self.get(row, "user_name")?,
             priority: self.number(row, "priority")?,
             name: self.get(row, "name")?,
-            state: JobState::parse(&state).ok_or_else(|| self.reader().damaged("jobs.state", state))?,
+            state: self.word(row, "state", JobState::parse)?,
             output: PathBuf::from(self.get::<String>(row, "output")?),
             staging: PathBuf::from(self.get::<String>(row, "staging")?),
             disk_dirs: self.json(row, "disk_dirs")?,

@@ -5,7 +5,7 @@ use crate::database::Row;
 use crate::{Metastore, StoreError};
 use api::JobSpec;
 use ids::{ChunkId, JobId, PlanVersion, RunId};
-use rows::{Recovered, RecoveredJob, TaskRow, WaitingJobRow};
+use rows::{Recovered, RecoveredJob, TaskRow, TaskState, WaitingJobRow};
 use std::collections::BTreeMap;
 
 type HotJobs = BTreeMap<JobId, RecoveredJob>;
@@ -343,11 +343,11 @@ fn count_tasks(job: &mut RecoveredJob) {
         .collect();
     for task in &mut job.tasks {
         if task.winner.is_none() && running.contains(&task.task) {
-            task.state = "running".to_string();
+            task.state = TaskState::Running;
         }
     }
     for stage in &mut job.stages {
-        let done = |task: &&TaskRow| task.task.stage == stage.stage && task.state == "done";
+        let done = |task: &&TaskRow| task.task.stage == stage.stage && task.state == TaskState::Done;
         stage.tasks_done = job.tasks.iter().filter(done).count() as u32;
     }
 }

@@ -2,18 +2,19 @@
 //! same list of them, at the end.
 
 use crate::{
-    AttemptState, CANCEL_ASKED_NOTE, CLUSTER_OWNER, Change, DiskRow, DiskState, JobState, Keep, KeptFiles,
-    Metastore, NodeRow, NodeState, PartReplicaRow, ProofRow, ReplicaRow, ReplicaState, SampleRow,
+    AttemptState, CLUSTER_OWNER, Change, DiskRow, DiskState, JobState, Keep, KeptFiles, Metastore, NodeRow,
+    NodeState, PartReplicaRow, ProofRow, ReplicaRow, ReplicaState, SampleRow,
 };
-use api::TaskResult;
+use api::history::EventKind;
 use api::kept::{KeptDir, KeptPlace};
 use api::task::{
     ChunkSummary, KeyWeight, MapAgain, MapResult, MapTask, Part, ReduceTask, RunSummary, SealResult, SealTask,
 };
 use api::{
     Blame, Boundaries, Codec, DataSum, FlowStage, JobSpec, KeyBytes, Layout, SourceCommit, Split, Task,
-    TaskFailure,
+    TaskFailure, TaskResult,
 };
+use ids::StageKind;
 use ids::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -73,7 +74,7 @@ fn submitted(job: JobId, uuid: &str) -> Change {
         job,
         owner: uuid.to_string(),
         spec: Arc::new(spec()),
-        stages: vec!["map", "seal"],
+        stages: vec![StageKind::Map, StageKind::Seal],
         staging: PathBuf::from("/.out"),
         disk_dirs: vec![PathBuf::from("/disk/job")],
         user: Some("ann".to_string()),
@@ -114,8 +115,8 @@ pub(crate) async fn a_job_is_remembered(store: &Metastore) {
     let row = store.jobs(10).await.unwrap().remove(0);
     assert_eq!((row.state, row.exit_code, row.error.as_deref()), (JobState::Failed, Some(3), Some("no")));
     assert_eq!((row.ended_ns, row.cleaned_ns), (Some(9), Some(10)));
-    let kinds: Vec<String> =
-        store.events(job, 10).await.unwrap().into_iter().map(|event| event.kind).collect();
+    let kinds: Vec<&str> =
+        store.events(job, 10).await.unwrap().into_iter().map(|event| event.kind.word()).collect();
     assert_eq!(kinds, ["job submitted", "job failed"]);
 }
 
@@ -130,7 +131,7 @@ pub(crate) async fn numbers_of_jobs_are_never_given_twice(store: &Metastore) {
 
 pub(crate) async fn all_changes_or_none(store: &Metastore) {
     let job = new_job(store).await;
-    let note = Change::Note { job: Some(job), kind: "note", detail: "x".to_string(), now_ns: 3 };
+    let note = Change::Note { job: Some(job), kind: EventKind::Status, detail: "x".to_string(), now_ns: 3 };
     // The second one breaks a primary key.
     assert!(store.apply(&[note, submitted(job, "me")]).await.is_err());
     assert_eq!(store.events(job, 10).await.unwrap().len(), 1);
@@ -176,12 +177,12 @@ pub(crate) async fn attempts_have_a_history(store: &Metastore) {
     assert_eq!((attempts[1].started_ns, attempts[1].ended_ns, attempts[1].slot), (Some(6), Some(8), 1));
     assert_eq!(attempts[1].opened_ns, Some(7));
     let tasks = store.tasks(job).await.unwrap();
-    assert_eq!((tasks[0].state.as_str(), tasks[0].winner), ("done", Some(AttemptNumber(1))));
+    assert_eq!((tasks[0].state.word(), tasks[0].winner), ("done", Some(AttemptNumber(1))));
     assert_eq!(tasks[0].payload, map);
-    assert_eq!((tasks[1].state.as_str(), tasks[1].winner), ("waiting", None));
+    assert_eq!((tasks[1].state.word(), tasks[1].winner), ("waiting", None));
     let stages = store.stages(job).await.unwrap();
-    assert_eq!((stages[0].state.as_str(), stages[0].tasks_done), ("done", 1));
-    assert_eq!((stages[1].state.as_str(), stages[1].tasks_done), ("running", 0));
+    assert_eq!((stages[0].state.word(), stages[0].tasks_done), ("done", 1));
+    assert_eq!((stages[1].state.word(), stages[1].tasks_done), ("running", 0));
 }
 
 pub(crate) async fn data_between_the_stages_is_remembered(store: &Metastore) {
@@ -362,7 +363,7 @@ pub(crate) async fn kept_files_go_once_nobody_reads_them(store: &Metastore) {
     assert!(store.jobs_with_kept_files().await.unwrap().is_empty());
     assert!(!store.begin_to_remove_kept_files(source).await.unwrap());
     let events = store.events(source, 1).await.unwrap();
-    assert_eq!((events[0].kind.as_str(), events[0].detail.as_deref()), ("I-files removed", Some("7 bytes")));
+    assert_eq!((events[0].kind.word(), events[0].detail.as_deref()), ("I-files removed", Some("7 bytes")));
 }
 
 /// More rows than go into one statement, of every kind at once, and one job in the middle looked at.
@@ -411,11 +412,11 @@ pub(crate) async fn many_jobs_go_in_one_transaction(store: &Metastore) {
     assert_eq!((row.state, row.exit_code), (JobState::Succeeded, Some(0)));
     assert_eq!((row.started_ns, row.ended_ns, row.cleaned_ns), (Some(4), Some(7), Some(8)));
     let tasks = store.tasks(job).await.unwrap();
-    assert_eq!((tasks[0].state.as_str(), tasks[0].winner), ("done", Some(AttemptNumber(0))));
+    assert_eq!((tasks[0].state.word(), tasks[0].winner), ("done", Some(AttemptNumber(0))));
     let attempts = store.attempts(job).await.unwrap();
     assert_eq!((attempts[0].node, attempts[0].ended_ns), (NodeId(1), Some(6)));
-    let kinds: Vec<String> =
-        store.events(job, 99).await.unwrap().into_iter().map(|event| event.kind).collect();
+    let kinds: Vec<&str> =
+        store.events(job, 99).await.unwrap().into_iter().map(|event| event.kind.word()).collect();
     // What else happened in the same transaction is told by these.
     let expected = ["job submitted", "attempt started", "attempt succeeded", "job succeeded"];
     assert_eq!(kinds, expected);
@@ -447,15 +448,15 @@ pub(crate) async fn what_begins_and_ends_in_one_transaction_is_whole(store: &Met
         .await
         .unwrap();
     let tasks = store.tasks(job).await.unwrap();
-    assert_eq!((tasks[0].state.as_str(), tasks[0].winner), ("running", None));
+    assert_eq!((tasks[0].state.word(), tasks[0].winner), ("running", None));
     let states: Vec<AttemptState> = store.attempts(job).await.unwrap().iter().map(|row| row.state).collect();
     assert_eq!(states, [AttemptState::Failed, AttemptState::Running]);
     let stages = store.stages(job).await.unwrap();
-    assert_eq!((stages[0].state.as_str(), stages[0].task_count), ("running", Some(1)));
+    assert_eq!((stages[0].state.word(), stages[0].task_count), ("running", Some(1)));
     assert_eq!(store.job(job).await.unwrap().unwrap().started_ns, Some(5));
     // A text with every odd character comes back, but for NUL, which one of the databases cannot hold.
     let detail = "a\u{1}b\u{e9}'\"\\\n".to_string();
-    let note = |detail| Change::Note { job: Some(job), kind: "note", detail, now_ns: 9 };
+    let note = |detail| Change::Note { job: Some(job), kind: EventKind::Status, detail, now_ns: 9 };
     store.apply(&[note(detail.clone()), note("a\0b".to_string())]).await.unwrap();
     let events = store.events(job, 2).await.unwrap();
     assert_eq!(events[0].detail, Some(detail));
@@ -614,7 +615,7 @@ pub(crate) async fn what_is_not_done_with_is_recovered(store: &Metastore) {
     let gone = |job| Change::JobCleaned { job, kept: Keep::Nothing, now_ns: 10 };
     let cancel = |job, reason: &str| Change::Note {
         job: Some(job),
-        kind: CANCEL_ASKED_NOTE,
+        kind: EventKind::JobCancelAsked,
         detail: reason.to_string(),
         now_ns: 9,
     };
@@ -640,9 +641,9 @@ pub(crate) async fn a_half_run_job_comes_back(store: &Metastore) {
     let back = &recovered.jobs[&job];
     assert!(back.report.is_none() && back.plan.is_empty());
     assert_eq!((&back.spec, back.row.user.as_deref()), (&spec(), Some("ann")));
-    let stages: Vec<_> = back.stages.iter().map(|row| (row.state.as_str(), row.tasks_done)).collect();
+    let stages: Vec<_> = back.stages.iter().map(|row| (row.state.word(), row.tasks_done)).collect();
     assert_eq!(stages, [("done", 1), ("running", 1)]);
-    let tasks: Vec<_> = back.tasks.iter().map(|row| (row.state.as_str(), row.winner.is_some())).collect();
+    let tasks: Vec<_> = back.tasks.iter().map(|row| (row.state.word(), row.winner.is_some())).collect();
     assert_eq!(tasks, [("done", true), ("done", true), ("running", false)]);
     assert_eq!((&back.tasks[2].payload, back.attempts.len()), (&seal(), 3));
     let expected = [(attempt(job, 0, 0, 0), map_result()), (attempt(job, 1, 0, 0), seal_result())];

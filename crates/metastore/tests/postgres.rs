@@ -1,12 +1,13 @@
 //! Tests for PostgreSQL only: a leader and its standby, and a database that goes away and comes back.
 
+use api::history::EventKind;
 use ids::JobId;
 use metastore::{Change, JobState, Metastore, QueryError, QueryLimits, StoreError};
 use private_postgres::PrivatePostgres;
 use std::time::Duration;
 
 fn note(detail: &str) -> Change {
-    Change::Note { job: Some(JobId(1)), kind: "note", detail: detail.to_string(), now_ns: 1 }
+    Change::Note { job: Some(JobId(1)), kind: EventKind::Status, detail: detail.to_string(), now_ns: 1 }
 }
 
 async fn notes(store: &Metastore) -> Vec<String> {

@@ -4,14 +4,15 @@ use crate::{
     AuditRow, DiskRow, IntermediateReplicaRow, NodeRow, NodeState, PartReplicaRow, ReplicaRow, SampleRow,
     TokenRow,
 };
-use api::history::{AttemptState, JobState};
+use api::history::{AttemptState, EventKind, JobState};
 use api::intermediate::IntermediateStatus;
 use api::kept::KeptPlace;
 use api::people::Role;
 use api::task::{ChunkSummary, Part, ReduceTask, RunSummary, TaskResult};
 use api::{Boundaries, DataSum, JobReport, JobSpec, SourceCommit, Task, TaskFailure};
 use ids::{
-    AttemptKey, IfileIndex, IntermediateId, JobId, NodeId, PlanVersion, RunId, StageIndex, TaskIndex, TaskKey,
+    AttemptKey, IfileIndex, IntermediateId, JobId, NodeId, PlanVersion, RunId, StageIndex, StageKind,
+    TaskIndex, TaskKey,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -50,7 +51,7 @@ pub enum Change {
         job: JobId,
         owner: String,
         spec: Arc<JobSpec>,
-        stages: Vec<&'static str>,
+        stages: Vec<StageKind>,
         staging: PathBuf,
         disk_dirs: Vec<PathBuf>,
         /// User who submitted it; None if the server does not ask for users, as on one machine.
@@ -304,7 +305,7 @@ pub enum Change {
     /// Something worth remembering that changes no other row.
     Note {
         job: Option<JobId>,
-        kind: &'static str,
+        kind: EventKind,
         detail: String,
         now_ns: u64,
     },

@@ -124,24 +124,6 @@ pub enum ReplicaState {
     Lost,
 }
 
-macro_rules! words {
-    ($name:ident: $($variant:ident = $word:literal),* $(,)?) => {
-        impl $name {
-            /// The word in the table.
-            pub fn word(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word),*
-                }
-            }
-
-            /// The state that the table names by this word.
-            pub fn parse(word: &str) -> Option<Self> {
-                [$(Self::$variant),*].into_iter().find(|each| each.word() == word)
-            }
-        }
-    };
-}
-
-words!(NodeState: Up = "up", Draining = "draining", Drained = "drained", Dead = "dead", Left = "left");
-words!(DiskState: Usable = "usable", Full = "full", ReadOnly = "read-only", Failed = "failed");
-words!(ReplicaState: Complete = "complete", Standing = "standing", Lost = "lost");
+ids::words!(NodeState: Up = "up", Draining = "draining", Drained = "drained", Dead = "dead", Left = "left");
+ids::words!(DiskState: Usable = "usable", Full = "full", ReadOnly = "read-only", Failed = "failed");
+ids::words!(ReplicaState: Complete = "complete", Standing = "standing", Lost = "lost");

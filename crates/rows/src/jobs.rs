@@ -12,11 +12,22 @@ pub const CLUSTER_OWNER: &str = "cluster";
 /// Commits that count of each map task. All are from one attempt, unless a part of its data was lost and made again.
 pub type WinningCommits = BTreeMap<TaskIndex, Vec<(AttemptNumber, SourceCommit)>>;
 
+/// State of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskState {
+    Waiting,
+    Running,
+    Done,
+    /// An earlier stage is made again; the task waits for it.
+    Dropped,
+}
+
+ids::words!(TaskState: Waiting = "waiting", Running = "running", Done = "done", Dropped = "dropped");
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRow {
     pub task: TaskKey,
-    /// `waiting`, `running`, `done`, or `dropped` while what comes before it is made again.
-    pub state: String,
+    pub state: TaskState,
     pub payload: Task,
     pub winner: Option<AttemptNumber>,
 }

@@ -17,7 +17,6 @@ mod change;
 mod fleet;
 mod intermediate_files;
 mod jobs;
-mod notes;
 mod people;
 mod recovered;
 
@@ -27,11 +26,6 @@ pub use fleet::{
     SampleRow,
 };
 pub use intermediate_files::IntermediateReplicaRow;
-pub use jobs::{CLUSTER_OWNER, ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow, WinningCommits};
-pub use notes::{
-    CANCEL_ASKED_NOTE, DATA_LOST_NOTE, FELL_BACK_NOTE, NOT_RESENT_NOTE, RANGE_SPLIT_NOTE, READ_AGAIN_NOTE,
-    READMITTED_NOTE, REPLICATION_NOTE, SPECULATION_NOTE, STAND_IN_REFUSED_NOTE, STDERR_BYTES_NOTE,
-    STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE,
-};
+pub use jobs::{CLUSTER_OWNER, ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow, TaskState, WinningCommits};
 pub use people::{AuditRow, DATA_KEYS_MAX, DataKeyRow, TokenRow, UserRow};
 pub use recovered::{Recovered, RecoveredJob, WaitingJobRow};

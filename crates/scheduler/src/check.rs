@@ -82,10 +82,10 @@ fn check_job(id: JobId, job: &Job) {
     assert!(job.phase != Phase::Cancelling || !job.running.is_empty(), "job {id} was never cancelled");
     for (index, stage) in job.stages.iter().enumerate() {
         let current = usize::from(job.current.0);
-        assert!(index >= current || stage.complete(), "job {id} left {} incomplete", stage.name);
-        assert!(index <= current || !stage.expanded, "job {id} ran ahead to {}", stage.name);
+        assert!(index >= current || stage.complete(), "job {id} left {} incomplete", stage.kind);
+        assert!(index <= current || !stage.expanded, "job {id} ran ahead to {}", stage.kind);
         let done = stage.tasks.iter().filter(|task| task.winner.is_some()).count();
-        assert_eq!(done, stage.done as usize, "job {id} miscounts {}", stage.name);
+        assert_eq!(done, stage.done as usize, "job {id} miscounts {}", stage.kind);
         for (task_index, task) in stage.tasks.iter().enumerate() {
             assert!(task.failures <= job.failures_max && task.failures <= task.attempts_started);
             assert!(task.winner.is_none_or(|winner| winner.0 < task.attempts_started));

@@ -35,6 +35,7 @@ mod state;
 pub use check::sanity_check;
 pub use copies::{COPIES_MIN, COPIES_PER_TASK, SLOW_NODE_NS, WASTE_PER_TASK_TIME};
 pub use elastic::{ASKED_AGAIN_AFTER_NS, SPLIT_AFTER_NS, SPLIT_LEFT_NS_MIN};
+use ids::StageKind;
 pub use memory::{MEMORY_PATIENCE_NS, left_out, wait_of};
 pub use reactor::handle;
 pub use speculation::{COMPARED_MIN, Inputs, JUDGED_AFTER_NS, Label, NO_PROGRESS_NS, Waits, WhyLeft};
@@ -167,7 +168,7 @@ pub enum Event {
     JobSubmitted {
         job: JobId,
         claim: Claim,
-        stages: Vec<&'static str>,
+        stages: Vec<StageKind>,
         /// Failures of one task with which the job fails; at least 1.
         failures_max: u32,
     },
@@ -175,7 +176,7 @@ pub enum Event {
     JobRecovered {
         job: JobId,
         claim: Claim,
-        stages: Vec<&'static str>,
+        stages: Vec<StageKind>,
         failures_max: u32,
         /// The tasks of each expanded stage; at least those of the first.
         tasks: Vec<Vec<RecoveredTask>>,

@@ -7,7 +7,7 @@ use crate::losses::{on_node_lost, on_results_lost, on_tasks_moved};
 use crate::recovery::{Recovered, on_job_recovered};
 use crate::state::{Job, Phase, Stage, State};
 use crate::{Action, Claim, Event, FailureCause, Outbox, Placement, Slot, UnixNanos};
-use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskKey};
+use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind, TaskKey};
 
 /// Takes one event and orders what follows from it. Events about jobs or attempts that are gone are late, not
 /// wrong: a success is discarded, the rest is ignored.
@@ -98,10 +98,10 @@ fn on_job_submitted(
     outbox: &mut impl Outbox,
     id: JobId,
     claim: Claim,
-    names: &[&'static str],
+    kinds: &[StageKind],
     failures_max: u32,
 ) {
-    let stages: Vec<Stage> = names.iter().map(|name| Stage { name, ..Stage::default() }).collect();
+    let stages: Vec<Stage> = kinds.iter().map(|kind| Stage { kind: *kind, ..Stage::default() }).collect();
     let job = Job::new(claim, stages, failures_max, Phase::Expanding);
     let empty = job.stages.is_empty();
     state.add_job(id, job);

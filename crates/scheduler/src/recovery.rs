@@ -3,14 +3,14 @@
 use crate::reactor::advance;
 use crate::state::{Job, Phase, Running, Stage, State};
 use crate::{Claim, Outbox, RecoveredTask, Slot, UnixNanos};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The parts of [`crate::Event::JobRecovered`].
 pub(crate) struct Recovered {
     pub job: JobId,
     pub claim: Claim,
-    pub stages: Vec<&'static str>,
+    pub stages: Vec<StageKind>,
     pub failures_max: u32,
     pub tasks: Vec<Vec<RecoveredTask>>,
     pub running: Vec<(AttemptKey, Slot)>,
@@ -27,7 +27,7 @@ pub(crate) fn on_job_recovered(
     let id = recovered.job;
     let current = recovered.tasks.len().checked_sub(1).expect("a recovered job has its first stage");
     let mut stages: Vec<Stage> =
-        recovered.stages.iter().map(|name| Stage { name, ..Stage::default() }).collect();
+        recovered.stages.iter().map(|kind| Stage { kind: *kind, ..Stage::default() }).collect();
     for (stage, used) in recovered.attempts_used {
         let index = usize::from(stage.0);
         stages[index].attempts_used = used;

@@ -6,7 +6,7 @@ use crate::memory::Room;
 use crate::ready::Ready;
 use crate::slots::FreeSlots;
 use crate::{Claim, Needs, Placement, Slot, UnixNanos};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskKey};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskKey};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs that are not over, or whose attempts still run, and the slots that wait for work.
@@ -120,7 +120,7 @@ pub(crate) enum Phase {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stage {
-    pub name: &'static str,
+    pub kind: StageKind,
     pub expanded: bool,
     pub tasks: Vec<Task>,
     pub ready: Ready,
@@ -152,7 +152,7 @@ pub(crate) struct Task {
 /// How far a stage is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageCounts {
-    pub name: &'static str,
+    pub kind: StageKind,
     pub expanded: bool,
     pub tasks: u32,
     pub done: u32,
@@ -230,7 +230,7 @@ pub fn has_jobs(state: &State) -> bool {
 pub fn stage_counts(state: &State, job: JobId) -> Option<Vec<StageCounts>> {
     let job = state.jobs.get(&job)?;
     let count = |(index, stage): (usize, &Stage)| StageCounts {
-        name: stage.name,
+        kind: stage.kind,
         expanded: stage.expanded,
         tasks: stage.task_count(),
         done: stage.done,

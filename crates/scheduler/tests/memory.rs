@@ -1,6 +1,6 @@
 //! Admission of jobs to the memory of nodes, and the jobs that wait for it, with a recording outbox.
 
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
 use scheduler::{
     AGING_NS, Action, Claim, Event, MEMORY_PATIENCE_NS, Needs, Placement, Slot, State, UnixNanos, handle,
     left_out, sanity_check, wait_of,
@@ -40,7 +40,7 @@ impl World {
 
     fn submit_of(&mut self, number: i64, claim: Claim, tasks: usize) {
         let job = JobId(number);
-        self.feed(Event::JobSubmitted { job, claim, stages: vec!["only"], failures_max: 1 });
+        self.feed(Event::JobSubmitted { job, claim, stages: vec![StageKind::Map], failures_max: 1 });
         self.feed(Event::StageExpanded {
             job,
             stage: StageIndex(0),
@@ -110,7 +110,12 @@ fn resting_job_lends_its_memory_and_regains_it() {
     let mut world = World::with_nodes(&[100]);
     let (job, first, last) = (JobId(1), StageIndex(0), StageIndex(1));
     let claim = Claim { needs: everywhere(60), ..Claim::default() };
-    world.feed(Event::JobSubmitted { job, claim, stages: vec!["map", "commit"], failures_max: 1 });
+    world.feed(Event::JobSubmitted {
+        job,
+        claim,
+        stages: vec![StageKind::Map, StageKind::Commit],
+        failures_max: 1,
+    });
     world.feed(Event::StageExpanded { job, stage: first, tasks: vec![Placement::Anywhere] });
     world.submit(2, everywhere(60), 2);
     let map = world.expect_started(&[(1, 1)]);

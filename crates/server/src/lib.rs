@@ -78,7 +78,6 @@ pub use kept::{
     collect_garbage, kept_bytes, kept_source,
 };
 pub use messages::{LocalAssignment, LocalJob, PullReply, ServerOptions, Submitter, UserQuota};
-pub use metastore::{STDERR_NOTE, STDOUT_NOTE};
 pub use submission::{ShippedOptions, job_logs};
 
 /// How long whoever got no answer waits for the end of the loop, which knows why.

@@ -1,7 +1,7 @@
 //! How long one decision of the scheduler takes with 1,000 nodes and 100,000 tasks that wait, near their data and
 //! anywhere: `cargo run --release -p sim --example match_decisions`.
 
-use ids::{AttemptKey, JobId, NodeId, StageIndex};
+use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind};
 use scheduler::{Action, Claim, Event, Placement, Slot, State, UnixNanos, handle};
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -21,7 +21,12 @@ fn main() {
             &mut state,
             &mut outbox,
             now_ns,
-            Event::JobSubmitted { job, claim, stages: vec!["map"], failures_max: scheduler::FAILURES_MAX },
+            Event::JobSubmitted {
+                job,
+                claim,
+                stages: vec![StageKind::Map],
+                failures_max: scheduler::FAILURES_MAX,
+            },
         );
         let mut place = || match job.0 % 2 {
             0 => Placement::Near(vec![NodeId(random.u32(..NODES)), NodeId(random.u32(..NODES))]),

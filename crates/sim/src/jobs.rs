@@ -2,12 +2,12 @@
 
 use crate::World;
 use fastrand::Rng;
-use ids::{JobId, NodeId, StageIndex, TaskIndex};
+use ids::{JobId, NodeId, StageIndex, StageKind, TaskIndex};
 use scheduler::{Claim, Needs, Placement};
 use std::collections::BTreeMap;
 
 /// The stages of every job, as those of a real one.
-pub(crate) const STAGES: [&str; 3] = ["map", "reduce", "commit"];
+pub(crate) const STAGES: [StageKind; 3] = [StageKind::Map, StageKind::Reduce, StageKind::Commit];
 
 /// A job, and what became of it.
 pub(crate) struct Job {

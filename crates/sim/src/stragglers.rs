@@ -3,9 +3,11 @@
 
 use crate::future::{Future, until_death_ns};
 use fastrand::Rng;
-use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
-use scheduler::{Action, Claim, Event, FAILURES_MAX, Label, Placement, Slot, State, UnixNanos, Waits};
-use scheduler::{handle, has_jobs, sanity_check};
+use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
+use scheduler::{
+    Action, Claim, Event, FAILURES_MAX, Label, Placement, Slot, State, UnixNanos, Waits, handle, has_jobs,
+    sanity_check,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -211,7 +213,7 @@ impl Simulation {
         self.tasks = (0..self.world.tasks).map(|task| self.make_task(TaskIndex(task))).collect();
         self.foresee(TICK_NS, Happening::Tick);
         self.foresee_death();
-        let stages = vec!["map", "commit"];
+        let stages = vec![StageKind::Map, StageKind::Commit];
         let claim = Claim::default();
         self.feed(Event::JobSubmitted { job: JOB, claim, stages, failures_max: FAILURES_MAX });
         if self.world.copies {

@@ -16,7 +16,7 @@ use crate::options::run::RunArgs;
 use crate::show::summary;
 use crate::show::terminal::{print, tell};
 use api::{Blame, JobReport, TaskFailure};
-use ids::AttemptKey;
+use ids::{AttemptKey, StageKind};
 use jobspec::job_file::{self, Asked};
 use jobspec::{JobOptions, Plan, standard_output};
 use server::JobOutcome;
@@ -82,11 +82,11 @@ pub fn report_of(ended: &Ended) -> Result<&JobReport, Failure> {
 }
 
 /// The name of the stage in which the job failed, and the attempt.
-fn stage_and_attempt(ended: &Ended, attempt: Option<AttemptKey>) -> Option<(&'static str, AttemptKey)> {
+fn stage_and_attempt(ended: &Ended, attempt: Option<AttemptKey>) -> Option<(StageKind, AttemptKey)> {
     let attempt = attempt?;
     let stages = mapreduce::stages(&ended.spec);
-    let name = stages.get(usize::from(attempt.task.stage.0))?;
-    Some((name, attempt))
+    let stage = stages.get(usize::from(attempt.task.stage.0))?;
+    Some((*stage, attempt))
 }
 
 /// The exit code of a failed job: that of the user's program, else one that says whose move it is.

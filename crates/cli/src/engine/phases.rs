@@ -1,5 +1,6 @@
 //! Progress of a job, phase by phase, from the counters of the node and the stages of the server.
 
+use ids::StageKind;
 use node::NodeProgress;
 use server::{JobProgress, StageProgress};
 
@@ -24,14 +25,19 @@ pub struct Phase {
 
 /// The phases in order: map, sort, reduce; a job without a shuffle has only the first.
 pub fn phases(node: &NodeProgress, job: &JobProgress) -> Vec<Phase> {
-    let stages = |names: &[&str]| -> Vec<&StageProgress> {
-        job.stages.iter().filter(|stage| names.contains(&stage.name.as_str())).collect()
+    let stages = |kinds: &[StageKind]| -> Vec<&StageProgress> {
+        job.stages.iter().filter(|stage| kinds.contains(&stage.kind)).collect()
     };
     let rows = [
-        ("map", stages(&["map"]), node.input_bytes_read, node.input_bytes_total),
-        ("sort", stages(&["seal", "adopt", "merge"]), node.sorted_bytes, node.appended_bytes),
+        ("map", stages(&[StageKind::Map]), node.input_bytes_read, node.input_bytes_total),
+        (
+            "sort",
+            stages(&[StageKind::Seal, StageKind::Adopt, StageKind::Merge]),
+            node.sorted_bytes,
+            node.appended_bytes,
+        ),
         // All that was appended is merged once more, but for what losing attempts left.
-        ("reduce", stages(&["reduce"]), node.reduced_bytes, node.appended_bytes),
+        ("reduce", stages(&[StageKind::Reduce]), node.reduced_bytes, node.appended_bytes),
     ];
     let mut before_is_done = true;
     let mut phases = Vec::new();
@@ -62,16 +68,13 @@ fn standing(stages: &[&StageProgress], done_bytes: u64) -> Standing {
 #[cfg(test)]
 mod tests {
     use super::{Standing, phases};
+    use ids::StageKind;
     use node::NodeProgress;
     use server::{JobProgress, StageProgress};
 
-    fn check(
-        stages: &[(&'static str, bool, u32, u32)],
-        sorted_bytes: u64,
-        expected: &[(&str, Standing, u64)],
-    ) {
-        let stages = stages.iter().map(|(name, expanded, tasks, done)| StageProgress {
-            name: name.to_string(),
+    fn check(stages: &[(StageKind, bool, u32, u32)], sorted_bytes: u64, expected: &[(&str, Standing, u64)]) {
+        let stages = stages.iter().map(|(kind, expanded, tasks, done)| StageProgress {
+            kind: *kind,
             expanded: *expanded,
             tasks: *tasks,
             done: *done,
@@ -95,16 +98,16 @@ mod tests {
         use Standing::{Done, Running, Waiting};
         let job = |map: u32, sealed: bool| {
             [
-                ("map", true, 4, map),
-                ("seal", sealed, u32::from(sealed), u32::from(sealed)),
-                ("merge", sealed, 0, 0),
-                ("reduce", false, 0, 0),
-                ("commit", false, 0, 0),
+                (StageKind::Map, true, 4, map),
+                (StageKind::Seal, sealed, u32::from(sealed), u32::from(sealed)),
+                (StageKind::Merge, sealed, 0, 0),
+                (StageKind::Reduce, false, 0, 0),
+                (StageKind::Commit, false, 0, 0),
             ]
         };
         check(&job(1, false), 0, &[("map", Running, 100), ("sort", Waiting, 0), ("reduce", Waiting, 0)]);
         check(&job(1, false), 20, &[("map", Running, 100), ("sort", Running, 20), ("reduce", Waiting, 0)]);
         check(&job(4, true), 60, &[("map", Done, 100), ("sort", Done, 80), ("reduce", Waiting, 0)]);
-        check(&[("map", true, 0, 0), ("commit", false, 0, 0)], 0, &[("map", Done, 100)]);
+        check(&[(StageKind::Map, true, 0, 0), (StageKind::Commit, false, 0, 0)], 0, &[("map", Done, 100)]);
     }
 }

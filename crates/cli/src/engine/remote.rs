@@ -12,7 +12,7 @@ use api::JobReport;
 use api::control::{JobOutcome, JobProgress, JobSubmission};
 use api::kept::KeptPlace;
 use client::{Blocking, ClientError};
-use ids::JobId;
+use ids::{JobId, StageKind};
 use jobspec::Plan;
 use node::NodeProgress;
 use program::Programs;
@@ -105,19 +105,19 @@ fn tell_not_stopped(error: &client::ClientError) {
 /// Bytes are known on the nodes; here they are estimated from the tasks that are done, as if each had its share of
 /// the input and nothing grew or shrank.
 fn estimated_phases(job: &JobProgress, input_bytes: u64) -> Vec<Phase> {
-    let done_bytes = |names: &[&str]| {
-        let stages = || job.stages.iter().filter(|stage| names.contains(&stage.name.as_str()));
+    let done_bytes = |kinds: &[StageKind]| {
+        let stages = || job.stages.iter().filter(|stage| kinds.contains(&stage.kind));
         let tasks: u64 = stages().map(|stage| u64::from(stage.tasks)).sum();
         let done: u64 = stages().map(|stage| u64::from(stage.done)).sum();
         let share = u128::from(input_bytes) * u128::from(done) / u128::from(tasks.max(1));
         share as u64
     };
     let node = NodeProgress {
-        input_bytes_read: done_bytes(&["map"]),
+        input_bytes_read: done_bytes(&[StageKind::Map]),
         input_bytes_total: input_bytes,
         appended_bytes: input_bytes,
-        sorted_bytes: done_bytes(&["seal", "merge"]),
-        reduced_bytes: done_bytes(&["reduce"]),
+        sorted_bytes: done_bytes(&[StageKind::Seal, StageKind::Merge]),
+        reduced_bytes: done_bytes(&[StageKind::Reduce]),
     };
     phases(&node, job)
 }

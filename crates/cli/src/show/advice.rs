@@ -1,6 +1,7 @@
 //! Advice about the commonest mistakes with programs, made from the failure of a job.
 
 use api::{Blame, Function, JobSpec, TaskFailure};
+use ids::StageKind;
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -11,15 +12,20 @@ const GREPS: &[&str] = &["grep", "egrep", "fgrep", "zgrep", "rg"];
 const NOTHING_FOUND: i32 = 1;
 
 /// A sentence about a failure in a stage, where it looks like one of these mistakes. Relative paths are those of `start_dir`.
-pub fn advice(spec: &JobSpec, stage: &str, failure: &TaskFailure, start_dir: &Path) -> Option<String> {
+pub fn advice(
+    spec: &JobSpec,
+    stage: Option<StageKind>,
+    failure: &TaskFailure,
+    start_dir: &Path,
+) -> Option<String> {
     if failure.blame == Blame::Engine {
         return Some(
             "this is a fault of sailfish or of the hardware, not of your program or data".to_string(),
         );
     }
     let functions = match stage {
-        "map" => [("mapper", &spec.mapper), ("combiner", &spec.combiner)],
-        "reduce" => [("reducer", &spec.reducer), ("combiner", &spec.combiner)],
+        Some(StageKind::Map) => [("mapper", &spec.mapper), ("combiner", &spec.combiner)],
+        Some(StageKind::Reduce) => [("reducer", &spec.reducer), ("combiner", &spec.combiner)],
         _ => return None,
     };
     functions.into_iter().find_map(|(option, function)| match function {
@@ -73,6 +79,7 @@ fn about_words(
 mod tests {
     use super::advice;
     use api::{Blame, Function, JobSpec, TaskFailure};
+    use ids::StageKind;
 
     fn advised(line: &str, files: &[&str], exit_code: i32) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
@@ -84,8 +91,8 @@ mod tests {
             TaskFailure { exit_code: Some(exit_code), ..TaskFailure::new(Blame::UserProgram, message) };
         let files = files.iter().map(|file| dir.path().join(file)).collect();
         let spec = JobSpec { mapper: Some(mapper), files, ..JobSpec::named("job") };
-        assert_eq!(advice(&spec, "reduce", &failure, dir.path()), None);
-        advice(&spec, "map", &failure, dir.path())
+        assert_eq!(advice(&spec, Some(StageKind::Reduce), &failure, dir.path()), None);
+        advice(&spec, Some(StageKind::Map), &failure, dir.path())
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::show::escape;
 use crate::show::quantity::{bytes, count, counted, percent, rate, seconds};
 use crate::show::tables::facts;
 use api::{JobReport, OutputFormat, TaskFailure};
-use ids::AttemptKey;
+use ids::{AttemptKey, StageKind};
 use jobspec::{duration, standard_output};
 use std::path::Path;
 
@@ -134,7 +134,7 @@ pub fn proof(report: &JobReport) -> String {
 pub fn failed(
     ended: &Ended,
     failure: &TaskFailure,
-    at: Option<(&'static str, AttemptKey)>,
+    at: Option<(StageKind, AttemptKey)>,
     start_dir: &Path,
 ) -> String {
     let job = ended.submitted.job;
@@ -149,7 +149,7 @@ pub fn failed(
         text.push_str("  the last lines of its standard error:\n");
         failure.stderr_tail.iter().for_each(|line| text.push_str(&format!("  | {line}\n")));
     }
-    let stage = at.map_or("", |(stage, _)| stage);
+    let stage = at.map(|(stage, _)| stage);
     if let Some(advice) = advice(&ended.spec, stage, failure, start_dir) {
         text.push_str(&format!("  {advice}\n"));
     }

@@ -5,12 +5,11 @@ use crate::job::Job;
 use crate::loss::{Loss, RunAgain};
 use crate::scheduling::{feed, run_again};
 use crate::work::Work;
-use api::history::AttemptState;
+use api::history::{AttemptState, EventKind};
 use api::{Blame, LostInput, TaskFailure};
-use ids::{JobId, NodeId, StageIndex, TaskIndex};
+use ids::{JobId, NodeId, StageIndex, StageKind, TaskIndex};
 use mapreduce::flow;
 use mapreduce::flow::PartsAgain;
-use rows::DATA_LOST_NOTE;
 use scheduler::{Event, Standing};
 use std::sync::Arc;
 
@@ -96,10 +95,10 @@ impl Job {
         };
         let detail =
             format!("with {with}: {} parts that later stages have yet to read are made again", tasks.len());
-        outbox.note(self.id, DATA_LOST_NOTE, detail);
+        outbox.note(self.id, EventKind::DataLost, detail);
         let PartsAgain::ByReduces(gone) = again else {
             self.results.regenerations += 1;
-            let stage = self.stage_index("map")?;
+            let stage = self.stage_index(StageKind::Map)?;
             self.reopen_maps(tasks, None, outbox);
             return Some(Ok(RunAgain { stage, tasks: tasks.to_vec(), stands: None }));
         };

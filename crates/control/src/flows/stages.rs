@@ -7,12 +7,13 @@ use crate::job::{Job, Jobs};
 use crate::replication::begin_to_replicate;
 use crate::work::Work;
 use api::control::{JobOutcome, NodeOrder};
+use api::history::EventKind;
 use api::machine::ReplicatedPart;
 use api::{Blame, Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, JobId, NodeId, StageIndex};
+use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind};
 use mapreduce::flow::{AfterEnd, Flows, Inputs, Stage};
 use mapreduce::{ExpandError, JobResults, flow};
-use rows::{CANCEL_ASKED_NOTE, Change, PartReplicaRow, RecoveredJob};
+use rows::{Change, PartReplicaRow, RecoveredJob};
 use scheduler::{Event, Placement};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ impl Job {
     /// Proves what a stage that feeds others has put out.
     pub(crate) fn prove_parts(&mut self) -> Result<(), ExpandError> {
         let spec = Arc::clone(&self.spec);
-        mapreduce::expand("commit", &spec, &mut self.results).map(drop)
+        mapreduce::expand(StageKind::Commit, &spec, &mut self.results).map(drop)
     }
 }
 
@@ -123,7 +124,7 @@ pub(crate) fn stop_with(
         let Some(job) = work.jobs.get_mut(&id) else { continue };
         job.stop_attempts(outbox);
         let reason = format!("stopped with its flow: the stage {name:?} (job {because_of}) did not succeed");
-        outbox.note(id, CANCEL_ASKED_NOTE, reason.clone());
+        outbox.note(id, EventKind::JobCancelAsked, reason.clone());
         job.cancel_reason.get_or_insert(reason);
         work.fleet.order_all(id, NodeOrder::Stop { job: id });
         events.push(Event::JobCancelled { job: id });

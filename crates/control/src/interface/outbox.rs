@@ -1,6 +1,7 @@
 //! Everything that follows from an event: changes of the store, answers, and work for the shell.
 
 use crate::interface::{ControlError, Moment, Now, Reply};
+use api::history::EventKind;
 use ids::{JobId, NodeId};
 use rows::Change;
 use scheduler::UnixNanos;
@@ -72,12 +73,12 @@ impl Outbox {
     }
 
     /// An event in the history of a job.
-    pub(crate) fn note(&mut self, job: JobId, kind: &'static str, detail: String) {
+    pub(crate) fn note(&mut self, job: JobId, kind: EventKind, detail: String) {
         self.write(Change::Note { job: Some(job), kind, detail, now_ns: self.now.unix_ns });
     }
 
     /// An event that belongs to no job.
-    pub(crate) fn note_of_cluster(&mut self, kind: &'static str, detail: String) {
+    pub(crate) fn note_of_cluster(&mut self, kind: EventKind, detail: String) {
         self.write(Change::Note { job: None, kind, detail, now_ns: self.now.unix_ns });
     }
 

@@ -3,12 +3,12 @@
 use crate::interface::{Ended, Outbox};
 use crate::job::Job;
 use crate::job::result_validation::SAID_BYTES_MAX;
-use api::history::AttemptState;
+use api::history::{AttemptState, EventKind};
 use api::task::{MapResult, RunResult, RunSummary};
 use api::{TaskFailure, TaskResult};
 use ids::AttemptKey;
 use mapreduce::AttemptTime;
-use rows::{Change, NOT_RESENT_NOTE, STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE};
+use rows::Change;
 
 /// Most of a node's reason that is remembered.
 const WHY_BYTES_MAX: usize = 1024;
@@ -66,8 +66,18 @@ impl Job {
     /// did, even where it wrote nothing.
     fn remember_output(&self, attempt: AttemptKey, said: &RunResult, outbox: &mut Outbox) {
         let said = [
-            (STDOUT_NOTE, &said.standard_output, STDOUT_BYTES_NOTE, said.standard_output_bytes),
-            (STDERR_NOTE, &said.standard_error, STDERR_BYTES_NOTE, said.standard_error_bytes),
+            (
+                EventKind::StandardOutput,
+                &said.standard_output,
+                EventKind::StandardOutputBytes,
+                said.standard_output_bytes,
+            ),
+            (
+                EventKind::StandardError,
+                &said.standard_error,
+                EventKind::StandardErrorBytes,
+                said.standard_error_bytes,
+            ),
         ];
         for (kind, text, bytes_kind, bytes) in said {
             if !text.is_empty() || attempt.attempt.0 > 0 {
@@ -93,9 +103,9 @@ impl Job {
             | TaskResult::Run(_) => None,
         };
         let Some(status) = status else { return };
-        let stage = self.stage_names[usize::from(attempt.task.stage.0)];
+        let stage = self.stage_kinds[usize::from(attempt.task.stage.0)];
         let detail = format!("{stage} task {}: {status}", attempt.task.task.0);
-        outbox.note(self.id, "status", detail);
+        outbox.note(self.id, EventKind::Status, detail);
     }
 
     /// The result of a winner goes into the store and into what the next stage follows from.
@@ -138,7 +148,7 @@ fn remember_not_resent(attempt: AttemptKey, map: &MapResult, outbox: &mut Outbox
     let Some(why) = &map.not_resent else { return };
     let cut = &why[..why.floor_char_boundary(WHY_BYTES_MAX)];
     let detail = format!("{attempt} ran the user's program: its spool cannot be sent again ({cut})");
-    outbox.note(attempt.task.job, NOT_RESENT_NOTE, detail.replace('\0', "\u{fffd}"));
+    outbox.note(attempt.task.job, EventKind::SpoolNotSent, detail.replace('\0', "\u{fffd}"));
 }
 
 /// The store keeps no key indexes; copying them would cost more than all other columns.

@@ -27,7 +27,7 @@ pub(crate) fn begin_job(work: &mut Work, new: NewJob, owner: JobOwner) -> Vec<Ev
     let needs = needs_of(&mut work.scheduling, work.service, &job.spec);
     let claim = Claim { user: owner.number, priority, needs };
     job.owner = owner;
-    let (stages, failures_max) = (job.stage_names.clone(), job.failures_max());
+    let (stages, failures_max) = (job.stage_kinds.clone(), job.failures_max());
     let (may_copy, may_split) = (speculative_attempts::allowed(&job), range_cuts::allowed(&job));
     work.jobs.insert(job);
     let first = Event::JobSubmitted { job: id, claim, stages, failures_max };
@@ -65,7 +65,7 @@ pub(crate) fn progress(work: &Work, id: JobId) -> Option<JobProgress> {
 
 fn stage_progress(stage: StageCounts) -> StageProgress {
     StageProgress {
-        name: stage.name.to_string(),
+        kind: stage.kind,
         expanded: stage.expanded,
         tasks: stage.tasks,
         done: stage.done,
@@ -76,12 +76,12 @@ fn stage_progress(stage: StageCounts) -> StageProgress {
 /// The progress of a job that is over: complete where it succeeded, else as far as its tasks go.
 fn last_progress(job: &Job) -> Vec<StageProgress> {
     let mut stages = Vec::new();
-    for (index, name) in job.stage_names.iter().enumerate() {
+    for (index, kind) in job.stage_kinds.iter().copied().enumerate() {
         let tasks = job.tasks.get(index).map_or(0, |tasks| tasks.len() as u32);
         let won = |attempt: &&AttemptTime| usize::from(attempt.stage.0) == index && attempt.won;
         let done = job.results.attempts.iter().filter(won).count() as u32;
         let expanded = index < job.tasks.len();
-        stages.push(StageProgress { name: name.to_string(), expanded, tasks, done, running: 0 });
+        stages.push(StageProgress { kind, expanded, tasks, done, running: 0 });
     }
     stages
 }

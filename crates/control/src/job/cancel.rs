@@ -5,14 +5,14 @@ use crate::interface::Outbox;
 use crate::scheduling::feed;
 use crate::work::Work;
 use api::control::NodeOrder;
+use api::history::EventKind;
 use ids::JobId;
-use rows::CANCEL_ASKED_NOTE;
 use scheduler::Event;
 
 /// Tells a job that runs to stop; nothing happens where it is over.
 pub(crate) fn cancel(work: &mut Work, outbox: &mut Outbox, id: JobId, reason: String) {
     if work.jobs.get(&id).is_some_and(|job| job.outcome.is_none()) {
-        outbox.note(id, CANCEL_ASKED_NOTE, reason.clone());
+        outbox.note(id, EventKind::JobCancelAsked, reason.clone());
         stop(work, outbox, id, reason);
     }
 }

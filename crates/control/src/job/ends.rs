@@ -3,6 +3,7 @@
 use crate::interface::{ControlError, Outbox, Reply, Service};
 use crate::job::Job;
 use api::control::JobOutcome;
+use api::history::EventKind;
 use ids::JobId;
 use rows::Change;
 use std::collections::VecDeque;
@@ -28,7 +29,7 @@ impl JobEnds {
             }
             Some(detail) => {
                 outbox.warn(format!("cannot remove the files of job {id}: {detail}"));
-                outbox.note(id, "job not cleaned", detail);
+                outbox.note(id, EventKind::JobNotCleaned, detail);
             }
         }
         let outcome = job.outcome.expect("a job is cleaned after its end");

@@ -5,7 +5,7 @@ use crate::job::Job;
 use api::control::JobOutcome;
 use api::history::JobState;
 use api::{Blame, JobSpec, TaskFailure};
-use ids::{NodeId, RunId, StageIndex};
+use ids::{NodeId, RunId, StageIndex, StageKind};
 use rows::{Change, Keep};
 use scheduler::FailureCause;
 use std::collections::BTreeSet;
@@ -53,12 +53,12 @@ impl Job {
     /// Whether the job may still read what lies on a node. While maps run and chunks are sealed nobody can tell where
     /// the last of them lie.
     pub(crate) fn may_need(&self, node: NodeId) -> bool {
-        let current = self.tasks.len().checked_sub(1).map(|stage| self.stage_names[stage]);
+        let current = self.tasks.len().checked_sub(1).map(|stage| self.stage_kinds[stage]);
         if self.outcome.is_some() || self.spec.map_only || self.is_single() {
             return false;
         }
         match current {
-            Some("commit") => false,
+            Some(StageKind::Commit) => false,
             // Its parts are there: runs are read again only where one of them is lost.
             _ if self.in_flow.rests => false,
             // Nothing of it lies anywhere.
@@ -83,7 +83,7 @@ impl Job {
     }
 
     pub(crate) fn succeeded(&mut self, outbox: &mut Outbox) {
-        let last = StageIndex((self.stage_names.len() - 1) as u16);
+        let last = StageIndex((self.stage_kinds.len() - 1) as u16);
         outbox.write(Change::StageEnded { job: self.id, stage: last, now_ns: outbox.now_ns() });
         self.ended(JobState::Succeeded, 0, None, outbox);
         self.outcome = Some(match self.is_single() {

@@ -5,10 +5,11 @@ use crate::interface::Outbox;
 use crate::job::{Job, placement};
 use crate::scheduling::feed;
 use crate::work::Work;
+use api::history::EventKind;
 use api::machine::ShortenedAttempt;
 use api::{KeyBytes, Task, TaskResult};
-use ids::{AttemptKey, NodeId, StageIndex, TaskIndex, TaskKey};
-use rows::{Change, RANGE_SPLIT_NOTE};
+use ids::{AttemptKey, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
+use rows::Change;
 use scheduler::{Event, Placement};
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ enum Covers {
 
 /// The event by which the reduce tasks of a job may be cut; None for a job where they may not.
 pub(crate) fn allowed(job: &Job) -> Option<Event> {
-    let stage = job.stage_index("reduce")?;
+    let stage = job.stage_index(StageKind::Reduce)?;
     mapreduce::may_split(&job.spec).then_some(Event::MaySplit { job: job.id, stage })
 }
 
@@ -68,7 +69,7 @@ pub(crate) fn covers_task(
 impl Job {
     /// The reduce stage, where it runs: not while data before it is made again.
     pub(crate) fn runs_reduces(&self) -> Option<StageIndex> {
-        let stage = self.stage_index("reduce")?;
+        let stage = self.stage_index(StageKind::Reduce)?;
         let is_last = self.tasks.len() == usize::from(stage.0) + 1;
         // Those who read its parts were told which there are.
         let may_grow = is_last && !self.in_flow.is_read;
@@ -118,7 +119,7 @@ impl Job {
         let (job, now_ns, target_bytes) = (self.id, outbox.now_ns(), self.results.target_bytes);
         let version = self.results.plan_version;
         let where_to = placement(&added);
-        outbox.note(job, RANGE_SPLIT_NOTE, detail);
+        outbox.note(job, EventKind::RangeSplit, detail);
         outbox.write(Change::PlanCut { job, version, target_bytes, tasks: vec![head, tail], now_ns });
         outbox.write(Change::TaskSplit { key: attempt.task, task, added_key, added: Box::new(added) });
         Some(where_to)
@@ -126,7 +127,7 @@ impl Job {
 
     /// The names that parts get at the commit, where they are not those that their attempts thought.
     pub(crate) fn renamed_parts(&self, parts: &[api::task::Part]) -> Option<Change> {
-        let stage = self.stage_index("reduce")?;
+        let stage = self.stage_index(StageKind::Reduce)?;
         let named: BTreeMap<&str, &str> =
             parts.iter().map(|part| (part.attempt_name.as_str(), part.name.as_str())).collect();
         let renamed = self.results.reduces.iter().filter_map(|(task, result)| {

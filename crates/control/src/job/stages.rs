@@ -3,7 +3,7 @@
 use crate::interface::Outbox;
 use crate::job::Job;
 use api::{Blame, Task, TaskFailure};
-use ids::StageIndex;
+use ids::{StageIndex, StageKind};
 use mapreduce::{ExpandError, Place, Proof, expand, prove};
 use rows::{Change, ProofRow};
 use scheduler::Placement;
@@ -20,13 +20,13 @@ impl Job {
         if let Some(before) = stage.0.checked_sub(1) {
             outbox.write(Change::StageEnded { job, stage: StageIndex(before), now_ns: outbox.now_ns() });
         }
-        let name = self.stage_names[usize::from(stage.0)];
+        let kind = self.stage_kinds[usize::from(stage.0)];
         let spec = Arc::clone(&self.spec);
-        let tasks = expand(name, &spec, &mut self.results)?;
-        if name == "commit" {
+        let tasks = expand(kind, &spec, &mut self.results)?;
+        if kind == StageKind::Commit {
             outbox.write(self.proofs(&prove(&self.results, self.ifile_count())));
         }
-        if name == "reduce" {
+        if kind == StageKind::Reduce {
             outbox.write(Change::Plan {
                 job,
                 version: self.results.plan_version,
@@ -44,7 +44,7 @@ impl Job {
             outbox.write(Change::JobCommitting { job, report, now_ns: outbox.now_ns() });
         }
         // What a stage puts out for others has no other name to get.
-        let publishes = name != "commit" || !spec.feeds();
+        let publishes = kind != StageKind::Commit || !spec.feeds();
         let tasks = if publishes { tasks } else { Vec::new() };
         outbox.write(Change::StageExpanded { job, stage, tasks: tasks.clone(), now_ns: outbox.now_ns() });
         let placements = tasks.iter().map(placement).collect();
@@ -55,7 +55,7 @@ impl Job {
 
     /// Whether the chunks of the maps are runs, all of them.
     pub(crate) fn is_sealed(&self) -> bool {
-        self.stage_index("merge").is_some_and(|merge| usize::from(merge.0) < self.tasks.len())
+        self.stage_index(StageKind::Merge).is_some_and(|merge| usize::from(merge.0) < self.tasks.len())
     }
 
     /// A stage could not be made: the job fails of it.

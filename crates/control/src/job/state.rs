@@ -7,7 +7,7 @@ use crate::program_jobs::{FileHold, Seat};
 use crate::users::JobOwner;
 use api::control::JobOutcome;
 use api::{Boundaries, JobSpec, Task, TaskFailure};
-use ids::{AttemptKey, JobId, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, JobId, NodeId, RunId, StageIndex, StageKind, TaskIndex, TaskKey};
 use mapreduce::JobResults;
 use mapreduce::flow::StageState;
 use scheduler::FAILURES_MAX;
@@ -19,7 +19,7 @@ pub(crate) struct Job {
     pub id: JobId,
     pub spec: Arc<JobSpec>,
     pub dirs: JobDirs,
-    pub stage_names: Vec<&'static str>,
+    pub stage_kinds: Vec<StageKind>,
     /// The tasks of each expanded stage.
     pub tasks: Vec<Vec<Task>>,
     pub results: JobResults,
@@ -63,7 +63,7 @@ impl Job {
         results.keeps_runs = spec.keep_ifiles;
         Self {
             id,
-            stage_names: mapreduce::stages(&spec),
+            stage_kinds: mapreduce::stages(&spec),
             spec,
             dirs,
             tasks: Vec::new(),
@@ -136,8 +136,8 @@ impl Job {
         self.unreached.insert((attempt.task, node))
     }
 
-    pub(crate) fn stage_index(&self, name: &str) -> Option<StageIndex> {
-        self.stage_names.iter().position(|each| *each == name).map(|index| StageIndex(index as u16))
+    pub(crate) fn stage_index(&self, kind: StageKind) -> Option<StageIndex> {
+        self.stage_kinds.iter().position(|each| *each == kind).map(|index| StageIndex(index as u16))
     }
 
     /// Whether the job has such a task, so that nothing is stored about one that never was.

@@ -2,11 +2,12 @@
 
 use crate::interface::Outbox;
 use crate::job::Job;
+use api::history::EventKind;
 use api::left::LeftBehind;
 use api::{Blame, Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, RunId, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, RunId, StageIndex, StageKind, TaskIndex, TaskKey};
 use mapreduce::{Gone, Verdict};
-use rows::{Change, DATA_LOST_NOTE, STAND_IN_REFUSED_NOTE};
+use rows::Change;
 use scheduler::Standing;
 use std::collections::BTreeSet;
 
@@ -22,7 +23,10 @@ impl Job {
     ) -> Option<Loss> {
         let current = self.tasks.len().checked_sub(1)?;
         // Parts lie in the staging directory, which is not the node's.
-        if self.outcome.is_some() || self.spec.map_only || *self.stage_names.get(current)? == "commit" {
+        if self.outcome.is_some()
+            || self.spec.map_only
+            || *self.stage_kinds.get(current)? == StageKind::Commit
+        {
             return None;
         }
         if let Some(source) = self.spec.reduce_again {
@@ -32,7 +36,7 @@ impl Job {
         self.fell_back_ns.extend(fallen.standing.iter().map(|run| (*run, outbox.now_ns())));
         self.fallen_back(&fallen, with, outbox);
         // Tasks that are bound to a node whose runs are read elsewhere now would wait for it.
-        let is_bound = matches!(*self.stage_names.get(current)?, "seal" | "merge");
+        let is_bound = matches!(*self.stage_kinds.get(current)?, StageKind::Seal | StageKind::Merge);
         let seals_again = is_bound && !fallen.standing.is_empty();
         let reduces_done = self.results.reduces.len();
         self.lost_runs.extend(&gone.runs);
@@ -56,11 +60,12 @@ impl Job {
         }
         if !victims.is_empty() {
             let detail = self.told_of(with, &victims, reduces_done);
-            outbox.note(self.id, DATA_LOST_NOTE, detail);
+            outbox.note(self.id, EventKind::DataLost, detail);
         }
-        let stands = self.stage_index("reduce").map(|stage| Standing { stage, stops, redo: Vec::new() });
+        let stands =
+            self.stage_index(StageKind::Reduce).map(|stage| Standing { stage, stops, redo: Vec::new() });
         self.reopen_maps(&victims, stands.as_ref(), outbox);
-        Some(Loss::Again(RunAgain { stage: self.stage_index("map")?, tasks: victims, stands }))
+        Some(Loss::Again(RunAgain { stage: self.stage_index(StageKind::Map)?, tasks: victims, stands }))
     }
 
     /// Another process has found runs on the disks of a node that is about to be given up: those that count.
@@ -79,7 +84,7 @@ impl Job {
             Task::Reduce(reduce) => reduce.runs.iter().any(|run| gone.takes(*run, &self.results.replicas)),
             _ => false,
         };
-        let reduces = self.stage_index("reduce").and_then(|stage| self.stage_tasks(stage));
+        let reduces = self.stage_index(StageKind::Reduce).and_then(|stage| self.stage_tasks(stage));
         let readers = reduces.into_iter().flatten().enumerate().filter(|(_, task)| reads(task));
         readers.map(|(index, _)| TaskIndex(index as u32)).collect()
     }
@@ -106,7 +111,7 @@ impl Job {
         stands: Option<&Standing>,
         outbox: &mut Outbox,
     ) {
-        let Some(stage) = self.stage_index("map") else { return };
+        let Some(stage) = self.stage_index(StageKind::Map) else { return };
         let maps = usize::from(stage.0);
         let stands = stands.map(|standing| standing.stage);
         self.standing = stands.and_then(|stage| match self.tasks.get_mut(usize::from(stage.0)) {
@@ -164,14 +169,14 @@ impl Job {
                 )
             }
         };
-        outbox.note(self.id, STAND_IN_REFUSED_NOTE, detail);
+        outbox.note(self.id, EventKind::StandInRefused, detail);
         Some(RunAgain { stage: attempt.task.stage, tasks: Vec::new(), stands: self.standing_stage() })
     }
 
     /// The stage whose tasks stand, as far as they are done, while data before it is made again.
     pub(crate) fn standing_stage(&self) -> Option<Standing> {
         let stands = !self.results.planned_before.is_empty();
-        let stage = stands.then(|| self.stage_index("reduce")).flatten()?;
+        let stage = stands.then(|| self.stage_index(StageKind::Reduce)).flatten()?;
         Some(Standing { stage, stops: Vec::new(), redo: Vec::new() })
     }
 }

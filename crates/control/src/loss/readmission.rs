@@ -11,9 +11,10 @@
 use crate::interface::Outbox;
 use crate::membership::Fleet;
 use crate::work::Work;
+use api::history::EventKind;
 use api::left::LeftBehind;
 use ids::{JobId, NodeId, RunId, TaskIndex};
-use rows::{Change, PartReplicaRow, READMITTED_NOTE, ReplicaRow, ReplicaState};
+use rows::{Change, PartReplicaRow, ReplicaRow, ReplicaState};
 
 /// Nodes that are not given up yet, and of which these say that their processes are dead.
 pub(crate) fn forerunners(fleet: &Fleet, left: &[LeftBehind]) -> Vec<NodeId> {
@@ -99,6 +100,6 @@ fn readmit_of_job(
         runs.len(),
         parts.len()
     );
-    outbox.note(left.job, READMITTED_NOTE, detail);
+    outbox.note(left.job, EventKind::DataIsBack, detail);
     true
 }

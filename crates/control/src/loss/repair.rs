@@ -5,12 +5,12 @@ use crate::job::Job;
 use crate::loss::{Loss, RunAgain, data_gone};
 use crate::scheduling::{ended, feed};
 use crate::work::Work;
-use api::history::AttemptState;
+use api::history::{AttemptState, EventKind};
 use api::machine::{AttemptRead, LostOnDisk, READS_TOLD_MAX};
 use api::{Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, ChunkId, NodeId, RunId, StageIndex, TaskIndex};
+use ids::{AttemptKey, ChunkId, NodeId, RunId, StageIndex, StageKind, TaskIndex};
 use mapreduce::{Gone, Proof, Repair, Replica};
-use rows::{Change, DATA_LOST_NOTE, READ_AGAIN_NOTE};
+use rows::Change;
 use scheduler::{Event, Standing};
 
 /// Most bytes of a complaint of a node about a disk that are shown to people.
@@ -101,8 +101,9 @@ impl Job {
         let gone = Gone::runs(&runs);
         let (readers, done) = (self.readers_of(&gone), &self.results.reduces);
         let mut waiting = readers.iter().filter(|task| !done.contains_key(task)).peekable();
-        let is_reducing =
-            self.stage_index("reduce").is_some_and(|stage| usize::from(stage.0) + 1 == self.tasks.len());
+        let is_reducing = self
+            .stage_index(StageKind::Reduce)
+            .is_some_and(|stage| usize::from(stage.0) + 1 == self.tasks.len());
         if !is_reducing || self.results.keeps_runs || waiting.peek().is_none() {
             return Some(gone);
         }
@@ -115,13 +116,15 @@ impl Job {
         // Whoever begins anew finds them lost, and then they are made again.
         let detail =
             format!("with {with}: all reduce tasks that read them have read them, and nothing runs again");
-        outbox.note(self.id, DATA_LOST_NOTE, detail);
+        outbox.note(self.id, EventKind::DataLost, detail);
         None
     }
 
     /// Whether an attempt of a reduce task runs that has no need of any of these lost runs any more.
     pub(crate) fn has_read_all(&self, task: TaskIndex, gone: &Gone) -> bool {
-        let Some(stage) = self.stage_index("reduce").filter(|_| gone.node.is_none()) else { return false };
+        let Some(stage) = self.stage_index(StageKind::Reduce).filter(|_| gone.node.is_none()) else {
+            return false;
+        };
         let is_of_task = |attempt: &AttemptKey| attempt.task.stage == stage && attempt.task.task == task;
         let mut attempts = self.have_read.iter().filter(|(attempt, _)| is_of_task(attempt));
         attempts.any(|(attempt, read)| match self.task(*attempt) {
@@ -165,7 +168,7 @@ impl Job {
             Repair::ReadAgain(tasks) => {
                 let detail =
                     format!("the proof did not agree ({found}): {} reduce tasks run again", tasks.len());
-                outbox.note(job, READ_AGAIN_NOTE, detail);
+                outbox.note(job, EventKind::ReadAgain, detail);
                 let to = self.reopen_reduces(&tasks, outbox)?;
                 Some(Event::StageSentBack { job, stage, to, tasks, stands: None })
             }
@@ -188,7 +191,7 @@ impl Job {
 
     /// These reduce tasks run again as they are planned now.
     pub(crate) fn reopen_reduces(&mut self, tasks: &[TaskIndex], outbox: &mut Outbox) -> Option<StageIndex> {
-        let stage = self.stage_index("reduce")?;
+        let stage = self.stage_index(StageKind::Reduce)?;
         let planned = self.tasks.get_mut(usize::from(stage.0))?;
         let mut payloads = Vec::with_capacity(tasks.len());
         for index in tasks {

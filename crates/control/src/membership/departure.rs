@@ -7,7 +7,7 @@ use crate::membership::let_nodes_rest;
 use crate::retention::keeper_lost;
 use crate::scheduling::{attempt_lost, feed};
 use crate::work::Work;
-use api::history::AttemptState;
+use api::history::{AttemptState, EventKind};
 use ids::{JobId, NodeId};
 use mapreduce::Gone;
 use rows::{Change, NodeState};
@@ -32,7 +32,7 @@ pub(crate) fn lose_node(work: &mut Work, outbox: &mut Outbox, node: NodeId, stat
     if gone.drain.as_ref().is_none_or(|drain| !drain.is_done) {
         outbox.write(Change::NodeStateChanged { node, state, now_ns: outbox.now_ns() });
     }
-    outbox.note_of_cluster("node gone", format!("{node} ({}): {why}", gone.info.name));
+    outbox.note_of_cluster(EventKind::NodeGone, format!("{node} ({}): {why}", gone.info.name));
     if let Some(reply) = gone.take_parked() {
         outbox.answer(reply, Err(ControlError::UnknownNode { node }));
     }

@@ -12,8 +12,8 @@ use crate::loss::data_gone;
 use crate::membership::{Away, let_nodes_rest, lose_node};
 use crate::scheduling::{attempt_lost, feed};
 use crate::work::Work;
-use api::history::AttemptState;
-use ids::{JobId, NodeId, StageIndex, TaskIndex};
+use api::history::{AttemptState, EventKind};
+use ids::{JobId, NodeId, StageIndex, StageKind, TaskIndex};
 use mapreduce::{AttemptTime, Gone};
 use rows::NodeState;
 use scheduler::Event;
@@ -43,7 +43,7 @@ pub(crate) fn miss(work: &mut Work, outbox: &mut Outbox, node: NodeId, why: Stri
         longest.as_millis()
     );
     known.away = Some(Away { since: outbox.moment(), why, patience });
-    outbox.note_of_cluster("node away", detail);
+    outbox.note_of_cluster(EventKind::NodeAway, detail);
     work.fleet.lost_one(outbox.now());
     for (attempt, (_, started_ns)) in running {
         attempt_lost(&mut work.jobs, outbox, attempt, started_ns, AttemptState::Interrupted);
@@ -98,7 +98,10 @@ impl Job {
     /// How long making again would take what lies on a node and nowhere else, in so many slots: no less than the longest of its tasks.
     pub(crate) fn remake_time(&self, node: NodeId, slots: u64) -> Duration {
         let (maps, parts) = (self.results.maps_on(node), self.results.parts_on(node));
-        let (map, last) = (self.stage_index("map"), self.stage_index("reduce").or(self.stage_index("map")));
+        let (map, last) = (
+            self.stage_index(StageKind::Map),
+            self.stage_index(StageKind::Reduce).or(self.stage_index(StageKind::Map)),
+        );
         let is_victim = |attempt: &&AttemptTime| {
             let (stage, task) = (Some(attempt.stage), &attempt.task);
             attempt.won && ((stage == map && maps.contains(task)) || (stage == last && parts.contains(task)))

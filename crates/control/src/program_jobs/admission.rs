@@ -55,7 +55,7 @@ pub(crate) fn admit(work: &mut Work, outbox: &mut Outbox, turn: Turn) {
     new.owner = owner;
     new.seat = Some(seat);
     new.file_hold = file_hold;
-    let (stages, failures_max) = (new.stage_names.clone(), new.failures_max());
+    let (stages, failures_max) = (new.stage_kinds.clone(), new.failures_max());
     work.jobs.insert(new);
     feed(work, outbox, Event::JobSubmitted { job, claim, stages, failures_max });
 }

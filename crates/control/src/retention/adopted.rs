@@ -3,11 +3,12 @@
 use crate::interface::Outbox;
 use crate::job::{Job, without_weights};
 use crate::loss::Loss;
+use api::history::EventKind;
 use api::task::{AdoptResult, RunSummary};
 use api::{Blame, TaskFailure, TaskResult};
-use ids::{AttemptKey, JobId, RunId, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, JobId, RunId, StageIndex, StageKind, TaskIndex, TaskKey};
 use mapreduce::Gone;
-use rows::{Change, FELL_BACK_NOTE, ReplicaRow, ReplicaState};
+use rows::{Change, ReplicaRow, ReplicaState};
 use std::collections::BTreeSet;
 
 impl Job {
@@ -28,7 +29,7 @@ impl Job {
             let count = adopt.missing.len();
             let detail =
                 format!("{count} kept runs cannot be read where they lie ({why}): their replicas are read");
-            outbox.note(job, FELL_BACK_NOTE, detail);
+            outbox.note(job, EventKind::ReplicasStandIn, detail);
         }
         let before: BTreeSet<RunId> = self.sealed_runs().map(|run| run.run).collect();
         outbox.write(Change::Chunks { job, chunks: adopt.chunks.clone() });
@@ -63,7 +64,7 @@ impl Job {
     ) -> Option<Loss> {
         let stage = self.tasks.len().checked_sub(1)?;
         // Merges are bound to their nodes, and would wait for one that is gone.
-        let is_bound = gone.node.is_some() && self.stage_names[stage] == "merge";
+        let is_bound = gone.node.is_some() && self.stage_kinds[stage] == StageKind::Merge;
         let (mut gone, mut fell_back) = (gone.clone(), false);
         if self.is_sealed() && !is_bound {
             let (rest, fallen) = self.results.fall_back(&gone, true);

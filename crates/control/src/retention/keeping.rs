@@ -9,6 +9,7 @@ use crate::job::{FoundWhile, Job, Keeping};
 use crate::membership::Fleet;
 use crate::work::Work;
 use api::control::NodeOrder;
+use api::history::EventKind;
 use api::kept::{KeptAnnouncement, KeptDir, KeptPlace};
 use ids::{JobId, NodeId, RunId};
 use mapreduce::Gone;
@@ -75,7 +76,7 @@ pub(crate) fn look_whether_kept(work: &mut Work, outbox: &mut Outbox, id: JobId)
                 node.kept.remove(&id);
             }
         }
-        outbox.note(id, "I-files lost", detail);
+        outbox.note(id, EventKind::KeptDataLost, detail);
     }
     if keeping.waiting.is_empty() {
         outbox.clean(id);

@@ -14,7 +14,7 @@ use crate::work::Work;
 use api::control::NodeOrder;
 use api::history::AttemptState;
 use api::{Task, TaskResult};
-use ids::{AttemptKey, JobId, StageIndex};
+use ids::{AttemptKey, JobId, StageIndex, StageKind};
 use mapreduce::flow::AtRest;
 use mapreduce::{ExpandError, flow};
 use rows::Change;
@@ -110,13 +110,13 @@ pub(crate) fn open_stage(work: &mut Work, outbox: &mut Outbox, id: JobId, stage:
         }
     }
     let Some(job) = work.jobs.get_mut(&id) else { return Vec::new() };
-    match job.stage_names[usize::from(stage.0)] {
-        "merge" => job.results.leaving = work.fleet.leaving(),
-        "seal" => settle_replication(work, outbox, id),
+    match job.stage_kinds[usize::from(stage.0)] {
+        StageKind::Merge => job.results.leaving = work.fleet.leaving(),
+        StageKind::Seal => settle_replication(work, outbox, id),
         _ => {}
     }
     let Some(job) = work.jobs.get_mut(&id) else { return Vec::new() };
-    let is_to_rest = job.spec.feeds() && job.stage_names[usize::from(stage.0)] == "commit";
+    let is_to_rest = job.spec.feeds() && job.stage_kinds[usize::from(stage.0)] == StageKind::Commit;
     let expanded = match is_to_rest {
         true => job.prove_parts().map(|()| None),
         false => job.expand_stage(stage, outbox).map(Some),

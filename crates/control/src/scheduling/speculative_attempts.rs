@@ -5,20 +5,20 @@ use crate::interface::Outbox;
 use crate::job::Job;
 use crate::work::Work;
 use api::JobSpec;
-use ids::{AttemptKey, JobId, NodeId, StageIndex};
-use rows::SPECULATION_NOTE;
+use api::history::EventKind;
+use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind};
 use scheduler::{Action, Event, Inputs, Label, WhyLeft};
 
 /// Stages whose tasks may run twice at the same time: what an attempt leaves counts only if it wins. Seals and merges are bound to
 /// their nodes, and a commit happens once.
-const COPIED_STAGES: &[&str] = &["map", "reduce"];
+const COPIED_STAGES: &[StageKind] = &[StageKind::Map, StageKind::Reduce];
 
 /// The event by which a job allows copies; None for one that does not. The program of a job of one task is not the engine's: it
 /// runs as often as its user says.
 pub(crate) fn allowed(job: &Job) -> Option<Event> {
     let is_asked_for = |spec: &JobSpec| spec.speculation && spec.single.is_none();
-    let names = job.stage_names.iter().enumerate();
-    let copied = names.filter(|(_, name)| COPIED_STAGES.contains(name));
+    let kinds = job.stage_kinds.iter().enumerate();
+    let copied = kinds.filter(|(_, kind)| COPIED_STAGES.contains(kind));
     let stages = copied.map(|(index, _)| StageIndex(index as u16)).collect();
     is_asked_for(&job.spec).then_some(Event::MayCopy { job: job.id, stages })
 }
@@ -36,7 +36,7 @@ pub(crate) fn decided(work: &mut Work, outbox: &mut Outbox, decision: Action) {
         }
         _ => return,
     };
-    outbox.note(job, SPECULATION_NOTE, detail);
+    outbox.note(job, EventKind::Speculation, detail);
 }
 
 fn sentence(work: &Work, slow: AttemptKey, what: &str, label: Label, inputs: &Inputs) -> String {
@@ -47,8 +47,8 @@ fn sentence(work: &Work, slow: AttemptKey, what: &str, label: Label, inputs: &In
 }
 
 fn stage_name(work: &Work, job: JobId, stage: StageIndex) -> &'static str {
-    let names = work.jobs.get(&job).map(|job| &job.stage_names);
-    names.and_then(|names| names.get(usize::from(stage.0))).copied().unwrap_or("stage")
+    let kinds = work.jobs.get(&job).map(|job| &job.stage_kinds);
+    kinds.and_then(|kinds| kinds.get(usize::from(stage.0))).map_or("stage", |kind| kind.word())
 }
 
 /// Describes how the time of an attempt was spent.

@@ -3,11 +3,10 @@
 
 use crate::gate::Caller;
 use api::control::JobOutcome;
-use api::history::{AttemptRow, EventRow, JobDetails, JobRow};
+use api::history::{AttemptRow, EventKind, EventRow, JobDetails, JobRow};
 use api::people::Role;
 use api::task::RunTask;
 use api::{Blame, Function, JobReport, JobSpec, TaskFailure};
-use server::{STDERR_NOTE, STDOUT_NOTE};
 
 /// In place of words that are not shown.
 const HIDDEN: &str = "...";
@@ -76,8 +75,10 @@ fn hide_in_failure(failure: &mut TaskFailure) {
 }
 
 fn hide_in_event(event: &mut EventRow, has_failed_program: bool) {
-    let is_of_program = [STDOUT_NOTE, STDERR_NOTE, "status"].contains(&event.kind.as_str());
-    let may_quote_it = has_failed_program && ["attempt failed", "job failed"].contains(&event.kind.as_str());
+    let is_of_program =
+        [EventKind::StandardOutput, EventKind::StandardError, EventKind::Status].contains(&event.kind);
+    let may_quote_it =
+        has_failed_program && [EventKind::AttemptFailed, EventKind::JobFailed].contains(&event.kind);
     if is_of_program || may_quote_it {
         event.detail = None;
     }

@@ -175,11 +175,11 @@ impl JobResults {
 #[cfg(test)]
 mod tests {
     use crate::test_job::{finish_reduces, map_result, run, seal_of, spec, split, sum};
-    use crate::{FallenBack, Replica};
-    use crate::{Gone, JobResults, expand};
+    use crate::{FallenBack, Gone, JobResults, Replica, expand};
     use api::left::LeftRun;
     use api::task::{MergeResult, RunPlace, RunSummary, SealTask};
     use api::{SourceCommit, Task};
+    use ids::StageKind;
     use ids::*;
 
     fn chunk(node: u32, number: u64) -> ChunkId {
@@ -210,7 +210,7 @@ mod tests {
     fn planned() -> JobResults {
         let mut results = mapped();
         results.seal = Some(seal_of(&results));
-        expand("reduce", &spec(), &mut results).unwrap();
+        expand(StageKind::Reduce, &spec(), &mut results).unwrap();
         results
     }
 
@@ -247,7 +247,7 @@ mod tests {
         let first = run_on(1, 0);
         results.add_replica(first, replica(first, 2).1);
         assert_eq!(lose(&mut results, 1, false).0, None);
-        let seals = expand("seal", &spec(), &mut results).unwrap();
+        let seals = expand(StageKind::Seal, &spec(), &mut results).unwrap();
         assert_eq!(seals, [Task::Seal(SealTask { node: NodeId(2), standing: vec![first] })]);
         // With the node that has both, both are lost.
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);

@@ -81,6 +81,7 @@ mod tests {
     use crate::test_job::{commit, finish_reduces, map_result, seal_of, spec, split, sum};
     use crate::{Gone, JobResults, expand, prove};
     use api::task::SourceBooks;
+    use ids::StageKind;
     use ids::*;
 
     /// Two maps, two I-files, a reduce task for each that is done.
@@ -93,7 +94,7 @@ mod tests {
             results.maps.insert(TaskIndex(task), (AttemptNumber(0), map_result(&commits)));
         }
         results.seal = Some(seal_of(&results));
-        expand("reduce", &spec, &mut results).unwrap();
+        expand(StageKind::Reduce, &spec, &mut results).unwrap();
         finish_reduces(&mut results);
         assert!(prove(&results, 2).agrees());
         results

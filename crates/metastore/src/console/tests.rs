@@ -5,6 +5,7 @@ use super::{QueryError, QueryLimits, query_read_only};
 use crate::{CLUSTER_OWNER, Change, Metastore, Role, TokenRow};
 use api::JobSpec;
 use api::history::Cell;
+use ids::StageKind;
 use private_postgres::PrivatePostgres;
 use sqlx::{ConnectOptions, Connection};
 use std::path::PathBuf;
@@ -99,7 +100,7 @@ async fn fill(store: &Metastore) {
                 job,
                 owner: CLUSTER_OWNER.to_string(),
                 spec: Arc::new(spec),
-                stages: vec!["map"],
+                stages: vec![StageKind::Map],
                 staging: PathBuf::from("/.out"),
                 disk_dirs: Vec::new(),
                 user: Some("ann".to_string()),

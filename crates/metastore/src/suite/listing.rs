@@ -1,8 +1,8 @@
 //! Lists for people.
 
 use super::{attempt, new_job, node, submitted};
-use crate::{Change, JobState, Metastore, NodeState, STDERR_NOTE};
-use api::history::JobsQuestion;
+use crate::{Change, JobState, Metastore, NodeState};
+use api::history::{EventKind, JobsQuestion};
 use ids::*;
 
 pub(crate) async fn jobs_are_listed_by_state_user_and_name(store: &Metastore) {
@@ -47,11 +47,12 @@ pub(crate) async fn logs_of_tasks_are_no_events(store: &Metastore) {
     assert!(told.eq(expected), "{logs:?}");
     assert_eq!(store.logs_of_tasks(job, 1).await.unwrap().len(), 1);
     // What the program of a one-task job wrote is among the events.
-    let note = Change::Note { job: Some(job), kind: STDERR_NOTE, detail: "x".to_string(), now_ns: 6 };
+    let note =
+        Change::Note { job: Some(job), kind: EventKind::StandardError, detail: "x".to_string(), now_ns: 6 };
     store.apply(&[note]).await.unwrap();
     let events = store.events(job, 9).await.unwrap();
-    let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
-    assert_eq!(kinds, ["job submitted", STDERR_NOTE]);
+    let kinds: Vec<&str> = events.iter().map(|event| event.kind.word()).collect();
+    assert_eq!(kinds, ["job submitted", "standard error"]);
 }
 
 pub(crate) async fn dead_nodes_are_listed_for_a_while(store: &Metastore) {

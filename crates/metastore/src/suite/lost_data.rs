@@ -5,6 +5,7 @@ use crate::{CLUSTER_OWNER, Change, Metastore};
 use api::task::{MapAgain, MapResult, Part, ReduceResult, ReduceTask};
 use api::{DataSum, SourceCommit, Task, TaskResult};
 use ids::*;
+use rows::TaskState;
 use std::collections::BTreeMap;
 
 /// The map of a half-run job is lost and runs again, and after it its seals, whose rows stood there before.
@@ -30,10 +31,10 @@ pub(crate) async fn lost_data_is_made_again(store: &Metastore) {
         let tasks = store.tasks(job).await.unwrap();
         tasks.into_iter().map(|row| (row.state, row.winner)).collect::<Vec<_>>()
     };
-    let is = |state: &str| (state.to_string(), None);
-    assert_eq!(states().await, [is("running"), is("dropped"), is("dropped")]);
+    let is = |state| (state, None);
+    assert_eq!(states().await, [is(TaskState::Running), is(TaskState::Dropped), is(TaskState::Dropped)]);
     let stages = store.stages(job).await.unwrap();
-    let seen: Vec<_> = stages.iter().map(|row| (row.state.as_str(), row.task_count)).collect();
+    let seen: Vec<_> = stages.iter().map(|row| (row.state.word(), row.task_count)).collect();
     assert_eq!(seen, [("running", Some(1)), ("waiting", None)]);
     let seals = vec![seal()];
     store
@@ -44,8 +45,8 @@ pub(crate) async fn lost_data_is_made_again(store: &Metastore) {
         ])
         .await
         .unwrap();
-    let won = ("done".to_string(), Some(AttemptNumber(1)));
-    assert_eq!(states().await, [won, is("waiting"), is("dropped")]);
+    let won = (TaskState::Done, Some(AttemptNumber(1)));
+    assert_eq!(states().await, [won, is(TaskState::Waiting), is(TaskState::Dropped)]);
     assert_eq!(store.attempts(job).await.unwrap().len(), 4);
 }
 
@@ -89,7 +90,7 @@ pub(crate) async fn what_is_done_stands_while_lost_data_is_made_again(store: &Me
     store.apply(&[reopened]).await.unwrap();
     let back = store.recover().await.unwrap().jobs.remove(&job).unwrap();
     assert_eq!(back.tasks[0].payload, super::map_task(Some(again)));
-    let winners: Vec<_> = back.tasks.iter().map(|row| (row.state.as_str(), row.winner)).collect();
+    let winners: Vec<_> = back.tasks.iter().map(|row| (row.state.word(), row.winner)).collect();
     let first = Some(AttemptNumber(0));
     assert_eq!(winners, [("waiting", None), ("waiting", None), ("done", first)]);
     assert_eq!(back.results, [(attempt(job, 1, 1, 0), reduced(1))]);
@@ -112,5 +113,5 @@ pub(crate) async fn what_is_done_stands_while_lost_data_is_made_again(store: &Me
     let tasks = store.tasks(job).await.unwrap();
     assert!(tasks[1..].iter().all(|row| row.payload == planned(2)));
     assert_eq!((tasks[1].winner, tasks[2].winner), (None, first));
-    assert_eq!((tasks[2].state.as_str(), store.parts(job).await.unwrap().len()), ("done", 1));
+    assert_eq!((tasks[2].state.word(), store.parts(job).await.unwrap().len()), ("done", 1));
 }

@@ -2,7 +2,7 @@
 
 use super::{attempt, node, owner, submitted};
 use crate::{AttemptState, JobState, Metastore, QueryLimits, Role};
-use api::history::{Cell, Table};
+use api::history::{Cell, EventKind, Table};
 use api::task::RunTask;
 use api::{Blame, Task, TaskFailure};
 use ids::{JobId, NodeId, StageIndex};
@@ -171,9 +171,9 @@ fn failed_jobs() -> Vec<Change> {
             },
             Change::AttemptStarted { attempt: first, node: NodeId(0), slot: 1, now_ns: 5 },
             ended,
-            note("standard output"),
-            note("standard error"),
-            note("status"),
+            note(EventKind::StandardOutput),
+            note(EventKind::StandardError),
+            note(EventKind::Status),
             Change::JobEnded { job, state: JobState::Failed, exit_code: Some(7), error, now_ns: 10 },
         ]);
     }

@@ -4,7 +4,7 @@ use super::{owner, submitted};
 use crate::{CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError, WaitingJobRow};
 use api::JobSpec;
 use api::task::RunTask;
-use ids::{JobId, StageIndex};
+use ids::{JobId, StageIndex, StageKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn single(job: i64, words_bytes: usize, waits: bool) -> Change {
         job: JobId(job),
         owner: CLUSTER_OWNER.to_string(),
         spec: Arc::new(spec_of(words_bytes)),
-        stages: vec!["run"],
+        stages: vec![StageKind::Run],
         staging: PathBuf::new(),
         disk_dirs: Vec::new(),
         user: Some("ann".to_string()),

@@ -1,7 +1,7 @@
 //! Whatever comes in whatever order, every job ends once.
 
 use crate::{World, anywhere};
-use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
 use proptest::prelude::*;
 use scheduler::{
     Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Placement, Slot, Standing, Waits, WhyHere,
@@ -195,7 +195,7 @@ impl Random {
 
     fn submit(&mut self, pick: usize) {
         self.submitted += 1;
-        let stages = vec!["map", "merge", "commit"][pick % 3..].to_vec();
+        let stages = vec![StageKind::Map, StageKind::Merge, StageKind::Commit][pick % 3..].to_vec();
         let claim = Claim { user: pick as u64 % 2, priority: (pick % 3) as i32, ..Claim::default() };
         let job = JobId(self.submitted);
         let all = (0..stages.len() as u16).map(StageIndex).collect();

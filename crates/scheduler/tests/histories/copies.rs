@@ -1,7 +1,7 @@
 //! Two attempts of a task at the same time, told by hand.
 
 use crate::{JOB, World, anywhere, attempt, expand, failed, succeeded};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
 use scheduler::{
     Action, Claim, Event, FAILURES_MAX, FailureCause, Label, NO_PROGRESS_NS, Placement, RecoveredTask,
     SLOW_NODE_NS, Slot, Waits, WhyLeft,
@@ -16,7 +16,7 @@ fn on(node: u32) -> Slot {
 /// Tasks 0 to 3 run on nodes 0 to 3, one slot each. The stage may be copied.
 fn four_running(placements: Vec<Placement>) -> World {
     let mut world = World::default();
-    let stages = vec!["map", "commit"];
+    let stages = vec![StageKind::Map, StageKind::Commit];
     world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
     world.feed(Event::MayCopy { job: JOB, stages: vec![StageIndex(0)] });
     (0..4).for_each(|node| world.feed(Event::SlotFree { slot: on(node) }));
@@ -171,7 +171,7 @@ fn next_server_stops_the_losers_again() {
     world.feed(Event::JobRecovered {
         job: JOB,
         claim: Claim::default(),
-        stages: vec!["map"],
+        stages: vec![StageKind::Map],
         failures_max: FAILURES_MAX,
         tasks: vec![vec![done, RecoveredTask { attempts_started: 2, ..RecoveredTask::default() }]],
         running: vec![(attempt(0, 0, 0), on(0)), (attempt(0, 1, 0), on(1)), (attempt(0, 1, 1), on(2))],
@@ -196,7 +196,7 @@ fn next_server_stops_attempts_that_are_no_copies() {
     world.feed(Event::JobRecovered {
         job: JOB,
         claim: Claim::default(),
-        stages: vec!["map"],
+        stages: vec![StageKind::Map],
         failures_max: FAILURES_MAX,
         tasks: vec![vec![task]],
         running: [(0, 0), (1, 2), (2, 1), (3, 2)]
@@ -335,7 +335,7 @@ fn slow_node_gets_no_copies_for_a_while() {
     let found_slow = world.clock;
     world.feed(failed(attempt(0, 3, 0), false));
     let job = JobId(2);
-    let stages = vec!["map", "commit"];
+    let stages = vec![StageKind::Map, StageKind::Commit];
     world.feed(Event::JobSubmitted { job, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
     world.feed(Event::MayCopy { job, stages: vec![StageIndex(0)] });
     [0, 1, 2, 4].into_iter().for_each(|node| world.feed(Event::SlotFree { slot: on(node) }));
@@ -374,7 +374,7 @@ fn slow_node_gets_no_copies_for_a_while() {
 #[test]
 fn usual_pace_counts_fast_and_slow_attempts() {
     let mut world = World::default();
-    let stages = vec!["map", "commit"];
+    let stages = vec![StageKind::Map, StageKind::Commit];
     world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
     world.feed(Event::MayCopy { job: JOB, stages: vec![StageIndex(0)] });
     let slots = [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1)];

@@ -1,7 +1,7 @@
 //! Ranges that are cut for idle slots, told by hand.
 
 use crate::{JOB, World, attempt, copies, expanded, failed, succeeded};
-use ids::{NodeId, StageIndex};
+use ids::{NodeId, StageIndex, StageKind};
 use scheduler::{ASKED_AGAIN_AFTER_NS, Action, Claim, Event, FAILURES_MAX, Placement, Slot, Waits};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -13,7 +13,7 @@ fn on(node: u32) -> Slot {
 /// Two tasks run on nodes 0 and 1. The stage may be split.
 fn two_running() -> World {
     let mut world = World::default();
-    let stages = vec!["reduce", "commit"];
+    let stages = vec![StageKind::Reduce, StageKind::Commit];
     world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
     world.feed(Event::MaySplit { job: JOB, stage: StageIndex(0) });
     (0..2).for_each(|node| world.feed(Event::SlotFree { slot: on(node) }));
@@ -69,7 +69,7 @@ fn ranges_are_split_only_when_needed() {
     world.expect(&[]);
     // Nor of a job that does not allow it.
     let mut world = World::default();
-    let stages = vec!["reduce", "commit"];
+    let stages = vec![StageKind::Reduce, StageKind::Commit];
     world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
     (0..3).for_each(|node| world.feed(Event::SlotFree { slot: on(node) }));
     world.feed(expanded(0, 2));

@@ -5,7 +5,7 @@ mod copies;
 mod elastic;
 mod elsewhere;
 
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
 use scheduler::{
     AGING_NS, Action, Claim, Event, FAILURES_MAX, FailureCause, LOCALITY_DELAY_NS, Placement, RecoveredTask,
     Slot, Standing, State, UnixNanos, Why, WhyHere, handle, has_jobs, sanity_check,
@@ -90,7 +90,7 @@ fn succeeded(attempt: AttemptKey) -> Event {
 /// A job whose first stage is asked for.
 fn submitted() -> World {
     let mut world = World::default();
-    let stages = vec!["map", "commit"];
+    let stages = vec![StageKind::Map, StageKind::Commit];
     world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
     world.expect(&[expand(0)]);
     world
@@ -130,7 +130,7 @@ fn job_sets_its_limit_of_failures() {
     for failures_max in [1, 2] {
         let mut world = World::default();
         let claim = Claim::default();
-        world.feed(Event::JobSubmitted { job: JOB, claim, stages: vec!["run"], failures_max });
+        world.feed(Event::JobSubmitted { job: JOB, claim, stages: vec![StageKind::Run], failures_max });
         world.expect(&[expand(0)]);
         world.feed(expanded(0, 1));
         for number in 0..failures_max {
@@ -159,7 +159,7 @@ fn placement_of_each_attempt_has_a_reason() {
     world.feed(Event::JobSubmitted {
         job: JOB,
         claim: Claim::default(),
-        stages: vec!["map", "commit"],
+        stages: vec![StageKind::Map, StageKind::Commit],
         failures_max: FAILURES_MAX,
     });
     for slot in [on(1, 0), on(1, 1), on(2, 0)] {
@@ -191,7 +191,7 @@ fn placement_of_each_attempt_has_a_reason() {
 /// A submitted job of one stage, with its tasks.
 fn submit_one_stage(world: &mut World, job: i64, tasks: Vec<Placement>) {
     let (job, claim) = (JobId(job), Claim::default());
-    world.feed(Event::JobSubmitted { job, claim, stages: vec!["run"], failures_max: FAILURES_MAX });
+    world.feed(Event::JobSubmitted { job, claim, stages: vec![StageKind::Run], failures_max: FAILURES_MAX });
     world.expect(&[Action::ExpandStage { job, stage: StageIndex(0) }]);
     world.feed(Event::StageExpanded { job, stage: StageIndex(0), tasks });
 }
@@ -385,7 +385,7 @@ fn older_job_goes_first_and_younger_fills_gaps() {
     world.feed(Event::JobSubmitted {
         job: JobId(2),
         claim: Claim::default(),
-        stages: vec!["map"],
+        stages: vec![StageKind::Map],
         failures_max: FAILURES_MAX,
     });
     world.feed(Event::StageExpanded { job: JobId(2), stage: StageIndex(0), tasks: anywhere(1) });
@@ -443,7 +443,7 @@ fn slot_far_from_data_waits_only_a_while() {
 fn users_share_and_urgent_jobs_go_first() {
     let mut world = World::default();
     let job = |number: i64, user, priority| {
-        let stages = vec!["map"];
+        let stages = vec![StageKind::Map];
         let claim = Claim { user, priority, ..Claim::default() };
         let job = JobId(number);
         (job, Event::JobSubmitted { job, claim, stages, failures_max: FAILURES_MAX })
@@ -609,7 +609,7 @@ fn a_job_that_another_server_began_goes_on() {
     world.feed(Event::JobRecovered {
         job: JOB,
         claim: Claim::default(),
-        stages: vec!["map", "commit"],
+        stages: vec![StageKind::Map, StageKind::Commit],
         failures_max: FAILURES_MAX,
         tasks: vec![vec![task(2, Some(1)), task(1, None), task(3, None)]],
         running: vec![(attempt(0, 1, 0), slot(0))],
@@ -638,7 +638,12 @@ fn no_priority_starves_another_for_good() {
     let claim = |user, priority| Claim { user, priority, ..Claim::default() };
     let claims = [(urgent, claim(1, 2)), (patient, claim(2, 0))];
     for (job, claim) in claims {
-        world.feed(Event::JobSubmitted { job, claim, stages: vec!["map"], failures_max: FAILURES_MAX });
+        world.feed(Event::JobSubmitted {
+            job,
+            claim,
+            stages: vec![StageKind::Map],
+            failures_max: FAILURES_MAX,
+        });
         world.outbox.clear();
         world.feed(Event::StageExpanded { job, stage: StageIndex(0), tasks: anywhere(100) });
     }
@@ -664,7 +669,7 @@ fn no_priority_starves_another_for_good() {
 #[test]
 fn impossible_stage_is_sent_back() {
     let mut world = World::default();
-    let stages = vec!["map", "reduce", "commit"];
+    let stages = vec![StageKind::Map, StageKind::Reduce, StageKind::Commit];
     world.feed(Event::JobSubmitted { job: JOB, claim: Claim::default(), stages, failures_max: FAILURES_MAX });
     world.feed(expanded(0, 2));
     (0..2).for_each(|number| world.feed(free(number)));

@@ -13,7 +13,7 @@ const SLOW_SHOWN_MAX: u32 = 100;
 /// The attempts of a job and why each ran where it did; empty for a job that is not there. A reason that cannot be
 /// read is none: another version wrote it.
 pub async fn job_placements(store: &Metastore, job: JobId) -> Result<JobPlacements, StoreError> {
-    let stages = store.stages(job).await?.into_iter().map(|stage| stage.name).collect();
+    let stages = store.stages(job).await?.into_iter().map(|stage| stage.kind).collect();
     let reasons = store.placements(job).await?.into_iter();
     let mut reasons: BTreeMap<AttemptKey, PlacementReason> =
         reasons.filter_map(|(attempt, text)| Some((attempt, serde_json::from_str(&text).ok()?))).collect();

@@ -2,11 +2,12 @@
 
 use crate::ServerError;
 use crate::directories::check_output_against;
+use api::history::StageState;
 use api::kept::KeptPlace;
 use api::task::{AdoptTask, ChunkSummary, KeptRun};
 use api::{JobSpec, Split};
 use control::{Control, JobStart};
-use ids::{ChunkId, DiskIndex, JobId, NodeId, RunId};
+use ids::{ChunkId, DiskIndex, JobId, NodeId, RunId, StageKind};
 use mapreduce::JobResults;
 use metastore::{
     CLUSTER_OWNER, JobRow, JobState, KeptFiles, Metastore, ReplicaRow, ReplicaState, StageRow, StoreError,
@@ -83,7 +84,8 @@ pub fn check_reducible(row: &JobRow, spec: &JobSpec, stages: &[StageRow]) -> Res
     if spec.map_only {
         return Err(NotReducible::MapOnly { job });
     }
-    let is_sealed = stages.iter().any(|stage| stage.name == "seal" && stage.state == "done");
+    let is_sealed =
+        stages.iter().any(|stage| stage.kind == StageKind::Seal && stage.state == StageState::Done);
     match (row.state, row.kept_files) {
         (JobState::Running | JobState::Committing, _) => Err(NotReducible::NotOver { job, state }),
         (_, Some(KeptFiles::Kept)) if is_sealed => Ok(()),

@@ -6,11 +6,12 @@ use crate::messages::{UserQuota, job_quota};
 use crate::submission::arguments;
 use api::JobSpec;
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, SubmittedBatch};
+use api::history::EventKind;
 use api::task::{RUN_RETRIES_MAX, RunTask};
 use control::program_jobs::{FileHold, WaitingSpec};
 use control::{NewBatch, RoomWanted, task_bytes};
 use ids::JobId;
-use metastore::{Metastore, STDERR_BYTES_NOTE, STDERR_NOTE, STDOUT_BYTES_NOTE, STDOUT_NOTE, StoreError};
+use metastore::{Metastore, StoreError};
 use shipped::Hold;
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ pub async fn job_logs(store: &Metastore, job: JobId, over: bool) -> Result<JobLo
     let stages = store.stages(job).await?;
     for event in store.logs_of_tasks(job, TASK_LOGS_MAX).await? {
         let (Some(stage), Some(task)) = (event.stage, event.task) else { continue };
-        let stage = stages.iter().find(|row| row.stage == stage).map_or("", |row| &row.name);
+        let stage = stages.iter().find(|row| row.stage == stage).map_or("", |row| row.kind.word());
         let again = event.attempt.filter(|attempt| attempt.0 > 0);
         let again = again.map_or(String::new(), |attempt| format!(", attempt {}", attempt.0));
         for line in event.detail.unwrap_or_default().lines() {
@@ -63,11 +64,15 @@ pub async fn job_logs(store: &Metastore, job: JobId, over: bool) -> Result<JobLo
     let number = |text: &str| text.parse().unwrap_or(0);
     for event in store.events(job, EVENTS_MAX).await? {
         let detail = event.detail.unwrap_or_default();
-        match event.kind.as_str() {
-            STDOUT_NOTE => (logs.standard_output_bytes, logs.standard_output) = (detail.len() as u64, detail),
-            STDERR_NOTE => (logs.standard_error_bytes, logs.standard_error) = (detail.len() as u64, detail),
-            STDOUT_BYTES_NOTE => logs.standard_output_bytes = number(&detail),
-            STDERR_BYTES_NOTE => logs.standard_error_bytes = number(&detail),
+        match event.kind {
+            EventKind::StandardOutput => {
+                (logs.standard_output_bytes, logs.standard_output) = (detail.len() as u64, detail)
+            }
+            EventKind::StandardError => {
+                (logs.standard_error_bytes, logs.standard_error) = (detail.len() as u64, detail)
+            }
+            EventKind::StandardOutputBytes => logs.standard_output_bytes = number(&detail),
+            EventKind::StandardErrorBytes => logs.standard_error_bytes = number(&detail),
             _ => {}
         }
     }

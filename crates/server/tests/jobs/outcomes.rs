@@ -3,6 +3,7 @@
 use crate::world::{
     Behaviour, IFILES, Place, failure, honest, join, node, publish, reduce_honestly, splits, until_cancelled,
 };
+use api::history::StageState;
 use api::{Blame, KeyBytes, Task, TaskResult};
 use metastore::{AttemptState, JobState};
 use server::{ControlError, History, JobOutcome, ServerError};
@@ -38,7 +39,7 @@ fn a_job_runs_to_its_report() {
     assert_eq!(proofs.len(), IFILES as usize);
     assert!(proofs.iter().all(|proof| proof.committed == proof.merged));
     let stages = history.read(async |store| store.stages(job).await).unwrap();
-    assert!(stages.iter().all(|stage| stage.state == "done"), "{stages:?}");
+    assert!(stages.iter().all(|stage| stage.state == StageState::Done), "{stages:?}");
     let table = history.query("select count(*) from sources", Default::default()).unwrap();
     assert_eq!(table.rows, [[metastore::Cell::Integer(5 * i64::from(IFILES))]]);
 }

@@ -4,7 +4,7 @@ use super::links::Flow;
 use super::model::Model;
 use api::task::{KeyWeight, ReduceTask, RunSummary, SealResult};
 use api::{JobSpec, KeyBytes, Task};
-use ids::{DiskIndex, NodeId};
+use ids::{DiskIndex, NodeId, StageKind};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Keys are even, and each run tells of so many blocks.
@@ -67,7 +67,7 @@ impl Model {
             layout: self.layout,
             ..JobSpec::named("racks".to_string())
         };
-        let tasks = mapreduce::expand("reduce", &spec, &mut self.results).unwrap_or_default();
+        let tasks = mapreduce::expand(StageKind::Reduce, &spec, &mut self.results).unwrap_or_default();
         let reduces = tasks.into_iter().filter_map(|task| match task {
             Task::Reduce(task) => Some(task),
             _ => None,

@@ -4,13 +4,12 @@
 use super::plan::{COMMIT, JobPlan, MAP, MERGE, REDUCE};
 use super::store::Rows;
 use super::world::{Planted, Situation, Sometimes};
-use api::Replication;
-use api::TaskResult;
 use api::control::{
     AttemptOutcome, NodeInfo, NodeOrders, NodePoll, NodeWelcome, NumberedOrder, PROTOCOL_VERSION,
 };
 use api::data_access::{DataKeys, SecretText};
-use api::history::{AttemptState, JobState};
+use api::history::{AttemptState, EventKind, JobState};
+use api::{Replication, TaskResult};
 use control::membership::Joining;
 use control::{
     Asker, Control, ControlError, JobDirs, JobStart, Moment, NewJob, Now, Outbox, RecoveredWork, Service,
@@ -387,7 +386,7 @@ impl Server {
             Change::Runs { replaced, .. } if !replaced.is_empty() => {
                 self.sometimes.saw(Situation::RunsMerged);
             }
-            Change::Note { job: Some(job), kind, detail, .. } => self.look_at_note(*job, kind, detail),
+            Change::Note { job: Some(job), kind, detail, .. } => self.look_at_note(*job, *kind, detail),
             Change::StageReopened { job, stage: MAP, tasks, stands, .. } => {
                 self.look_at_loss(*job, tasks.len(), stands.is_some());
             }
@@ -407,9 +406,9 @@ impl Server {
         }
     }
 
-    fn look_at_note(&mut self, job: JobId, kind: &str, detail: &str) {
+    fn look_at_note(&mut self, job: JobId, kind: EventKind, detail: &str) {
         match kind {
-            rows::STAND_IN_REFUSED_NOTE if detail.contains("other data") => {
+            EventKind::StandInRefused if detail.contains("other data") => {
                 self.sometimes.saw(Situation::StandInDiffers);
                 let may_differ = self.rows.jobs.get(&job).is_none_or(|rows| rows.gives_other_data());
                 if !may_differ && self.planted.is_none() {
@@ -417,15 +416,15 @@ impl Server {
                         .push(format!("job {job} gives the same each time, and is said to differ: {detail}"));
                 }
             }
-            rows::STAND_IN_REFUSED_NOTE => self.sometimes.saw(Situation::StandInStale),
-            rows::DATA_LOST_NOTE if detail.contains("the proof found wrong") => {
+            EventKind::StandInRefused => self.sometimes.saw(Situation::StandInStale),
+            EventKind::DataLost if detail.contains("the proof found wrong") => {
                 self.broken.push(format!("job {job}: {detail}"));
             }
-            rows::DATA_LOST_NOTE if detail.contains("parts that later stages") => {
+            EventKind::DataLost if detail.contains("parts that later stages") => {
                 self.sometimes.saw(Situation::PartMadeAgain);
             }
             // Here no byte is ever altered, so there must be nothing to mend.
-            rows::READ_AGAIN_NOTE => self.broken.push(format!("job {job}: {detail}")),
+            EventKind::ReadAgain => self.broken.push(format!("job {job}: {detail}")),
             _ => {}
         }
     }

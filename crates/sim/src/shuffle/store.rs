@@ -1,12 +1,15 @@
 //! The store of a server: rows from which a restarted server goes on. It applies changes as the tables of `metastore` do.
 
 use super::plan::OTHER_DATA;
-use api::history::{AttemptRow, AttemptState, JobRow, JobState, StageRow};
+use api::history::{AttemptRow, AttemptState, EventKind, JobRow, JobState, StageRow, StageState};
 use api::{JobReport, JobSpec, Task, TaskResult};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, PlanVersion, RunId, StageIndex, TaskIndex, TaskKey};
+use ids::{
+    AttemptKey, AttemptNumber, JobId, NodeId, PlanVersion, RunId, StageIndex, StageKind, TaskIndex, TaskKey,
+};
 use mapreduce::{Replica, Replicas};
 use rows::{
     Change, NodeRow, NodeState, PartReplicaRow, Recovered, RecoveredJob, ReplicaRow, ReplicaState, TaskRow,
+    TaskState,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +24,7 @@ pub(crate) struct Rows {
 #[derive(Clone)]
 pub(crate) struct JobRows {
     pub spec: Arc<JobSpec>,
-    pub stages: Vec<&'static str>,
+    pub stages: Vec<StageKind>,
     pub state: JobState,
     pub error: Option<String>,
     pub is_cleaned: bool,
@@ -104,7 +107,7 @@ fn job_of(change: &Change) -> Option<JobId> {
 }
 
 impl JobRows {
-    fn new(spec: Arc<JobSpec>, stages: Vec<&'static str>) -> Self {
+    fn new(spec: Arc<JobSpec>, stages: Vec<StageKind>) -> Self {
         Self {
             spec,
             stages,
@@ -139,7 +142,7 @@ impl JobRows {
             Change::PartReplicas { replicas, .. } => {
                 self.part_replicas.extend(replicas.iter().map(|row| (row.task, *row)));
             }
-            Change::Note { kind: rows::CANCEL_ASKED_NOTE, detail, .. } => {
+            Change::Note { kind: EventKind::JobCancelAsked, detail, .. } => {
                 self.cancel_asked.get_or_insert(detail.clone());
             }
             Change::AttemptStarted { attempt, node, slot, now_ns } => {
@@ -248,10 +251,10 @@ impl JobRows {
         let mut recovered = RecoveredJob::new(self.job_row(job), self.spec.as_ref().clone());
         recovered.cancel_asked = self.cancel_asked.clone();
         recovered.report = self.report.as_deref().cloned();
-        let stage = |(index, name): (usize, &&'static str)| StageRow {
+        let stage = |(index, kind): (usize, &StageKind)| StageRow {
             stage: StageIndex(index as u16),
-            name: (*name).to_string(),
-            state: "running".to_string(),
+            kind: *kind,
+            state: StageState::Running,
             task_count: (index < self.expanded).then_some(0),
             tasks_done: 0,
             expanded_ns: None,
@@ -260,7 +263,7 @@ impl JobRows {
         recovered.stages = self.stages.iter().enumerate().map(stage).collect();
         let task = |((stage, task), row): (&(StageIndex, TaskIndex), &StoredTask)| TaskRow {
             task: TaskKey { job, stage: *stage, task: *task },
-            state: if row.is_dropped { "dropped" } else { "waiting" }.to_string(),
+            state: if row.is_dropped { TaskState::Dropped } else { TaskState::Waiting },
             payload: (*row.payload).clone(),
             winner: row.winner,
         };

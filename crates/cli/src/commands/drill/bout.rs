@@ -12,7 +12,7 @@ use api::Replication;
 use api::control::{ErrorCode, JobOutcome, StageProgress};
 use api::drill::{ARMED_SECONDS_MAX, DRILL_JOB_PREFIX, DrillFault, DrillOutcome};
 use api::history::AttemptState;
-use ids::{JobId, NodeId};
+use ids::{JobId, NodeId, StageKind};
 use std::time::{Duration, Instant};
 
 /// Progress of the stage at which a fault strikes, in percent of its tasks.
@@ -31,7 +31,7 @@ const SENTENCES_MAX: usize = 4;
 /// When a fault strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Moment {
-    stage: &'static str,
+    stage: StageKind,
     percent: u32,
 }
 
@@ -51,7 +51,7 @@ impl Moment {
     }
 
     fn compare(self, stages: &[StageProgress], over: bool) -> Now {
-        let stage = stages.iter().find(|stage| stage.name == self.stage);
+        let stage = stages.iter().find(|stage| stage.kind == self.stage);
         match stage {
             _ if over => Now::Late("the job was over"),
             Some(stage) if stage.expanded && stage.tasks == stage.done => Now::Late("its stage was over"),
@@ -178,14 +178,16 @@ impl<'a> Bout<'a> {
         let in_reduce = fault.needs_runs() || random.bool();
         let moment = match fault {
             // It must be armed before anything comes there.
-            Fault::CrashAt(_) => Moment { stage: "map", percent: 0 },
-            _ if fault.needs_runs() => Moment { stage: "reduce", percent: 0 },
-            _ if in_reduce => Moment { stage: "reduce", percent: PERCENTS[random.usize(..PERCENTS.len())] },
-            _ => Moment { stage: "map", percent: PERCENTS[random.usize(..PERCENTS.len())] },
+            Fault::CrashAt(_) => Moment { stage: StageKind::Map, percent: 0 },
+            _ if fault.needs_runs() => Moment { stage: StageKind::Reduce, percent: 0 },
+            _ if in_reduce => {
+                Moment { stage: StageKind::Reduce, percent: PERCENTS[random.usize(..PERCENTS.len())] }
+            }
+            _ => Moment { stage: StageKind::Map, percent: PERCENTS[random.usize(..PERCENTS.len())] },
         };
         // Only the sorting jobs take their time in reduce.
         let struck = match moment.stage {
-            "reduce" => random.u32(..drill.jobs_at_once.div_ceil(kinds)) * kinds,
+            StageKind::Reduce => random.u32(..drill.jobs_at_once.div_ceil(kinds)) * kinds,
             _ => random.u32(..drill.jobs_at_once),
         };
         let replication = if random.bool() { Replication::Rack } else { Replication::None };
@@ -381,7 +383,7 @@ impl<'a> Bout<'a> {
                 failed += u64::from(attempt.state == AttemptState::Failed);
                 if attempt.attempt.attempt.0 > 0 {
                     let stage = details.stages.get(usize::from(attempt.attempt.task.stage.0));
-                    let name = stage.map_or("?", |stage| stage.name.as_str());
+                    let name = stage.map_or("?", |stage| stage.kind.word());
                     *again.entry(name.to_string()).or_default() += 1;
                 }
             }
@@ -411,12 +413,13 @@ impl<'a> Bout<'a> {
 mod tests {
     use super::{Moment, Now};
     use api::control::StageProgress;
+    use ids::StageKind;
 
     #[test]
     fn a_moment_comes_and_goes() {
-        let moment = Moment { stage: "map", percent: 50 };
+        let moment = Moment { stage: StageKind::Map, percent: 50 };
         let check = |done, running, over, expected: &str| {
-            let stage = StageProgress { name: "map".into(), expanded: true, tasks: 4, done, running };
+            let stage = StageProgress { kind: StageKind::Map, expanded: true, tasks: 4, done, running };
             let now = match moment.compare(&[stage], over) {
                 Now::Early => "early",
                 Now::Here => "here",

@@ -10,7 +10,7 @@ use crate::show::terminal::print;
 use anyhow::{Context, anyhow};
 use api::placement::{JobPlacements, PlacedAttempt, PlacementKind, PlacementReason};
 use clap::Args;
-use ids::JobId;
+use ids::{JobId, StageKind};
 use metastore::Metastore;
 
 /// Below this nobody waited.
@@ -77,10 +77,10 @@ fn placements(from: &StateArgs, job: JobId) -> Result<JobPlacements, Failure> {
     })
 }
 
-fn task_name(attempt: &PlacedAttempt, stages: &[String]) -> String {
+fn task_name(attempt: &PlacedAttempt, stages: &[StageKind]) -> String {
     let task = attempt.attempt.task;
     match stages.get(usize::from(task.stage.0)) {
-        Some(stage) => format!("{}/{}", escape::cell(stage), task.task.0),
+        Some(stage) => format!("{}/{}", stage, task.task.0),
         None => format!("{}/{}", task.stage.0, task.task.0),
     }
 }
@@ -120,15 +120,18 @@ struct Chosen {
 }
 
 impl Chosen {
-    fn parse(text: &str, stages: &[String]) -> anyhow::Result<Self> {
+    fn parse(text: &str, stages: &[StageKind]) -> anyhow::Result<Self> {
         let (stage, task) = match text.split_once('/') {
             Some((stage, task)) => (stage, Some(task)),
             None => (text, None),
         };
-        let by_name = stages.iter().position(|name| name == stage);
+        let by_name = stages.iter().position(|kind| kind.word() == stage);
         let by_number = || stage.parse().ok().filter(|number| *number < stages.len());
         let stage = by_name.or_else(by_number).ok_or_else(|| {
-            anyhow!("{text}: there is no stage {stage:?}; the job has {}", stages.join(", "))
+            anyhow!(
+                "{text}: there is no stage {stage:?}; the job has {}",
+                stages.iter().map(|kind| kind.word()).collect::<Vec<_>>().join(", ")
+            )
         })?;
         let number = |task: &str| {
             task.parse().with_context(|| format!("{text}: {task:?} is not the number of a task"))
@@ -146,10 +149,11 @@ impl Chosen {
 #[cfg(test)]
 mod tests {
     use super::{Chosen, PlacementKind, PlacementReason, why};
+    use ids::StageKind;
 
     #[test]
     fn tasks_are_named_by_stage_and_number() {
-        let stages = ["map", "seal", "reduce"].map(String::from);
+        let stages = [StageKind::Map, StageKind::Seal, StageKind::Reduce];
         let check = |text: &str, expected: Option<(u16, Option<u32>)>| {
             let chosen = Chosen::parse(text, &stages).ok();
             let expected = expected.map(|(stage, task)| Chosen { stage: Some(stage), task });

@@ -12,7 +12,7 @@ use anyhow::anyhow;
 use api::report::PlanRow;
 use api::{JobReport, KeyBytes};
 use clap::Args;
-use ids::JobId;
+use ids::{JobId, StageKind};
 use metastore::Metastore;
 use std::collections::BTreeMap;
 
@@ -163,14 +163,14 @@ fn unread(unread_bytes: u64) -> String {
 fn phases(report: &JobReport) -> String {
     let columns = [left("phase"), right("tasks"), right("wall"), right("slot time"), right("speed")];
     let cells = |phase: &api::report::PhaseReport| {
-        let handled = match phase.stage.as_str() {
-            "map" => Some(report.input.bytes),
-            "reduce" => Some(report.shuffle.bytes),
+        let handled = match phase.stage {
+            StageKind::Map => Some(report.input.bytes),
+            StageKind::Reduce => Some(report.shuffle.bytes),
             _ => None,
         };
         let speed = handled.filter(|_| phase.wall_seconds > 0.0);
         vec![
-            phase.stage.clone(),
+            phase.stage.to_string(),
             count(phase.tasks),
             seconds(phase.wall_seconds),
             seconds(phase.slot_seconds),

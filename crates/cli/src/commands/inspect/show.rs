@@ -8,6 +8,7 @@ use crate::show::escape;
 use crate::show::quantity::{self, bytes, count, counted, seconds, seconds_between};
 use crate::show::tables::{facts, left, right, table};
 use crate::show::terminal::print;
+use api::history::StageState;
 use api::kept::KeptPlace;
 use api::{Function, JobSpec, Partitioning};
 use clap::Args;
@@ -135,7 +136,7 @@ fn stages(job: &JobRow, stages: &[StageRow], attempts: &[AttemptRow]) -> String 
         let mean = (!times.is_empty()).then(|| seconds(times.iter().sum::<f64>() / times.len() as f64));
         let longest = times.iter().copied().reduce(f64::max).map(seconds);
         vec![
-            stage.name.clone(),
+            stage.kind.to_string(),
             stage_state(job, stage).to_string(),
             stage.task_count.map(|tasks| count(tasks.into())).unwrap_or_default(),
             count(stage.tasks_done.into()),
@@ -150,17 +151,17 @@ fn stages(job: &JobRow, stages: &[StageRow], attempts: &[AttemptRow]) -> String 
 }
 
 /// How a stage stands. That in which a job ended has the state of the job, and those behind it never began.
-fn stage_state<'a>(job: &JobRow, stage: &'a StageRow) -> &'a str {
-    match (job.state, stage.state.as_str()) {
-        (state, "running") if state.over() => state.word(),
-        (state, "waiting") if state.over() => "not begun",
-        (_, state) => state,
+fn stage_state(job: &JobRow, stage: &StageRow) -> &'static str {
+    match (job.state, stage.state) {
+        (state, StageState::Running) if state.over() => state.word(),
+        (state, StageState::Waiting) if state.over() => "not begun",
+        (_, state) => state.word(),
     }
 }
 
 fn name_of(stages: &[StageRow], stage: StageIndex) -> String {
     let row = stages.iter().find(|row| row.stage == stage);
-    row.map_or_else(|| stage.to_string(), |row| row.name.clone())
+    row.map_or_else(|| stage.to_string(), |row| row.kind.to_string())
 }
 
 /// All attempts where they are few; else those that run or did not win, then those that took longest.
@@ -237,7 +238,7 @@ fn events(stages: &[StageRow], events: &[EventRow]) -> String {
     let cells = |event: &EventRow| {
         vec![
             quantity::time_of_day(event.time_ns),
-            event.kind.clone(),
+            event.kind.word().to_string(),
             event.stage.map(|stage| name_of(stages, stage)).unwrap_or_default(),
             event.task.map(|task| task.0.to_string()).unwrap_or_default(),
             event.attempt.map(|attempt| attempt.0.to_string()).unwrap_or_default(),

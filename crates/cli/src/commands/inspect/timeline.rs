@@ -13,7 +13,7 @@ use crate::show::tables::{left, right, table};
 use crate::show::terminal::print;
 use clap::Args;
 use drawing::{Frame, LABEL_COLUMNS, axis, colour, slot_line, stage_line};
-use ids::{JobId, NodeId};
+use ids::{JobId, NodeId, StageKind};
 use metastore::{AttemptRow, AttemptState, JobRow, StageRow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -110,7 +110,7 @@ struct Timeline {
     end_ns: u64,
     stages: Vec<StageTime>,
     spans: Vec<Span>,
-    attempts: Vec<(String, AttemptRow)>,
+    attempts: Vec<(Option<StageKind>, AttemptRow)>,
     /// Labels before the lines of the slots.
     labels: Vec<String>,
 }
@@ -147,11 +147,12 @@ fn timeline(
     now_ns: u64,
 ) -> Timeline {
     let nodes = number_slots(&mut attempts);
-    let name_of = |attempt: &AttemptRow| {
+    let kind_of = |attempt: &AttemptRow| {
         let stage = stages.iter().find(|stage| stage.stage == attempt.attempt.task.stage);
-        stage.map(|stage| stage.name.clone()).unwrap_or_default()
+        stage.map(|stage| stage.kind)
     };
-    let attempts: Vec<(String, AttemptRow)> = attempts.into_iter().map(|row| (name_of(&row), row)).collect();
+    let attempts: Vec<(Option<StageKind>, AttemptRow)> =
+        attempts.into_iter().map(|row| (kind_of(&row), row)).collect();
     let times = |attempt: &AttemptRow| start_and_end(attempt, now_ns);
     let all = || attempts.iter().map(|(_, attempt)| times(attempt));
     let start_ns = all().map(|(start, _)| start).min().unwrap_or(job.created_ns);
@@ -165,9 +166,9 @@ fn timeline(
         };
         let start_ns = own().map(|(start, _)| start).min()?;
         let end_ns = own().map(|(_, end)| end).max()?;
-        Some(StageTime { name: stage.name.clone(), start_ns, end_ns })
+        Some(StageTime { name: stage.kind.to_string(), start_ns, end_ns })
     };
-    let spans = attempts.iter().flat_map(|(stage, attempt)| spans(stage, attempt, now_ns)).collect();
+    let spans = attempts.iter().flat_map(|(stage, attempt)| spans(*stage, attempt, now_ns)).collect();
     let slots = attempts.iter().map(|(_, attempt)| attempt.slot + 1).max().unwrap_or(0).max(slots);
     let stages = stages.iter().filter_map(stage_time).collect();
     let label = |slot: u32| nodes.get(slot as usize).cloned().unwrap_or_else(|| format!("slot {slot}"));
@@ -196,19 +197,19 @@ fn start_and_end(attempt: &AttemptRow, now_ns: u64) -> (u64, u64) {
     (start_ns, attempt.ended_ns.unwrap_or(now_ns).max(start_ns))
 }
 
-fn spans(stage: &str, attempt: &AttemptRow, now_ns: u64) -> Vec<Span> {
+fn spans(stage: Option<StageKind>, attempt: &AttemptRow, now_ns: u64) -> Vec<Span> {
     let (start_ns, end_ns) = start_and_end(attempt, now_ns);
     let span = |mark, start_ns, end_ns| Span { slot: attempt.slot, mark, start_ns, end_ns };
     match (attempt.state, stage) {
-        (AttemptState::Succeeded | AttemptState::Running, "reduce") => {
+        (AttemptState::Succeeded | AttemptState::Running, Some(StageKind::Reduce)) => {
             // A store of an earlier version, or an attempt that runs, does not say when its merge began.
             let opened_ns = attempt.opened_ns.unwrap_or(start_ns).clamp(start_ns, end_ns);
             vec![span(Mark::Merge, start_ns, opened_ns), span(Mark::Reduce, opened_ns, end_ns)]
         }
         (AttemptState::Succeeded | AttemptState::Running, stage) => {
             let mark = match stage {
-                "map" => Mark::Map,
-                "commit" => Mark::Commit,
+                Some(StageKind::Map) => Mark::Map,
+                Some(StageKind::Commit) => Mark::Commit,
                 _ => Mark::Merge,
             };
             vec![span(mark, start_ns, end_ns)]
@@ -298,8 +299,8 @@ fn as_json(timeline: &Timeline) -> Value {
         let (from, to) = (since(stage.start_ns), since(stage.end_ns));
         json!({ "stage": stage.name, "from_seconds": from, "to_seconds": to })
     };
-    let attempt = |(stage, row): &(String, AttemptRow)| {
-        let own = spans(stage, row, timeline.end_ns);
+    let attempt = |(stage, row): &(Option<StageKind>, AttemptRow)| {
+        let own = spans(*stage, row, timeline.end_ns);
         let spans: Vec<Value> = own
             .iter()
             .filter(|span| span.end_ns > span.start_ns)

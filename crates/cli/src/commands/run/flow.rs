@@ -16,7 +16,7 @@ use api::JobReport;
 use api::control::JobProgress;
 use api::flow::{FlowSubmission, StageSubmission};
 use client::Blocking;
-use ids::JobId;
+use ids::{JobId, StageKind};
 use jobspec::{JobOptions, Plan, StagePlace, standard_output};
 use node::{Node, NodeOptions};
 use program::Programs;
@@ -186,8 +186,8 @@ fn tell_programs(jobs: &impl Jobs, stages: &[Stage], submitted: &[SubmittedJob],
         for (stage, submitted) in stages.iter().zip(submitted) {
             let Some(progress) = jobs.progress(submitted.job) else { continue };
             let told = progress.stages.iter().filter(|of_job| of_job.expanded && of_job.tasks > 0);
-            for of_job in told.filter(|of_job| matches!(of_job.name.as_str(), "map" | "reduce")) {
-                let name = format!("{} {}", stage.place.name, of_job.name);
+            for of_job in told.filter(|of_job| matches!(of_job.kind, StageKind::Map | StageKind::Reduce)) {
+                let name = format!("{} {}", stage.place.name, of_job.kind);
                 rows.push((name, u64::from(of_job.done), u64::from(of_job.tasks)));
             }
         }
@@ -212,18 +212,18 @@ fn watch(jobs: &impl Jobs, stages: &[Stage], submitted: &[SubmittedJob], stopped
             let Some(progress) = jobs.progress(submitted.job) else { continue };
             let (name, job) = (&stage.place.name, submitted.job);
             let at = seconds(begin.elapsed().as_secs_f64());
-            let tasks = |name: &str| {
+            let tasks = |kind: StageKind| {
                 progress
                     .stages
                     .iter()
-                    .find(|stage| stage.name == name)
+                    .find(|stage| stage.kind == kind)
                     .map_or(0, |stage| u64::from(stage.tasks))
             };
             let begun = progress.stages.iter().any(|stage| stage.expanded);
             let has_output = progress.rests || progress.over;
             if *told == Told::Nothing && begun {
                 *told = Told::Begun;
-                let maps = counted(tasks("map"), "map task");
+                let maps = counted(tasks(StageKind::Map), "map task");
                 tell(&format!("  {at}: stage {name} (job {job}) begins with {maps}"));
             }
             if *told == Told::Begun && has_output && goes_on {

@@ -1,0 +1,35 @@
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use utoipa::ToSchema;
+
+/// Kind of a stage: the work of its tasks. A job has at most one stage of each kind.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum StageKind {
+    /// Input is read, mapped and appended to chunks.
+    #[default]
+    Map,
+    /// Chunks are sorted into runs.
+    Seal,
+    /// Kept runs of another job are taken over.
+    Adopt,
+    /// Runs are merged into fewer ones.
+    Merge,
+    Reduce,
+    Commit,
+    /// A program runs: the work of a job that is no MapReduce.
+    Run,
+}
+
+crate::words!(
+    StageKind: Map = "map", Seal = "seal", Adopt = "adopt", Merge = "merge", Reduce = "reduce",
+    Commit = "commit", Run = "run"
+);
+
+impl fmt::Display for StageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
