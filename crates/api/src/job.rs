@@ -1,24 +1,15 @@
-//! A MapReduce job as submitted: everything the user chose, with defaults filled in, and the pinned inputs.
+//! A job as submitted: everything the user chose, with defaults filled in, and the pinned inputs.
+
+mod kind;
 
 use crate::task::RunTask;
-use crate::{
-    FlowStage, Formats, Function, GeneratedRows, KeyRules, Layout, ObjectPin, ShippedFile, StageFile,
-};
+use crate::{Compression, FlowStage, Formats, Function, KeyRules, Layout, ObjectPin, ShippedFile, StageFile};
 use ids::JobId;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
 
-/// How an input file is read; found from its first bytes, never from its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum InputFormat {
-    Plain,
-    Gzip,
-    Zstd,
-    Bzip2,
-    Xz,
-}
+pub use kind::{JobKind, MapReduce, TasksKind};
 
 /// An input file as it was at submit. A reader refuses the file when size or time differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -30,7 +21,9 @@ pub struct InputFile {
     pub size_bytes: u64,
     /// Modification time in nanoseconds since 1970.
     pub mtime_ns: i64,
-    pub format: InputFormat,
+    /// Found from its first bytes, never from its name; None: it is read as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Compression>,
     /// Position of the name that gave this file among all names of inputs by the user: a directory or a glob gives
     /// many files one number. The stages that a stage reads follow the inputs that it names itself.
     #[serde(default)]
@@ -82,11 +75,13 @@ pub enum Codec {
     Zstd,
 }
 
-/// A submitted MapReduce job.
+/// A submitted job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
     pub name: String,
+    #[serde(default)]
+    pub kind: JobKind,
     /// Input files in input order: the order of the arguments, then of the names within a directory or glob.
     pub inputs: Vec<InputFile>,
     /// None: identity.
@@ -94,8 +89,6 @@ pub struct JobSpec {
     pub combiner: Option<Function>,
     /// None: the sorted pairs are written.
     pub reducer: Option<Function>,
-    /// No shuffle: the output of the mappers is the output of the job.
-    pub map_only: bool,
     /// Absolute path of the output directory, or the URL of a prefix of objects.
     #[schema(value_type = String)]
     pub output: PathBuf,
@@ -129,15 +122,9 @@ pub struct JobSpec {
     pub formats: Formats,
     #[serde(default)]
     pub keys: KeyRules,
-    /// Rows that are made in place of input that is read; `inputs` is empty then.
-    #[serde(default)]
-    pub generate: Option<GeneratedRows>,
     /// Set for jobs whose programs expect the environment and input that Hadoop Streaming gives them.
     #[serde(default)]
     pub streaming: Option<Streaming>,
-    /// Read the kept I-files of this job in place of running maps.
-    #[serde(default)]
-    pub reduce_again: Option<JobId>,
     /// Seconds after the end for which the intermediate files are kept; None: `keep_ifiles` says for good or not at
     /// all.
     #[serde(default)]
@@ -145,9 +132,6 @@ pub struct JobSpec {
     /// Times that lost intermediate data is made again before the job fails.
     #[serde(default = "max_regenerations")]
     pub max_regenerations: u32,
-    /// Set for a job of one task, which is no MapReduce: all else but the name is empty then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub single: Option<RunTask>,
     /// Treatment of a mapper that ends, without an error, before its input does.
     #[serde(default, skip_serializing_if = "Notice::is_default")]
     pub unread: Notice,
@@ -247,11 +231,11 @@ impl JobSpec {
     pub fn named(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            kind: JobKind::default(),
             inputs: Vec::new(),
             mapper: None,
             combiner: None,
             reducer: None,
-            map_only: false,
             output: PathBuf::new(),
             overwrite: false,
             partitioning: Partitioning::Hash,
@@ -267,12 +251,9 @@ impl JobSpec {
             layout: Layout::default(),
             formats: Formats::default(),
             keys: KeyRules::default(),
-            generate: None,
             streaming: None,
-            reduce_again: None,
             keep_seconds: None,
             max_regenerations: MAX_REGENERATIONS,
-            single: None,
             unread: Notice::default(),
             speculation: true,
             elastic: true,
@@ -282,9 +263,9 @@ impl JobSpec {
         }
     }
 
-    /// A job of one task.
+    /// A job of one task: all but its name and its kind is empty.
     pub fn of_one_task(name: String, task: RunTask) -> Self {
-        Self { map_only: true, single: Some(task), ..Self::named(name) }
+        Self { kind: JobKind::Tasks { kind: TasksKind::Program(task) }, ..Self::named(name) }
     }
 
     /// Whether later stages of a flow read its output, so that its parts are intermediate files.
@@ -299,7 +280,7 @@ impl JobSpec {
 
     /// Bytes of all inputs as stored, or of the rows that are made in their place.
     pub fn input_bytes(&self) -> u64 {
-        let made = self.generate.map_or(0, |generated| generated.bytes());
+        let made = self.kind.generated().map_or(0, |generated| generated.bytes());
         made + self.inputs.iter().map(|input| input.size_bytes).sum::<u64>()
     }
 }

@@ -39,16 +39,16 @@ pub mod task;
 
 pub use flow::{FlowStage, StageFile, StageFilePlace};
 pub use job::{
-    Codec, FileLink, InputFile, InputFormat, JobSpec, MAX_REGENERATIONS, MapperInput, Notice, Partitioning,
-    Replication, Segment, Split, Streaming,
+    Codec, FileLink, InputFile, JobKind, JobSpec, MAX_REGENERATIONS, MapReduce, MapperInput, Notice,
+    Partitioning, Replication, Segment, Split, Streaming, TasksKind,
 };
 pub use job_file::{JobFile, JobFileError, KeyOrder};
 pub use layout::Layout;
 pub use object::{ObjectPin, is_object_url};
 pub use records::{
-    BadExtension, Boundaries, Exchange, FieldPlace, FieldSplit, Formats, Function, GeneratedRows, KeyBytes,
-    KeyRules, KeyStretch, Numbers, OrderStep, OutputCodec, OutputFormat, PartExtension, PartitionRule,
-    RecordFormat, TERA_ROW_BYTES, TeraLayout,
+    BadExtension, Boundaries, Compression, Exchange, FieldPlace, FieldSplit, Formats, Function,
+    GeneratedRows, KeyBytes, KeyRules, KeyStretch, Numbers, OrderStep, OutputFormat, PartExtension,
+    PartitionRule, RecordFormat, TERA_ROW_BYTES, TeraLayout,
 };
 pub use report::{JobReport, ReportedJob, ReportedPart, ReportedParts};
 pub use shipping::{ContentHash, ShippedFile};

@@ -8,7 +8,7 @@ mod key_rules;
 
 pub use boundaries::Boundaries;
 pub use format::{
-    BadExtension, Exchange, FieldSplit, Formats, GeneratedRows, OutputCodec, OutputFormat, PartExtension,
+    BadExtension, Compression, Exchange, FieldSplit, Formats, GeneratedRows, OutputFormat, PartExtension,
     RecordFormat, TERA_ROW_BYTES, TeraLayout,
 };
 pub use function::Function;

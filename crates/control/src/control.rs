@@ -257,7 +257,7 @@ impl Control {
         for (index, task) in tasks.into_iter().enumerate() {
             let job = JobId(first.0 + index as i64);
             // Equal jobs share one specification in memory.
-            let same = before.take().filter(|spec| spec.single.as_ref() == Some(&task));
+            let same = before.take().filter(|spec| spec.kind.program() == Some(&task));
             let is_shared = same.is_some();
             let spec = same.unwrap_or_else(|| Arc::new(JobSpec::of_one_task(name.clone(), task)));
             before = Some(Arc::clone(&spec));

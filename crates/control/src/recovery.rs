@@ -118,7 +118,7 @@ pub(crate) fn clean_up(fleet: &mut Fleet, outbox: &mut Outbox, recovered: &Recov
             now_ns,
         });
     }
-    if recovered.spec.single.is_some() {
+    if recovered.spec.kind.program().is_some() {
         outbox.write(Change::JobCleaned { job, kept: Keep::Nothing, now_ns });
         return None;
     }
@@ -303,7 +303,7 @@ fn rebuilt(recovered: &RecoveredJob, commits: WinningCommits) -> Job {
         Task::Adopt(adopt) => Some(adopt.clone()),
         _ => None,
     });
-    let results = match recovered.spec.reduce_again {
+    let results = match recovered.spec.kind.source() {
         Some(_) => JobResults::reducing_again(id, adopts.collect(), commits),
         None => JobResults::new(id, splits),
     };

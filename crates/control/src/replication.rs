@@ -22,8 +22,8 @@ const NANOS_PER_SECOND: f64 = 1e9;
 /// A job begins, or goes on under this server: where its user wants it, its runs are replicated from now on.
 pub(crate) fn begin_to_replicate(fleet: &mut Fleet, service: Service, job: &mut Job) {
     let spec = &job.spec;
-    let has_none = spec.map_only && !spec.feeds();
-    if service == Service::Embedded || has_none || spec.reduce_again.is_some() || job.waits() {
+    let has_none = !spec.kind.has_shuffle() && !spec.feeds();
+    if service == Service::Embedded || has_none || spec.kind.source().is_some() || job.waits() {
         return;
     }
     job.replicating = Replicating::from_the_start(spec.replication, spec.feeds());
@@ -51,7 +51,7 @@ pub(crate) fn weigh_replication(work: &mut Work, outbox: &mut Outbox, finished: 
     let id = finished.attempt.task.job;
     let Some(job) = work.jobs.get_mut(&id) else { return };
     let spec = &job.spec;
-    let has_data = !spec.map_only || spec.feeds();
+    let has_data = spec.kind.has_shuffle() || spec.feeds();
     let is_open = spec.replication == Replication::Auto && !job.replicating.is_on && has_data;
     if work.service == Service::Embedded || !is_open {
         return;

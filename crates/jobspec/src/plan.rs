@@ -10,8 +10,8 @@ use anyhow::{Context, anyhow, bail, ensure};
 use api::control::SLOTS_MAX;
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use api::{
-    Codec, Exchange, Formats, Function, InputFile, JobSpec, KeyRules, Layout, Notice, Partitioning,
-    RecordFormat, Split,
+    Codec, Exchange, Formats, Function, InputFile, JobSpec, KeyRules, Layout, MapReduce, Notice,
+    Partitioning, RecordFormat, Split,
 };
 use mapreduce::layout::{self, LayoutRequest};
 use std::collections::BTreeSet;
@@ -67,12 +67,16 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
     let (output, standard_output) = standard_output::unless_named(output_dir, &disks[0])?;
     let name = options.name.clone().unwrap_or_else(|| standard_output::name_of(&output));
     let (partitioning, keys) = key_rules(&options, &formats, input_bytes)?;
+    let kind = match options.map_only {
+        true => MapReduce::MapOnly { generate: None },
+        false => MapReduce::Shuffled { generate: None },
+    };
     let spec = JobSpec {
+        kind: kind.into(),
         inputs,
         mapper,
         combiner,
         reducer,
-        map_only: options.map_only,
         output,
         overwrite: options.overwrite,
         partitioning,

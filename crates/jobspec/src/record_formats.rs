@@ -2,7 +2,7 @@
 //! `--key-fields`, `--compress`.
 
 use anyhow::{Context, bail, ensure};
-use api::{Exchange, FieldSplit, Formats, Function, OutputCodec, OutputFormat, PartExtension, RecordFormat};
+use api::{Compression, Exchange, FieldSplit, Formats, Function, OutputFormat, PartExtension, RecordFormat};
 
 /// Formats as written on the command line or in a job file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -141,12 +141,12 @@ fn input_format(text: &str) -> anyhow::Result<RecordFormat> {
     Ok(RecordFormat::Fixed { record_bytes, key_bytes })
 }
 
-fn output_codec(text: &str) -> anyhow::Result<OutputCodec> {
+fn output_codec(text: &str) -> anyhow::Result<Compression> {
     Ok(match text {
-        "gzip" => OutputCodec::Gzip,
-        "zstd" => OutputCodec::Zstd,
-        "bzip2" => OutputCodec::Bzip2,
-        "xz" => OutputCodec::Xz,
+        "gzip" => Compression::Gzip,
+        "zstd" => Compression::Zstd,
+        "bzip2" => Compression::Bzip2,
+        "xz" => Compression::Xz,
         other => bail!("--compress {other:?} is not known: choose gzip, zstd, bzip2 or xz"),
     })
 }
@@ -204,7 +204,7 @@ fn unescape(text: &str) -> anyhow::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::{FormatOptions, Functions, formats, unescape};
-    use api::{Exchange, FieldSplit, Formats, Function, OutputCodec, OutputFormat, RecordFormat};
+    use api::{Compression, Exchange, FieldSplit, Formats, Function, OutputFormat, RecordFormat};
 
     const BUILTINS: Functions<'_> =
         Functions { mapper: None, combiner: None, reducer: None, map_only: false };
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(made.part_name(7), "part-00007.txt.bz2");
         let split = FieldSplit { separator: b"::".to_vec(), key_fields: 2 };
         assert_eq!((&made.map_output, made.reduce_input_separator.as_slice()), (&split, &b"::"[..]));
-        assert_eq!((made.output_codec, &made.reduce_output), (Some(OutputCodec::Bzip2), &None));
+        assert_eq!((made.output_codec, &made.reduce_output), (Some(Compression::Bzip2), &None));
         let output = OutputFormat::Lines { separator: b"::".to_vec(), terminator: 0, always_separate: false };
         assert_eq!(made.output, output);
         let cat = Function::parse("cat").unwrap();

@@ -5,7 +5,7 @@ use crate::plan::{Plan, check_environment, function};
 use crate::{memory_size, paths, state_dir};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::control::SLOTS_MAX;
-use api::{Function, JobSpec, Layout};
+use api::{Function, JobSpec, Layout, MapReduce};
 use ids::JobId;
 use mapreduce::layout::{self, LayoutRequest};
 use std::path::PathBuf;
@@ -69,9 +69,9 @@ pub fn plan_again(
     };
     let spec = JobSpec {
         name: options.name.unwrap_or_else(|| paths::name_of(&output)),
+        kind: MapReduce::ReduceAgain { source: job }.into(),
         // Nothing is read but I-files; the report names the job they come from.
         inputs: Vec::new(),
-        generate: None,
         reducer,
         output,
         overwrite: options.overwrite,
@@ -82,11 +82,9 @@ pub fn plan_again(
         env,
         keep_ifiles: false,
         keep_seconds: None,
-        single: None,
         shipped: Vec::new(),
         sync: !options.no_sync,
         layout: again_layout(old, memory_bytes, slots)?,
-        reduce_again: Some(job),
         ..old.clone()
     };
     let state_dir = state_dir::state_dir(options.state.as_deref())?;

@@ -5,7 +5,7 @@ pub(crate) mod line_splits;
 pub(crate) mod source;
 pub(crate) mod stored;
 
-use api::{InputFile, InputFormat, RecordFormat, is_object_url};
+use api::{Compression, InputFile, RecordFormat, is_object_url};
 use objects::{Found, ObjectError, ObjectUrl};
 use source::{Openers, Opening, Source, Warnings};
 use std::fs::{DirEntry, File, Metadata};
@@ -91,9 +91,9 @@ pub fn check_whole_records(inputs: &[InputFile], format: RecordFormat) -> Result
     let RecordFormat::Fixed { record_bytes, .. } = format else {
         return Ok(());
     };
-    let partial = inputs.iter().find(|input| {
-        input.format == InputFormat::Plain && input.size_bytes % u64::from(record_bytes.max(1)) != 0
-    });
+    let partial = inputs
+        .iter()
+        .find(|input| input.compression.is_none() && input.size_bytes % u64::from(record_bytes.max(1)) != 0);
     match partial {
         None => Ok(()),
         Some(input) => Err(InputError::PartialLastRecord {
@@ -224,7 +224,7 @@ fn pinned_object(found: Found) -> InputFile {
         path: PathBuf::from(found.url.to_string()),
         size_bytes: found.size_bytes,
         mtime_ns: found.modified_ns,
-        format: format_of(&found.first_bytes),
+        compression: compression_of(&found.first_bytes),
         named: 0,
         object: Some(found.pin),
         stage_file: None,
@@ -367,24 +367,24 @@ fn pin(path: &Path, metadata: &Metadata) -> Result<InputFile, InputError> {
     let file = File::open(path).map_err(unreadable)?;
     let mut first_bytes = Vec::new();
     (&file).take(MAGIC_BYTES).read_to_end(&mut first_bytes).map_err(unreadable)?;
-    let format = format_of(&first_bytes);
+    let compression = compression_of(&first_bytes);
     let metadata = file.metadata().map_err(unreadable)?;
     let (size_bytes, mtime_ns) = pinned_facts(&metadata);
     let path = path.to_path_buf();
-    Ok(InputFile { path, size_bytes, mtime_ns, format, named: 0, object: None, stage_file: None })
+    Ok(InputFile { path, size_bytes, mtime_ns, compression, named: 0, object: None, stage_file: None })
 }
 
-fn format_of(first_bytes: &[u8]) -> InputFormat {
+fn compression_of(first_bytes: &[u8]) -> Option<Compression> {
     if first_bytes.starts_with(GZIP_MAGIC) {
-        InputFormat::Gzip
+        Some(Compression::Gzip)
     } else if first_bytes.starts_with(ZSTD_MAGIC) {
-        InputFormat::Zstd
+        Some(Compression::Zstd)
     } else if first_bytes.starts_with(XZ_MAGIC) {
-        InputFormat::Xz
+        Some(Compression::Xz)
     } else if is_bzip2(first_bytes) {
-        InputFormat::Bzip2
+        Some(Compression::Bzip2)
     } else {
-        InputFormat::Plain
+        None
     }
 }
 
@@ -405,7 +405,7 @@ pub(crate) fn pinned_facts(metadata: &Metadata) -> (u64, i64) {
 #[cfg(test)]
 mod tests {
     use super::{InputError, list};
-    use api::InputFormat;
+    use api::Compression;
     use std::ffi::OsStr;
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
@@ -488,28 +488,28 @@ mod tests {
     #[test]
     fn formats_are_found_by_content() {
         let root = tempfile::tempdir().unwrap();
-        let rows: [(&[u8], InputFormat); 15] = [
-            (b"", InputFormat::Plain),
-            (b"\x1f", InputFormat::Plain),
-            (b"\x1f\x8b\x08", InputFormat::Gzip),
-            (b"\x28\xb5\x2f\xfd", InputFormat::Zstd),
-            (b"text", InputFormat::Plain),
-            (b"BZh91AY&SY rest", InputFormat::Bzip2),
-            (b"BZh1\x17\x72\x45\x38\x50\x90", InputFormat::Bzip2),
-            (b"BZh91AY", InputFormat::Bzip2),
-            (b"BZh9", InputFormat::Bzip2),
-            (b"BZh", InputFormat::Plain),
-            (b"BZh01AY&SY", InputFormat::Plain),
-            (b"BZh9 is a text", InputFormat::Plain),
-            (b"\xfd7zXZ\0rest", InputFormat::Xz),
-            (b"\xfd7zXZ", InputFormat::Plain),
-            (b"\xfd7zXZ\x01", InputFormat::Plain),
+        let rows: [(&[u8], Option<Compression>); 15] = [
+            (b"", None),
+            (b"\x1f", None),
+            (b"\x1f\x8b\x08", Some(Compression::Gzip)),
+            (b"\x28\xb5\x2f\xfd", Some(Compression::Zstd)),
+            (b"text", None),
+            (b"BZh91AY&SY rest", Some(Compression::Bzip2)),
+            (b"BZh1\x17\x72\x45\x38\x50\x90", Some(Compression::Bzip2)),
+            (b"BZh91AY", Some(Compression::Bzip2)),
+            (b"BZh9", Some(Compression::Bzip2)),
+            (b"BZh", None),
+            (b"BZh01AY&SY", None),
+            (b"BZh9 is a text", None),
+            (b"\xfd7zXZ\0rest", Some(Compression::Xz)),
+            (b"\xfd7zXZ", None),
+            (b"\xfd7zXZ\x01", None),
         ];
         for (bytes, expected) in rows {
             let path = root.path().join("x.gz");
             fs::write(&path, bytes).unwrap();
             let input = list(&[path.to_str().unwrap().to_string()]).unwrap().remove(0);
-            assert_eq!((input.format, input.size_bytes), (expected, bytes.len() as u64));
+            assert_eq!((input.compression, input.size_bytes), (expected, bytes.len() as u64));
             assert!(input.path.is_absolute() && input.mtime_ns > 0);
         }
     }

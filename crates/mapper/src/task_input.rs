@@ -20,8 +20,8 @@ impl TaskInput {
         limits: ReaderLimits,
         openers: Openers,
     ) -> Result<TaskInput, TaskFailure> {
-        Ok(match &spec.generate {
-            Some(rows) => TaskInput::Generated(GeneratedInput::open(rows, split, limits.buffer_bytes)?),
+        Ok(match spec.kind.generated() {
+            Some(rows) => TaskInput::Generated(GeneratedInput::open(&rows, split, limits.buffer_bytes)?),
             None => TaskInput::Stored(Box::new(SplitReader::open_with(
                 &spec.inputs,
                 split,

@@ -1,7 +1,7 @@
 //! Splits and the reader against a model: any cut of any text, with any line ends, plain or compressed,
 //! gives each line exactly once and in order.
 
-use api::{Blame, InputFile, InputFormat, RecordFormat, TaskFailure};
+use api::{Blame, Compression, InputFile, RecordFormat, TaskFailure};
 use functions::{BlockPlace, RecordInput};
 use mapper::{ReaderLimits, SplitReader, input};
 use mapreduce::splits as split;
@@ -38,17 +38,17 @@ fn xz(text: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-const COMPRESSED: [InputFormat; 4] =
-    [InputFormat::Gzip, InputFormat::Zstd, InputFormat::Bzip2, InputFormat::Xz];
+const COMPRESSED: [Option<Compression>; 4] =
+    [Some(Compression::Gzip), Some(Compression::Zstd), Some(Compression::Bzip2), Some(Compression::Xz)];
 
 /// A text as stored; `pieces` become members or frames of their own.
-fn stored(format: InputFormat, pieces: &[&[u8]]) -> Vec<u8> {
+fn stored(format: Option<Compression>, pieces: &[&[u8]]) -> Vec<u8> {
     let encode = match format {
-        InputFormat::Plain => |piece: &[u8]| piece.to_vec(),
-        InputFormat::Gzip => gzip,
-        InputFormat::Zstd => zstd,
-        InputFormat::Bzip2 => bzip2,
-        InputFormat::Xz => xz,
+        None => |piece: &[u8]| piece.to_vec(),
+        Some(Compression::Gzip) => gzip,
+        Some(Compression::Zstd) => zstd,
+        Some(Compression::Bzip2) => bzip2,
+        Some(Compression::Xz) => xz,
     };
     pieces.iter().flat_map(|piece| encode(piece)).collect()
 }
@@ -111,8 +111,8 @@ fn any_text() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn any_format() -> impl Strategy<Value = InputFormat> {
-    prop_oneof![3 => Just(InputFormat::Plain), 3 => proptest::sample::select(&COMPRESSED[..])]
+fn any_format() -> impl Strategy<Value = Option<Compression>> {
+    prop_oneof![3 => Just(None), 3 => proptest::sample::select(&COMPRESSED[..])]
 }
 
 proptest! {
@@ -186,8 +186,8 @@ proptest! {
         sizes in proptest::collection::vec((0u64..200, any_format()), 0..20),
         split_bytes in 1u64..100,
     ) {
-        let file = |(size_bytes, format): &(u64, InputFormat)| InputFile {
-            path: "/f".into(), size_bytes: *size_bytes, mtime_ns: 0, format: *format, named: 0, object: None,
+        let file = |(size_bytes, format): &(u64, Option<Compression>)| InputFile {
+            path: "/f".into(), size_bytes: *size_bytes, mtime_ns: 0, compression: *format, named: 0, object: None,
             stage_file: None,
         };
         let inputs: Vec<InputFile> = sizes.iter().map(file).collect();
@@ -215,7 +215,7 @@ fn large_files_come_in_blocks_of_the_buffer() {
     let directory = tempfile::tempdir().unwrap();
     let line = |number: u32| format!("line {number} {}\n", "x".repeat((number % 200) as usize));
     let text: String = (0..60_000).map(line).collect();
-    for format in [&[InputFormat::Plain], &COMPRESSED[..]].concat() {
+    for format in [&[None], &COMPRESSED[..]].concat() {
         let path = directory.path().join("text");
         std::fs::write(&path, stored(format, &[text.as_bytes()])).unwrap();
         let inputs = list_one(&path);
@@ -235,9 +235,7 @@ fn failure_of(path: &Path, split_bytes: u64, limits: ReaderLimits) -> TaskFailur
 fn a_line_longer_than_memory_allows_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("long.txt");
-    for (format, line_end) in
-        [(InputFormat::Plain, "\nshort\n"), (InputFormat::Plain, ""), (InputFormat::Zstd, "\n")]
-    {
+    for (format, line_end) in [(None, "\nshort\n"), (None, ""), (Some(Compression::Zstd), "\n")] {
         let text = format!("first\n{}{line_end}", "x".repeat(3 << 20));
         std::fs::write(&path, stored(format, &[text.as_bytes()])).unwrap();
         let failure = failure_of(&path, 1 << 19, LIMITS);
@@ -289,7 +287,7 @@ fn truncated_and_corrupt_files_are_named_by_offset() {
         std::fs::write(&path, &garbage).unwrap();
         match format {
             // As `gzip` does.
-            InputFormat::Gzip => assert!(read_all(&list_one(&path), 1 << 20, LIMITS).is_ok()),
+            Some(Compression::Gzip) => assert!(read_all(&list_one(&path), 1 << 20, LIMITS).is_ok()),
             _ => assert!(failure_of(&path, 1 << 20, LIMITS).message.contains("bad.gz is ")),
         }
     }
@@ -307,7 +305,7 @@ fn a_partial_last_record_is_named() {
         assert!(refused.contains(text), "{refused}");
     }
     input::check_whole_records(&inputs, RecordFormat::TEXT).unwrap();
-    for stored_as in [&[InputFormat::Plain], &COMPRESSED[..]].concat() {
+    for stored_as in [&[None], &COMPRESSED[..]].concat() {
         std::fs::write(&path, stored(stored_as, &[&[b'x'; 1030]])).unwrap();
         let inputs = list_one(&path);
         let mut last = Ok(());

@@ -34,7 +34,7 @@ pub enum SpecError {
 
 /// Refuses what no front end of ours would make.
 pub fn check(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
-    if spec.single.is_some() {
+    if spec.kind.program().is_some() {
         return Err(SpecError::NotMapReduce);
     }
     if !spec.feeds() && !is_object_url(&spec.output) {
@@ -48,13 +48,13 @@ pub fn check(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
     number("slots", u64::from(spec.slots), 1, u64::from(SLOTS_MAX))?;
     number("memory_bytes", spec.memory_bytes, MEMORY_BYTES_MIN, i64::MAX as u64)?;
     // Kept I-files that are reduced again are as many and as large as they were made: no chunk is opened for them.
-    let opens_chunks = spec.reduce_again.is_none();
+    let opens_chunks = spec.kind.source().is_none();
     check_layout(&spec.layout, spec.memory_bytes, opens_chunks)?;
     check_records(spec)?;
     KeyEncoder::new(&spec.keys)?;
-    check_inputs(&spec.inputs, spec.generate.map_or(0, |rows| rows.bytes()))?;
+    check_inputs(&spec.inputs, spec.kind.generated().map_or(0, |rows| rows.bytes()))?;
     // Rows that are made are counted by the bytes that they will have.
-    match spec.generate {
+    match spec.kind.generated() {
         Some(_) => Ok(()),
         None => check_splits(&spec.inputs, splits),
     }
@@ -121,17 +121,24 @@ fn check_splits(inputs: &[InputFile], splits: &[Split]) -> Result<(), SpecError>
 mod tests {
     use super::{SpecError, check};
     use crate::layout::{LayoutRequest, derive};
-    use api::{InputFile, InputFormat, JobSpec, PartitionRule, RecordFormat, Segment, Split};
+    use api::{InputFile, JobSpec, PartitionRule, RecordFormat, Segment, Split};
 
     fn good() -> (JobSpec, Vec<Split>) {
         let mut spec = JobSpec::named("job");
         (spec.output, spec.memory_bytes, spec.slots) = ("/a/out".into(), 64 << 20, 2);
         let request = LayoutRequest { memory_bytes: 64 << 20, slots: 2, input_bytes: 10, combines: true };
         spec.layout = derive(&request).unwrap();
-        let (path, format) = ("/a/in".into(), InputFormat::Plain);
+        let (path, compression) = ("/a/in".into(), None);
         let (size_bytes, mtime_ns, named) = (10, 1, 0);
-        spec.inputs =
-            vec![InputFile { path, size_bytes, mtime_ns, format, named, object: None, stage_file: None }];
+        spec.inputs = vec![InputFile {
+            path,
+            size_bytes,
+            mtime_ns,
+            compression,
+            named,
+            object: None,
+            stage_file: None,
+        }];
         let segments = vec![Segment { file_index: 0, offset_bytes: 4, length_bytes: 6 }];
         (spec, vec![Split { segments }])
     }

@@ -19,8 +19,8 @@ pub fn may_split(spec: &JobSpec) -> bool {
     let has_own_partitions = spec.keys.partitions.is_some() || spec.streaming.is_some();
     spec.elastic
         && !has_own_partitions
-        && spec.single.is_none()
-        && !spec.map_only
+        && spec.kind.program().is_none()
+        && spec.kind.has_shuffle()
         && !is_object_url(&spec.output)
 }
 
@@ -101,7 +101,7 @@ mod tests {
     use crate::expand;
     use crate::test_job::{commit, finish_reduces, map_result, seal_of, spec, split, sum};
     use api::task::KeyWeight;
-    use api::{Partitioning, Task};
+    use api::{MapReduce, Partitioning, Task};
     use ids::StageKind;
     use ids::*;
 
@@ -184,7 +184,7 @@ mod tests {
         };
         check(|_| {}, true);
         check(|spec| spec.elastic = false, false);
-        check(|spec| spec.map_only = true, false);
+        check(|spec| spec.kind = MapReduce::MapOnly { generate: None }.into(), false);
         check(|spec| spec.output = "s3://bucket/out".into(), false);
         check(
             |spec| spec.keys.partitions = Some(api::PartitionRule { count: 2, stretches: Vec::new() }),

@@ -6,7 +6,7 @@ use crate::{JobResults, merge_tasks};
 use api::task::{
     CommitTask, MapAgain, MapTask, Part, ReduceTask, RunPlace, RunSummary, SealResult, SealTask,
 };
-use api::{JobSpec, KeyBytes, Partitioning, Task};
+use api::{JobKind, JobSpec, KeyBytes, MapReduce, Partitioning, Task, TasksKind};
 use ids::{ChunkId, IfileIndex, NodeId, RunId, StageKind, TaskIndex};
 use keys::{PARTITIONS_MAX, ifile_of_partition, lower_bound_of_partition};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,13 +57,11 @@ fn findings_text(proof: &Proof) -> String {
 /// Returns the stages of a job, in order.
 pub fn stages(spec: &JobSpec) -> Vec<StageKind> {
     use StageKind::{Adopt, Commit, Map, Merge, Reduce, Run, Seal};
-    if spec.single.is_some() {
-        return vec![Run];
-    }
-    match (spec.map_only, spec.reduce_again) {
-        (true, _) => vec![Map, Commit],
-        (false, None) => vec![Map, Seal, Merge, Reduce, Commit],
-        (false, Some(_)) => vec![Adopt, Merge, Reduce, Commit],
+    match &spec.kind {
+        JobKind::MapReduce(MapReduce::Shuffled { .. }) => vec![Map, Seal, Merge, Reduce, Commit],
+        JobKind::MapReduce(MapReduce::MapOnly { .. }) => vec![Map, Commit],
+        JobKind::MapReduce(MapReduce::ReduceAgain { .. }) => vec![Adopt, Merge, Reduce, Commit],
+        JobKind::Tasks { kind: TasksKind::Program(_) } => vec![Run],
     }
 }
 
@@ -76,7 +74,10 @@ pub fn expand(stage: StageKind, spec: &JobSpec, results: &mut JobResults) -> Res
 fn stage_tasks(stage: StageKind, spec: &JobSpec, results: &mut JobResults) -> Result<Vec<Task>, ExpandError> {
     match stage {
         StageKind::Map => Ok(map_tasks(spec, results)),
-        StageKind::Run => Ok(spec.single.iter().cloned().map(Task::Run).collect()),
+        StageKind::Run => match spec.kind.program() {
+            Some(task) => Ok(vec![Task::Run(task.clone())]),
+            None => Err(ExpandError::NoSuchStage { stage }),
+        },
         StageKind::Seal => Ok(seal_tasks(results)),
         StageKind::Adopt => {
             let adopts = results.adopt.clone().ok_or(ExpandError::NothingToAdopt)?;
@@ -174,7 +175,7 @@ fn run_home(run: RunId, places: &[RunPlace]) -> NodeId {
 
 fn map_tasks(spec: &JobSpec, results: &JobResults) -> Vec<Task> {
     let map_task = |(index, split): (usize, &api::Split)| {
-        let part_index = spec.map_only.then_some(index as u32);
+        let part_index = (!spec.kind.has_shuffle()).then_some(index as u32);
         Task::Map(MapTask { split: split.clone(), part_index, again: None, places: Vec::new() })
     };
     results.splits.iter().enumerate().map(map_task).collect()
@@ -318,17 +319,18 @@ fn reduced_parts(spec: &JobSpec, results: &JobResults) -> Vec<Part> {
 }
 
 fn commit_task(spec: &JobSpec, results: &JobResults) -> Result<CommitTask, ExpandError> {
-    let ifile_count = if spec.map_only { 0 } else { spec.layout.ifile_count };
+    let ifile_count = if spec.kind.has_shuffle() { spec.layout.ifile_count } else { 0 };
     let proof = prove(results, ifile_count);
     if !proof.agrees() {
         return Err(ExpandError::Proof(Box::new(proof)));
     }
     let planned = (0..results.plan.len() as u32).map(TaskIndex);
-    if let Some(task) = planned.into_iter().find(|task| !spec.map_only && !results.reduces.contains_key(task))
+    if let Some(task) =
+        planned.into_iter().find(|task| spec.kind.has_shuffle() && !results.reduces.contains_key(task))
     {
         return Err(ExpandError::NoPart { task });
     }
-    let parts: Vec<Part> = match spec.map_only {
+    let parts: Vec<Part> = match !spec.kind.has_shuffle() {
         true => results.maps.values().filter_map(|(_, result)| result.part.clone()).collect(),
         false => reduced_parts(spec, results),
     };
@@ -353,7 +355,7 @@ mod tests {
     use crate::JobResults;
     use crate::test_job::{commit, finish_reduces, map_result, run, seal_of, spec, split, sum};
     use api::task::{RunSummary, SealTask};
-    use api::{PartitionRule, Partitioning, Task};
+    use api::{MapReduce, PartitionRule, Partitioning, Task};
     use ids::StageKind;
     use ids::*;
 
@@ -399,7 +401,7 @@ mod tests {
     #[test]
     fn rerun_begins_with_the_kept_data_of_another() {
         let (mut spec, done) = reduce_stage();
-        spec.reduce_again = Some(JobId(7));
+        spec.kind = MapReduce::ReduceAgain { source: JobId(7) }.into();
         assert_eq!(stages(&spec), [StageKind::Adopt, StageKind::Merge, StageKind::Reduce, StageKind::Commit]);
         assert!(expand(StageKind::Adopt, &spec, &mut JobResults::default()).is_err());
         let seal = done.seal.unwrap();
@@ -482,7 +484,7 @@ mod tests {
     #[test]
     fn a_map_only_job_numbers_its_parts() {
         let mut spec = spec();
-        spec.map_only = true;
+        spec.kind = MapReduce::MapOnly { generate: None }.into();
         assert_eq!(stages(&spec), [StageKind::Map, StageKind::Commit]);
         let mut results = JobResults::new(JobId(1), vec![split(), split()]);
         let maps = expand(StageKind::Map, &spec, &mut results).unwrap();

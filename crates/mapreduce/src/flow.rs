@@ -271,14 +271,14 @@ impl JobResults {
         has_left: impl Fn(NodeId) -> bool,
     ) -> PartsAgain {
         let reduce = crate::stages(spec).iter().position(|kind| *kind == StageKind::Reduce);
-        if !spec.map_only && reduce.is_some_and(|reduce| stages_expanded <= reduce) {
+        if spec.kind.has_shuffle() && reduce.is_some_and(|reduce| stages_expanded <= reduce) {
             return PartsAgain::Anyhow;
         }
         if self.regenerations >= spec.max_regenerations {
             return PartsAgain::TooOften;
         }
         self.forget_parts(tasks);
-        if spec.map_only {
+        if !spec.kind.has_shuffle() {
             return PartsAgain::ByMaps;
         }
         PartsAgain::ByReduces(Gone::runs(&self.runs_left_behind(has_left)))

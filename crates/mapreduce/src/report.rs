@@ -17,7 +17,7 @@ const NANOS_PER_SECOND: f64 = 1e9;
 
 /// Everything known before the output is published; the commit itself is not in it.
 pub(crate) fn job_report(spec: &JobSpec, results: &JobResults, proof: &Proof, parts: &[Part]) -> JobReport {
-    let partitioning = match (spec.map_only, spec.partitioning) {
+    let partitioning = match (!spec.kind.has_shuffle(), spec.partitioning) {
         (true, _) => "map_only",
         (false, Partitioning::Hash) => "hash",
         (false, Partitioning::Range) => "range",
@@ -59,7 +59,7 @@ pub(crate) fn job_report(spec: &JobSpec, results: &JobResults, proof: &Proof, pa
         counters: results.counters(),
         warnings: warnings().take(REPORT_WARNINGS_MAX).cloned().collect(),
         warning_count: warnings().count() as u64,
-        reduce_again: spec.reduce_again,
+        reduce_again: spec.kind.source(),
     }
 }
 
@@ -84,7 +84,7 @@ fn attempts_of(spec: &JobSpec, results: &JobResults, stage: StageKind) -> u64 {
 
 fn map_report(spec: &JobSpec, results: &JobResults) -> MapReport {
     // The commits of another job's maps stand in the results; none ran in this one.
-    if spec.reduce_again.is_some() {
+    if spec.kind.source().is_some() {
         return MapReport::default();
     }
     let maps = || results.maps.values().map(|(_, map)| map);
@@ -175,7 +175,7 @@ fn fill_percent(chunks: &[ChunkSummary]) -> (f64, f64) {
 }
 
 fn reduce_report(spec: &JobSpec, results: &JobResults) -> ReduceReport {
-    if spec.map_only {
+    if !spec.kind.has_shuffle() {
         return ReduceReport::default();
     }
     let reduces = || results.reduces.values();

@@ -1,6 +1,6 @@
 //! Cutting the inputs of a job into splits, one for each map task.
 
-use api::{InputFile, InputFormat, RecordFormat, Segment, Split};
+use api::{InputFile, RecordFormat, Segment, Split};
 
 /// Segments in one split: bounds the message of a job over very many tiny files.
 pub const SEGMENTS_PER_SPLIT_MAX: usize = 4096;
@@ -20,9 +20,9 @@ pub fn plan(inputs: &[InputFile], split_bytes: u64, format: RecordFormat) -> Vec
     let mut packer = Packer { split_bytes, splits: Vec::new(), open: Vec::new(), open_bytes: 0 };
     for (file_index, input) in inputs.iter().enumerate() {
         let file_index = u32::try_from(file_index).expect("an input list has fewer than 2^32 files");
-        let piece_bytes = match input.format {
-            InputFormat::Plain => split_bytes,
-            InputFormat::Gzip | InputFormat::Zstd | InputFormat::Bzip2 | InputFormat::Xz => input.size_bytes,
+        let piece_bytes = match input.compression {
+            None => split_bytes,
+            Some(_) => input.size_bytes,
         };
         let mut offset_bytes = 0;
         while offset_bytes < input.size_bytes {
@@ -63,23 +63,23 @@ impl Packer {
 #[cfg(test)]
 mod tests {
     use super::plan;
-    use api::{InputFile, InputFormat, RecordFormat};
+    use api::{Compression, InputFile, RecordFormat};
 
-    fn check(files: &[(u64, InputFormat)], split_bytes: u64, expected: &[&[(u32, u64, u64)]]) {
+    fn check(files: &[(u64, Option<Compression>)], split_bytes: u64, expected: &[&[(u32, u64, u64)]]) {
         check_format(files, split_bytes, RecordFormat::TEXT, expected);
     }
 
     fn check_format(
-        files: &[(u64, InputFormat)],
+        files: &[(u64, Option<Compression>)],
         split_bytes: u64,
         format: RecordFormat,
         expected: &[&[(u32, u64, u64)]],
     ) {
-        let file = |(size_bytes, format): &(u64, InputFormat)| InputFile {
+        let file = |(size_bytes, compression): &(u64, Option<Compression>)| InputFile {
             path: "/f".into(),
             size_bytes: *size_bytes,
             mtime_ns: 0,
-            format: *format,
+            compression: *compression,
             named: 0,
             object: None,
             stage_file: None,
@@ -98,25 +98,29 @@ mod tests {
 
     #[test]
     fn splits_are_cut_and_packed() {
-        use InputFormat::{Gzip, Plain, Zstd};
+        use Compression::{Gzip, Zstd};
         check(&[], 10, &[]);
-        check(&[(0, Plain)], 10, &[]);
-        check(&[(10, Plain)], 10, &[&[(0, 0, 10)]]);
-        check(&[(25, Plain)], 10, &[&[(0, 0, 10)], &[(0, 10, 10)], &[(0, 20, 5)]]);
+        check(&[(0, None)], 10, &[]);
+        check(&[(10, None)], 10, &[&[(0, 0, 10)]]);
+        check(&[(25, None)], 10, &[&[(0, 0, 10)], &[(0, 10, 10)], &[(0, 20, 5)]]);
         check(
-            &[(12, Plain), (8, Plain), (1, Plain)],
+            &[(12, None), (8, None), (1, None)],
             10,
             &[&[(0, 0, 10)], &[(0, 10, 2), (1, 0, 8)], &[(2, 0, 1)]],
         );
-        check(&[(3, Gzip), (25, Zstd), (4, Gzip)], 10, &[&[(0, 0, 3)], &[(1, 0, 25)], &[(2, 0, 4)]]);
-        check(&[(3, Gzip), (0, Plain), (4, Plain)], 10, &[&[(0, 0, 3), (2, 0, 4)]]);
+        check(
+            &[(3, Some(Gzip)), (25, Some(Zstd)), (4, Some(Gzip))],
+            10,
+            &[&[(0, 0, 3)], &[(1, 0, 25)], &[(2, 0, 4)]],
+        );
+        check(&[(3, Some(Gzip)), (0, None), (4, None)], 10, &[&[(0, 0, 3), (2, 0, 4)]]);
     }
 
     #[test]
     fn stretches_are_cut_as_lines_are() {
-        use InputFormat::{Bzip2, Plain};
+        use Compression::Bzip2;
         check_format(
-            &[(25, Plain), (30, Bzip2), (3, Plain), (0, Plain), (12, Plain)],
+            &[(25, None), (30, Some(Bzip2)), (3, None), (0, None), (12, None)],
             10,
             RecordFormat::Stretches,
             &[
@@ -129,17 +133,17 @@ mod tests {
                 &[(4, 10, 2)],
             ],
         );
-        check_format(&[(4, Plain), (5, Plain)], 10, RecordFormat::Stretches, &[&[(0, 0, 4), (1, 0, 5)]]);
+        check_format(&[(4, None), (5, None)], 10, RecordFormat::Stretches, &[&[(0, 0, 4), (1, 0, 5)]]);
     }
 
     #[test]
     fn splits_hold_whole_records() {
-        use InputFormat::{Plain, Xz};
+        use Compression::Xz;
         let fixed = RecordFormat::Fixed { record_bytes: 4, key_bytes: 1 };
-        check_format(&[(24, Plain)], 10, fixed, &[&[(0, 0, 8)], &[(0, 8, 8)], &[(0, 16, 8)]]);
-        check_format(&[(8, Plain)], 3, fixed, &[&[(0, 0, 4)], &[(0, 4, 4)]]);
+        check_format(&[(24, None)], 10, fixed, &[&[(0, 0, 8)], &[(0, 8, 8)], &[(0, 16, 8)]]);
+        check_format(&[(8, None)], 3, fixed, &[&[(0, 0, 4)], &[(0, 4, 4)]]);
         check_format(
-            &[(4, Plain), (7, Xz), (4, Plain)],
+            &[(4, None), (7, Some(Xz)), (4, None)],
             10,
             fixed,
             &[&[(0, 0, 4)], &[(1, 0, 7)], &[(2, 0, 4)]],

@@ -9,7 +9,7 @@ use crate::{JobResults, expand::part_order, splits};
 use api::left::LeftPart;
 use api::machine::ReplicatedPart;
 use api::task::Part;
-use api::{InputFile, InputFormat, JobSpec, LostInput, Split, StageFile, StageFilePlace};
+use api::{InputFile, JobSpec, LostInput, Split, StageFile, StageFilePlace};
 use ids::{NodeId, RunId, TaskIndex};
 use std::collections::BTreeSet;
 
@@ -39,9 +39,9 @@ impl JobResults {
     /// Its parts as inputs of a later stage, in their order; empty ones are left out. `named`: what the stage as a whole has for
     /// its number among the inputs of the later one.
     pub fn as_inputs(&self, spec: &JobSpec, named: u32) -> Vec<InputFile> {
-        let order: Vec<TaskIndex> = match spec.map_only {
-            true => self.maps.keys().copied().collect(),
-            false => part_order(spec, self),
+        let order: Vec<TaskIndex> = match spec.kind.has_shuffle() {
+            true => part_order(spec, self),
+            false => self.maps.keys().copied().collect(),
         };
         let stage = spec.stage.as_ref().map_or("", |stage| stage.name.as_str());
         let input = |(place, task): (usize, TaskIndex)| {
@@ -50,7 +50,7 @@ impl JobResults {
                 path: format!("stage {stage}, part {place}").into(),
                 size_bytes: part.bytes,
                 mtime_ns: 0,
-                format: InputFormat::Plain,
+                compression: None,
                 named,
                 object: None,
                 stage_file: Some(StageFile { job: self.job, task, crc32c: part.crc32c }),

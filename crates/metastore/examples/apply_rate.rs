@@ -4,7 +4,7 @@
 //! end. Nothing but the store is measured: no HTTP, no scheduler.
 
 use api::task::SealTask;
-use api::{Codec, JobSpec, Layout, Task};
+use api::{Codec, JobSpec, Layout, MapReduce, Task};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
 use metastore::{AttemptState, CLUSTER_OWNER, Change, JobState, Keep, Metastore};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ fn options() -> Options {
 
 fn spec() -> Arc<JobSpec> {
     Arc::new(JobSpec {
-        map_only: true,
+        kind: MapReduce::MapOnly { generate: None }.into(),
         output: PathBuf::from("/out"),
         codec: Codec::Lz4,
         memory_bytes: 1 << 30,

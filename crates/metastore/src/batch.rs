@@ -263,7 +263,7 @@ impl Batch {
             staging: path_text(Path::new(staging))?.to_string(),
             disk_dirs: json(disk_dirs)?,
             created_ns: *now_ns,
-            reduce_again: spec.reduce_again.map(|source| source.0),
+            reduce_again: spec.kind.source().map(|source| source.0),
             waits: *waits,
             spec: json(spec)?,
         };
@@ -286,7 +286,7 @@ impl Batch {
     }
 
     fn new_ifiles(&mut self, job: JobId, spec: &JobSpec) {
-        for ifile in 0..if spec.map_only { 0 } else { spec.layout.ifile_count } {
+        for ifile in 0..if spec.kind.has_shuffle() { spec.layout.ifile_count } else { 0 } {
             self.ifiles.push([job.0.into(), ifile.into()]);
         }
     }

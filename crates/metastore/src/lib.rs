@@ -29,6 +29,7 @@ mod listing;
 mod open;
 mod read;
 mod recover;
+mod stored_spec;
 #[cfg(test)]
 mod suite;
 mod tables;

@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(kept, [(3, None, None), (2, None, None), (1, Some(KeptFiles::Kept), None)]);
         let job = jobs[2].job;
         let spec = store.job_spec(job).await.unwrap().unwrap();
-        assert!(spec.keep_ifiles && spec.reduce_again.is_none());
+        assert!(spec.keep_ifiles && spec.kind.source().is_none());
         let attempts = store.attempts(job).await.unwrap();
         assert!(attempts.len() > 3 && attempts.iter().all(|row| row.opened_ns.is_none() && row.slot < 2));
         assert!(!store.winning_commits(job).await.unwrap().is_empty());

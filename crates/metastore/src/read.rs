@@ -3,6 +3,7 @@
 
 use crate::convert::Reader;
 use crate::database::{Readable, Row};
+use crate::stored_spec;
 use crate::{Metastore, StoreError};
 use api::history::{
     AttemptRow, AttemptState, EventKind, EventRow, JobDetails, JobRow, JobState, KeptFiles, StageRow,
@@ -94,7 +95,7 @@ impl Metastore {
     /// Returns the specification of a job as submitted; for a stage of a flow, with its inputs once they are known.
     pub async fn job_spec(&self, job: JobId) -> Result<Option<JobSpec>, StoreError> {
         let rows = self.rows("SELECT spec FROM specs WHERE job = $1", [job.0.into()]).await?;
-        rows.first().map(|row| self.json(row, "spec")).transpose()
+        rows.first().map(|row| self.spec(row)).transpose()
     }
 
     /// The report a job published, or was about to; None before its commit.
@@ -274,6 +275,12 @@ impl Metastore {
     ) -> Result<T, StoreError> {
         let text: String = self.get(row, column)?;
         serde_json::from_str(&text).map_err(|error| self.reader().damaged(column, error))
+    }
+
+    /// Reads the specification of a job, also as an earlier version wrote it.
+    pub(crate) fn spec(&self, row: &Row) -> Result<JobSpec, StoreError> {
+        let text: String = self.get(row, "spec")?;
+        stored_spec::parse(&text).map_err(|error| self.damaged("specs.spec", error))
     }
 
     pub(crate) fn task_key(&self, row: &Row) -> Result<TaskKey, StoreError> {

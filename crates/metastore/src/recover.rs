@@ -119,7 +119,7 @@ impl Metastore {
                 job: JobId(self.number(row, "job")?),
                 user: self.get(row, "user_name")?,
                 priority: self.number(row, "priority")?,
-                spec: text.map(|_| self.json(row, "spec")).transpose()?,
+                spec: text.map(|_| self.spec(row)).transpose()?,
             })
         };
         self.rows(statement, values).await?.iter().map(waiting_row).collect()
@@ -162,7 +162,7 @@ impl Metastore {
             let text: String = self.get(&row, "spec")?;
             let spec = match before {
                 Some((same, spec)) if same == text => spec,
-                _ => self.json(&row, "spec")?,
+                _ => self.spec(&row)?,
             };
             jobs.insert(job.job, RecoveredJob::new(job, spec.clone()));
             before = Some((text, spec));

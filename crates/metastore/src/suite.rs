@@ -11,8 +11,8 @@ use api::task::{
     ChunkSummary, KeyWeight, MapAgain, MapResult, MapTask, Part, ReduceTask, RunSummary, SealResult, SealTask,
 };
 use api::{
-    Blame, Boundaries, Codec, DataSum, FlowStage, JobSpec, KeyBytes, Layout, SourceCommit, Split, Task,
-    TaskFailure, TaskResult,
+    Blame, Boundaries, Codec, DataSum, FlowStage, JobSpec, KeyBytes, Layout, MapReduce, SourceCommit, Split,
+    Task, TaskFailure, TaskResult,
 };
 use ids::StageKind;
 use ids::*;
@@ -345,7 +345,7 @@ pub(crate) async fn kept_files_go_once_nobody_reads_them(store: &Metastore) {
     let reader = store.reserve_job_id().await.unwrap();
     let mut read = submitted(reader, "me");
     let Change::JobSubmitted { spec: again, .. } = &mut read else { panic!("not a submit") };
-    Arc::make_mut(again).reduce_again = Some(source);
+    Arc::make_mut(again).kind = MapReduce::ReduceAgain { source }.into();
     store.apply(&[read]).await.unwrap();
     assert_eq!(store.job(reader).await.unwrap().unwrap().reduce_again, Some(source));
     assert_eq!(store.reader_of(source).await.unwrap(), Some(reader));

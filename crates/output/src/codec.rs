@@ -1,7 +1,7 @@
 //! The compressors in front of a part file.
 
 use crate::part_file::PartFile;
-use api::OutputCodec;
+use api::Compression;
 use bzip2::write::BzEncoder;
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
@@ -24,23 +24,23 @@ pub(crate) enum PartSink {
 }
 
 impl PartSink {
-    pub(crate) fn new(file: PartFile, codec: Option<OutputCodec>) -> std::io::Result<PartSink> {
+    pub(crate) fn new(file: PartFile, codec: Option<Compression>) -> std::io::Result<PartSink> {
         let buffered = |file| BufWriter::with_capacity(COMPRESSED_BUFFER_BYTES, file);
         Ok(match codec {
             None => Self::Plain(file),
-            Some(OutputCodec::Gzip) => {
+            Some(Compression::Gzip) => {
                 Self::Gzip(Box::new(GzEncoder::new(buffered(file), flate2::Compression::default())))
             }
-            Some(OutputCodec::Zstd) => {
+            Some(Compression::Zstd) => {
                 let mut encoder = zstd::stream::write::Encoder::new(buffered(file), 0)?;
                 // As the command line tool does: without it damage to literals cannot be seen.
                 encoder.include_checksum(true)?;
                 Self::Zstd(Box::new(encoder))
             }
-            Some(OutputCodec::Bzip2) => {
+            Some(Compression::Bzip2) => {
                 Self::Bzip2(Box::new(BzEncoder::new(buffered(file), bzip2::Compression::best())))
             }
-            Some(OutputCodec::Xz) => Self::Xz(Box::new(XzEncoder::new(buffered(file), XZ_LEVEL))),
+            Some(Compression::Xz) => Self::Xz(Box::new(XzEncoder::new(buffered(file), XZ_LEVEL))),
         })
     }
 

@@ -315,7 +315,7 @@ fn failure(action: &str, path: &Path, error: &std::io::Error) -> TaskFailure {
 mod tests {
     use super::{PartPlace, PartWriter};
     use api::task::Part;
-    use api::{Formats, OutputCodec, OutputFormat};
+    use api::{Compression, Formats, OutputFormat};
     use ids::AttemptNumber;
     use std::io::Read;
     use std::path::Path;
@@ -407,13 +407,13 @@ mod tests {
         assert_eq!(written(&formats, 4, |part| part.write(b"a\nb").unwrap()).0.records, 2);
     }
 
-    fn unpacked(codec: OutputCodec, bytes: &[u8]) -> Vec<u8> {
+    fn unpacked(codec: Compression, bytes: &[u8]) -> Vec<u8> {
         let mut text = Vec::new();
         match codec {
-            OutputCodec::Gzip => flate2::read::GzDecoder::new(bytes).read_to_end(&mut text),
-            OutputCodec::Zstd => zstd::Decoder::new(bytes).unwrap().read_to_end(&mut text),
-            OutputCodec::Bzip2 => bzip2::read::BzDecoder::new(bytes).read_to_end(&mut text),
-            OutputCodec::Xz => liblzma::read::XzDecoder::new(bytes).read_to_end(&mut text),
+            Compression::Gzip => flate2::read::GzDecoder::new(bytes).read_to_end(&mut text),
+            Compression::Zstd => zstd::Decoder::new(bytes).unwrap().read_to_end(&mut text),
+            Compression::Bzip2 => bzip2::read::BzDecoder::new(bytes).read_to_end(&mut text),
+            Compression::Xz => liblzma::read::XzDecoder::new(bytes).read_to_end(&mut text),
         }
         .unwrap();
         text
@@ -422,10 +422,10 @@ mod tests {
     #[test]
     fn parts_are_compressed() {
         for (codec, name) in [
-            (OutputCodec::Gzip, "part-00003.gz"),
-            (OutputCodec::Zstd, "part-00003.zst"),
-            (OutputCodec::Bzip2, "part-00003.bz2"),
-            (OutputCodec::Xz, "part-00003.xz"),
+            (Compression::Gzip, "part-00003.gz"),
+            (Compression::Zstd, "part-00003.zst"),
+            (Compression::Bzip2, "part-00003.bz2"),
+            (Compression::Xz, "part-00003.xz"),
         ] {
             let formats = Formats { output_codec: Some(codec), ..Formats::default() };
             for pairs in [0, 50_000] {
@@ -448,7 +448,7 @@ mod tests {
 
     #[test]
     fn a_write_that_fails_is_named() {
-        for codec in [None, Some(OutputCodec::Gzip), Some(OutputCodec::Xz)] {
+        for codec in [None, Some(Compression::Gzip), Some(Compression::Xz)] {
             let staging = tempfile::tempdir().unwrap();
             let formats = Formats { output_codec: codec, ..Formats::default() };
             let attempt_name = format!(".{}.attempt-1", formats.part_name(3));

@@ -150,7 +150,7 @@ impl Roots {
 
     /// Refuses a job that names anything outside.
     pub fn check_job(&self, spec: &JobSpec) -> Result<(), OutsideRoots> {
-        if let Some(task) = &spec.single {
+        if let Some(task) = spec.kind.program() {
             return self.check_task(task);
         }
         // What stages before put out lies with the nodes.

@@ -207,7 +207,7 @@ impl Server {
         let JobSubmission { spec, splits, user, priority } = submission;
         check_names(&spec.name, &user)?;
         arguments::check_spec(&spec)?;
-        singles::check_retries(spec.single.as_slice())?;
+        singles::check_retries(spec.kind.program().map(std::slice::from_ref).unwrap_or_default())?;
         shipping::check(&spec)?;
         if self.depot.is_some() {
             shipping::check_env_files(&spec)?;

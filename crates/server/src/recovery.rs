@@ -1,9 +1,8 @@
 //! The jobs and nodes of a cluster after a restart: the store is read, and control takes it all over.
 
-use crate::ServerError;
-use crate::clock;
 use crate::directories::Directories;
 use crate::event_loop::EventLoop;
+use crate::{ServerError, clock};
 use control::{JobDirs, Leftover, RecoveredWork};
 use metastore::{Change, Keep, WinningCommits};
 
@@ -14,7 +13,7 @@ impl EventLoop {
         let recovered = self.store.recover().await?;
         let mut jobs = Vec::with_capacity(recovered.jobs.len());
         for job in recovered.jobs.into_values() {
-            let commits = match job.spec.reduce_again {
+            let commits = match job.spec.kind.source() {
                 Some(source) => self.store.winning_commits(source).await?,
                 None => WinningCommits::new(),
             };

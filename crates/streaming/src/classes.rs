@@ -116,11 +116,11 @@ pub(crate) fn is_identity(option: &str, text: &str, class: &str) -> Result<bool,
 }
 
 /// The compression of output parts.
-pub(crate) fn output_codec(property: &str, written: &str) -> Result<api::OutputCodec, StreamingError> {
+pub(crate) fn output_codec(property: &str, written: &str) -> Result<api::Compression, StreamingError> {
     match written.strip_prefix("org.apache.hadoop.io.compress.").unwrap_or(written) {
-        "GzipCodec" => Ok(api::OutputCodec::Gzip),
-        "BZip2Codec" => Ok(api::OutputCodec::Bzip2),
-        "ZStandardCodec" => Ok(api::OutputCodec::Zstd),
+        "GzipCodec" => Ok(api::Compression::Gzip),
+        "BZip2Codec" => Ok(api::Compression::Bzip2),
+        "ZStandardCodec" => Ok(api::Compression::Zstd),
         _ => {
             let possible = "use GzipCodec, BZip2Codec or ZStandardCodec of org.apache.hadoop.io.compress";
             Err(StreamingError::not_supported(format!("{property}={written}"), possible))

@@ -70,17 +70,17 @@ impl Default for OutputFormat {
     }
 }
 
-/// How output parts are compressed. The names of the parts get the extension.
+/// Compression of an input file, or of the parts of an output, whose names get the extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum OutputCodec {
+pub enum Compression {
     Gzip,
     Zstd,
     Bzip2,
     Xz,
 }
 
-impl OutputCodec {
+impl Compression {
     /// Extension of a part file, with the dot.
     pub fn extension(self) -> &'static str {
         match self {
@@ -157,7 +157,7 @@ pub struct Formats {
     /// writes them; None: its bytes are copied as they are.
     pub reduce_output: Option<FieldSplit>,
     pub output: OutputFormat,
-    pub output_codec: Option<OutputCodec>,
+    pub output_codec: Option<Compression>,
     /// The names of parts end with it, before the extension of the codec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_extension: Option<PartExtension>,
@@ -176,7 +176,7 @@ impl Formats {
     /// Final name of an output part: `part-00000`, with the extensions of the job and of the codec.
     pub fn part_name(&self, part_index: u32) -> String {
         let extension = self.part_extension.as_ref().map_or("", PartExtension::as_str);
-        let of_codec = self.output_codec.map_or("", OutputCodec::extension);
+        let of_codec = self.output_codec.map_or("", Compression::extension);
         format!("part-{part_index:05}{extension}{of_codec}")
     }
 

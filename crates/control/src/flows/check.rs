@@ -53,8 +53,8 @@ pub fn check(flow: &FlowSubmission) -> Result<(), FlowError> {
             _ => {}
         }
         let only_kept = [
-            (spec.generate.is_some(), "makes rows of its own"),
-            (spec.reduce_again.is_some(), "reduces again what another job kept"),
+            (spec.kind.generated().is_some(), "makes rows of its own"),
+            (spec.kind.source().is_some(), "reduces again what another job kept"),
             (spec.formats.input == RecordFormat::Stretches, "has stretches for its records"),
         ];
         if let Some((_, what)) = only_kept.into_iter().find(|(is_so, _)| *is_so && !stage.reads.is_empty()) {
@@ -62,7 +62,7 @@ pub fn check(flow: &FlowSubmission) -> Result<(), FlowError> {
         }
         let hinders = [
             (spec.keep_ifiles, "keeps its I-files"),
-            (spec.reduce_again.is_some(), "reduces again what another job kept"),
+            (spec.kind.source().is_some(), "reduces again what another job kept"),
             (spec.formats.output_codec.is_some(), "compresses its output"),
             (spec.streaming.is_some(), "is one of Hadoop Streaming"),
         ];
@@ -90,7 +90,7 @@ fn check_outputs(flow: &FlowSubmission) -> Result<(), FlowError> {
 mod tests {
     use super::{FlowError, check};
     use api::flow::{FLOW_STAGES_MAX, FlowSubmission, StageSubmission};
-    use api::{FlowStage, GeneratedRows, JobSpec, TeraLayout};
+    use api::{FlowStage, GeneratedRows, JobSpec, MapReduce, TeraLayout};
 
     fn stage(name: &str, reads: &[u32], feeds: bool) -> StageSubmission {
         let of_flow = FlowStage { name: name.into(), feeds, ..FlowStage::default() };
@@ -132,7 +132,8 @@ mod tests {
         refused(vec![keeps, last.clone()], "keeps its I-files");
         let mut makes = last;
         let layout = TeraLayout::Modern;
-        makes.spec.generate = Some(GeneratedRows { layout, skewed: false, start: 0, rows: 1 });
+        let rows = GeneratedRows { layout, skewed: false, start: 0, rows: 1 };
+        makes.spec.kind = MapReduce::Shuffled { generate: Some(rows) }.into();
         refused(vec![first.clone(), makes], "makes rows");
         let mut by_itself = stage("b", &[0], false);
         by_itself.spec.formats.input = api::RecordFormat::Stretches;

@@ -46,7 +46,7 @@ impl Job {
 
     /// Returns the runs that nodes are to keep; None if the job keeps nothing, or its maps did not all end.
     pub(crate) fn runs_to_keep(&self) -> Option<BTreeSet<RunId>> {
-        let keeps = self.keeps_ifiles() && !self.spec.map_only && self.is_sealed();
+        let keeps = self.keeps_ifiles() && self.spec.kind.has_shuffle() && self.is_sealed();
         keeps.then(|| self.results.surviving_runs().iter().map(|run| run.run).collect())
     }
 
@@ -54,7 +54,7 @@ impl Job {
     /// the last of them lie.
     pub(crate) fn may_need(&self, node: NodeId) -> bool {
         let current = self.tasks.len().checked_sub(1).map(|stage| self.stage_kinds[stage]);
-        if self.outcome.is_some() || self.spec.map_only || self.is_single() {
+        if self.outcome.is_some() || !self.spec.kind.has_shuffle() || self.is_single() {
             return false;
         }
         match current {

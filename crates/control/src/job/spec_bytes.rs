@@ -17,7 +17,7 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
     let files = spec.files.iter().map(|file| file.as_os_str().len());
     let shipped = spec.shipped.iter().map(|file| file.path.as_os_str().len() + NAMED_BYTES);
     let bytes: usize = functions.map(of_function).chain(inputs).chain(files).chain(shipped).sum();
-    let single: u64 = spec.single.iter().map(task_bytes).sum();
+    let single: u64 = spec.kind.program().into_iter().map(task_bytes).sum();
     (bytes + env_bytes(&spec.env)) as u64 + single
 }
 

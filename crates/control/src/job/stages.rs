@@ -71,7 +71,7 @@ impl Job {
     }
 
     pub(crate) fn ifile_count(&self) -> u32 {
-        if self.spec.map_only { 0 } else { self.spec.layout.ifile_count }
+        if self.spec.kind.has_shuffle() { self.spec.layout.ifile_count } else { 0 }
     }
 
     pub(crate) fn proofs(&self, proof: &Proof) -> Change {

@@ -104,13 +104,13 @@ impl Job {
 
     /// Whether it is one task and no MapReduce: then it has no directories, and nodes remember nothing of it.
     pub(crate) fn is_single(&self) -> bool {
-        self.spec.single.is_some()
+        self.spec.kind.program().is_some()
     }
 
     /// Failures of one task with which the job fails. A program that is not the engine's may have done half of its
     /// work for good: it runs once unless its user says otherwise.
     pub(crate) fn failures_max(&self) -> u32 {
-        match &self.spec.single {
+        match self.spec.kind.program() {
             Some(task) => task.retries.saturating_add(1),
             None => FAILURES_MAX,
         }

@@ -24,12 +24,12 @@ impl Job {
         let current = self.tasks.len().checked_sub(1)?;
         // Parts lie in the staging directory, which is not the node's.
         if self.outcome.is_some()
-            || self.spec.map_only
+            || !self.spec.kind.has_shuffle()
             || *self.stage_kinds.get(current)? == StageKind::Commit
         {
             return None;
         }
-        if let Some(source) = self.spec.reduce_again {
+        if let Some(source) = self.spec.kind.source() {
             return self.lose_kept(gone, with, source, outbox);
         }
         let (gone, fallen) = self.results.fall_back(gone, self.is_sealed());

@@ -58,7 +58,7 @@ fn readmit_of_job(
         return false;
     };
     // What such a job reads lies in other directories.
-    if job.spec.reduce_again.is_some() || job.is_single() || job.given_up.contains(&before) {
+    if job.spec.kind.source().is_some() || job.is_single() || job.given_up.contains(&before) {
         return false;
     }
     let runs = job.readmit_runs(before, node, left);

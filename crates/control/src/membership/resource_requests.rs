@@ -17,7 +17,7 @@ pub(crate) fn needs_of(scheduling: &mut Scheduling, service: Service, spec: &Job
     if service == Service::Embedded {
         return Needs::default();
     }
-    match &spec.single {
+    match spec.kind.program() {
         Some(task) => Needs {
             memory_bytes: task.memory_bytes,
             architecture: task.architecture.as_deref().map(|name| scheduling.architectures().number(name)),
@@ -30,7 +30,7 @@ pub(crate) fn needs_of(scheduling: &mut Scheduling, service: Service, spec: &Job
 /// Refuses a job that none of the nodes that work could ever run. Where there is none yet, one may come.
 pub(crate) fn check_fits(work: &Work, spec: &JobSpec) -> Result<(), ControlError> {
     // A name that is refused gets no number.
-    let (memory_bytes, architecture) = match &spec.single {
+    let (memory_bytes, architecture) = match spec.kind.program() {
         Some(task) => (task.memory_bytes, task.architecture.as_deref()),
         None => (spec.memory_bytes, None),
     };

@@ -65,7 +65,7 @@ impl WaitingSpec {
         if is_shared {
             return Self::Shared(Arc::clone(spec));
         }
-        let written = spec.single.as_ref().and_then(|task| serde_json::to_string(task).ok());
+        let written = spec.kind.program().and_then(|task| serde_json::to_string(task).ok());
         match written.filter(|written| written.len() <= REMEMBERED_BYTES_MAX) {
             Some(written) => Self::Written(written.into()),
             None => Self::InStore,

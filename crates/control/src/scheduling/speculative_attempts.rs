@@ -16,7 +16,7 @@ const COPIED_STAGES: &[StageKind] = &[StageKind::Map, StageKind::Reduce];
 /// The event by which a job allows copies; None for one that does not. The program of a job of one task is not the engine's: it
 /// runs as often as its user says.
 pub(crate) fn allowed(job: &Job) -> Option<Event> {
-    let is_asked_for = |spec: &JobSpec| spec.speculation && spec.single.is_none();
+    let is_asked_for = |spec: &JobSpec| spec.speculation && spec.kind.program().is_none();
     let kinds = job.stage_kinds.iter().enumerate();
     let copied = kinds.filter(|(_, kind)| COPIED_STAGES.contains(kind));
     let stages = copied.map(|(index, _)| StageIndex(index as u16)).collect();

@@ -32,7 +32,7 @@ pub(crate) async fn submit(
     caller: Caller,
     Message(mut submission): Message<JobSubmission>,
 ) -> Result<Message<SubmittedJob>, Problem> {
-    if let Some(source) = submission.spec.reduce_again {
+    if let Some(source) = submission.spec.kind.source() {
         check_owner(&port, &caller, source).await?;
     }
     check_priority(&caller, submission.priority)?;
@@ -53,7 +53,7 @@ pub(crate) async fn submit_flow(
     caller: Caller,
     Message(mut flow): Message<FlowSubmission>,
 ) -> Result<Message<SubmittedFlow>, Problem> {
-    for source in flow.stages.iter().filter_map(|stage| stage.spec.reduce_again) {
+    for source in flow.stages.iter().filter_map(|stage| stage.spec.kind.source()) {
         check_owner(&port, &caller, source).await?;
     }
     check_priority(&caller, flow.priority)?;

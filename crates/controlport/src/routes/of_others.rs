@@ -44,7 +44,7 @@ fn hide_in_spec(spec: &mut JobSpec) {
         }
     }
     hide_values(&mut spec.env);
-    if let Some(RunTask { words, env, .. }) = &mut spec.single {
+    if let Some(RunTask { words, env, .. }) = spec.kind.program_mut() {
         hide_words(words);
         hide_values(env);
     }

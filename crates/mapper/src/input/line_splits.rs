@@ -1,7 +1,7 @@
 //! Cutting inputs after every so many lines, as Hadoop's NLineInputFormat does.
 
 use crate::input;
-use api::{InputFile, InputFormat, Segment, Split};
+use api::{InputFile, Segment, Split};
 use memchr::memchr_iter;
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub fn plan_lines(inputs: &[InputFile], lines: u32) -> Result<Vec<Split>, LineSp
     let mut splits = Vec::new();
     let mut buffer = vec![0; BUFFER_BYTES];
     for (file_index, input) in inputs.iter().enumerate() {
-        if input.format != InputFormat::Plain {
+        if input.compression.is_some() {
             return Err(LineSplitError::Compressed { path: input.path.clone(), lines });
         }
         let file_index = u32::try_from(file_index).expect("an input list has fewer than 2^32 files");

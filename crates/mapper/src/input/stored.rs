@@ -4,7 +4,7 @@
 use crate::input::gzip::GzipReader;
 use crate::input::source::{Opening, Source, StageFileFailure, Warnings};
 use crate::input::{self, pinned_facts};
-use api::{Blame, InputFile, InputFormat, TaskFailure};
+use api::{Blame, Compression, InputFile, TaskFailure};
 use bzip2::bufread::MultiBzDecoder;
 use liblzma::bufread::XzDecoder;
 use objects::{ObjectError, ObjectUrl};
@@ -69,16 +69,16 @@ impl StoredFile {
             inner: BufReader::with_capacity(COMPRESSED_BUFFER_BYTES, source),
             taken_bytes: 0,
         };
-        let decoder = match input.format {
-            InputFormat::Plain => Decoder::Plain(source),
-            InputFormat::Gzip => Decoder::Gzip(Box::new(GzipReader::new(counted(source)))),
-            InputFormat::Zstd => {
+        let decoder = match input.compression {
+            None => Decoder::Plain(source),
+            Some(Compression::Gzip) => Decoder::Gzip(Box::new(GzipReader::new(counted(source)))),
+            Some(Compression::Zstd) => {
                 let decoder =
                     zstd::stream::read::Decoder::with_buffer(counted(source)).map_err(environment)?;
                 Decoder::Zstd(Box::new(decoder))
             }
-            InputFormat::Bzip2 => Decoder::Bzip2(Box::new(MultiBzDecoder::new(counted(source)))),
-            InputFormat::Xz => Decoder::Xz(Box::new(XzDecoder::new_multi_decoder(counted(source)))),
+            Some(Compression::Bzip2) => Decoder::Bzip2(Box::new(MultiBzDecoder::new(counted(source)))),
+            Some(Compression::Xz) => Decoder::Xz(Box::new(XzDecoder::new_multi_decoder(counted(source)))),
         };
         Ok(StoredFile { input: input.clone(), decoder, warnings: opening.warnings.clone() })
     }

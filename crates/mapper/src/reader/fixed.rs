@@ -5,7 +5,7 @@ use crate::input;
 use crate::input::source::Opening;
 use crate::input::stored::StoredFile;
 use crate::reader::{ReaderLimits, Segments, unpacked};
-use api::{Blame, InputFile, InputFormat, TaskFailure};
+use api::{Blame, InputFile, TaskFailure};
 use functions::BlockPlace;
 
 /// A segment while it is read.
@@ -111,7 +111,7 @@ impl FixedReader {
             let message = format!("a record of {} is too long: {reason}", input::name(&input));
             return Err(TaskFailure::new(Blame::UserData, message));
         }
-        let compressed = input.format != InputFormat::Plain;
+        let compressed = input.compression.is_some();
         let (offset_bytes, left) =
             if compressed { (0, u64::MAX) } else { (segment.offset_bytes, segment.length_bytes) };
         self.place = BlockPlace { file_index: segment.file_index, named_input: input.named, offset_bytes };

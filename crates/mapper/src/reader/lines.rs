@@ -11,7 +11,7 @@ use crate::input;
 use crate::input::source::Opening;
 use crate::input::stored::StoredFile;
 use crate::reader::{ReaderLimits, Segments, unpacked};
-use api::{Blame, InputFormat, TaskFailure};
+use api::{Blame, TaskFailure};
 use functions::{BlockPlace, RECORD_BYTES_LIMIT, record_too_long};
 use memchr::{memchr, memchr_iter, memrchr};
 
@@ -109,7 +109,7 @@ impl LineReader {
         let Some((input, segment)) = self.segments.next() else {
             return Ok(false);
         };
-        let compressed = input.format != InputFormat::Plain;
+        let compressed = input.compression.is_some();
         let start = if compressed { 0 } else { segment.offset_bytes };
         let end =
             if compressed { u64::MAX } else { segment.offset_bytes.saturating_add(segment.length_bytes) };

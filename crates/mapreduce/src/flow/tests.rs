@@ -7,7 +7,7 @@ use super::{
 use crate::test_job::{map_result, spec, split};
 use crate::{Gone, JobResults};
 use api::task::{MapAgain, MapTask, Part, ReduceResult, ReduceTask};
-use api::{FlowStage, JobSpec, Task, TaskResult};
+use api::{FlowStage, JobSpec, MapReduce, Task, TaskResult};
 use ids::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -245,6 +245,6 @@ fn parts_are_regenerated_within_limits() {
     results.regenerations = spec.max_regenerations;
     assert_eq!(results.parts_again(spec, all, &tasks, left), PartsAgain::TooOften);
     results.regenerations = 0;
-    spec.map_only = true;
+    spec.kind = MapReduce::MapOnly { generate: None }.into();
     assert_eq!(results.parts_again(spec, 1, &tasks, left), PartsAgain::ByMaps);
 }

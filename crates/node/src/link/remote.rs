@@ -302,7 +302,7 @@ impl Remote {
     /// The server says nothing of the end of such a job.
     fn forget_single(&self, job: JobId) {
         let mut jobs = self.jobs();
-        if jobs.known.get(&job).is_none_or(|known| known.run.spec.single.is_none()) {
+        if jobs.known.get(&job).is_none_or(|known| known.run.spec.kind.program().is_none()) {
             return;
         }
         let known = jobs.known.remove(&job);
@@ -338,7 +338,7 @@ impl Remote {
             Vec::new()
         });
         let jobs = self.jobs();
-        let held = jobs.known.iter().filter(|(_, known)| known.run.spec.single.is_none());
+        let held = jobs.known.iter().filter(|(_, known)| known.run.spec.kind.program().is_none());
         let held = held.map(|(job, _)| *job).collect();
         drop(jobs);
         self.announce(KeptAnnouncement { dirs, held, ..KeptAnnouncement::default() });

@@ -19,9 +19,7 @@ use crate::tasks::map::streaming_input::{PresentedInput, shape_for};
 use crate::tasks::streaming_env::TaskPlace;
 use crate::tasks::work_dir::{WorkDir, function_context};
 use api::task::{MapResult, MapTask, Spool};
-use api::{
-    Blame, Function, InputFormat, JobSpec, Notice, RecordFormat, Replication, Segment, Split, TaskFailure,
-};
+use api::{Blame, Function, JobSpec, Notice, RecordFormat, Replication, Segment, Split, TaskFailure};
 use functions::{BlockPlace, Emitter, MapCounts, RecordInput};
 use iappender::{Appended, ChunkService, IAppender};
 use ids::{AttemptKey, Source};
@@ -146,7 +144,7 @@ struct Place<'a> {
 fn plain_bytes(spec: &JobSpec, split: &Split) -> u64 {
     let file = |segment: &Segment| spec.inputs.get(segment.file_index as usize);
     let of_stretches = spec.formats.input == RecordFormat::Stretches;
-    let is_plain = |segment: &Segment| file(segment).is_none_or(|file| file.format == InputFormat::Plain);
+    let is_plain = |segment: &Segment| file(segment).is_none_or(|file| file.compression.is_none());
     match of_stretches || split.segments.iter().all(is_plain) {
         true => split.segments.iter().map(|segment| segment.length_bytes).sum(),
         false => 0,

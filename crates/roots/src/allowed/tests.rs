@@ -1,8 +1,8 @@
 use super::Roots;
 use api::task::RunTask;
 use api::{
-    ContentHash, FileLink, FlowStage, Function, InputFile, InputFormat, JobSpec, ObjectPin, ShippedFile,
-    StageFile, Streaming,
+    ContentHash, FileLink, FlowStage, Function, InputFile, JobSpec, ObjectPin, ShippedFile, StageFile,
+    Streaming,
 };
 use ids::{JobId, TaskIndex};
 use std::os::unix::fs::symlink;
@@ -40,8 +40,8 @@ impl Place {
 }
 
 fn file(path: PathBuf, object: Option<ObjectPin>) -> InputFile {
-    let format = InputFormat::Plain;
-    InputFile { path, size_bytes: 1, mtime_ns: 1, format, named: 0, object, stage_file: None }
+    let compression = None;
+    InputFile { path, size_bytes: 1, mtime_ns: 1, compression, named: 0, object, stage_file: None }
 }
 
 fn command(word: &str) -> Option<Function> {

@@ -81,7 +81,7 @@ pub fn check_reducible(row: &JobRow, spec: &JobSpec, stages: &[StageRow]) -> Res
     if spec.feeds() {
         return Err(NotReducible::FeedsOthers { job });
     }
-    if spec.map_only {
+    if !spec.kind.has_shuffle() {
         return Err(NotReducible::MapOnly { job });
     }
     let is_sealed =
@@ -111,7 +111,7 @@ pub(crate) async fn start(
     splits: Vec<Split>,
     control: Option<&Control>,
 ) -> Result<JobStart, ServerError> {
-    let Some(source) = spec.reduce_again else { return Ok(JobStart::Splits(splits)) };
+    let Some(source) = spec.kind.source() else { return Ok(JobStart::Splits(splits)) };
     let source = kept_source(store, source).await?.row;
     check_output_against(spec, &source.disk_dirs)?;
     let adopts = match (control, source.owner == CLUSTER_OWNER) {

@@ -19,7 +19,7 @@ pub(crate) fn check_spec(spec: &JobSpec) -> Result<(), ServerError> {
             check(words, &spec.env)?;
         }
     }
-    spec.single.iter().try_for_each(check_task)
+    spec.kind.program().into_iter().try_for_each(check_task)
 }
 
 /// The same of a job of one task.

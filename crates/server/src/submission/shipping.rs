@@ -51,7 +51,7 @@ pub(crate) fn open(
 
 /// Everything that a job ships.
 fn all(spec: &JobSpec) -> impl Iterator<Item = &ShippedFile> {
-    spec.shipped.iter().chain(spec.single.iter().flat_map(|task| &task.shipped))
+    spec.shipped.iter().chain(spec.kind.program().into_iter().flat_map(|task| &task.shipped))
 }
 
 /// Returns the hashes of the files that a job needs from the depot.
@@ -76,7 +76,10 @@ fn check_list(shipped: &[ShippedFile]) -> Result<(), ServerError> {
 /// Nodes elsewhere read it by themselves, and show it to the program: it must be the user's own, and no file of the node.
 pub(crate) fn check_env_files(spec: &JobSpec) -> Result<(), ServerError> {
     check_env_file(spec.env_file.as_deref(), &spec.shipped)?;
-    spec.single.iter().try_for_each(|task| check_env_file(task.env_file.as_deref(), &task.shipped))
+    spec.kind
+        .program()
+        .into_iter()
+        .try_for_each(|task| check_env_file(task.env_file.as_deref(), &task.shipped))
 }
 
 fn check_env_file(path: Option<&Path>, shipped: &[ShippedFile]) -> Result<(), ServerError> {
@@ -102,7 +105,7 @@ pub(crate) fn check(spec: &JobSpec) -> Result<(), ServerError> {
     if let Some(link) = links.find(|link| !is_name(Path::new(&link.name))) {
         return Err(ServerError::BadFileName { name: PathBuf::from(&link.name) });
     }
-    if let Some(task) = &spec.single {
+    if let Some(task) = spec.kind.program() {
         check_list(&task.shipped)?;
         task.files.iter().try_for_each(|file| check_path(file))?;
     }

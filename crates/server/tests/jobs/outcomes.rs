@@ -4,7 +4,7 @@ use crate::world::{
     Behaviour, IFILES, Place, failure, honest, join, node, publish, reduce_honestly, splits, until_cancelled,
 };
 use api::history::StageState;
-use api::{Blame, KeyBytes, Task, TaskResult};
+use api::{Blame, KeyBytes, MapReduce, Task, TaskResult};
 use metastore::{AttemptState, JobState};
 use server::{ControlError, History, JobOutcome, ServerError};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +50,7 @@ fn jobs_without_input_and_map_only_jobs_succeed() {
     let server = place.open();
     let empty = server.submit(place.spec(), splits(0)).unwrap();
     let mut spec = crate::world::spec(place.dir.path(), "mapped");
-    spec.map_only = true;
+    spec.kind = MapReduce::MapOnly { generate: None }.into();
     let map_only = server.submit(spec, splits(3)).unwrap();
     join(node(&server, 2, honest()));
     assert!(matches!(server.wait(empty.job).unwrap(), JobOutcome::Succeeded(_)));

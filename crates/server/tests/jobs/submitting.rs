@@ -1,7 +1,7 @@
 //! Tests of jobs that are refused at submission, and of several servers on one state directory.
 
 use crate::world::{Place, honest, join, node, spec, splits};
-use api::{InputFile, InputFormat};
+use api::InputFile;
 use ids::JobId;
 use metastore::JobState;
 use server::{ControlError, History, JobOutcome, PullReply, PullRequest, ServerError};
@@ -33,7 +33,7 @@ fn overwriting_never_takes_the_input_away() {
         path: input.clone(),
         size_bytes: 1,
         mtime_ns: 0,
-        format: InputFormat::Plain,
+        compression: None,
         named: 0,
         object: None,
         stage_file: None,

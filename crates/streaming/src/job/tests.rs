@@ -1,5 +1,5 @@
 use super::{PartitionChoice, Request, StreamingJob, parse};
-use api::{Function, MapperInput, OutputCodec, OutputFormat};
+use api::{Compression, Function, MapperInput, OutputFormat};
 
 /// Words are parted by blanks; `_` stands for a blank within a word.
 fn words(text: &str) -> Vec<String> {
@@ -148,7 +148,7 @@ fn separators_and_formats_are_taken() {
     let reduce_output = formats.reduce_output.unwrap();
     assert_eq!((reduce_output.separator.as_slice(), reduce_output.key_fields), (&b";"[..], 3));
     let lines = OutputFormat::Lines { separator: b",".to_vec(), terminator: b'\n', always_separate: true };
-    assert_eq!((formats.output, formats.output_codec), (lines, Some(OutputCodec::Gzip)));
+    assert_eq!((formats.output, formats.output_codec), (lines, Some(Compression::Gzip)));
     assert!(job.streaming.any_exit_code);
     assert_eq!(job.name.as_deref(), Some("my job"));
     check_error("-mapper cat -D mapred.output.compress=true", &["without a codec", "GzipCodec"]);

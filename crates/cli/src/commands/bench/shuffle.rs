@@ -14,7 +14,8 @@ use crate::show::terminal::print;
 use anyhow::{Context, anyhow, ensure};
 use api::report::PhaseReport;
 use api::{
-    Codec, Function, GeneratedRows, JobReport, OutputFormat, Partitioning, TERA_ROW_BYTES, TeraLayout,
+    Codec, Function, GeneratedRows, JobReport, MapReduce, OutputFormat, Partitioning, TERA_ROW_BYTES,
+    TeraLayout,
 };
 use clap::Args;
 use jobspec::{Plan, memory_size};
@@ -44,7 +45,7 @@ pub fn run(args: ShuffleArgs) -> Result<(), Failure> {
     let resources = Resources::of(&args.engine).map_err(Failure::refused)?;
     let private = resources.private_output().map_err(Failure::refused)?;
     let plan = plan_of(&args, &resources, private.output()).map_err(Failure::refused)?;
-    let rows = plan.spec.generate.map_or(0, |generated| generated.rows);
+    let rows = plan.spec.kind.generated().map_or(0, |generated| generated.rows);
     let ended = engine::execute(plan, resources.server.as_ref(), Display::choose(args.engine.json))?;
     let report = report_of(&ended)?;
     let (_, checked) = output_sums(report);
@@ -74,7 +75,7 @@ fn plan_of(args: &ShuffleArgs, resources: &Resources, output: PathBuf) -> anyhow
     let generated = GeneratedRows { layout: TeraLayout::Ascii, skewed: false, start: 0, rows };
     let mut spec = resources.job("bench shuffle", output, generated.bytes())?;
     spec.layout.split_bytes = rows_per_map * u64::from(TERA_ROW_BYTES);
-    spec.generate = Some(generated);
+    spec.kind = MapReduce::Shuffled { generate: Some(generated) }.into();
     spec.partitioning = Partitioning::Hash;
     spec.reducer = Some(Function::Builtin { name: "check-order".to_string(), argument: None });
     spec.formats.output = OutputFormat::Discard;

@@ -71,7 +71,7 @@ fn head(job: &JobRow, spec: &JobSpec, kept: &[KeptPlace]) -> String {
     {
         rows.extend(function.as_ref().map(|function| (name, escape::cell(&Function::display(function)))));
     }
-    let order = match (spec.map_only, spec.partitioning) {
+    let order = match (!spec.kind.has_shuffle(), spec.partitioning) {
         (true, _) => "map only, as the mappers put it out",
         (false, Partitioning::Hash) => "each part sorted (hash)",
         (false, Partitioning::Range) => "all parts together sorted (range)",
@@ -90,7 +90,7 @@ fn head(job: &JobRow, spec: &JobSpec, kept: &[KeptPlace]) -> String {
 /// Returns the size of the input, or the rows that are generated instead.
 fn input_text(spec: &JobSpec) -> String {
     let size = bytes(spec.input_bytes());
-    match &spec.generate {
+    match spec.kind.generated() {
         None => format!("{}, {size}", counted(spec.inputs.len() as u64, "file")),
         Some(made) => format!("{} made, from number {} on, {size}", counted(made.rows, "row"), made.start),
     }

@@ -10,7 +10,7 @@ use crate::show::quantity::{bytes, count, counted, rate, seconds};
 use crate::show::summary::output_sums;
 use crate::show::terminal::{print, tell};
 use anyhow::Context;
-use api::{GeneratedRows, TeraLayout};
+use api::{GeneratedRows, MapReduce, TeraLayout};
 use jobspec::{Plan, paths};
 use tera::{RowKind, RowLayout};
 
@@ -62,8 +62,7 @@ fn plan_of(args: &GenArgs) -> anyhow::Result<Plan> {
         rows: args.rows.count(),
     };
     let mut spec = resources.job(&paths::name_of(&output), output, generated.bytes())?;
-    spec.generate = Some(generated);
-    spec.map_only = true;
+    spec.kind = MapReduce::MapOnly { generate: Some(generated) }.into();
     spec.overwrite = args.overwrite;
     spec.sync = !args.no_sync;
     let splits = mapper::generate::plan(&generated, spec.layout.split_bytes);

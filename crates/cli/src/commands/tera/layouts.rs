@@ -2,7 +2,7 @@
 
 use crate::show::terminal::tell;
 use anyhow::{Context, bail};
-use api::{InputFile, InputFormat};
+use api::InputFile;
 use std::io::Read;
 use tera::{ROW_BYTES, RowKind, RowLayout};
 
@@ -16,7 +16,7 @@ const BARE_LINE_BYTES: usize = ROW_BYTES - 1;
 pub fn check(inputs: &[InputFile], wanted: Option<RowLayout>) -> anyhow::Result<()> {
     let mut seen: Option<(RowLayout, &InputFile)> = None;
     let mut noted = false;
-    for input in inputs.iter().filter(|input| input.format == InputFormat::Plain && input.size_bytes > 0) {
+    for input in inputs.iter().filter(|input| input.compression.is_none() && input.size_bytes > 0) {
         let path = input.path.display();
         let start = start_of(input).with_context(|| format!("cannot read input {path}"))?;
         let left_bytes = input.size_bytes % ROW_BYTES as u64;
@@ -81,7 +81,7 @@ fn hint(start: &[u8]) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::check;
-    use api::{InputFile, InputFormat};
+    use api::InputFile;
     use tera::{RowGenerator, RowKind, RowLayout};
 
     fn verdict(bytes: &[u8], wanted: Option<RowLayout>) -> Result<(), String> {
@@ -91,7 +91,7 @@ mod tests {
             path: file.path().to_path_buf(),
             size_bytes: bytes.len() as u64,
             mtime_ns: 0,
-            format: InputFormat::Plain,
+            compression: None,
             named: 0,
             object: None,
             stage_file: None,

@@ -8,7 +8,7 @@ use crate::show::quantity::{bytes, count};
 use crate::show::tables::facts;
 use crate::show::terminal::{print, tell};
 use anyhow::{Context, anyhow};
-use api::{InputFormat, JobReport};
+use api::JobReport;
 use serde_json::json;
 use signal_hook::consts::SIGINT;
 use std::path::Path;
@@ -34,7 +34,7 @@ struct Run {
 /// Sorts by the rules, judges, prints the figures; 1 where the output is not the sorted input.
 pub fn run(args: &SortArgs) -> Result<(), Failure> {
     let inputs = mapper::input::list(&args.input).context("--input").map_err(Failure::refused)?;
-    if let Some(packed) = inputs.iter().find(|input| input.format != InputFormat::Plain) {
+    if let Some(packed) = inputs.iter().find(|input| input.compression.is_some()) {
         let message =
             format!("--rules allows no compression, but input {} is compressed", packed.path.display());
         return Err(Failure::refused(anyhow!(message)));
