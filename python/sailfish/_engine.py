@@ -27,7 +27,7 @@ _ARGUMENTS = {
 }
 #: An option in a message: at the beginning or after a word of advice. A path that looks like an option never stands there.
 _OPTION = re.compile(r'(^|^the stage "[^"]*": | add | with | inside )(--input: |--[a-z]+\b(?!-))')
-#: Asks the kernel for a signal when the parent dies (`prctl`).
+#: The option of `prctl` that makes the kernel send a signal when the parent dies.
 _PR_SET_PDEATHSIG = 1
 
 

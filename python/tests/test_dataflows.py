@@ -448,7 +448,7 @@ def first_even(numbers: list[int]) -> int:
 
 
 def test_stop_iteration_of_a_function_fails() -> None:
-    """A `StopIteration` of a function is an error. It does not end the data, as in `map` and `filter`."""
+    """A `StopIteration` of a function is an error, although `map` and `filter` treat it as the end of the data."""
     for numbers in ([[1], [2], [4]], [[2], [1], [4]], [[2], [1]]):
         dataset = sf.from_iterable(numbers)
         flows: list[sf.Dataset[Any]] = [
