@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Compares two builds of the program by CPU seconds, in turn: is a cheaper build (other profile, fewer features) as quick?
+# Compares the CPU seconds of two builds of the program, run in turn, to see whether a cheaper build (other profile, fewer features) is as
+# fast.
 #
 #     bench/builds.sh BEFORE AFTER [RUNS [NAME [ROW...]]]
 #
-# BEFORE, AFTER: two binaries, of different names. NAME: of the results, `builds` where none is given. Rows (those before the semicolon where
-# none is named): `tera` (sort of 1 GB), `words` (word count of the demo's text, four times over), `small` (50 jobs of one line, one after
-# the other), `jobs` (CPU seconds of a server for 100,000 jobs that do nothing; SQLite); `million` (the same for a million), `nodes`
-# (sort of 2 GB, a server and two nodes of one slot), `inputs` (100,000 inputs of one line, embedded), `rooted` (the same by a server and a
-# node with `--allow-root`), `streaming` (word count of two Python scripts by `sailfish streaming`), `python` (word count by the package, by
-# PYTHON, python3 where it is not set; BEFORE with the package in BEFORE_PYTHON, this one where that is not set). Prints a line for each run and the medians; appends both to bench/results/DATE-NAME.tsv.
+# BEFORE, AFTER: two binaries with different names. NAME: the name of the results, default `builds`. Default rows: `tera` (sort of 1 GB),
+# `words` (word count of four copies of the demo's text), `small` (50 jobs of one line, one after the other), `jobs` (CPU seconds of a
+# server for 100,000 no-op jobs; SQLite). Other rows: `million` (the same for a million jobs), `nodes` (sort of 2 GB, a server and two nodes
+# with one slot), `inputs` (100,000 inputs of one line, embedded), `rooted` (the same by a server and a node with `--allow-root`),
+# `streaming` (word count of two Python scripts by `sailfish streaming`), `python` (word count by the Python package). Environment: PYTHON
+# (interpreter, default python3), BEFORE_PYTHON (directory of the package for BEFORE, default this package). Prints a line per run, and the
+# medians; appends both to bench/results/DATE-NAME.tsv.
 set -euo pipefail
 before=$(realpath "$1") after=$(realpath "$2") runs=${3:-5} name=${4:-builds}
 chosen=("${@:5}")
@@ -22,13 +24,13 @@ results=$root/bench/results/$(date -u +%Y-%m-%d)-$name.tsv
 [ -s "$results" ] || printf 'row\trun\tbefore_cpu_s\tafter_cpu_s\n' > "$results"
 TIMEFORMAT='%U %S'
 
-cpu_of() { # cpu_of COMMAND...: its user and system seconds, added
+cpu_of() { # cpu_of COMMAND...: prints the sum of its user and system seconds
     local times
     times=$({ time "$@" > "$work/out" 2>&1 || { cat "$work/out" >&2; exit 1; }; } 2>&1)
     awk '{ print $1 + $2 }' <<< "$times"
 }
 
-# Each build has a state of its own: an earlier one does not open that of a later one.
+# Each build has a separate state, because an older build cannot open the state of a newer one.
 options=(--overwrite --no-sync)
 tera() {
     cpu_of "$1" tera sort --input "$work/rows" --output "$work/out-dir" --memory 4G --state "$work/state-$(basename "$1")" "${options[@]}"
@@ -75,7 +77,7 @@ start_nodes() { # start_nodes BINARY NODES
         until grep -q joined "$work/node.log"; do kill -0 "$!"; sleep 0.02; done
     done
 }
-end_processes() { # prints the seconds of the server and the nodes, from /proc, and ends them
+end_processes() { # prints the CPU seconds of the server and the nodes, from /proc, and ends these processes
     local pid
     for pid in $server $nodes; do cut -d ')' -f 2 "/proc/$pid/stat"; done |
         awk -v hz="$(getconf CLK_TCK)" '{ sum += $12 + $13 } END { print sum / hz }'
@@ -84,7 +86,7 @@ end_processes() { # prints the seconds of the server and the nodes, from /proc, 
     wait || true
     server='' nodes=''
 }
-no_op_jobs() { # no_op_jobs BINARY JOBS: clients and server are of one build, because they speak one version of the protocol
+no_op_jobs() { # no_op_jobs BINARY JOBS: clients and server must have the same version of the protocol, so both are of this build
     start_server "$1"
     "$1" bench jobs --server "$url" --jobs "$2" > "$work/out"
     end_processes

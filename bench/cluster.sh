@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The cluster's speed table: rates of jobs, real processes, a server that comes back, what moves data, and peers beside us.
-# bench/README.md says how to read it. Figures count on an idle machine only.
+# The speed table of the cluster: rates of jobs, real processes, restarts of the server, data transfer, and peers.
+# bench/README.md explains the table. Figures are valid on an idle machine only.
 set -euo pipefail
 
 groups_all="sqlite offered idle queue processes hyperqueue sort tls plan shuffle append match yarn spark postgresql history_sqlite history_postgresql"
@@ -43,7 +43,7 @@ build=$(sha256sum "$sailfish" | cut -c 1-12)
 echo "# $(date -u +%H:%M:%S) cluster.sh --jobs $jobs; $(nproc) cores, Linux $(uname -r), $(stat -f -c %T "$work")," \
     "load $(cut -d ' ' -f 1 /proc/loadavg)" >> "$results"
 
-# Data of trials is as much smaller as their jobs are fewer, but no less than a hundredth.
+# In a trial with fewer jobs, the data is smaller by the same factor, but at least a hundredth.
 scale_percent=$((jobs / 10000 < 1 ? 1 : jobs / 10000 > 100 ? 100 : jobs / 10000))
 
 . "$root/demo/postgres.sh"
@@ -77,7 +77,7 @@ serve() { # serve OPTION...: sets url
     url=$(cat "$work/url")
 }
 
-row() { # row NAME VALUE UNIT MUST: a rate and a factor must be at least, a time and a ratio at most; `-`: nothing is asked
+row() { # row NAME VALUE UNIT MUST: the least rate or factor, or the largest time or ratio; MUST `-`: no limit
     local verdict cpu_s=- rss_mib=-
     if [ -n "$server" ]; then
         cpu_s=$(awk '{ print ($14 + $15) / 100 }' "/proc/$server/stat")

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# What failures cost, and what it costs to be ready for them: real processes in two racks of five nodes with capped links, user programs
-# that mostly wait, so that a few cores are enough for all. bench/README.md says how to read it.
+# The costs of failures, and of protection against them: real processes in two racks of five nodes with capped links. The user programs
+# mostly wait, so a few cores are enough. bench/README.md explains the table.
 set -euo pipefail
 
 . "$(dirname "$0")/failures/rows.sh"
 usage() {
     cat >&2 <<TEXT
 usage: bench/failures.sh [--runs N] [--rows ROW,...] [--seconds N] [--beside N] [--fresh] [--table]
-  --runs N      runs of each kind; medians are taken (default 3)
+  --runs N      runs of each kind; the table shows medians (default 3)
   --rows LIST   only these rows: $rows_all
-  --seconds N   how long a job without failures takes (default 180; less makes a trial, whose runs are kept apart)
-  --beside N    clusters that run at the same time (default 3; the table says how busy the machine was)
-  --fresh       forget what was measured today
-  --table       run nothing: print the table of what was measured today
+  --seconds N   duration of a job without failures (default 180; a smaller number is a trial, whose runs are kept separate)
+  --beside N    clusters that run at the same time (default 3; the table shows the load of the machine)
+  --fresh       ignore today's earlier runs
+  --table       run nothing, print the table of today's runs
 Environment: SAILFISH (binary), BENCH_DIR (state and data; 3 GB), NODE_RATE and UPLINK_RATE (links, as tc writes rates)
 TEXT
     exit 2
@@ -67,13 +67,13 @@ open_results() {
 }
 
 run_or_tell() {
-    run_one "$1" "$2" || echo "failures.sh: $1, run $2: no figure" >&2
+    run_one "$1" "$2" || echo "failures.sh: $1, run $2: failed, no figure" >&2
 }
 
 measure_rows() {
     local why kinds='' kind repeat row running=0
     why=$(missing_for_racks)
-    [ -z "$why" ] || { echo "failures.sh: nothing can be measured here: $why" >&2; exit 1; }
+    [ -z "$why" ] || { echo "failures.sh: cannot measure on this machine: $why" >&2; exit 1; }
     for row in $rows; do kinds="$kinds $(kinds_of "$row")"; done
     make_input "$plain"
     case $kinds in *zipf*) make_zipf_input "$zipf" ;; esac
@@ -94,6 +94,6 @@ if [ -z "$table" ]; then
     trap 'kill $(jobs -p) 2> /dev/null; wait; exit 130' INT TERM
     measure_rows
 fi
-# The table of some rows is shown, that of all is kept.
+# Only a table of all rows is stored; a table of some rows is only printed.
 [ "$rows" = "$rows_all" ] || table_of=/dev/null
 for row in $rows; do "row_$row"; done | tee "$table_of"

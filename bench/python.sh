@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# python.sh [OPTIONS of bench/python/run.py]  - the Python benchmark: jobs with functions of Python by us and by our peers, outputs compared.
-# `bench/python.sh --help` lists the options. Peers that are missing are installed by bench/peers/setup-*.sh (Java, Maven and a package
-# registry needed for those); NO_INSTALL=1 leaves them out. env: PYTHON (interpreter that has sailfish; default: one below BENCH_DIR, into
-# which this checkout is installed), PEERS_DIR, BENCH_DIR
+# python.sh [OPTIONS of bench/python/run.py]  - the Python benchmark: runs jobs with Python functions by Sailfish and by peers, and compares
+# the outputs. `bench/python.sh --help` lists the options. bench/peers/setup-*.sh installs missing peers, which needs Java, Maven and a
+# package registry; NO_INSTALL=1 skips them. env: PYTHON (interpreter with sailfish; default: an interpreter below BENCH_DIR, into which
+# this checkout is installed), PEERS_DIR, BENCH_DIR
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 export PEERS_DIR=${PEERS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/sailfish/peers}
@@ -23,8 +23,8 @@ case " $* " in
         for peer in spark/venv dask/venv hadoop/lib; do
             [ -z "${NO_INSTALL:-}" ] && [ ! -e "$PEERS_DIR/$peer" ] || continue
             echo "installing by bench/peers/setup-${peer%/*}.sh"
-            # A peer that cannot be had is `not run` in the table.
-            "$root/bench/peers/setup-${peer%/*}.sh" > /dev/null || echo "python.sh: that failed" >&2
+            # The table shows `not run` for a peer that cannot be installed.
+            "$root/bench/peers/setup-${peer%/*}.sh" > /dev/null || echo "python.sh: installing ${peer%/*} failed" >&2
         done
         ;;
 esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The speed table: medians of interleaved rounds against the references and the peers, every output checked.
-# bench/README.md says how to read it. Needs bash, coreutils, awk and python3; `make bench` builds the rest, and peers
-# that are missing are installed by bench/peers/setup-*.sh (Java, Maven and a package registry needed for those).
+# The speed table: medians of interleaved rounds, compared with references and peers. Every output is checked.
+# bench/README.md explains the table. Needs bash, coreutils, awk and python3; `make bench` builds the rest. bench/peers/setup-*.sh installs
+# missing peers, which needs Java, Maven and a package registry.
 set -euo pipefail
 
 groups_all="tera memory ascii spark-sort external growth words shuffle streaming small"
@@ -10,11 +10,11 @@ usage() {
 usage: bench/speed.sh [--runs N] [--rows GROUP,...] [--scale N] [--fresh] [--no-install] [--table]
   --runs N        rounds of each group (default 5; see bench/notes/engine.md for groups with fewer)
   --rows LIST     only these groups: $groups_all
-  --scale N       divide all sizes by N, to see that everything works; its rows are kept apart from the results
-  --fresh         measure again what was measured today with this binary
-  --no-install    do not install peers that are missing
-  --table         measure nothing, print the table of what was measured today with this binary
-Environment: SAILFISH and XTASK (binaries), BENCH_DIR (inputs and outputs), PEERS_DIR (where the peers lie)
+  --scale N       divide all sizes by N, for a trial; its rows are kept separate from the results
+  --fresh         ignore today's earlier rounds of this binary
+  --no-install    do not install missing peers
+  --table         measure nothing, print the table of today's rounds of this binary
+Environment: SAILFISH and XTASK (binaries), BENCH_DIR (inputs and outputs), PEERS_DIR (directory of the peers)
 TEXT
     exit 2
 }
@@ -51,7 +51,7 @@ work=$(cd "$work" && pwd)
 inputs=$work/inputs-$scale
 mkdir -p "$inputs"
 for binary in "$sailfish" "$xtask"; do
-    [ -x "$binary" ] || { echo "speed.sh: there is no $binary: make release" >&2; exit 1; }
+    [ -x "$binary" ] || { echo "speed.sh: $binary does not exist: run make release" >&2; exit 1; }
 done
 
 . "$root/bench/speed/rounds.sh"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# How many jobs of one task the store takes in, with full history and fsync, on SQLite and on a private PostgreSQL: nothing
-# but the store, with 1, 16, 64 and 256 jobs of each step in a transaction; then again after HISTORY jobs that are over.
+# Measures the rate at which the store alone records jobs of one task, with full history and fsync, on SQLite and on a private PostgreSQL. A
+# transaction has 1, 16, 64 or 256 jobs of each step. Measures again with HISTORY finished jobs in the store.
 #
-# usage: bench/store.sh [HISTORY]       (the row of the speed table about history is of bench/cluster.sh, group history)
+# usage: bench/store.sh [HISTORY]       (bench/cluster.sh, group history, measures the row of the speed table about history)
 set -eu
 cd "$(dirname "$0")/.."
 history=${1:-1000000}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What follows from the volume of the data with nothing set: I-files, chunks and their fill, reduce tasks, at 10 MB,
-# 100 MB, 1 GB and 5 GB of 100-byte records, with the default memory and (for many chunks) with 1G and 64M.
+# Measures how the volume of the data determines the layout without options: I-files, chunks and their fill, reduce tasks. Inputs are 10 MB,
+# 100 MB, 1 GB and 5 GB of 100-byte records, with the default memory and, for many chunks, with 1G and 64M.
 # Needs bash, coreutils, python3 and 16 GB of disk; `make release` builds the rest.
 set -euo pipefail
 

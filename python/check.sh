@@ -1,14 +1,14 @@
 #!/bin/sh
-# Checks the Python package with the engine that was built. A wheel is made as `pip install .` makes it, once, and installed in an
-# environment of the oldest and of the newest Python that is here. The newest runs all tests of the package and of the examples. The
-# oldest checks style and types, and runs the tests of the package with one seed each: what can differ is the language, the standard
-# library and how functions are pickled, and each test meets those with its first seed.
+# Checks the Python package with the current engine. Builds one wheel, as `pip install .` does, and installs it in an environment of the
+# oldest and of the newest Python on this machine. The newest Python runs all tests of the package and of the examples. The oldest Python
+# checks style and types, and runs the tests of the package with one seed each: versions differ in the language, the standard library and
+# the pickling of functions, and one seed covers these.
 #
 #     python/check.sh PROFILE SKIPPED STAGES
 #
-# PROFILE: of cargo, for the engine in the wheel. SKIPPED: file for a line that says what was not run, and why. STAGES: ledger of
-# the stages (tests/ledger/stage.sh). Environment: CARGO_TARGET_DIR, below which the environments are made; they are kept, and made
-# anew when pyproject.toml changes.
+# PROFILE: the profile of cargo for the engine in the wheel. SKIPPED: file to which a line with each skipped check and its reason is
+# appended. STAGES: ledger of the stages (tests/ledger/stage.sh). Environment: CARGO_TARGET_DIR, which contains the environments. They are
+# kept, and made again when pyproject.toml changes.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -16,7 +16,7 @@ target=${CARGO_TARGET_DIR:-target}
 case $target in /*) ;; *) target=$PWD/$target ;; esac
 export CARGO_TARGET_DIR="$target" PIP_DISABLE_PIP_VERSION_CHECK=1
 
-python_of() { # python_of MINOR: a Python 3.MINOR that can make environments
+python_of() { # python_of MINOR: prints the path of a Python 3.MINOR that can make environments
     for each in "python3.$1" "$HOME/.pyenv/versions/3.$1".*/bin/python; do
         if "$each" -c 'import ensurepip, venv' > /dev/null 2>&1; then
             echo "$each"
@@ -25,7 +25,7 @@ python_of() { # python_of MINOR: a Python 3.MINOR that can make environments
     done
 }
 
-environment() { # environment MINOR PYTHON: makes it, with the package's tools, unless it is there
+environment() { # environment MINOR PYTHON: makes the environment with the package's tools, unless it exists
     made=$target/python-3.$1
     wanted=$(cat pyproject.toml; "$2" -VV)
     [ "$(cat "$made/made-for" 2> /dev/null)" != "$wanted" ] || return 0
@@ -41,17 +41,17 @@ wheel() { # wheel MINOR PROFILE
     "$target/python-3.$1/bin/pip" --quiet wheel --no-deps --wheel-dir "$target/wheel" . --config-settings build-args="--profile $2"
 }
 
-# What was installed is tested, not what lies here: hence no path to it.
+# The tests import the installed package, so the path of the sources is removed.
 run_tests() { # run_tests MINOR newest|oldest
     bin=$target/python-3.$1/bin
-    # What is there of a former version goes first; what it needed stays, and pyproject.toml says what is needed.
+    # Remove an older version of the package, but keep its dependencies.
     "$bin/pip" --quiet --quiet uninstall --yes sailfish-engine
     "$bin/pip" --quiet install "$target"/wheel/*.whl
     if [ "$2" = oldest ]; then
         "$bin/ruff" format --check --quiet python examples bench/python
         "$bin/ruff" check --quiet python examples bench/python
         "$bin/mypy"
-        # Programs, not a package: they find each other beside themselves.
+        # The programs are no package: each finds the others in its directory.
         MYPYPATH=examples:bench/python "$bin/mypy" --explicit-package-bases examples/*.py bench/python/*.py
         SAILFISH_PYTHON_SEEDS=1 "$bin/pytest" --quiet --override-ini pythonpath= python/tests
     else
@@ -76,12 +76,12 @@ for minor in 10 11 12 13 14; do
     : "${oldest:=$minor}"
 done
 if [ -z "$oldest" ]; then
-    echo "the Python package: there is no Python from 3.10 on that can make environments (package python3-venv)" | tee -a "$skipped"
+    echo "the Python package: no Python 3.10 or newer can make environments (install the package python3-venv)" | tee -a "$skipped"
     exit 0
 fi
 for minor in $(echo "$oldest $newest" | tr ' ' '\n' | sort -u); do
     if ! stage "Python 3.$minor: environment" "$0" environment "$minor" "$(python_of "$minor")"; then
-        echo "the Python package: packages of Python cannot be installed here" | tee -a "$skipped"
+        echo "the Python package: installing its tools from the package registry failed" | tee -a "$skipped"
         exit 0
     fi
 done

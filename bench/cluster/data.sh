@@ -1,5 +1,5 @@
-# Sourced by bench/cluster.sh: the rows of the cluster's table that move data. Two nodes of one slot each do what the
-# embedded engine does with two slots.
+# Sourced by bench/cluster.sh: the rows about data transfer. Two nodes with one slot each are compared with the embedded engine with two
+# slots.
 
 ROWS_OF_2_GB=20000000
 FILES_OF_A_PLAN=100000
@@ -24,14 +24,14 @@ stop_data() {
     unset SAILFISH_TOKEN_FILE
 }
 
-seconds_of() { # seconds_of COMMAND...: wall seconds
+seconds_of() { # seconds_of COMMAND...: prints its wall seconds
     local began
     began=$(date +%s.%N)
     "$@" > "$work/out" 2> "$work/log.txt" || { cat "$work/log.txt" >&2; return 1; }
     echo "$(date +%s.%N) $began" | awk '{ printf "%.3f\n", $1 - $2 }'
 }
 
-# User and system seconds of the server and the nodes so far.
+# Prints the user and system seconds of the server and the nodes so far.
 cpu_seconds() {
     local pid
     for pid in $server $nodes; do cut -d ')' -f 2 "/proc/$pid/stat"; done |
@@ -40,7 +40,7 @@ cpu_seconds() {
 
 median() { sort -g | awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'; }
 
-# All dirty pages written and the input in the page cache before each run.
+# Before each run: writes all dirty pages, and reads the input into the page cache.
 settle() {
     rm -rf "$work/sorted"
     sync
@@ -78,7 +78,7 @@ group_sort() {
         "$(echo "$(median < "$work/cluster.txt") $(median < "$work/embedded.txt")" | awk '{ printf "%.2f", $1 / $2 }')" ratio 2.0
 }
 
-# The same sort, what moves between server and nodes in the clear and not.
+# The same sort with and without TLS between server and nodes.
 group_tls() {
     rows_of_2_gb
     local kind before plain=0 secret=0
@@ -101,7 +101,7 @@ group_tls() {
     rm -rf "$work/sorted"
 }
 
-# From the start of the command to the first map task that is handed out.
+# The time from the start of the command to the first assigned map task.
 group_plan() {
     local files=$((FILES_OF_A_PLAN * scale_percent / 100)) began first
     mkdir -p "$work/files"
@@ -116,14 +116,14 @@ group_plan() {
     rm -rf "$work/files" "$work/sorted"
 }
 
-# Clustera's section 4.2.1: the time to group intermediate data of so many MB per node, and whether it grows with them alone.
+# Clustera, section 4.2.1: the time to group intermediate data, and whether it depends only on the data per node.
 SHUFFLED_MB_PER_NODE="68 314 560 805"
 group_shuffle() {
     serve_data
     : > "$work/shuffle.txt"
     local megabytes bytes round
     for round in $(seq $ROUNDS); do
-        # The largest goes first, untimed: else it would be the one that touches memory the host has taken back.
+        # The largest run is done once without timing, because it touches memory that the host may have reclaimed.
         bytes=$((${SHUFFLED_MB_PER_NODE##* } * 1000000 * scale_percent / 100))
         "$sailfish" bench shuffle --server "$url" --maps 2 --bytes-per-map "$bytes" --memory 4G > "$work/out" 2>&1
         for megabytes in $SHUFFLED_MB_PER_NODE; do
@@ -147,8 +147,8 @@ group_shuffle() {
     row "group-by, share of the time that a line explains" "$(cut -d ' ' -f 2 "$work/line.txt")" r2 0.98
 }
 
-# A whole job whose maps do what maps do: words of text, none of them combined. Half of what two nodes append goes to the other.
-# Both have as much memory in all.
+# A whole job: words of a text, without combining. Each of two nodes appends half of its records to the other node. Cluster and embedded
+# engine have the same total memory.
 count_words() { # count_words OUTPUT OPTION...
     rm -rf "$work/$1"
     "$sailfish" run --input "$work/text" --mapper builtin:words --slots 2 --no-sync --output "$work/$1" "${@:2}" \
@@ -162,14 +162,14 @@ words_in_cluster() {
     : > "$work/embedded.txt"
     : > "$work/cluster.txt"
     for round in $(seq 0 $ROUNDS); do
-        # The first does not count: see group_append.
+        # The first round is a warm-up: see group_append.
         [ "$round" != 1 ] || { : > "$work/embedded.txt"; : > "$work/cluster.txt"; }
         { TIMEFORMAT='%U %S'; time count_words words-embedded --state "$work/embedded" --memory 2G; } 2> "$work/time.txt"
         awk '{ print $1 + $2 }' "$work/time.txt" >> "$work/embedded.txt"
         before=$(cpu_seconds)
         count_words words-cluster --server "$url" --memory 1G
         echo "$(cpu_seconds) $before" | awk '{ print $1 - $2 }' >> "$work/cluster.txt"
-        # Other memory makes other I-files, so that the parts are in another order.
+        # A different memory budget gives different I-files and another order of the parts, so the outputs are compared sorted.
         [ "$(cat "$work"/words-embedded/part-* | wc -c)" = "$(cat "$work"/words-cluster/part-* | wc -c)" ] ||
             { echo "words: the outputs differ" >&2; exit 1; }
     done
@@ -179,12 +179,12 @@ words_in_cluster() {
     rm -rf "$work"/words-* "$work/text"
 }
 
-# What a map task costs that appends to a chunkserver elsewhere, beside one whose chunkserver is in its process.
+# The cost of a map task that appends to a remote chunkserver, compared with a chunkserver in its own process.
 group_append() {
     cargo build --quiet --release --locked --manifest-path "$root/Cargo.toml" -p dataport --example speed
     local place round
     for place in here there; do : > "$work/$place.txt"; done
-    # Where the host has taken idle memory back, the first to touch it pays: a round that does not count comes first.
+    # The host may have reclaimed idle memory, so a warm-up round touches it first.
     for round in $(seq 0 $ROUNDS); do
         for place in here there; do
             [ "$round" != 1 ] || : > "$work/$place.txt"

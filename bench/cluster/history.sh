@@ -1,5 +1,4 @@
-# Sourced by bench/cluster.sh: does the rate stay when the store has ten million jobs that are over? They are a thousand real ones,
-# copied in bulk.
+# Sourced by bench/cluster.sh: the rate of jobs with ten million finished jobs in the store, which are bulk copies of a thousand real jobs.
 
 HISTORY_JOBS=10000000
 HISTORY_MODEL_JOBS=1000
@@ -9,24 +8,24 @@ HISTORY_ROUNDS=3
 SQLITE_BYTES_PER_JOB=1700
 POSTGRES_BYTES_PER_JOB=3500
 
-measured_rate() { # measured_rate SERVER_OPTION...: no-op jobs a second, appended to the file rates
+measured_rate() { # measured_rate SERVER_OPTION...: appends the rate of no-op jobs, per second, to the file rates
     serve "$@"
     "$sailfish" bench jobs --server "$url" --jobs $((HISTORY_MEASURED_JOBS * scale_percent / 100)) > "$work/out"
     stop_server
     rate_of >> "$rates"
 }
 
-# All are there, those that are listed and one in the middle of the copies can be looked at.
+# Checks that all jobs exist, and that the listed jobs and one job among the copies can be shown.
 check_history() { # check_history COUNT
     [ "$("$sailfish" state --server "$url" --json "select count(*) as jobs from jobs" | tr -dc '0-9')" = "$1" ] ||
-        { echo "history: there are not $1 jobs" >&2; exit 1; }
+        { echo "history: the store does not have $1 jobs" >&2; exit 1; }
     "$sailfish" jobs --server "$url" > "$work/out" 2>&1 && [ "$(grep -c succeeded "$work/out")" = 20 ] &&
         "$sailfish" show --server "$url" $(($1 / 2)) > "$work/out" 2>&1 && grep -q succeeded "$work/out" ||
         { cat "$work/out" >&2; exit 1; }
 }
 
-# OPTIONS_OF, LOAD and FORGET are functions: the server's options for the store `full` or `empty`, loading so many copies into the full
-# one, and making one empty.
+# OPTIONS_OF, LOAD and FORGET are functions: OPTIONS_OF prints the server's options for the store `full` or `empty`, LOAD loads a number of
+# copies into the full store, and FORGET empties a store.
 compare_history() { # compare_history NAME OPTIONS_OF LOAD FORGET
     local name=$1 options_of=$2 load=$3 forget=$4 round began count=$((HISTORY_JOBS * scale_percent / 100)) rates
     serve $($options_of full)
@@ -80,9 +79,9 @@ postgres_forget() {
 
 has_room_for_history() {
     local needed=$((HISTORY_JOBS * scale_percent / 100 * $1 / 1000000000)) free
-    # The smaller one, where they lie on two file systems.
+    # If they are on two file systems, the smaller free space counts.
     free=$(df -Pk "$work" "${TMPDIR:-/tmp}" | awk 'NR > 1 { print int($4 * 1024 / 1e9) }' | sort -n | head -n 1)
-    [ "$free" -ge "$needed" ] || { echo "history: not run, it needs $needed GB and there are $free"; return 1; }
+    [ "$free" -ge "$needed" ] || { echo "history: not run: it needs $needed GB, and $free GB are free"; return 1; }
 }
 
 group_history_sqlite() {

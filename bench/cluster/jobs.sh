@@ -1,10 +1,10 @@
-# Sourced by bench/cluster.sh: the rows about very many small jobs.
+# Sourced by bench/cluster.sh: the rows about large numbers of small jobs.
 
 OFFERED="10 100 1000 2000 4000 8000"
 OFFERED_SECONDS=5
 PROGRAMS=5000
 
-# The rate in the line of `sailfish bench jobs` that begins with `finished`.
+# Prints the rate in the line of `sailfish bench jobs` that begins with `finished`.
 rate_of() { awk '/^finished/ { print $(NF - 1) }' "$work/out"; }
 
 rates() { # rates NAME MUST SERVER-OPTION...
@@ -13,7 +13,7 @@ rates() { # rates NAME MUST SERVER-OPTION...
     serve "$@"
     "$sailfish" bench jobs --server "$url" --jobs "$jobs" > "$work/out"
     row "no-op jobs, 8 clients, $name" "$(rate_of)" jobs/s "$must"
-    # As many jobs again wait; the server is killed and comes back.
+    # More jobs wait in the queue. The server is killed and restarted.
     "$sailfish" bench jobs --server "$url" --jobs $((jobs / 10)) --only-submit > "$work/out"
     kill -9 "$server"; wait "$server" 2> /dev/null || true
     local began
@@ -37,7 +37,7 @@ group_postgresql() {
     fi
 }
 
-# Clustera's Figures 19 and 20: what comes out of what is put in, and what a job costs the server.
+# Clustera, Figures 19 and 20: the throughput for a given submission rate, and the server's CPU time per job.
 group_offered() {
     local offered before count
     for offered in $OFFERED; do
@@ -66,7 +66,7 @@ group_idle() {
 
 QUEUED=100000
 LARGE_JOBS=27 # of eight each
-# One user's long queue: what it costs the server, and the others.
+# The long queue of one user: its costs for the server and for other users.
 long_queue() { # long_queue NAME: `hand_in_small` and `hand_in_large` fill it
     local name="long queue of one user$1" began word words
     serve --state "$work/queue"
@@ -103,7 +103,7 @@ group_queue() {
         done
     }
     long_queue ''
-    # The user gives each job another memory or priority, so that no job has an older one before it in its queue.
+    # The user gives each job a different memory or priority, so that each job is the first of its queue.
     hand_in_small() { USER=ann "$sailfish" bench jobs --server "$url" --only-submit --unlike --jobs "$queued" > "$work/out"; }
     hand_in_large() {
         for count in $(seq 1 $((LARGE_JOBS * 8))); do
@@ -114,7 +114,7 @@ group_queue() {
     long_queue ', no two jobs alike'
 }
 
-run_programs() { # run_programs NODE_OPTION...: /bin/true on a node with four slots; end_programs when its rate is read
+run_programs() { # run_programs NODE_OPTION...: runs /bin/true on a node with four slots; call end_programs after reading the rate
     serve --state "$work/processes"
     "$sailfish" node --server "$url" --slots 4 --memory 64M --disk "$work/disk" "$@" 2> "$work/node.log" &
     nodes=$!
@@ -134,7 +134,7 @@ group_processes() {
     end_programs
 }
 
-# Decisions of the scheduler alone: 1,000 nodes, 100,000 tasks that wait.
+# The scheduler alone: decisions per second with 1,000 nodes and 100,000 waiting tasks.
 group_match() {
     cargo build --quiet --release --locked --manifest-path "$root/Cargo.toml" -p sim --example match_decisions
     "$target/release/examples/match_decisions" > "$work/out"

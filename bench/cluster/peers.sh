@@ -1,18 +1,18 @@
-# Sourced by bench/cluster.sh: other systems beside us, all servers and workers on this machine. A peer that cannot be had or
-# does not run is told as not run.
+# Sourced by bench/cluster.sh: comparison with other systems. All servers and workers run on this machine. A peer that cannot be installed
+# or started is reported as not run.
 
 peers_dir=${PEERS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/sailfish/peers}
 PEER_ROWS=10000000
 PEER_ROUNDS=3
 PEER_TASKS_SECONDS_MAX=300
 
-# Some servers of peers listen on all addresses, so they live in a network namespace with a loopback only (the scripts of
-# bench/peers make it where they may; then it goes when we end).
+# Some servers of peers listen on all addresses, so they run in a network namespace with a loopback only. The scripts of bench/peers make
+# the namespace if they have the rights; it is removed at the end.
 export NETNS=${NETNS:-peers}
 namespace_exists() { ip netns list 2> /dev/null | grep -qw "$NETNS"; }
 namespace_was_there=no
 ! namespace_exists || namespace_was_there=yes
-on_loopback() { # on_loopback COMMAND...: there, or here where the rights do not allow one
+on_loopback() { # on_loopback COMMAND...: runs it in the namespace, or without one if the rights are missing
     if namespace_exists || { ip netns add "$NETNS" && ip netns exec "$NETNS" ip link set lo up; } 2> /dev/null; then
         ip netns exec "$NETNS" "$@"
     else
@@ -32,7 +32,7 @@ have_peer() { # have_peer NAME SETUP FILE
 
 ratio() { echo "$1 $2" | awk '{ printf "%.1f", $1 / $2 }'; }
 
-# The same program so often: HyperQueue as one job of as many tasks, which is how its users would, ours as as many jobs.
+# Many runs of the same program: one job with many tasks in HyperQueue, as its users would do it, and many jobs in Sailfish.
 group_hyperqueue() {
     have_peer HyperQueue setup-hyperqueue.sh "$peers_dir/hyperqueue/.installed" || return 0
     local round ours theirs
@@ -58,13 +58,13 @@ group_hyperqueue() {
     rm -rf "$work/hyperqueue"
 }
 
-checksum_of_sorted() { # ends the run where rows are out of order or missing
+checksum_of_sorted() { # exits if rows are out of order or missing
     "$sailfish" tera validate --state "$work/embedded" "$work/sorted" > "$work/out" 2>&1 &&
         grep -q "^Records: $((PEER_ROWS * scale_percent / 100))$" "$work/out" || { cat "$work/out" >&2; exit 1; }
     awk '/^Checksum:/ { print $2 }' "$work/out"
 }
 
-# Our sort of the same rows on a server and two nodes of one slot each. Sets ours, the median, and checksum.
+# Our sort of the same rows, by a server and two nodes with one slot each. Sets `ours` to the median, and `checksum`.
 sort_of_a_gigabyte() { # sort_of_a_gigabyte LAYOUT
     local round
     "$sailfish" tera gen --state "$work/embedded" --layout "$1" --rows $((PEER_ROWS * scale_percent / 100)) --output "$work/rows" \
@@ -93,9 +93,9 @@ group_yarn() {
     fi
     unset WORK_DIR
     rm -rf "$work/hadoop"
-    # TeraGen makes the rows that ours makes in this layout, so that the sums must be equal.
+    # TeraGen generates the same rows as our generator in this layout, so the checksums must be equal.
     if [ "$(grep -c "^checksum[[:space:]]$checksum\$" "$work/yarn.log")" != $PEER_ROUNDS ]; then
-        echo "YARN: not run, or its checksums are not $checksum"
+        echo "YARN: not run, or its checksum is not $checksum"
         return 0
     fi
     theirs=$(sed -n 's/^terasort TIME wall_s=\([0-9.]*\).*/\1/p' "$work/yarn.log" | median)

@@ -1,15 +1,15 @@
-# The jobs of bench/failures.sh: what they read, programs that mostly wait, one run of each kind, and what is written down of it.
+# The jobs of bench/failures.sh: their inputs, programs that mostly wait, one run of each kind, and the results of a run.
 
 readonly WAVES=8 WAVE_TASKS=18 RECORDS_PER_MAP=10000 RECORD_BYTES=100 REDUCES=54 BATCHES_PER_MAP=12
 readonly MAPS=$((WAVES * WAVE_TASKS)) WORDS_NODE=9
 readonly CHAIN_STAGES=4 CHAIN_TASKS=36 CHAIN_BATCHES=10
 readonly ZIPF_KEYS=1000000 ZIPF_RECORDS=1600000 ZIPF_FILES=16 ZIPF_HOSTS=16 ZIPF_SLOTS=8
 
-# Of the time of a job the maps take 8 waves of 12 s in 180, and the reducers half of it; 10 nodes of two slots have two more than a wave
-# needs, which is what one node can do.
+# In a job of 180 s, the maps take 8 waves of 12 s, and the reducers half of the time. 10 nodes with two slots have two slots more than a
+# wave needs, so a wave still fits if one node is lost.
 batch_seconds() { awk -v job="$seconds" 'BEGIN { printf "%.4f\n", job / 180 }'; }
 
-make_input() { # lines of 100 bytes with a key of ten digits, a file for each map task
+make_input() { # writes lines of 100 bytes with a key of ten digits, one file per map task
     local dir=$1
     [ -e "$dir/_whole" ] && return
     rm -rf "$dir" && mkdir -p "$dir/files"
@@ -27,8 +27,8 @@ make_input() { # lines of 100 bytes with a key of ten digits, a file for each ma
     touch "$dir/_whole"
 }
 
-# Keys are drawn so that the key of rank r has a share of ln((r+1)/r): Zipf with s = 1. A key is a page of one of 16 hosts; the hosts are
-# equally frequent, but what a record costs goes with 1 over the number of its host. The costs are those of a job of $1 s on 8 slots.
+# The key of rank r has a share of ln((r+1)/r): Zipf with s = 1. A key is a page of one of 16 hosts. The hosts are equally frequent, but the
+# cost of a record is proportional to 1 over the number of its host. The costs add up to a job of $1 s on 8 slots.
 make_zipf_input() {
     local dir=$1
     [ -e "$dir/_whole" ] && return
@@ -49,7 +49,7 @@ make_zipf_input() {
     touch "$dir/_whole"
 }
 
-write_program() { # write_program FILE RECORDS-PER-BATCH: hands on what it reads, and rests after each batch: ten times as long on slow_node
+write_program() { # write_program FILE RECORDS-PER-BATCH: copies its input, and sleeps after each batch, ten times as long on slow_node
     cat > "$1" <<TEXT
 #!/bin/sh
 case \$PWD in */disks/node-${slow_node:-none}/*) rest=$(batch_seconds | awk '{ print 10 * $1 }') ;; *) rest=$(batch_seconds) ;; esac
@@ -58,7 +58,7 @@ TEXT
     chmod +x "$1"
 }
 
-write_zipf_reducer() { # each record costs what its host says: all together half the seconds of the job on 8 slots
+write_zipf_reducer() { # sleeps for the cost of each record; all records together take half the seconds of the job on 8 slots
     awk '{ print $1 }' "$zipf/costs" | {
         read -r share
         cat > "$1" <<TEXT
@@ -73,7 +73,7 @@ TEXT
     }
 }
 
-# What a kind of run is: sets mode, fault, job_memory, options, and what its cluster has.
+# Sets the parameters of a kind of run: mode, fault, job_memory, options, and the parameters of its cluster.
 describe() {
     mode=auto fault=none job_memory=1280M slow_node='' slow_reader=nobody world=ten options=(--partitions "$REDUCES")
     local objects_of_job=($OBJECTS_ENVIRONMENT)
@@ -88,7 +88,7 @@ describe() {
         silent_auto) fault=silence ;;
         reboot_auto) fault=reboot ;;
         pause_auto) fault=pause ;;
-        # Runs of 16 MiB on disk, so that a disk has some of them and not all.
+        # Runs of 16 MiB on disk, so that each disk has some of the runs.
         small_none) mode=none job_memory=64M options+=(--keep-ifiles) ;;
         disk_none) mode=none fault=break_second_disk job_memory=64M options+=(--keep-ifiles) ;;
         first_disk_none) mode=none fault=break_first_disk job_memory=64M options+=(--keep-ifiles) ;;
@@ -121,7 +121,7 @@ start_job() {
         write_zipf_reducer "$home/reducer.sh"
     else
         write_program "$home/mapper.sh" $((RECORDS_PER_MAP / BATCHES_PER_MAP))
-        # A reducer rests as often as gives three waves of 80 s in 180.
+        # The batch size gives three waves of reducers of 80 s in a job of 180 s.
         write_program "$home/reducer.sh" $((RECORDS_PER_MAP * MAPS / REDUCES * 9 / 240))
     fi
     if [ "$world" = chain ]; then
@@ -148,13 +148,13 @@ start_chain() {
     job=$!
 }
 
-doomed_runs() { # the maps whose data lies where CONDITION on runs says, as a question
+doomed_runs() { # prints a query that counts the maps whose data is in runs that match CONDITION
     echo "select count(distinct s.map_task) as n from sources s join run_chunks c on c.job = s.job and c.chunk = s.chunk
         join runs r on r.job = c.job and r.run = c.run where $1
         and not exists (select 1 from replicas p where p.run = r.run and p.state = 'complete' and $2)"
 }
 
-# Each fault happens at its moment; from then on, in faulted_ns, maps run again.
+# Each fault is a function that waits for its moment. faulted_ns is the time of the fault; maps that start later run again.
 inject() {
     local victim=''
     case $fault in
@@ -176,7 +176,7 @@ inject() {
     faulted_ns=$(date +%s%N)
 }
 
-break_disk() { # break_disk NODE DISK: when reducers have read for a while. The first disk has the programs of jobs as well
+break_disk() { # break_disk NODE DISK: after reducers have read for a while. The first disk also holds the programs of jobs
     predicted=$(ask "$(doomed_runs "r.run / $NODE_SHIFT = (select node from nodes where name = 'node-$1') and r.disk = $2
         and r.in_memory = 0" "1 = 1")")
     sleep "$(awk -v job="$seconds" 'BEGIN { print job / 20 }')"
@@ -190,7 +190,7 @@ kill_half_a_reduce_later() {
     for node in $(seq $((nodes / 2)) $((nodes - 1))); do kill_node "$node"; done
 }
 
-# When maps of the last stage have run for a while. What must run again are the tasks whose parts nobody else has and that are not read.
+# After maps of the last stage have run for a while. Tasks must run again if their parts are unread and on no other node.
 kill_in_last_stage() {
     wait_until "select count(*) > 0 as n from attempts where job = $CHAIN_STAGES and stage = 0 and state = 'running'"
     sleep "$(awk -v job="$seconds" 'BEGIN { print job / 60 }')"
@@ -203,16 +203,16 @@ kill_in_last_stage() {
     kill_node "$victim"
 }
 
-machine_ticks() { # busy, without what runs at low priority, and all
+machine_ticks() { # prints the busy ticks of the machine, without processes at low priority, and all ticks
     awk '/^cpu / { print $2 + $4 + $7 + $8, $2 + $3 + $4 + $5 + $6 + $7 + $8 + $9; exit }' /proc/stat
 }
 
-seconds_of() { # seconds_of NAME: how long a stage took
+seconds_of() { # seconds_of NAME: prints the duration of a stage
     ask "select coalesce(max(ended_ns) - min(expanded_ns), 0) / 1000000 as n from stages where name = '$1'" |
         awk '{ printf "%.3f\n", $1 / 1000 }'
 }
 
-run_one() { # run_one KIND REPEAT: in a shell of its own; a line in the results, or a message and nothing
+run_one() { # run_one KIND REPEAT: runs in a subshell; appends a line to the results, or prints a message
     local kind=$1 repeat=$2 before after
     home=$bench_dir/run-$kind-$repeat predicted=- faulted_ns=0 pids=() holders=() job='' server='' store=''
     trap stop_world EXIT
@@ -220,7 +220,7 @@ run_one() { # run_one KIND REPEAT: in a shell of its own; a line in the results,
     describe "$kind"
     rm -rf "$home" && mkdir -p "$home"
     start_world "$world_nodes" "$world_slots" 1536M || return 1
-    # What a map reads, a slow reader gets in ten times what a map takes.
+    # A slow reader takes ten times the duration of a map to read the input of a map.
     [ ${#objects[@]} = 0 ] || start_store "$plain" "$slow_reader" \
         "$(awk -v bytes=$((RECORDS_PER_MAP * RECORD_BYTES)) -v job="$seconds" 'BEGIN { print bytes / (120 * job / 180) }')" || return 1
     before=$(machine_ticks)
@@ -234,7 +234,7 @@ run_one() { # run_one KIND REPEAT: in a shell of its own; a line in the results,
     rm -rf "$home"
 }
 
-ran_again() { # tasks that ran again since the fault: maps; of a chain whatever the stages before the last did
+ran_again() { # prints the number of tasks that ran again since the fault: maps; in a chain, all tasks of the stages before the last
     local which="stage = 0"
     [ "$world" = chain ] && which="job < $CHAIN_STAGES and stage in (0, 3)"
     ask "select count(*) as n from (select distinct job, stage, task from attempts where $which and state = 'succeeded'

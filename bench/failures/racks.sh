@@ -1,5 +1,5 @@
-# Two racks as network namespaces, one for the hub and one for each node, with `tbf` on all links. Each run has its own, which go with
-# the processes that hold them.
+# Two racks made of network namespaces, one for the hub and one for each node, with `tbf` on all links. Each run has its own namespaces,
+# which disappear with the processes that hold them.
 #
 #   hub 10.77.0.1, where server and clients run: bridge `core` -- uplink of 200 Mbit/s -- bridge `rack0` -- links of 100 Mbit/s -- nodes
 #                                                              \- uplink of 200 Mbit/s -- bridge `rack1` -- ...
@@ -7,7 +7,7 @@
 readonly HUB=10.77.0.1
 NODE_RATE=${NODE_RATE:-100mbit} UPLINK_RATE=${UPLINK_RATE:-200mbit}
 
-missing_for_racks() { # why no racks can be made here; nothing where they can
+missing_for_racks() { # prints why racks cannot be made on this machine; prints nothing if they can
     local tool
     for tool in ip tc nsenter unshare; do
         command -v "$tool" > /dev/null || { echo "there is no $tool (packages iproute2 and util-linux)"; return; }
@@ -15,7 +15,7 @@ missing_for_racks() { # why no racks can be made here; nothing where they can
     unshare --net --mount true 2> /dev/null || echo "making namespaces needs root"
 }
 
-hold_network() { # starts a process with a network of its own: sets held
+hold_network() { # starts a process with its own network namespace, and sets `held` to it
     unshare --net sleep infinity &
     held=$!
     disown "$held"
@@ -27,7 +27,7 @@ inside() { # inside HOLDER COMMAND...
     nsenter --net="/proc/$1/ns/net" "${@:2}"
 }
 
-become_inside() { # the same for what goes on behind: the shell becomes the command, so that signals reach it
+become_inside() { # the same for background commands: replaces the shell by the command, so that signals reach it
     exec nsenter --net="/proc/$1/ns/net" "${@:2}"
 }
 
@@ -35,7 +35,7 @@ cap() { # cap HOLDER DEVICE RATE
     inside "$1" tc qdisc add dev "$2" root tbf rate "$3" burst 64kb latency 100ms
 }
 
-make_racks() { # make_racks NODES: the first half stands in rack 0
+make_racks() { # make_racks NODES: the first half of the nodes is in rack 0
     local node rack device
     holders=() machines=()
     hold_network
@@ -69,7 +69,7 @@ make_racks() { # make_racks NODES: the first half stands in rack 0
 cut_link() { inside "$hub" ip link set "link$1" down; }
 mend_link() { inside "$hub" ip link set "link$1" up; }
 
-sent_bytes() { # sent_bytes DEVICE-PATTERN: what came out of these devices into the hub, which nodes or racks have sent
+sent_bytes() { # sent_bytes DEVICE-PATTERN: prints the bytes that the hub received on these devices, which nodes or racks have sent
     inside "$hub" awk -v pattern="^$1\$" 'sub(/^ */, "") && split($0, word, /[: ]+/) && word[1] ~ pattern { sum += word[2] } END { printf "%.0f\n", sum }' \
         /proc/self/net/dev
 }

@@ -1,8 +1,9 @@
-# The rows of the table of bench/failures.sh: which runs each needs, and what it says of them.
+# The rows of the table of bench/failures.sh: the runs that each row needs, and the figures that it shows. The column `paper` has the
+# figures of the paper about the Intermediate Storage System (ISS).
 
 rows_all="healthy modes interference killed silent transient disk rack chain window slow store zipf speculation"
 
-kinds_of() { # the kinds of runs that a row needs
+kinds_of() { # kinds_of ROW: prints the kinds of runs that a row needs
     case $1 in
         healthy) echo none rack auto sync selective ;;
         modes) echo none rack auto sync selective ;;
@@ -20,13 +21,13 @@ kinds_of() { # the kinds of runs that a row needs
     esac
 }
 
-measured() { # measured KIND REPEAT: how many runs there are of it with this binary and length
+measured() { # measured KIND REPEAT: prints the number of its runs with this binary and duration
     awk -F'\t' -v build="$build" -v seconds="$seconds" -v kind="$1" -v repeat="$2" \
         '$1 == "# fresh" && $3 == build { n = 0 } $3 == build && $5 == seconds && $6 == kind && (repeat == "" || $7 == repeat) { n++ }
         END { print n + 0 }' "$results"
 }
 
-column() { # column KIND NAME: the values of all its runs
+column() { # column KIND NAME: prints the values of a column in all runs of a kind
     awk -F'\t' -v build="$build" -v seconds="$seconds" -v kind="$1" -v name="$2" '
         FNR == 1 { for (place = 1; place <= NF; place++) if ($place == name) wanted = place; next }
         $1 == "# fresh" && $3 == build { n = 0 }
@@ -34,7 +35,7 @@ column() { # column KIND NAME: the values of all its runs
         END { for (i = 1; i <= n; i++) print values[i] }' "$results"
 }
 
-median() { # median KIND NAME: `-` where nothing was measured
+median() { # median KIND NAME: prints the median of a column; `-` if there are no runs
     column "$1" "$2" | grep -v '^-$' | sort -g | awk '{ all[NR] = $1 } END { print NR ? all[int((NR + 1) / 2)] : "-" }'
 }
 
@@ -42,7 +43,7 @@ divided() { # divided A B
     echo "$1 $2" | awk '{ if ($1 == "-" || $2 == "-" || $2 == 0) print "-"; else printf "%.3f\n", $1 / $2 }'
 }
 
-say() { # say NAME VALUE UNIT MUST AIM PAPER: MUST at most, or with a `>` before it at least; `-`: nothing is asked
+say() { # say NAME VALUE UNIT MUST AIM PAPER: MUST is the largest value, or with a `>` before it the least; `-`: no limit
     local verdict
     verdict=$(awk -v value="$2" -v must="$4" 'BEGIN {
         if (value == "-") { print "not measured"; exit }
@@ -57,7 +58,7 @@ cannot() { # cannot NAME WHY
     printf '%-78s cannot be measured: %s\n' "$1" "$2"
 }
 
-simulated() { # simulated ROW NAME: what the simulator prints of it
+simulated() { # simulated ROW NAME: prints the figures of the simulator
     local program name value unit must aim paper
     program=$(dirname "$sailfish")/examples/bench_rows
     if ! [ -x "$program" ]; then cannot "$2" "there is no $program: cargo build --release --locked --example bench_rows"; return; fi
@@ -66,17 +67,17 @@ simulated() { # simulated ROW NAME: what the simulator prints of it
     done
 }
 
-ratio_row() { # ratio_row NAME KIND BASE MUST AIM PAPER: of the times of jobs
+ratio_row() { # ratio_row NAME KIND BASE MUST AIM PAPER: prints the ratio of the durations of jobs
     say "$1" "$(divided "$(median "$2" job_s)" "$(median "$3" job_s)")" ratio "$4" "$5" "$6"
 }
 
-same_outputs() { # same_outputs KIND...: whether all runs gave the same; `-` where the last kind has none
+same_outputs() { # same_outputs KIND...: prints whether all runs have the same output; `-` if the last kind has no runs
     local outputs kind
     outputs=$(for kind in "$@"; do column "$kind" output; done | sort -u | wc -l)
     if [ "$(measured "${!#}" '')" = 0 ]; then echo -; elif [ "$outputs" = 1 ]; then echo right; else echo WRONG; fi
 }
 
-outputs_agree() { # outputs_agree KIND: with those of the healthy job
+outputs_agree() { # outputs_agree KIND: prints whether its outputs equal the outputs of the job without failures
     same_outputs none auto "$1"
 }
 
@@ -104,7 +105,7 @@ row_interference() {
     simulated interference "interference: read only, read + send, full (ISS Figure 11)"
 }
 
-again() { # again KIND WHAT: how often maps and reducers ran again, and whether the output is right
+again() { # again KIND WHAT: prints how many maps and reducers ran again, and whether the output is right
     say "  $2: maps that ran again, of $MAPS" "$(median "$1" maps_again)" tasks - - -
     say "  $2: attempts of reducers beyond one each" "$(median "$1" reduces_again)" tasks - - -
     printf '%-78s %14s\n' "  $2: output" "$(outputs_agree "$1")"
@@ -117,7 +118,7 @@ row_killed() {
     again killed_maps_auto "after the last map, auto"
     ratio_row "killed for good after the last map, none / no failure, none" killed_maps_none none 1.4 1.25 "Hadoop 1.59"
     again killed_maps_none "after the last map, none"
-    # Maps that run again read their spools, and their programs do not run.
+    # Maps that run again read their spools instead of running their programs.
     ratio_row "killed for good after the shuffle, selective / no failure" killed_shuffle_selective selective - - -
     again killed_shuffle_selective "after the shuffle, selective (from spools)"
     ratio_row "killed for good after the last map, selective / no failure" killed_maps_selective selective - - -
@@ -136,7 +137,7 @@ row_transient() {
     again pause_auto "silent for 10 s, auto"
 }
 
-equal() { # equal KIND: by how much the maps that ran again differ from those that had to
+equal() { # equal KIND: prints the difference between the maps that ran again and the maps that had to
     echo "$(median "$1" maps_again) $(median "$1" maps_predicted)" |
         awk '{ if ($1 == "-" || $2 == "-") print "-"; else print ($1 > $2) ? $1 - $2 : $2 - $1 }'
 }

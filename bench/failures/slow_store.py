@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A store of objects that only reads: as much of the S3 protocol as inputs need, from the files of a directory.
+"""A read-only object store: serves the files of a directory by the part of the S3 protocol that inputs need.
 
 usage: slow_store.py ADDRESS PORT DIRECTORY SLOW_ADDRESS BYTES_PER_SECOND
 
-The bucket is `lake`. Whoever asks from SLOW_ADDRESS gets so many bytes a second; all others are served at once.
+The bucket is `lake`. Clients at SLOW_ADDRESS get at most BYTES_PER_SECOND; other clients have no limit.
 """
 
 import email.utils

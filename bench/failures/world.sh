@@ -1,10 +1,10 @@
-# A cluster of real processes in racks of its own, one job on it, and what can happen to a node. All variables belong to one run, which
-# is a shell of its own.
+# A cluster of real processes in its own racks, one job on the cluster, and the faults of nodes. All variables belong to one run, which is a
+# separate shell.
 
 readonly OBJECTS_ENVIRONMENT="AWS_ENDPOINT_URL=http://10.77.0.1:9000 AWS_ALLOW_HTTP=true AWS_REGION=us-east-1 AWS_SKIP_SIGNATURE=true"
-readonly NODE_SHIFT=1099511627776 # numbers of runs and chunks say their node above these bits
+readonly NODE_SHIFT=1099511627776 # the number of a run or chunk divided by this is the number of its node
 
-start_world() { # start_world NODES SLOTS MEMORY: below $home
+start_world() { # start_world NODES SLOTS MEMORY: starts a cluster with its files below $home
     nodes=$1 slots=$2 memory=$3
     make_racks "$nodes"
     touch "$home/server.log" "$home/store.log"
@@ -27,7 +27,7 @@ start_world() { # start_world NODES SLOTS MEMORY: below $home
     done
 }
 
-start_store() { # start_store DIRECTORY SLOW_ADDRESS BYTES_PER_SECOND: of objects, on the hub
+start_store() { # start_store DIRECTORY SLOW_ADDRESS BYTES_PER_SECOND: starts an object store on the hub
     become_inside "$hub" python3 "$root/bench/failures/slow_store.py" "$HUB" 9000 "$@" > "$home/store.log" 2>&1 &
     store=$!
     disown "$store"
@@ -41,7 +41,7 @@ disk_of() { # disk_of NODE DISK
     echo "$home/disks/node-$1/disk-$2"
 }
 
-start_node() { # start_node NODE [OPTION...]: each has two disks, and mounts of its own
+start_node() { # start_node NODE [OPTION...]: each node has two disks, and its own mount namespace
     local node=$1
     shift
     mkdir -p "$(disk_of "$node" 0)" "$(disk_of "$node" 1)"
@@ -54,7 +54,7 @@ start_node() { # start_node NODE [OPTION...]: each has two disks, and mounts of 
     disown "${pids[$node]}"
 }
 
-by_admin() { # a subcommand with --server, on the hub
+by_admin() { # by_admin SUBCOMMAND...: runs it with --server, on the hub
     inside "$hub" env -i PATH="$PATH" "${objects[@]}" "$sailfish" "$@" --server "https://$HUB:7070" --token-file "$home/state/admin.token"
 }
 
@@ -67,13 +67,13 @@ stop_world() {
     pids=() holders=() server='' store=''
 }
 
-ask() { # a question with one number, which is called n
+ask() { # ask QUERY: prints the number that the query returns as the column n
     by_admin state --json "$1" | tr -dc '0-9-'
 }
 
-wait_until() { # wait_until QUESTION: 1 is yes. Not for ever: until the job is over
+wait_until() { # wait_until QUERY: waits until the query returns 1, or fails when the job has ended
     until [ "$(ask "$1" || true)" = 1 ]; do
-        kill -0 "$job" 2> /dev/null || { echo "the job was over before: $1" >&2; return 1; }
+        kill -0 "$job" 2> /dev/null || { echo "the job ended before this was true: $1" >&2; return 1; }
         sleep 0.2
     done
 }
@@ -86,7 +86,7 @@ until_reducers_run() {
     wait_until "select count(*) > 0 as n from attempts where job = 1 and stage = 3 and state = 'running'"
 }
 
-node_with_most() { # the number in its name of the node with most runs, or before there are any, most sources
+node_with_most() { # prints the number in the name of the node with the most runs; if there are no runs, with the most sources
     local of_runs="select cast(replace(n.name, 'node-', '') as integer) as n from runs r join nodes n on n.node = r.run / $NODE_SHIFT
         group by n.name order by sum(r.record_bytes) desc, n.name limit 1"
     local of_chunks="select cast(replace(n.name, 'node-', '') as integer) as n from sources s join nodes n on n.node = s.chunk / $NODE_SHIFT
@@ -97,13 +97,13 @@ node_with_most() { # the number in its name of the node with most runs, or befor
     echo "${found:-0}"
 }
 
-cpu_seconds() { # of the server and the nodes that live, without user programs
+cpu_seconds() { # prints the CPU seconds of the server and the live nodes, without user programs
     local pid
     for pid in "$server" "${pids[@]}"; do cut -d ')' -f 2 "/proc/$pid/stat" 2> /dev/null || true; done |
         awk -v hertz="$(getconf CLK_TCK)" '{ sum += $12 + $13 } END { printf "%.1f\n", sum / hertz }'
 }
 
-written_bytes() { # to disks, by the nodes that live
+written_bytes() { # prints the bytes that the live nodes have written to disks
     local pid
     for pid in "${pids[@]}"; do cat "/proc/$pid/io" 2> /dev/null || true; done | awk '/^write_bytes/ { sum += $2 } END { printf "%.0f\n", sum }'
 }
@@ -112,7 +112,7 @@ kill_node() {
     kill -9 "${pids[$1]}"
 }
 
-lose_disk() { # lose_disk NODE DISK: what is open comes to nothing, and nothing can be opened there any more
+lose_disk() { # lose_disk NODE DISK: open files of the disk fail, and no file can be opened
     local dir
     dir=$(disk_of "$1" "$2")
     find "$dir" -type f -exec truncate --size 0 {} +

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""duckdb_jobs.py sort IN OUT THREADS    lines of 100 bytes in the order of their first 10 characters
-   duckdb_jobs.py words IN OUT THREADS   word count of text parted by blanks: lines WORD TAB COUNT
-Text goes in and out as a table of one column, a row a line. Run it with the interpreter of setup-duckdb.sh's venv."""
+"""duckdb_jobs.py sort IN OUT THREADS    sorts lines of 100 bytes by their first 10 characters
+   duckdb_jobs.py words IN OUT THREADS   counts words separated by blanks: writes lines WORD TAB COUNT
+DuckDB reads and writes the text as a table with one column and one row per line. Run it with the interpreter of setup-duckdb.sh's venv."""
 import sys
 
 import duckdb
@@ -10,8 +10,8 @@ job, source, out, threads = sys.argv[1:]
 database = duckdb.connect()
 database.execute(f"set threads = {int(threads)}")
 database.execute(f"set temp_directory = '{out}.temporary'")
-# No character parts columns or quotes them: \x01 does not occur. The rows end with CR LF, of which LF is written; told
-# that lines end with LF alone, DuckDB takes the CR for one more line end and makes two rows of each.
+# There are no separators and no quotes: \x01 does not occur. If the rows end with CR LF, DuckDB must be told so: it would treat the CR as a
+# line end of its own and read two rows per line. It writes LF.
 line_end = "\\r\\n" if job == "sort" else "\\n"
 lines = f"""read_csv('{source}', columns = {{'line': 'VARCHAR'}}, header = false, auto_detect = false, delim = '\x01',
     quote = '', escape = '', new_line = '{line_end}', strict_mode = false)"""

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# hadoop-cluster.sh start|stop|status  - single-node HDFS + YARN from the Maven jars, each daemon its own JVM, 127.0.0.1 only:
+# hadoop-cluster.sh start|stop|status  - single-node HDFS + YARN from the Maven jars, on 127.0.0.1 only. Each daemon has its own JVM:
 # NameNode, DataNode, ResourceManager, NodeManager (with the stock ShuffleHandler aux service).
 # env: HADOOP_DIR, WORK_DIR; NM_MB (YARN memory, default 8192), NM_CORES (3: the AM takes one, so two tasks run at a time), SORT_MB (io.sort.mb), TASK_MB (container size)
 # After start: HADOOP_CONF=$WORK_DIR/hc/conf puts the configuration on a client's class path.
@@ -64,7 +64,7 @@ conf() {
     p mapreduce.map.java.opts "-Xmx$((TASK_MB*3/4))m"
     p mapreduce.reduce.java.opts "-Xmx$((TASK_MB*3/4))m"
     p mapreduce.task.io.sort.mb ${SORT_MB:-200}
-    # Two slots: a second attempt, or a reduce task that waits for maps, would take one from work that can be done.
+    # There are only two slots. A speculative attempt, or a reduce task that waits for maps, would block a slot.
     p mapreduce.map.speculative false
     p mapreduce.reduce.speculative false
     p mapreduce.job.reduce.slowstart.completedmaps 1.0

@@ -15,10 +15,10 @@ log4j.appender.A.layout=org.apache.log4j.PatternLayout
 log4j.appender.A.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
 P
 fi
-# Some Hadoop servers (ShuffleHandler, the MapReduce AM) listen on all addresses and have no setting for it, so the cluster and
-# its clients live in a network namespace that has only a loopback interface (needs the rights to make one; `ip netns del peers`
-# afterwards). A script that starts a server or a client of one calls loopback_only; then $NS is the prefix for commands inside.
-# The local runner opens no port and needs none of this. NS= (empty) in the environment turns it off.
+# Some Hadoop servers (ShuffleHandler, the MapReduce AM) listen on all addresses and have no setting for it. So the cluster and its clients
+# run in a network namespace that has only a loopback interface. Making it needs rights; `ip netns del peers` removes it. A script that
+# starts a server or a client calls loopback_only, which sets $NS to the prefix for commands inside. The local runner opens no port and does
+# not need a namespace. NS= (empty) in the environment turns namespaces off.
 NETNS=${NETNS:-peers}
 loopback_only() {
   [ -z "${NS+x}" ] || return 0
@@ -30,7 +30,8 @@ tm() { /usr/bin/time -f 'TIME wall_s=%e max_rss_kb=%M user_s=%U sys_s=%S' "$@"; 
 hj() { # hj MAINCLASS ARGS...  run a main class on the Hadoop class path ($HADOOP_CONF first when set)
   tm ${NS:-} java ${HJ_HEAP:--Xmx2g} $JAVA_OPENS -cp "${HADOOP_CONF:+$HADOOP_CONF:}$WORK_DIR/log4j:$HADOOP_DIR/lib/*" "$@"
 }
-# Settings of the local runner (one JVM, file://) as a configuration directory, so that a command's own arguments stay as they are.
+# Writes the settings of the local runner (one JVM, file://) into a configuration directory, so that the arguments of a command need not
+# change.
 # local_conf DIR: DIR/core-site.xml, temporary files below DIR; PAR tasks at a time (default: every core), SORT_MB (io.sort.mb),
 # SPLIT_BYTES (input per map task, default 32 MiB)
 local_conf() {

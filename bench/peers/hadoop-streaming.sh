@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # hadoop-streaming.sh ARGS...  - stock Hadoop Streaming under the local runner (one JVM, file://, relative paths below the current directory).
-# ARGS go through unchanged: what one types after `hadoop jar hadoop-streaming.jar`. Exits with Hadoop's exit code.
-# The local runner puts links to the files of -file and -files into the current directory and takes them away at the end.
+# ARGS are passed unchanged: the arguments after `hadoop jar hadoop-streaming.jar`. Exits with Hadoop's exit code.
+# The local runner puts links to the files of -file and -files into the current directory, and removes them at the end.
 # env: HADOOP_DIR, PAR (tasks at a time, default every core), SORT_MB (io.sort.mb), LOG_LEVEL (ERROR; INFO shows progress and counters),
 #      SPLIT_BYTES (input per map task, 33554432), HJ_HEAP (-Xmx1g), TIME=1 (GNU time's line at the end)
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # hadoop-tera.sh gen ROWS DIR | sort INPUT OUTPUT | validate DIR  - Hadoop's TeraGen, TeraSort, TeraValidate under the local runner on file://.
-# validate prints the report: "checksum HEX", and lines "error ..." (then exit 1) where rows are out of order.
+# validate prints the report: "checksum HEX". If rows are out of order, it also prints lines "error ..." and exits with 1.
 # env: HADOOP_DIR, REDUCES (4), PAR (tasks at a time, default every core), SORT_MB (io.sort.mb, 200), LOG_LEVEL (ERROR), HJ_HEAP (-Xmx2g),
 #      TIME=1 (GNU time's line at the end)
 set -euo pipefail
@@ -22,7 +22,7 @@ case ${1:-} in
   validate)
     [ $# = 2 ] || usage
     rc=0; tera TeraValidate "$(path "$2")" "$(path "$conf/report")" || rc=$?
-    # Every step down is an error line of its own: the first ten say enough.
+    # The report has an error line for each pair of rows out of order. The first ten are enough.
     cat "$conf"/report/part-* > "$conf/all" || rc=1
     awk '!/^error/ || ++errors <= 10; END { if (errors > 10) print "... " errors " errors in all" }' "$conf/all"
     grep -q '^checksum' "$conf/all" || rc=1

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# hadoop-yarn-terasort.sh [RECORDS] [REDUCES] [ROUNDS] - TeraGen once, then TeraSort and TeraValidate so often (1), on the cluster of
-# hadoop-cluster.sh start. Stock path: YARN containers, MapOutputBuffer -> spill/merge, ShuffleHandler over HTTP, MergeManager, HDFS.
-# Before each sort the input is in the page cache and nothing waits to be written.
-# Also samples the summed RSS of every JVM below this cluster's NodeManager (containers) for peak memory; RSS_TREE=no leaves that out.
+# hadoop-yarn-terasort.sh [RECORDS] [REDUCES] [ROUNDS] - runs TeraGen once, and TeraSort and TeraValidate ROUNDS times (default 1), on the
+# cluster of hadoop-cluster.sh start.
+# Stock path: YARN containers, MapOutputBuffer -> spill/merge, ShuffleHandler over HTTP, MergeManager, HDFS.
+# Before each sort the input is in the page cache, and there are no dirty pages.
+# Also samples the summed RSS of all JVMs below this cluster's NodeManager (containers) for peak memory; RSS_TREE=no skips the sampling.
 set -euo pipefail
 . "$(dirname "$0")/hadoop-env.sh"
 loopback_only

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""hyperqueue_jobs.py SERVER_DIR TASKS CPUS PROGRAM [ARG...]: one job of TASKS tasks that all run the program, on a HyperQueue server
-and one worker of CPUS, both threads of this process (the Python package has no command hq).
-Prints one line: JOB wall_s=... tasks=... rate=... Wall time is from submit until the server says that the job is over."""
+"""hyperqueue_jobs.py SERVER_DIR TASKS CPUS PROGRAM [ARG...]: runs a job of TASKS tasks, each of which runs the program, on a HyperQueue
+server and one worker with CPUS cores. Both are threads of this process, because the Python package has no command hq.
+Prints one line: JOB wall_s=... tasks=... rate=... The wall time is from submit until the server reports the end of the job."""
 import os, sys, time
 from hyperqueue import Job, LocalCluster
 from hyperqueue.cluster import WorkerConfig
@@ -10,7 +10,7 @@ POLL_S = 0.02
 
 
 class Asked(Exception):
-    """An exception that ends a wait after its first question: by itself the wait would ask once a second."""
+    """Exception that ends a wait after its first poll, because the wait itself polls only once a second."""
 
 
 def run(client, tasks, program):
@@ -41,7 +41,7 @@ def run(client, tasks, program):
 
 
 def main(argv):
-    # A relative directory is found by the server and not by its worker.
+    # The worker does not find a relative directory, so the path is absolute.
     server_dir, tasks, cpus, program = os.path.abspath(argv[0]), int(argv[1]), int(argv[2]), argv[3:]
     with LocalCluster(server_dir) as cluster:
         cluster.start_worker(WorkerConfig(cores=cpus))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # setup-hyperqueue.sh [DIR]  - HyperQueue from its Python package into a venv DIR/venv
 # (default ${XDG_CACHE_HOME:-$HOME/.cache}/sailfish/peers/hyperqueue).
-# HYPERQUEUE_VERSION overrides the version. The package has no
-# command hq: hyperqueue_jobs.py starts server and worker through its LocalCluster.
+# HYPERQUEUE_VERSION overrides the version. The package has no command hq, so hyperqueue_jobs.py starts server and worker by its
+# LocalCluster.
 set -euo pipefail
 DIR=${1:-${PEERS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/sailfish/peers}/hyperqueue}
 mkdir -p "$DIR"; DIR=$(cd "$DIR" && pwd)

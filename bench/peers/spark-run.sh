@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # spark-run.sh java|py MASTER JOB IN OUT [PARTITIONS] [--conf k=v ...]
-#   MASTER: local[2], 'local-cluster[2,1,2048]', or standalone = a Master and one 2-core Worker started and stopped here.
+#   MASTER: local[2], 'local-cluster[2,1,2048]', or standalone: this script starts and stops a Master and one 2-core Worker.
 # env: SPARK_DIR (from setup-spark.sh), WORK_DIR, EXTRA_JARS (comma list for driver and executors), DRIVER_MEM (2g), EXEC_MEM (2g),
-#   KEEP=1 keeps OUT, RSS_TREE=no leaves sum_rss_kb out
-# Prints the job's JOB line and: RUN wall_s, max_rss_kb of the largest process, sum_rss_kb peak over all processes of the run.
+#   KEEP=1 keeps OUT, RSS_TREE=no omits sum_rss_kb
+# Prints the JOB line of the job, and a RUN line: wall_s, max_rss_kb of the largest process, sum_rss_kb as the peak over all processes.
 set -euo pipefail
 PEERS_DIR=${PEERS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/sailfish/peers}
 SPARK_DIR=${SPARK_DIR:-$PEERS_DIR/spark}; WORK_DIR=${WORK_DIR:-$PEERS_DIR/run}; mkdir -p "$WORK_DIR"
@@ -17,8 +17,8 @@ PARTS=8; case "${1:-}" in [0-9]*) PARTS=$1; shift;; esac
 CONF=(--conf spark.driver.memory=${DRIVER_MEM:-2g} --conf spark.executor.memory=${EXEC_MEM:-2g} --conf spark.local.dir="$WORK_DIR/spark-local"
   --conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1 --conf spark.jars.ivy="$WORK_DIR/ivy")
 [ -n "${EXTRA_JARS:-}" ] && CONF+=(--conf "spark.driver.extraClassPath=${EXTRA_JARS//,/:}" --conf "spark.executor.extraClassPath=${EXTRA_JARS//,/:}")
-# Everything binds 127.0.0.1; the standalone servers also live in a network namespace with only a loopback, where the rights allow one
-# (NS= in the environment turns it off).
+# All servers bind to 127.0.0.1. With the necessary rights, the standalone servers also run in a network namespace that has only a loopback
+# (NS= in the environment turns the namespace off).
 if [ -z "${NS+x}" ]; then
   NS=
   if [ "$MASTER" = standalone ]; then
@@ -28,7 +28,7 @@ if [ -z "${NS+x}" ]; then
   fi
 fi
 PIDS=()
-# Waits too: an executor that is still there would take from whatever is measured next.
+# Also waits for the processes: a remaining executor would slow down the next measurement.
 stop_all() {
   local p
   for p in "${PIDS[@]:-}"; do [ -z "$p" ] || kill "$p" 2>/dev/null || true; done
@@ -40,7 +40,7 @@ if [ "$MASTER" = standalone ]; then
   $NS "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.master.Master --host 127.0.0.1 --port 17077 --webui-port 18081 > "$SPARK_LOG_DIR/master.log" 2>&1 & PIDS+=($!)
   for _ in $(seq 60); do $NS bash -c "exec 3<>/dev/tcp/127.0.0.1/17077" 2>/dev/null && break; sleep 0.5; done
   $NS "$SPARK_HOME/bin/spark-class" org.apache.spark.deploy.worker.Worker --host 127.0.0.1 --webui-port 18082 --cores 2 --memory 4g spark://127.0.0.1:17077 > "$SPARK_LOG_DIR/worker.log" 2>&1 & PIDS+=($!)
-  # Both log only warnings, so the master's page is asked whether the worker is known.
+  # Both log only warnings, so the web page of the master shows whether the worker is registered.
   for _ in $(seq 60); do
     $NS python3 -c 'import json, urllib.request as u; assert json.load(u.urlopen("http://127.0.0.1:18081/json/"))["aliveworkers"]' \
       2>/dev/null && break
@@ -62,7 +62,7 @@ else
 fi
 L=$WORK_DIR/spark-$LANG_-$JOB.log
 /usr/bin/time -f 'TIME wall_s=%e max_rss_kb=%M user_s=%U sys_s=%S' $NS "${CMD[@]}" > "$L" 2>&1 & T=$!
-# RSS_TREE=no: nobody looks at the memory of all processes, which takes a little of the cores that Spark runs on.
+# RSS_TREE=no skips the sampling of memory, which takes some CPU time from Spark.
 S=
 if [ "${RSS_TREE:-}" = no ]; then echo - > "$WORK_DIR/rss-spark"; else
   python3 "$HERE/rss_tree.py" "$WORK_DIR/rss-spark" "$T" ${PIDS[@]:-} ${RSS_ALSO:-} & S=$!; PIDS+=($S)

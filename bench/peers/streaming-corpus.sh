@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# streaming-corpus.sh [--write] [CASE...]  - runs cases of tests/test_data/streaming with stock Hadoop and compares with what is stored there.
-# --write stores instead. Each case runs in a copy of its directory, because the local runner leaves links and shipped files behind.
-# A case whose directory holds expected.sorted is compared after LC_ALL=C sort of all lines, the others part by part; *.gz is unpacked first.
-# expected.names lists the files of the output directory, expected.counters the counters that the scripts told.
+# streaming-corpus.sh [--write] [CASE...]  - runs cases of tests/test_data/streaming with stock Hadoop, and compares the outputs with the
+# stored outputs. --write stores the outputs instead. Each case runs in a copy of its directory, because the local runner leaves links and
+# shipped files. If a case has expected.sorted, all lines of its output are compared after LC_ALL=C sort; otherwise the parts are compared.
+# *.gz is unpacked first. expected.names lists the files of the output directory, expected.counters the counters that the scripts reported.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 corpus=$here/../../tests/test_data/streaming
@@ -25,7 +25,7 @@ for name in "$@"; do
     esac
   done
   cat "$now"/expected/part-* | LC_ALL=C sort > "$now/expected.sorted"
-  # The job's own counters stand behind the last "Counters:" line; the groups before and behind the scripts' are Hadoop's.
+  # The counters of the job follow the last "Counters:" line. The groups before and after the groups of the scripts are Hadoop's.
   awk '/Job: Counters: /{ n = 0; on = 1; next } on && /^\t/{ line[n++] = $0; next } { on = 0 }
     END { for (i = 0; i < n; i++) { if (line[i] ~ /^\t[^\t]/) { group = substr(line[i], 2); ours = group !~ /^(File System Counters|Map-Reduce Framework|Shuffle Errors|File (In|Out)put Format Counters ?)$/ }
       else if (ours) print group "," substr(line[i], 3) } }' "$work/log" | LC_ALL=C sort > "$now/expected.counters"

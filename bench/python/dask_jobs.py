@@ -1,4 +1,4 @@
-"""dask_jobs.py JOB INPUT OUTPUT: a job by Dask's bags with two processes, as lines `key TAB value` below OUTPUT.
+"""dask_jobs.py JOB INPUT OUTPUT: runs a job by Dask's bags with two processes. Writes lines `key TAB value` below OUTPUT.
 
 Run it with the interpreter of bench/peers/setup-dask.sh.
 """
@@ -18,7 +18,7 @@ import word_count
 
 
 def lines(inputs: Path) -> Any:
-    """Returns lines, with a partition for each file; Dask leaves the ends of lines where they are."""
+    """Returns the lines of the inputs, without their line ends, which Dask keeps. Each file is a partition."""
     return dask.bag.read_text([str(path) for path in sorted(inputs.iterdir())]).map(str.rstrip, "\n")
 
 
@@ -56,7 +56,7 @@ def mean_of(item: tuple[str, mean_by_key.Sum]) -> tuple[str, float]:
 
 
 def means(inputs: Path) -> Any:
-    # Dask's own advice in place of `groupby`, which writes everything to disk.
+    # The documentation of Dask advises `foldby` instead of `groupby`, which writes all items to disk.
     pairs = lines(inputs).map(mean_by_key.measurement)
     return pairs.foldby(key_of, with_pair, (0, 0), mean_by_key.added, (0, 0)).map(mean_of)
 

@@ -1,13 +1,13 @@
-"""Pictures of our own jobs like those of the Sailfish paper, section 6.3: skew in map and in reduce, and reduce tasks that follow the data.
+"""Figures of our own jobs, like section 6.3 of the Sailfish paper: skew in map and reduce, and the number of reduce tasks.
 
     figures.py [--size 500M] [--work DIR] [--output bench/results/figures]
 
-makes the inputs, runs the jobs by ours.py, asks the engine what it knows of them (`sailfish timeline`, `sailfish state` and the reports),
-writes that to facts.json, and draws it. `--draw` only draws what facts.json has. Needs an interpreter with sailfish and matplotlib.
+generates the inputs, runs the jobs with ours.py, queries the engine (`sailfish timeline`, `sailfish state` and the reports), writes the
+facts to facts.json, and draws them. `--draw` only draws facts.json. Needs an interpreter with sailfish and matplotlib.
 
-Figure 12: run times of the map tasks of NdayModel; beside it what tasks of it and of LogProc put out and how long they took, which tells
-whether long ones are held up. Figure 13: bytes of each I-file of LogRead. Figure 14: reduce tasks of each I-file of LogRead. And the number
-of reduce tasks of ClickAttribution, as its input grows from 25 % to 100 %.
+Figure 12: run times of the map tasks of NdayModel. Two more pictures show output and time of the map tasks of NdayModel and LogProc, to
+tell slow tasks from large tasks. Figure 13: bytes of each I-file of LogRead. Figure 14: reduce tasks of each I-file of LogRead. A last
+picture shows the number of reduce tasks of ClickAttribution as its input grows from 25 % to 100 %.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from typing import Any
 
 import rows
 
-# The examples' modules make the inputs.
+# The modules of the examples generate the inputs.
 import command  # isort: skip
 
 SEED = 1
 PARTS_PERCENT = (25, 50, 75, 100)
-#: With one slot and little memory there is one I-file, and a reduce task has a fixed size, as in the paper, and not a share of the data.
+#: With one slot and little memory there is one I-file, and a reduce task has a fixed size, as in the paper, instead of a share of the data.
 GROWTH_SETTINGS, GROWTH_SIZES = ("1", "256M"), 2
 #: With many slots a reduce task is smaller than a hot I-file.
 READ_SLOTS = "8"
-#: With many slots a map task is small, so that the short files of the day are not packed into one or two.
+#: With many slots a map task is small, so that the short files of the day are not packed into one or two tasks.
 MODEL_SLOTS, MODEL_SIZES = "16", 4
 
 Facts = dict[str, Any]
 
 
 def program() -> str:
-    """Returns the engine, as the package finds it."""
+    """Returns the path of the engine that the package uses."""
     beside = Path(sys.executable).parent / "sailfish"
     return os.environ.get("SAILFISH_PROGRAM") or (str(beside) if beside.exists() else "sailfish")
 
@@ -53,14 +53,14 @@ def asked(state: Path, *words: str) -> Any:
 
 
 def facts_of(report: Facts, state: Path) -> Facts:
-    """Returns the facts about a job that are drawn: times of its map tasks, bytes and reduce tasks of its I-files."""
+    """Returns the facts to draw about a job: times of its map tasks, bytes and reduce tasks of its I-files."""
     job = str(report["job"])
     attempts = asked(state, "timeline", job)["attempts"]
     maps = [each for each in attempts if each["stage"] == "map" and each["state"] == "succeeded"]
     put_out = f"select map_task, sum(bytes) as bytes from sources where job = {job} group by map_task order by map_task"
     map_bytes = {int(row["map_task"]): int(row["bytes"]) for row in asked(state, "state", "--limit", "100000", put_out)}
     seconds = {int(each["task"]): sum(span["to_seconds"] - span["from_seconds"] for span in each["spans"]) for each in maps}
-    # A run that was merged into another one is in there already.
+    # A run that was merged into another run is counted there.
     select = f"select ifile, sum(record_bytes) as bytes from runs where job = {job} and replaced_by is null group by ifile order by ifile"
     ifile_bytes = {int(row["ifile"]): int(row["bytes"]) for row in asked(state, "state", "--limit", "100000", select)}
     tasks = Counter(ifile for task in report["plan"] for ifile in task["ifiles"])
@@ -77,15 +77,15 @@ def facts_of(report: Facts, state: Path) -> Facts:
 
 
 def run_job(job: str, size_bytes: int, work: Path, *settings: str) -> Facts:
-    """Makes an input, runs a job on it, and removes both."""
+    """Generates an input, runs a job on it, removes input and output, and returns the facts about the job."""
     places = rows.Places(work, work, sys.executable)
     inputs, output = work / "inputs", work / "output"
     for directory in (inputs, output):
         shutil.rmtree(directory, ignore_errors=True)
-    # Plain files are cut into equal pieces; gzip files are whole, so that small ones are small tasks.
+    # Plain files are split into equal pieces. gzip files are not split, so small files are small tasks.
     importlib.import_module(job).generate(inputs, size_bytes, SEED, job == "nday_model")
     subprocess.run([*rows.COMMANDS["ours"](places, job, inputs, output), *settings], env=places.environment(), cwd=work, check=True)
-    # A flow may have several stages; those of the jobs here have one that shuffles what was read.
+    # A dataflow may have several stages. The stage with the largest shuffle is the stage that reads the input.
     report = max(json.loads(Path(f"{output}.reports.json").read_text()), key=lambda report: int(report["shuffle"]["bytes"]))
     for directory in (inputs, output):
         shutil.rmtree(directory)
@@ -106,7 +106,7 @@ def collect(size_bytes: int, work: Path) -> Facts:
 
 def draw(facts: Facts, output: Path) -> None:
     """Draws a picture for each figure, as SVG."""
-    # The same picture has the same bytes: no time in it, no names that are drawn by lot.
+    # The bytes of a picture must be reproducible: no date, and no random ids.
     import matplotlib  # type: ignore[import-not-found,unused-ignore]
 
     matplotlib.use("svg")
@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--size", type=command.size_of, default=command.size_of("500M"), help="bytes of each job's input (500M)")
     parser.add_argument("--work", type=Path, default=os.environ.get("BENCH_DIR", "target/bench-python"), help="inputs, outputs and state")
     parser.add_argument("--output", type=Path, default=rows.ROOT / "bench" / "results" / "figures")
-    parser.add_argument("--draw", action="store_true", help="only draw what facts.json has")
+    parser.add_argument("--draw", action="store_true", help="only draw the facts in facts.json")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     facts = arguments.output / "facts.json"

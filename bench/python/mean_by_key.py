@@ -1,4 +1,4 @@
-"""Group-by: the mean of the values of each key. All values of a key come together; `flow_folded` adds them up on their way."""
+"""Group-by: the mean of the values of each key. `flow` groups all values of a key; `flow_folded` combines them before the shuffle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 KEYS = 100_000
 
-#: (sum, count). Integers, so that every order of additions gives the same mean.
+#: (sum, count). The values are integers, so that the mean does not depend on the order of additions.
 Sum = tuple[int, int]
 
 
@@ -60,7 +60,7 @@ def flow_folded(inputs: Path) -> sf.Dataset[tuple[str, float]]:
 
 
 def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False) -> None:
-    """Writes lines of key, value, and a text that nobody needs."""
+    """Writes lines of a key, a value, and an unused text."""
     keys = generated.zipf_urn([f"key-{number:06d}" for number in range(KEYS)])
     values = [str(number) for number in range(1, 100_000)]
     texts = [f"text of some length, number {number:04d}" for number in range(1000)]

@@ -1,7 +1,7 @@
-"""measure.py RESULT LOG COMMAND...: runs a command and writes what it cost to RESULT, as JSON: wall_s, user_s, sys_s, exit.
+"""measure.py RESULT LOG COMMAND...: runs a command and writes its costs to RESULT, as JSON: wall_s, user_s, sys_s, exit.
 
-A process that the command leaves behind (PySpark's Java does not wait to be waited for) becomes a child of this one, so that its processor
-time is counted as well. The wall time ends with the command.
+Processes that outlive the command (such as PySpark's Java) become children of this process, so that their processor time is counted. The
+wall time ends with the command.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEFT_BEHIND_SECONDS = 30.0
 
 
 def wait_for_all(group: int) -> None:
-    """Waits for the processes that were left behind, and ends those of the command's group that do not end."""
+    """Waits for processes that outlive the command. After a timeout, kills the remaining processes of the group of the command."""
     deadline = time.monotonic() + LEFT_BEHIND_SECONDS
     while True:
         try:
@@ -31,7 +31,7 @@ def wait_for_all(group: int) -> None:
         if pid == 0:
             if time.monotonic() > deadline:
                 os.killpg(group, signal.SIGKILL)
-                raise SystemExit("measure.py: the command left processes behind that did not end")
+                raise SystemExit("measure.py: processes of the command outlived the timeout and were killed")
             time.sleep(0.01)
 
 

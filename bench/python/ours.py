@@ -1,4 +1,4 @@
-"""ours.py JOB INPUT OUTPUT [SLOTS [MEMORY]]: a job by Sailfish, as lines `key TAB value` below OUTPUT.
+"""ours.py JOB INPUT OUTPUT [SLOTS [MEMORY]]: runs a job by Sailfish. Writes lines `key TAB value` below OUTPUT.
 
 The reports of its stages go to OUTPUT.reports.json.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import command
 
-#: Jobs by another flow than `flow` of the module of that name.
+#: Jobs that are not the function `flow` of the module with the name of the job.
 FLOWS = {"mean_folded": ("mean_by_key", "flow_folded"), "word_frequencies": ("word_count", "flow_frequencies")}
 
 

@@ -1,4 +1,4 @@
-"""pool_jobs.py JOB INPUT OUTPUT: a job by a `multiprocessing.Pool` of two processes: a dictionary of each file, and all of them merged."""
+"""pool_jobs.py JOB INPUT OUTPUT: runs a job by a `multiprocessing.Pool` of two processes, with a dictionary per file, which are merged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import word_count
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a file, without their ends."""
+    """Yields the lines of a file, without their line ends."""
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
         for line in file:
             yield line.rstrip("\n")

@@ -19,13 +19,13 @@ PEERS = ROOT / "bench" / "peers"
 
 @dataclass(frozen=True)
 class Row:
-    """A job with its contenders; the first of them is us."""
+    """A job with its contenders. The first contender is Sailfish."""
 
     job: str
     contenders: tuple[str, ...]
-    #: The module that makes the input, unless it has the name of the job.
+    #: The module that generates the input; if empty, the module with the name of the job.
     module: str = ""
-    #: The job is one of Table 3 of the paper.
+    #: Whether the job is in Table 3 of the paper.
     is_of_paper: bool = False
 
     def generate(self, directory: Path, size_bytes: int, seed: int) -> None:
@@ -33,13 +33,13 @@ class Row:
 
 
 ROWS = (
-    # The same functions: words of a line, a pair of each, sums by key.
+    # All contenders use the same functions: words of a line, a pair per word, sums by key.
     Row("word_count", ("ours", "spark", "dask", "hadoop")),
-    # Each engine's own counter of what is equal.
+    # Each contender uses its own function for counting equal items.
     Row("word_frequencies", ("ours", "dask", "pool"), "word_count"),
-    # All values of a key come together.
+    # All values of a key are grouped.
     Row("mean_by_key", ("ours", "spark", "dask", "pool")),
-    # Sums and counts, which are added up before they travel.
+    # Sums and counts, which are combined before the shuffle.
     Row("mean_folded", ("ours", "spark", "dask", "pool"), "mean_by_key"),
     Row("log_count", ("ours", "spark", "hadoop"), is_of_paper=True),
     Row("log_proc", ("ours", "spark"), is_of_paper=True),
@@ -57,7 +57,7 @@ NAMES = {"spark": "PySpark RDD local[2]", "dask": "Dask bag", "pool": "multiproc
 
 @dataclass(frozen=True)
 class Places:
-    """Directories and interpreters that the command line names."""
+    """Directories and interpreters from the command line."""
 
     work: Path
     peers: Path
@@ -74,7 +74,7 @@ class Places:
         return {**os.environ, "PYTHONPATH": modules, "XDG_STATE_HOME": str(self.work / "state"), **spark, **hadoop}
 
     def missing(self, contender: str) -> str:
-        """Returns why a contender cannot run; an empty text if it can."""
+        """Returns the reason why a contender cannot run; an empty text if it can."""
         needed = {"spark": self.venv("spark"), "dask": self.venv("dask"), "hadoop": str(self.peers / "hadoop" / "lib")}
         path = needed.get(contender)
         return f"not installed (bench/peers/setup-{contender}.sh)" if path and not Path(path).exists() else ""
@@ -91,7 +91,8 @@ def script(name: str, peer: str = "") -> Command:
 
 
 def hadoop(places: Places, job: str, inputs: Path, output: Path) -> list[str]:
-    """Returns the command with two reduce tasks, as there are two cores; the reducer combines where it may, as ours does."""
+    """Returns the command of a Hadoop Streaming job with two reduce tasks, one per core. As in Sailfish, the reducer is also the combiner
+    if the job allows it."""
     program = shlex.join([places.python, str(HERE / "streaming_jobs.py")])
     reducer = f"{program} reduce {job}"
     combiner = ["-combiner", reducer] if job in streaming_jobs.COMBINING else []
@@ -107,5 +108,5 @@ COMMANDS: dict[str, Command] = {
     "hadoop": hadoop,
 }
 
-#: Interpreters differ in speed from one version to the next: the table says which ones ran.
+#: Prints the version of an interpreter. The table shows it, because versions differ in speed.
 VERSION = "import platform; print(platform.python_version())"

@@ -1,8 +1,9 @@
-"""The Python benchmark: medians of interleaved runs of ours and each peer on the same input, with the same functions, all outputs compared.
+"""The Python benchmark: medians of interleaved runs of Sailfish and its peers, on the same input and with the same functions. The outputs
+of all runs are compared.
 
-bench/python.sh starts it, after it has seen to the peers. Each run is a process of its own; raw results go to
-bench/results/DATE-python-runs.tsv, the table to bench/results/DATE-python.txt. Rows of a trial with small inputs are no results, and stay
-in the working directory.
+bench/python.sh installs the peers and starts the benchmark. Each run is a separate process. Raw results go to
+bench/results/DATE-python-runs.tsv, the table to bench/results/DATE-python.txt. Results of a trial with small inputs stay in the working
+directory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import digest
 import rows
 import table
 
-# The examples' modules make the inputs, and the rows import them by name.
+# The modules of the examples generate the inputs; `rows` imports them by name.
 import command  # isort: skip
 
 #: The columns of the raw results.
@@ -32,12 +33,12 @@ COLUMNS = (
 SIZE_BYTES = 500_000_000
 SEED = 1
 IMPORTS = 10
-#: Memory that is touched before each run: the host of a virtual machine takes idle pages back, and gives them again slowly.
+#: The limit of memory to touch before each run, because the host of a virtual machine reclaims idle pages and returns them slowly.
 TOUCHED_BYTES_MAX = 6_000_000_000
 
 
 class Failed(Exception):
-    """Error of a run that ended badly, or whose output differs from that of the others."""
+    """Error of a run that failed, or whose output differs from the other outputs."""
 
 
 class Benchmark:
@@ -56,7 +57,7 @@ class Benchmark:
         directory = self.places.work if self.is_trial else rows.ROOT / "bench" / "results"
         directory.mkdir(parents=True, exist_ok=True)
         self.places.work.mkdir(parents=True, exist_ok=True)
-        #: The day on which the benchmark began.
+        #: The start date of the benchmark.
         self.date = time.strftime("%Y-%m-%d", time.gmtime())
         self.raw, self.table = directory / f"{self.date}-python-runs.tsv", directory / f"{self.date}-python.txt"
         self.commit = said(["git", "-C", str(rows.ROOT), "rev-parse", "--short=12", "HEAD"])
@@ -64,7 +65,7 @@ class Benchmark:
             self.results += self.measured(arguments.rows)
 
     def measured(self, without: list[str]) -> list[dict[str, str]]:
-        """Returns the results of today for rows that are not measured now: those of the last commit of each row."""
+        """Returns today's results of the rows that this benchmark does not measure, of the last commit of each row."""
         if not self.raw.exists():
             return []
         lines = [dict(zip(COLUMNS, line.split("\t"))) for line in self.raw.read_text().splitlines()[1:]]
@@ -85,7 +86,7 @@ class Benchmark:
 
 
 def sizes(given: list[str]) -> dict[str, float]:
-    """Returns the bytes of input of each row: `SIZE` for all, `ROW=SIZE` for one."""
+    """Returns the bytes of input of each row. `given`: options of the form `SIZE` for all rows, or `ROW=SIZE` for one row."""
     found = {row.job: float(SIZE_BYTES) for row in rows.ROWS}
     for each in given:
         job, _, size = each.rpartition("=")
@@ -94,16 +95,16 @@ def sizes(given: list[str]) -> dict[str, float]:
 
 
 def said(words: list[str]) -> str:
-    """Returns the output of a program; an empty text, if it fails."""
+    """Returns the output of a program; an empty text if it fails."""
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def prepare(places: rows.Places, inputs: Path, output: Path, touched_bytes: int) -> None:
-    """Makes the same state before each run: no old output, nothing to be written, memory at hand, input in the page cache."""
+    """Prepares the same state before each run: no old output, no dirty pages, touched memory, input in the page cache."""
     for directory in (output, spark_events(output)):
         shutil.rmtree(directory, ignore_errors=True)
     os.sync()
-    # In a process of its own, which gives all of it back.
+    # A separate process touches the memory, so that all of it is freed.
     subprocess.run([places.python, "-c", f"b'1' * {touched_bytes}"], check=True)
     for path in inputs.rglob("*.txt*"):
         with path.open("rb") as file:
@@ -112,19 +113,19 @@ def prepare(places: rows.Places, inputs: Path, output: Path, touched_bytes: int)
 
 
 def phase_seconds(reports: Path) -> dict[str, str]:
-    """Returns the time of the map phases and of all after them, from the reports of our stages."""
+    """Returns the seconds of the map phases and of all other phases, from the reports of Sailfish."""
     phases = [phase for report in json.loads(reports.read_text()) for phase in report["phases"]]
     maps, others = ([each["wall_seconds"] for each in phases if (each["stage"] == "map") == is_map] for is_map in (True, False))
     return {"map_s": f"{sum(maps):.3f}", "reduce_s": f"{sum(others):.3f}"}
 
 
 def spark_events(output: Path) -> Path:
-    """Returns the path of Spark's event log, as spark_jobs.py sets it."""
+    """Returns the path of Spark's event log, which spark_jobs.py sets."""
     return output.with_name(f"{output.name}.events")
 
 
 def spark_phase_seconds(events: Path) -> dict[str, str]:
-    """Returns the same of Spark: the time in which stages ran that read the input, and that of stages behind a shuffle."""
+    """Returns the same for Spark: the seconds of stages that read the input, and the seconds of stages after a shuffle."""
     lines = [line for path in events.iterdir() for line in path.read_text().splitlines() if '"SparkListenerStageCompleted"' in line]
     stages = [json.loads(line)["Stage Info"] for line in lines]
     spans_ms: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
@@ -134,7 +135,7 @@ def spark_phase_seconds(events: Path) -> dict[str, str]:
 
 
 def covered(spans: list[tuple[int, int]]) -> int:
-    """Returns the length that spans cover together: stages of two inputs run at the same time."""
+    """Returns the length of the union of the spans, which may overlap because stages of two inputs run at the same time."""
     length, end = 0, 0
     for start, stop in sorted(spans):
         length += max(0, stop - max(start, end))
@@ -143,7 +144,7 @@ def covered(spans: list[tuple[int, int]]) -> int:
 
 
 def run_once(benchmark: Benchmark, row: rows.Row, contender: str, run: int, inputs: Path) -> dict[str, str]:
-    """Runs one contender once; returns its costs and the digest of its output."""
+    """Runs one contender once. Returns its costs and the digest of its output. Error: `Failed`."""
     places, size_bytes = benchmark.places, benchmark.sizes[row.job]
     output, result, log, peak = (places.work / name for name in ("output", "result.json", "log.txt", "peak"))
     prepare(places, inputs, output, min(4 * size_bytes, TOUCHED_BYTES_MAX))
@@ -152,11 +153,11 @@ def run_once(benchmark: Benchmark, row: rows.Row, contender: str, run: int, inpu
     words = rows.COMMANDS[contender](places, row.job, inputs, output)
     measuring = [sys.executable, str(rows.HERE / "measure.py"), str(result), str(log), *words]
     with subprocess.Popen(measuring, env=places.environment(), cwd=places.work) as measured:
-        # It ends when there is nothing left to look at.
+        # The watcher ends when the measured process has ended.
         watcher = subprocess.Popen([sys.executable, str(rows.PEERS / "rss_tree.py"), str(peak), str(measured.pid)])
     watcher.wait()
     if not result.exists():
-        raise Failed(f"{row.job}/{contender}: measure.py did not end well")
+        raise Failed(f"{row.job}/{contender}: measure.py failed")
     cost = json.loads(result.read_text())
     if cost["exit"] != 0:
         raise Failed(f"{row.job}/{contender}: exit {cost['exit']}: {last_line(log)}")
@@ -176,7 +177,7 @@ def last_line(log: Path) -> str:
 
 
 def run_row(benchmark: Benchmark, row: rows.Row) -> None:
-    """Makes all runs of a row: every contender once, then all again, so that a spell of noise meets all of them."""
+    """Measures a row: runs every contender once per round, so that temporary noise affects all contenders."""
     size_bytes = benchmark.sizes[row.job]
     inputs = benchmark.places.work / "inputs" / row.job
     shutil.rmtree(inputs, ignore_errors=True)
@@ -208,7 +209,7 @@ def run_row(benchmark: Benchmark, row: rows.Row) -> None:
 
 
 def run_import(benchmark: Benchmark) -> None:
-    """Measures how much longer an interpreter lives that imports the package than one that imports nothing."""
+    """Measures the time of `import sailfish`: an interpreter that imports it, minus an interpreter that imports nothing."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def seconds(statement: str) -> float:
@@ -233,24 +234,24 @@ def arguments() -> argparse.Namespace:
     def chosen(text: str) -> list[str]:
         wrong = [name for name in text.split(",") if name not in names]
         if wrong:
-            raise argparse.ArgumentTypeError(f"there is no row {wrong[0]}; there are {', '.join(names)}")
+            raise argparse.ArgumentTypeError(f"there is no row {wrong[0]}: choose from {', '.join(names)}")
         return text.split(",")
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="runs of each contender (3)")
-    parser.add_argument("--rows", type=chosen, default=names, help=f"only these, with commas between: {','.join(names)}")
+    parser.add_argument("--rows", type=chosen, default=names, help=f"measure only these rows: {','.join(names)}")
     parser.add_argument("--size", action="append", default=[], metavar="[ROW=]SIZE", help="bytes of input (500M)")
-    parser.add_argument("--scale", type=float, default=1, help="divide all sizes by this, to see that everything works")
-    parser.add_argument("--python", default=sys.executable, help="interpreter that has sailfish; the pool and Hadoop use it as well")
+    parser.add_argument("--scale", type=float, default=1, help="divide all sizes by this number, for a trial")
+    parser.add_argument("--python", default=sys.executable, help="interpreter with sailfish; the pool and Hadoop use it too")
     parser.add_argument("--work", type=Path, default=os.environ.get("BENCH_DIR", "target/bench-python"), help="inputs and outputs")
-    parser.add_argument("--peers", type=Path, default=os.environ.get("PEERS_DIR", cache / "peers"), help="where the peers are")
+    parser.add_argument("--peers", type=Path, default=os.environ.get("PEERS_DIR", cache / "peers"), help="directory of the peers")
     return parser.parse_args()
 
 
 def main() -> None:
     benchmark = Benchmark(arguments())
     if benchmark.is_trial:
-        print(f"A trial: what it prints means little, and stays in {benchmark.places.work}")
+        print(f"This is a trial: its figures mean little, and stay in {benchmark.places.work}")
     for row in benchmark.chosen:
         run_row(benchmark, row)
     if benchmark.does_import:

@@ -1,7 +1,7 @@
-"""spark_jobs.py JOB INPUT OUTPUT: a job by the RDDs of PySpark on two cores of this machine, as lines `key TAB value` below OUTPUT.
+"""spark_jobs.py JOB INPUT OUTPUT: runs a job by the RDDs of PySpark on two local cores. Writes `key TAB value` lines below OUTPUT.
 
-Settings are Spark's own, but for two cores, the loopback and no web page, and an event log in OUTPUT.events, which tells the times of the
-stages. Run it with the interpreter of bench/peers/setup-spark.sh.
+The settings are Spark's defaults, except for two cores, the loopback interface, no web page, and an event log in OUTPUT.events with the
+times of the stages. Run it with the interpreter of bench/peers/setup-spark.sh.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark import SparkConf, SparkContext  # type: ignore[import-not-found,unu
 
 
 class Jobs:
-    """A method for each job: from the directory of the inputs to an RDD of pairs."""
+    """The jobs, one method each. A method gets the directory of the inputs and returns an RDD of pairs."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark

@@ -1,4 +1,4 @@
-"""streaming_jobs.py map|reduce JOB: the mapper and the reducer of a job for Hadoop Streaming; reducers that add up combine as well."""
+"""streaming_jobs.py map|reduce JOB: the mapper or the reducer of a job for Hadoop Streaming. Reducers that add up are also combiners."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ JOBS: dict[tuple[str, str], Callable[[Lines], Iterator[str]]] = {
     ("map", "log_read"): map_reads,
     ("reduce", "log_read"): reduce_reads,
 }
-#: Jobs whose reducer may fold some of the values of a key before they travel.
+#: Jobs whose reducer may also be the combiner.
 COMBINING = ("word_count", "log_count")
 
 

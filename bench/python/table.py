@@ -1,4 +1,4 @@
-"""The table of the Python benchmark: ratios of medians against what they must be and what we aim at, and what each contender took."""
+"""The table of the Python benchmark: ratios of medians with their limits and aims, and the costs of each contender."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from statistics import median
 
 import rows
 
-#: (job, contender) -> (must, aim) of the ratio of the peer's time to ours; a row without them is reported and not judged.
+#: (job, contender) -> (must, aim): the least ratio of the peer's time to ours, and the aim. A row without an entry is reported without a
+#: verdict.
 DEMANDS: dict[tuple[str, str], tuple[float, float]] = {
     **dict.fromkeys((("word_count", "spark"), ("mean_by_key", "spark")), (1.5, 3.0)),
     **dict.fromkeys((("word_count", "dask"), ("mean_by_key", "dask")), (2.0, 5.0)),
@@ -16,9 +17,9 @@ DEMANDS: dict[tuple[str, str], tuple[float, float]] = {
     **{(row.job, "spark"): (1.2, 2.0) for row in rows.ROWS if row.is_of_paper},
     **dict.fromkeys((("word_count", "hadoop"), ("log_count", "hadoop"), ("log_read", "hadoop")), (1.5, 3.0)),
 }
-#: The most processor time above that of plain loops with the same functions, in percent, that we aim at.
+#: The aim for the processor time, in percent above plain loops with the same functions.
 SHARE_PERCENT_AIM = 25
-#: The most milliseconds that the import of the package may take.
+#: The limit of the import time of the package, in milliseconds.
 IMPORT_MS_MAX = 100
 
 #: A line of the raw results.
@@ -56,7 +57,7 @@ def figures(runs: Mapping[tuple[str, str], list[Run]], reasons: Mapping[tuple[st
 
 
 def shares(runs: Mapping[tuple[str, str], list[Run]]) -> Iterable[str]:
-    """Yields the engine's share: processor time of ours above that of plain loops over dictionaries, which call the same functions."""
+    """Yields the overhead of the engine: our processor time above the time of plain loops over dictionaries with the same functions."""
     for row in rows.ROWS:
         if "pool" not in row.contenders or not all((row.job, each) in runs for each in ("ours", "pool")):
             continue
@@ -67,12 +68,12 @@ def shares(runs: Mapping[tuple[str, str], list[Run]]) -> Iterable[str]:
 
 
 def used_s(run: Run) -> float:
-    """Returns the processor time of a run, of all its processes."""
+    """Returns the processor time of all processes of a run, in seconds."""
     return float(run["user_s"]) + float(run["sys_s"])
 
 
 def spread(values: Iterable[str]) -> str:
-    """Returns the median, or `-` where nothing is known."""
+    """Returns the median; `-` if no value is known."""
     known = [float(value) for value in values if value != "-"]
     return f"{median(known):.2f}" if known else "-"
 
@@ -87,7 +88,7 @@ def contenders(runs: Mapping[tuple[str, str], list[Run]]) -> Iterable[str]:
         used = median(map(used_s, found))
         peak = max((float(run["rss_mib"]) for run in found if run["rss_mib"] != "-"), default=0.0)
         times = [f"{median(walls):.2f}", f"{min(walls):.2f}", f"{max(walls):.2f}"]
-        # Processes that nobody waits for are not counted, and Python workers of PySpark are such.
+        # The processor time of Spark is unknown: nobody waits for its Python workers, so they are not counted.
         shown_s = "-" if contender == "spark" else f"{used:.2f}"
         times += [spread(run[column] for run in found) for column in ("map_s", "reduce_s")]
         columns = (str(len(found)), *times, shown_s, f"{peak:.0f}", found[0]["commit"][:9])
@@ -95,7 +96,7 @@ def contenders(runs: Mapping[tuple[str, str], list[Run]]) -> Iterable[str]:
 
 
 def text(results: Iterable[Run], reasons: Mapping[tuple[str, str], str]) -> str:
-    """Returns the table of the runs that went well."""
+    """Returns the table of the successful runs."""
     runs: defaultdict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in results:
         runs[run["row"], run["contender"]].append(run)

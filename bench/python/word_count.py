@@ -43,7 +43,7 @@ def generate(directory: Path, size_bytes: int, seed: int, compress: bool = False
     rng = random.Random(seed)
     letters = "etaoinshrdlucmfwypvbgk"
     vocabulary = generated.zipf_urn(["".join(rng.choices(letters, k=rng.randint(2, 10))) for _ in range(WORDS)])
-    # Words that are often together, so that a line costs two draws and not ten.
+    # Lines consist of random groups of words, so that a line takes two random numbers instead of ten.
     phrases = [" ".join(rng.choices(vocabulary, k=5)) for _ in range(100_000)]
 
     def block(rng: random.Random, index: int, first: int) -> list[str]:

@@ -1,23 +1,23 @@
-# Sourced by bench/speed.sh: interleaved rounds of contenders, each prepared, timed, checked and written down.
+# Sourced by bench/speed.sh: interleaved rounds of contenders. Each run is prepared, timed, checked and recorded.
 #
-# A group has contenders; contender X of group G is the function `G_X`, called with nothing. It calls `measure` once
-# and then a check. What it costs goes to the results only when the check has agreed.
+# A group has contenders; contender X of group G is the function `G_X`, called without arguments. It calls `measure` once, and a check
+# afterwards. Its costs are recorded only if the check succeeds.
 
-# A peer that takes longer than this gets at most slow_rounds rounds, and so do the others of its group.
+# If a contender takes longer than this, all contenders of its group get at most slow_rounds rounds.
 slow_seconds=60
 slow_rounds=3
 
 open_results() {
     date=$(date -u +%Y-%m-%d)
     results_dir=$root/bench/results
-    # Rows of a trial with small inputs are no results.
+    # Rows of a trial with small inputs are kept separate from the results.
     [ "$scale" = 1 ] || results_dir=$work/scaled-$scale
     mkdir -p "$results_dir"
     results=$results_dir/$date-speed.tsv
     commit=$(git -C "$root" rev-parse --short=12 HEAD 2> /dev/null || echo unknown)
     [ -z "$(git -C "$root" status --porcelain --untracked-files=no -- crates Cargo.toml Cargo.lock 2> /dev/null)" ] ||
         commit="$commit+"
-    # Rows belong together when the same binary made them, whatever was committed meanwhile.
+    # Rows belong together if the same binary measured them, independent of commits in between.
     build=$(sha256sum "$sailfish" | cut -c 1-12)
     : > "$work/failed.txt"
     if [ -n "$table_only" ]; then
@@ -33,31 +33,31 @@ open_results() {
         echo "# $(date -u +%H:%M:%S) speed.sh --runs $runs --rows $(echo "$groups" | tr ' ' ',') --scale $scale; commit" \
             "$commit; build $build; $cores cores, $(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)," \
             "$memory_mib MiB memory, Linux $(uname -r), $(stat -f -c %T "$work"), load $(cut -d ' ' -f 1 /proc/loadavg)"
-        # Raw rows are never taken away: this line tells readers to forget those above it.
+        # Raw rows are never removed. This line tells readers to ignore the rows above it.
         [ -z "$fresh" ] || printf '# fresh\t-\t%s\n' "$build"
     } >> "$results"
     if [ "$(cut -d . -f 1 /proc/loadavg)" -ge 1 ]; then
-        echo "speed.sh: the load average is $(cut -d ' ' -f 1 /proc/loadavg): others work on this machine, so figures mean little" >&2
+        echo "speed.sh: the load average is $(cut -d ' ' -f 1 /proc/loadavg): other processes use this machine, so the figures mean little" >&2
     fi
 }
 
 cleanup() { rm -rf "$work/out" "$work/out.rows" "$work/out.txt" "$work/out.txt.temporary" "$work/disk" "$work/temporary" "$work/cost.tsv"; }
 
-note() { # note GROUP CONTENDER TEXT: what the table says where there is no figure
+note() { # note GROUP CONTENDER TEXT: sets the text that the table shows in place of a figure
     printf '%s\t%s\t%s\n' "$1" "$2" "$3" >> "$work/notes.tsv"
     echo "  $1/$2: not run: $3" >&2
 }
 
-failed() { # failed TEXT: told at the end, with exit code 1
+failed() { # failed TEXT: records a failure, which is reported at the end with exit code 1
     echo "  $1" | tee -a "$work/failed.txt" >&2
 }
 
-# The line of log.txt that tells most.
+# Prints the most informative line of log.txt.
 reason() {
     { grep -m 1 -iE 'error|exception|xtask:|are .*, not ' "$work/log.txt" || tail -n 1 "$work/log.txt"; } | tr '\t' ' '
 }
 
-# Free space for the inputs, outputs and intermediate files of a group.
+# Checks that there is free space for the inputs, outputs and intermediate files of a group.
 enough_disk() { # enough_disk GROUP BYTES
     local free_bytes needed_bytes=$(($2 / scale + 500000000))
     free_bytes=$(df -PB1 "$work" | awk 'NR == 2 { print $4 }')
@@ -66,7 +66,7 @@ enough_disk() { # enough_disk GROUP BYTES
     return 1
 }
 
-# Installs a peer when it is missing, and lets it run once on next to nothing, so that its files are in the page cache.
+# Installs a missing peer, and runs it once on a tiny input, so that its files are in the page cache.
 peer() { # peer GROUP CONTENDER SETUP FILE WARM-UP...
     local group=$1 contender=$2 setup=$3 file=$4 log=$work/setup.log
     shift 4
@@ -91,17 +91,17 @@ cleanup_outputs() {
     mkdir -p "$work/disk" "$work/temporary"
 }
 
-measured_rounds() { # measured_rounds GROUP CONTENDER ROUND: how many rows there are of it
+measured_rounds() { # measured_rounds GROUP CONTENDER ROUND: prints the number of its rows
     awk -F'\t' -v build="$build" -v group="$1" -v contender="$2" -v round="$3" \
         '$1 == "# fresh" && $3 == build { n = 0 } $3 == build && $4 == group && $5 == contender && $6 == round { n++ } END { print n + 0 }' "$results"
 }
 
-slow_group() { # slow_group GROUP: a contender of it took longer than slow_seconds
+slow_group() { # slow_group GROUP: succeeds if one of its contenders took longer than slow_seconds
     awk -F'\t' -v build="$build" -v group="$1" -v limit="$slow_seconds" \
         '$1 == "# fresh" && $3 == build { slow = 0 } $3 == build && $4 == group && $9 > limit { slow = 1 } END { exit !slow }' "$results"
 }
 
-# A group of which nothing is left to measure needs no inputs.
+# A completely measured group needs no inputs.
 complete() { # complete GROUP ROUNDS CONTENDER...
     local rounds=$2 group=$1 contender round
     shift 2
@@ -114,7 +114,7 @@ complete() { # complete GROUP ROUNDS CONTENDER...
     echo "  measured already"
 }
 
-# Every round runs each contender once, so that a spell of noise meets all of them.
+# Every round runs each contender once, so that temporary noise affects all contenders.
 run_rounds() { # run_rounds GROUP ROUNDS CONTENDER...
     local contender status
     group=$1
@@ -129,7 +129,7 @@ run_rounds() { # run_rounds GROUP ROUNDS CONTENDER...
             case $dropped in *" $contender "*) continue ;; esac
             [ "$(measured_rounds "$group" "$contender" "$round")" = 0 ] || continue
             rm -f "$work/cost.tsv"
-            # Not on the left of `||`, where a failing step would not end the subshell.
+            # The subshell must not be on the left of `||`, because a failing step would not end it there.
             set +e
             (set -e; "${group//-/_}_${contender//-/_}")
             status=$?
@@ -156,8 +156,8 @@ write_down() { # write_down CONTENDER
         '{ printf "  round %s  %-22s %8.2f s  user+sys %8.2f s  anonymous %6.0f MiB\n", round, name, $1, $2 + $3, $5 }' "$work/cost.tsv"
 }
 
-# What a timed run could inherit from the one before it is settled here: no old output, no dirty pages, memory that the
-# host backs, the input in the page cache. Then the command runs; its messages go to log.txt.
+# Prepares the same state before each timed run: no old output, no dirty pages, memory that the host backs, the input in the page cache.
+# Runs the command; its messages go to log.txt.
 measure() { # measure INPUT MEMORY-TO-TOUCH COMMAND...
     local input=$1 touch_bytes=$(($2 / scale)) available_bytes
     shift 2
@@ -174,7 +174,7 @@ measure() { # measure INPUT MEMORY-TO-TOUCH COMMAND...
     return "$status"
 }
 
-# The options of every job of ours. State and intermediate files lie where the inputs and outputs lie.
+# Prints the options of all our jobs. State and intermediate files are on the file system of the inputs and outputs.
 ours() { # ours MEMORY
     echo "--state $work/state --disk $work/disk --slots $cores --memory $1"
 }

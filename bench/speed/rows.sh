@@ -1,12 +1,12 @@
 # Sourced by bench/speed.sh: the groups that sort 100-byte rows. Every output is checked for order, count and checksum
 # by `xtask check-rows`, which shares no code with the engine.
 
-# A budget that holds the data, and one that does not (small inputs of a trial need the smallest there is).
+# A memory budget that holds the data, and a budget that does not (the smallest budget in a trial with small inputs).
 memory_large=8G
 memory_small=1G
 [ "$scale" = 1 ] || memory_small=64M
 
-# One file, so that all contenders read the same.
+# Makes one file, so that all contenders read the same input.
 make_rows() { # make_rows NAME LAYOUT BYTES [--skewed]
     local file=$inputs/$1.rows layout=$2 rows=$(($3 / scale / 100))
     shift 3
@@ -15,7 +15,7 @@ make_rows() { # make_rows NAME LAYOUT BYTES [--skewed]
     # shellcheck disable=SC2046
     "$sailfish" tera gen --layout "$layout" "$@" --rows "$rows" --output "$work/generated" --no-sync $(ours 1G) \
         > "$work/log.txt" 2>&1 || { tail -n 5 "$work/log.txt" >&2; return 1; }
-    # Each part is removed as soon as it is copied: the largest input would not fit twice.
+    # Each part is removed after it is copied, because the disk does not hold the largest input twice.
     for part in "$work"/generated/part-*; do
         cat "$part" >> "$file"
         rm "$part"
@@ -25,7 +25,7 @@ make_rows() { # make_rows NAME LAYOUT BYTES [--skewed]
     "$xtask" check-rows --any-order "$file" > "$file.sums.new" && mv "$file.sums.new" "$file.sums"
 }
 
-forget_rows() { # forget_rows NAME...: inputs that no later group needs
+forget_rows() { # forget_rows NAME...: removes inputs that no later group needs
     local name
     for name in "$@"; do rm -f "$inputs/$name.rows" "$inputs/$name.rows.sums"; done
 }
@@ -49,7 +49,7 @@ tera_sort() { # tera_sort NAME MEMORY TOUCH [OPTION...]
     check_rows "$name" "$work"/out/part-*
 }
 
-# 2 GB in memory beside the plain reference, and skewed rows beside uniform ones.
+# 2 GB in memory, compared with the plain reference; and skewed rows, compared with uniform rows.
 tera_ours() { tera_sort modern-2g "$memory_large" 8000000000 --no-sync; }
 tera_skewed() { tera_sort skewed-2g "$memory_large" 8000000000 --no-sync; }
 tera_reference() {
@@ -67,7 +67,7 @@ group_tera() {
     forget_rows skewed-2g
 }
 
-# The smallest budget, for its memory.
+# The memory of a job with the smallest budget.
 memory_64m() { tera_sort modern-2g 64M 4000000000 --no-sync; }
 group_memory() {
     echo "memory: 2 GB with the smallest budget"
@@ -78,7 +78,7 @@ group_memory() {
     forget_rows modern-2g
 }
 
-# Lines for the peers that sort lines. GNU sort gets huge pages, which spare it a fifth of its time.
+# Lines, for peers that sort lines. GNU sort gets huge pages, which save a fifth of its time.
 ascii_ours() { tera_sort ascii-2g "$memory_large" 8000000000 --no-sync; }
 ascii_gnu_sort() {
     measure "$(rows_of ascii-2g)" 8000000000 env LC_ALL=C GLIBC_TUNABLES=glibc.malloc.hugetlb=1 \
@@ -106,7 +106,7 @@ group_ascii() {
     forget_rows ascii-2g
 }
 
-# Spark, all of it in one Java machine with as much memory as the others have.
+# Spark, in one JVM with the same memory as the other contenders.
 spark() { # spark JOB INPUT OUTPUT
     echo "env DRIVER_MEM=8g RSS_TREE=no KEEP=1 WORK_DIR=$work/spark $root/bench/peers/spark-run.sh java local[$cores] $1 $2 $3"
 }
@@ -131,7 +131,7 @@ group_spark_sort() {
     forget_rows modern-1g
 }
 
-# Larger than the budget, until it is durable.
+# An input larger than the budget; the time includes making the output durable.
 external_ours() { tera_sort modern-8g "$memory_small" 10000000000; }
 external_cp() {
     measure "$(rows_of modern-8g)" 10000000000 sh -c 'cp "$1" "$2" && sync "$2"' cp "$(rows_of modern-8g)" "$work/out.rows"
@@ -147,7 +147,7 @@ group_external() {
     forget_rows modern-8g
 }
 
-# How cost grows with the data.
+# The growth of the costs with the data.
 growth_3g() { tera_sort modern-3g "$memory_small" 10000000000; }
 growth_12g() { tera_sort modern-12g "$memory_small" 10000000000; }
 group_growth() {

@@ -1,8 +1,8 @@
-# Sourced by bench/speed.sh: the same Python word count through a shell pipe, through Hadoop Streaming's local runner and
-# through ours, the last two by the same command line.
+# Sourced by bench/speed.sh: the same Python word count by a shell pipe, by Hadoop Streaming's local runner, and by `sailfish streaming`.
+# The last two get the same command line.
 
 scripts=$root/tests/test_data/streaming/03-wordcount-python/scripts
-streaming_words() { # streaming_words INPUT: the command line after the program's name
+streaming_words() { # streaming_words INPUT: prints the command line after the name of the program
     echo "-files scripts/mapper.py,scripts/reducer.py -input $1 -output $work/out -mapper mapper.py -reducer reducer.py -numReduceTasks 2"
 }
 

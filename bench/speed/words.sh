@@ -1,7 +1,7 @@
 # Sourced by bench/speed.sh: the groups that count words. `xtask gen-text` makes the text, `xtask check-counts` compares
 # the sums of every output with those of the text.
 
-# The sources that this tree's lock file names, all of them.
+# Collects the sources of all packages in the lock file.
 make_corpus() {
     local lock
     lock=$(sha256sum < "$root/Cargo.lock")
@@ -25,7 +25,7 @@ check_counts() { # check_counts NAME FILE...
     compare_sums "$inputs/$1.txt.sums" 1-3 "${@:2}"
 }
 
-# Pairs that nobody counted are more lines than there are distinct words.
+# The pairs are not counted, so there are more lines than distinct words.
 check_pairs() { # check_pairs NAME FILE...
     compare_sums "$inputs/$1.txt.sums" 1,3 "${@:2}"
 }
@@ -38,7 +38,7 @@ compare_sums() { # compare_sums SUMS COLUMNS FILE...
     [ "$found" = "$expected" ] || { echo "words and checksum are $found, not $expected" >> "$work/log.txt"; return 1; }
 }
 
-# Built-ins with combining.
+# The built-in functions, with combining.
 words_ours() {
     # shellcheck disable=SC2046
     measure "$(text_of text-1g)" 6000000000 "$sailfish" run --input "$(text_of text-1g)" --mapper builtin:words \
@@ -71,7 +71,7 @@ group_words() {
     run_rounds words "$runs" ours $peers
 }
 
-# Without a reducer nothing combines: every word goes through the shuffle and is written as a sorted pair.
+# Without a reducer nothing is combined: every word is shuffled and written as a sorted pair.
 shuffle_ours() {
     # shellcheck disable=SC2046
     measure "$(text_of text-1g)" 9000000000 "$sailfish" run --input "$(text_of text-1g)" --mapper builtin:words \
@@ -86,7 +86,7 @@ group_shuffle() {
     run_rounds shuffle "$runs" ours
 }
 
-# A job on next to nothing, durable as by default: what starting and ending cost.
+# A job on a tiny input, durable by default: the costs of starting and ending a job.
 small_ours() {
     # shellcheck disable=SC2046
     measure "$(text_of text-1k)" 200000000 "$sailfish" run --input "$(text_of text-1k)" --mapper builtin:words \
@@ -96,7 +96,7 @@ small_ours() {
 group_small() {
     echo "small: a job on 1 KB, 21 rounds"
     ! complete small 21 ours || return 0
-    # make_text divides by the scale; this text has always the same size.
+    # make_text divides sizes by the scale, but this text always has the same size.
     make_text text-1k $((1000 * scale)) || { failed "small: the text cannot be made"; return 0; }
     run_rounds small 21 ours
 }

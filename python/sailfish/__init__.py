@@ -1,4 +1,4 @@
-"""MapReduce over I-files, with functions of Python.
+"""MapReduce and dataflows in Python, run by the Sailfish engine.
 
 import sailfish as sf
 
@@ -40,7 +40,7 @@ __all__ = [
     "status",
 ]
 
-# Imported when they are asked for, so that a worker starts without what only a client needs.
+# Modules are imported on first use, so that a worker does not import modules that only a client needs.
 _PLACES = {
     "CannotInstall": "_ship",
     "CannotSend": "_spec",

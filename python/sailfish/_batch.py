@@ -1,5 +1,5 @@
-"""Many pairs at once as columns of a frame. Where all keys are texts, or all values whole numbers, a few calls encode all of them; other
-pairs take some calls each."""
+"""Encoding of many pairs at once as columns of a frame. Columns of one type (texts, whole numbers) are encoded by a few calls; other
+columns take a few calls per pair."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from . import _keys, _values
 from ._frames import Output, lengths
 from ._sizes import size_of
 
-#: The least number of values per key, on average over a batch, from which values travel together, by their type: some types gain more.
+#: Values of a key are packed into one pair if a batch has at least this many values per key, on average. The number depends on the type.
 _TOGETHER_MIN = {int: 32, tuple: 3}
 _TOGETHER_MIN_OF_OTHERS = 4
-#: The most bytes of memory per value, on average, for values that travel together, and about how many bytes one such pair has: less than a
+#: Limits of packing: the most bytes of memory per value, on average, and the approximate bytes of a packed pair, which is smaller than a
 #: block of a run.
 _VALUE_BYTES_MAX = 1 << 10
 _TOGETHER_BYTES_MAX = 1 << 13
-#: The most batches that pass unexamined after batches with too few values per key, and the least pairs of a batch that decides this.
+#: After a batch with too few values per key, up to this many batches are not examined. Batches with fewer pairs than the second limit do
+#: not count.
 _PASSED_OVER_MAX = 15
 _TELLING_PAIRS_MIN = 512
-#: Types of which equal keys are the same key.
+#: Types whose equal keys are identical, so that any of them can stand for the others.
 _SAME = frozenset({str, int, bytes})
 
 #: The most pairs in a frame, and the most bytes of their keys and values, unless one pair has more.
@@ -43,28 +44,28 @@ class MixedKeys(TypeError):
 
     def __init__(self, first: Any, second: Any) -> None:
         super().__init__(
-            f"the keys {first!r:.200} ({type(first).__name__}) and {second!r:.200} ({type(second).__name__}) cannot be compared, so there "
-            "is no order to put them in: let the map function yield keys of one kind"
+            f"the keys {first!r:.200} ({type(first).__name__}) and {second!r:.200} ({type(second).__name__}) cannot be compared, so they "
+            "cannot be sorted: use keys of one type"
         )
 
 
 class TooLarge(ValueError):
-    """Error of a pair with more bytes than a pair may have in this job."""
+    """Error of a pair that is larger than this job allows."""
 
 
 class Encoder:
-    """An encoder that puts pairs out in frames."""
+    """An encoder that writes pairs as frames."""
 
     def __init__(self, output: Output, record_bytes_max: int) -> None:
         self._output = output
         self._record_bytes_max = record_bytes_max
-        #: The tag of the keys so far, and one of them.
+        #: The tag of all keys so far, and the first key.
         self._seen: tuple[int, Any] | None = None
-        #: The number of batches that pass without a search for values that could travel together, and how many of them are left.
+        #: The number of batches that are not examined for packing, and how many of them are left.
         self._passed_over = self._to_pass_over = 0
 
     def put_together(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Puts out pairs of keys and values; where there are few keys, the values of each key as one pair."""
+        """Writes pairs of keys and values. If there are few keys, packs the values of each key into one pair."""
         together = self.together(keys, values)
         if together is None:
             self.put(keys, values)
@@ -75,14 +76,14 @@ class Encoder:
         self.put_encoded(keys, encoded, data)
 
     def together(self, keys: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[bytes]] | None:
-        """Returns keys with the bytes of all values of each, in order, so that the engine sorts fewer pairs and the interpreter makes fewer
-        calls. None where there are many keys. Decoding gives these keys back as they were."""
+        """Returns each key with the bytes of all its values, in order; None if there are too many keys. Packed pairs save the engine
+        comparisons and the interpreter calls. These keys decode to the same objects, so they need no copy in the value."""
         if self._to_pass_over:
             self._to_pass_over -= 1
             return None
         lists = _by_key(keys, values)
         if lists is None:
-            # The rest of a block says little about the next block.
+            # A short batch is the rest of a block and does not predict the next block.
             if len(keys) >= _TELLING_PAIRS_MIN:
                 self._to_pass_over = self._passed_over = min(_PASSED_OVER_MAX, 2 * self._passed_over + 1)
             return None
@@ -90,7 +91,7 @@ class Encoder:
         return columns([(key, piece) for key, some in lists.items() for piece in _pieces(some)])
 
     def put(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
-        """Puts out pairs of keys and values."""
+        """Writes pairs of keys and values."""
         for start in range(0, len(keys), _PAIRS_MAX):
             self._put_some(keys[start : start + _PAIRS_MAX], values[start : start + _PAIRS_MAX])
 
@@ -110,8 +111,8 @@ class Encoder:
         self.put_encoded(keys, encoded, encoded_values(keys, values, inexact))
 
     def put_encoded(self, keys: Sequence[Any], encoded: list[bytes], values: list[bytes], heads: list[int] | None = None) -> None:
-        """Puts out encoded pairs. `keys`: the keys for messages. `encoded`: their bytes. `values`: the bytes of the values. `heads`: how
-        many first bytes of each key decide where it goes; None where all bytes do."""
+        """Writes encoded pairs. `keys`: the keys, for error messages. `encoded`: their bytes. `values`: the bytes of the values. `heads`:
+        the length of the prefix of each key that decides its partition, in bytes; None for the whole key."""
         for start in range(0, len(encoded), _PAIRS_MAX):
             some = slice(start, start + _PAIRS_MAX)
             self._put_columns(keys[some], encoded[some], values[some], None if heads is None else heads[some])
@@ -125,8 +126,8 @@ class Encoder:
             return
         if size > self._record_bytes_max:
             raise TooLarge(
-                f"the pair of the key {keys[0]!r:.200} has {size} bytes, more than the {self._record_bytes_max} that a pair may have "
-                f"here; it needs memory={(4 * size >> 20) + 1}M"
+                f"the pair with the key {keys[0]!r:.200} has {size} bytes; this job allows {self._record_bytes_max} bytes per pair: set "
+                f"memory={(4 * size >> 20) + 1}M"
             )
         columns = [lengths(key_lengths), lengths(value_lengths)]
         if heads is None:
@@ -147,8 +148,8 @@ class Encoder:
 
 
 def _by_key(keys: Sequence[Any], values: Sequence[Any]) -> dict[Any, list[Any]] | None:
-    """Returns the values of each key. None where keys have few values each, or where values must not travel together: equal keys must be
-    the same key, and no value may be mutable, because several keys may share it."""
+    """Returns the values of each key; None if they must not be packed: too few or too large values, equal keys that are not identical, or
+    mutable values."""
     kinds = set(map(type, keys))
     if kinds == {tuple}:
         kinds = set(map(type, chain.from_iterable(keys)))
@@ -169,7 +170,7 @@ def _least_of_each(values: Sequence[Any]) -> int:
 
 
 def _pieces(values: list[Any]) -> list[bytes]:
-    """Returns the encoded values of a key in pieces that are not too large."""
+    """Returns the encoded values of a key in pieces of about `_TOGETHER_BYTES_MAX` bytes."""
     data = _values.encode_several(values)
     count = min(len(values), -(-len(data) // _TOGETHER_BYTES_MAX))
     if count == 1:
@@ -179,8 +180,8 @@ def _pieces(values: list[Any]) -> list[bytes]:
 
 
 def encoded_values(keys: Sequence[Any], values: Sequence[Any], inexact: list[int]) -> list[bytes]:
-    """Returns the bytes of values. `inexact`: the places of keys whose own bytes do not give them back; the values at these places bring
-    the key."""
+    """Returns the bytes of values. `inexact`: the indexes of keys that cannot be restored from their bytes; the values at these indexes
+    carry a copy of the key."""
     encoded = _values.encode_column(values)
     for place in inexact:
         encoded[place] = _values.encode_with_key(keys[place], values[place])
@@ -188,7 +189,7 @@ def encoded_values(keys: Sequence[Any], values: Sequence[Any], inexact: list[int
 
 
 def _whole(values: Sequence[int]) -> bytes | None:
-    """Returns whole numbers of 64 bits as values of frames; None where one is larger."""
+    """Returns whole numbers as 64-bit values of frames; None if one is larger."""
     try:
         column = array("q", values)
     except OverflowError:

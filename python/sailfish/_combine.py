@@ -1,4 +1,4 @@
-"""Pairs that are folded before they travel."""
+"""Map-side combining: folds the pairs of a map task before the shuffle."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ._failed import Failed, check_pairs, short
 from ._groups import pairs_of
 from ._sizes import size_of
 
-#: Limits of the pairs that wait: the number of pairs, the number of keys with a running value, and about how many bytes.
+#: Limits of the buffered pairs: the number of pairs, the number of keys with an aggregate, and the approximate bytes.
 _PAIRS_MAX = 1 << 17
 _KEYS_MAX = 1 << 18
 _BYTES_MAX = 64 << 20
-#: The largest distance between two pairs that are measured, and about how many bytes the pairs between them may have.
+#: One pair in this many is measured at least, and one in about this many bytes.
 _LOOK_EVERY = 64
 _LOOK_BYTES = 4 << 20
-#: The most pairs that wait for a window.
+#: The most pairs that are buffered before they go to a window.
 _OTHERS_MAX = 2048
-#: Types of keys that are equal where their bytes are equal.
+#: Types of keys whose equality is the equality of their bytes.
 _PLAIN = frozenset({str, int, bytes, float, bool, type(None), date})
 
 Pair = tuple[Any, Any]
@@ -46,16 +46,16 @@ def _is_plain(key: Any) -> bool:
 
 @dataclass(frozen=True)
 class Adding:
-    """A fold of the values of a key that takes one value after the other."""
+    """A fold of the values of a key, one value at a time."""
 
     add: Callable[[Any, Any], Any]
-    #: The first value is added to `initial`; without it the first value is the aggregate so far.
+    #: Whether the fold starts from `initial`; otherwise it starts from the first value.
     has_initial: bool = False
     initial: Any = None
 
     @functools.cached_property
     def _pickled(self) -> bytes | None:
-        """Returns the pickled initial value; None where it is immutable."""
+        """Returns the pickled initial value; None if it is immutable."""
         initial = self.initial
         parts = initial if type(initial) is tuple else (initial,)
         if _UNCHANGING.issuperset(map(type, parts)):
@@ -66,11 +66,11 @@ class Adding:
         return pickled
 
     def begin(self) -> Any:
-        """Returns the initial value for one key: a function that changes it in place changes that of no other key."""
+        """Returns a copy of the initial value for one key, so that a function that changes it in place does not affect other keys."""
         return self.initial if self._pickled is None else pickle.loads(self._pickled)
 
     def of_many(self, values: Iterable[Any]) -> Any:
-        """Returns the fold of some values."""
+        """Returns the fold of the values."""
         return functools.reduce(self.add, values, self.begin()) if self.has_initial else functools.reduce(self.add, values)
 
 
@@ -82,7 +82,7 @@ def _greater(before: Any, value: Any) -> Any:
     return value if value > before else before
 
 
-#: `min` and `max` as folds that take one value at a time.
+#: `min` and `max` as folds of one value at a time.
 _COMPARING: dict[Callable[..., Any], Adding] = {min: Adding(_lesser), max: Adding(_greater)}
 
 
@@ -91,7 +91,7 @@ class WrongPair(Exception):
 
 
 class Stuck(Exception):
-    """Error of pairs that cannot go to the engine, with its cause in `error`."""
+    """Error of pairs that cannot be encoded or written. `error` is the cause."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class Stuck(Exception):
 
 
 class _Totals:
-    """Keys with the aggregates of their values so far."""
+    """A table of the aggregate of each key so far."""
 
     def __init__(self, encoder: Encoder, totals: dict[Any, Any], rest: Window) -> None:
         self._encoder, self._rest, self._totals = encoder, rest, totals
@@ -111,14 +111,14 @@ class _Totals:
 
     def _drain(self) -> None:
         keys, values = list(self._totals), list(self._totals.values())
-        # The same dict: a loop may be at work on it.
+        # Clear the dict in place: a loop may be using it.
         self._totals.clear()
         self._bytes = 0
         if keys:
             self._encoder.put(keys, values)
 
     def close(self) -> None:
-        """Puts out the aggregates, and closes the window."""
+        """Writes the aggregates and closes the window."""
         self._drain()
         self._rest.close()
 
@@ -127,26 +127,26 @@ class Running(_Totals):
     """A fold that keeps one aggregate per key: ``sum`` over whole numbers, ``min``, ``max``, or a function of two values. Other pairs go to
     a window.
 
-    Pairs are folded one by one as they are made: so the memory of one serves the next while it is in the cache. Lists of pairs, gone
-    through once for each thing to know of them, take half as long again."""
+    Each pair is folded as soon as it is made, while its memory is still in the cache. Collecting pairs in lists and scanning the lists
+    several times takes 50 % longer."""
 
     def __init__(self, encoder: Encoder, fold: Callable[..., Any], rest: Window, adding: Adding | None, name: str) -> None:
         super().__init__(encoder, {}, rest)
         self._name = name
         self._adding = _COMPARING.get(fold) if adding is None else adding
-        #: The number of pairs up to the next one that is measured.
+        #: The number of pairs until the next pair is measured.
         self._until_look = 1
         self._others: list[Pair] = []
 
     def take(self, pairs: Iterator[Pair]) -> None:
-        """Folds all pairs of an iterator. Errors: those of `pairs`; `WrongPair`; `Failed`, of the function that folds; `Stuck`."""
+        """Folds all pairs of an iterator. Errors: the errors of `pairs`; `WrongPair`; `Failed`, if the fold function fails; `Stuck`."""
         if self._adding is None:
             self._sum(pairs)
         else:
             self._add(pairs, self._adding)
         self._put_others()
 
-    # Two loops, and not one that calls a function for each pair: the call would take as long as all else.
+    # The loop is written twice, because a function call per pair would double its time.
 
     def _sum(self, pairs: Iterator[Pair]) -> None:
         totals = self._totals
@@ -168,7 +168,7 @@ class Running(_Totals):
                 totals[key] = value
             elif not self._begin(pair):
                 continue
-            # Numbers do not grow: only keys count.
+            # A sum does not grow, so only new keys are measured.
             until_look -= 1
             if not until_look:
                 until_look = self._look(pair)
@@ -191,14 +191,14 @@ class Running(_Totals):
                     self._fail(key, error)
             else:
                 self._begin(pair)
-            # An aggregate may hold all of its values, so each value counts.
+            # An aggregate may hold all its values, so each value is measured.
             until_look -= 1
             if not until_look:
                 until_look = self._look(pair)
         self._until_look = until_look
 
     def _look(self, pair: Pair) -> int:
-        """Counts the bytes of a pair for all pairs up to the next one that is measured; returns the number of these pairs."""
+        """Measures a pair, adds its size for all pairs until the next measurement, and returns the number of these pairs."""
         size = size_of([pair])
         count = max(1, min(_LOOK_EVERY, _LOOK_BYTES // size))
         self._bytes += size * count
@@ -206,7 +206,7 @@ class Running(_Totals):
         return count
 
     def _begin(self, pair: Pair) -> bool:
-        """Takes the first pair of a key, and any pair that the loops do not handle; returns whether there is a new key."""
+        """Handles the first pair of a key, and any pair that the loops do not handle. Returns whether the key is new."""
         if not isinstance(pair, tuple) or len(pair) != 2:
             self._refuse(pair)
         key, value = pair
@@ -219,7 +219,7 @@ class Running(_Totals):
         except Exception as error:
             self._fail(key, error)
         if self._adding is None and type(made) is not int:
-            # How such numbers are added up is for `sum` to say, which rounds less where it sees many of them.
+            # `sum` over many such numbers at once rounds less than adding one at a time.
             self._put_other(pair)
             return False
         self._totals[key] = made
@@ -243,14 +243,14 @@ class Running(_Totals):
             self._put_on(lambda: self._rest.put(others))
 
     def _refuse(self, pair: Any) -> NoReturn:
-        """Raises the error of an item that is not a pair, or whose key is not a key."""
+        """Raises `WrongPair` for an item that is not a pair, or `Stuck` for an invalid key."""
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise WrongPair(pair)
         try:
             _keys.encode(pair[0])
-            raise TypeError(f"{pair[0]!r:.200} has no hash, and is no key")
+            raise TypeError(f"{pair[0]!r:.200} is not hashable, so it cannot be a key")
         except TypeError as error:
-            # The error of the dict says less.
+            # The original error of the dict is less clear.
             error.__context__ = None
             raise Stuck(error) from error
 
@@ -268,7 +268,7 @@ class Running(_Totals):
 
 
 class Counting(_Totals):
-    """A counter of the occurrences of each key. Keys that a dict cannot tell apart, or should not, go to a window."""
+    """A counter of the occurrences of each key. Keys whose equality in a dict differs from the equality of their bytes go to a window."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._counts: Counter[Any] = Counter()
@@ -281,13 +281,13 @@ class Counting(_Totals):
         try:
             counts.update(keys)
         except TypeError:
-            # An item that a dict does not take is no key.
+            # Raise the clearer error: an item that is not hashable is not a key.
             for key in keys:
                 _keys.encode(key)
             raise
         new = list(islice(reversed(counts), len(counts) - before))
         if not _are_plain(new):
-            # Two keys here may be equal for a dict. The keys of this batch are taken out again.
+            # A dict may merge two different keys of this batch, so the whole batch is taken out again.
             counts.subtract(keys)
             for key in new:
                 del counts[key]
@@ -298,20 +298,21 @@ class Counting(_Totals):
 
 
 class Window:
-    """Pairs that wait to be folded: by `fold`, which makes one value of a list of values, or by the combine function of the user."""
+    """A buffer of pairs, folded when it is full: by `fold`, which turns a list of values into one value, or by the user's combine
+    function."""
 
     def __init__(
         self, encoder: Encoder, fold: Callable[[list[Any]], Any] | None, combine: Callable[..., Any] | None = None, name: str = "combine"
     ) -> None:
         self._encoder, self._fold, self._combine, self._name = encoder, fold, combine, name
         self._values: defaultdict[Any, list[Any]] = defaultdict(list)
-        #: Keys whose equality is not that of their bytes, by their bytes, each with its values.
+        #: Keys whose equality differs from the equality of their bytes, with their values, by their bytes.
         self._by_bytes: dict[bytes, tuple[Any, list[Any]]] = {}
         self._pairs = 0
         self._bytes = 0
 
     def put(self, pairs: list[Pair]) -> None:
-        """Adds pairs; folds them and puts them out when the window is full."""
+        """Adds pairs. If the window is full, folds and writes them."""
         values = self._values
         if _are_plain([key for key, _ in pairs]):
             for key, value in pairs:
@@ -326,7 +327,7 @@ class Window:
             self.close()
 
     def close(self) -> None:
-        """Folds the pairs and puts them out."""
+        """Folds the pairs and writes them."""
         groups = [*self._values.items(), *self._by_bytes.values()]
         self._values, self._by_bytes = defaultdict(list), {}
         self._pairs = self._bytes = 0
@@ -350,6 +351,6 @@ class Window:
         for made, _ in pairs:
             if made is not key and made != key:
                 raise Failed(
-                    f"the combine function, given the key {key!r:.200}, yielded the key {made!r:.200}: it may only fold the values of a key"
+                    f"the combine function, given the key {key!r:.200}, yielded the key {made!r:.200}: it must yield the key that it gets"
                 )
         return pairs

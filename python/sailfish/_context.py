@@ -1,5 +1,5 @@
-"""Counters and a status, for functions of a job. They go to the engine on standard error, as Hadoop Streaming has it. Outside of a job both
-do nothing, so that tests can call functions as they are."""
+"""Counters and a status, for functions of a job. They are reported to the engine on standard error, as in Hadoop Streaming. Outside of a
+job both do nothing, so that tests can call the functions directly."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ _is_in_job = False
 
 
 def counter(name: str, count: int = 1, group: str = "user") -> None:
-    """Adds to a counter of the job, from within a function of it. Only attempts that win count. Outside of a job it counts nothing.
+    """Adds `count` to a counter of the job. Functions of the job call it; outside of a job it does nothing. Only successful attempts count.
 
-    Errors: `ValueError` for a name or a group that is empty, has a comma or a line end, or is too long."""
+    Errors: `ValueError` for a name or a group that is empty, contains a comma or a line end, or is too long."""
     for part in (name, group):
         if not part or "," in part or "\n" in part:
-            raise ValueError(f"{part!r} is no name for a counter: it has at least one character, and no comma and no line end")
+            raise ValueError(f"{part!r} is not a valid counter name: it must not be empty or contain a comma or a line end")
     if len(f"{group},{name}".encode()) > _NAME_BYTES_MAX:
-        raise ValueError(f"the counter {name!r:.80} has more than the {_NAME_BYTES_MAX} bytes that a name may have")
+        raise ValueError(f"the counter name {name!r:.80} is too long: group and name may have {_NAME_BYTES_MAX} bytes together")
     number = operator.index(count)
     if _is_in_job:
         _counts[group, name] += number
 
 
 def status(text: str) -> None:
-    """Tells how far a task is, from within a function of the job: shown with the task, and with its failure. Outside of a job it does
-    nothing."""
+    """Reports the progress of the task as a text. Functions of the job call it; outside of a job it does nothing. The text is shown with
+    the task, and with its failure."""
     if _is_in_job:
         _report("status:" + " ".join(text.split()))
 
 
 def begin() -> None:
-    """Marks this process as one that runs the functions of a job."""
+    """Marks this process as a worker of a job."""
     global _is_in_job
     _is_in_job = True
 
 
 def flush() -> None:
-    """Tells the engine the counts so far, and writes out text that functions have printed."""
+    """Reports the counts so far to the engine, and flushes the text that functions have printed."""
     for (group, name), count in _counts.items():
         _report(f"counter:{group},{name},{count}")
     _counts.clear()
     for stream in (sys.stdout, sys.stderr):
-        # A function may have put something else in their place.
+        # A function may have replaced the streams.
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
 
 
 def end() -> None:
-    """Tells the engine that the worker has said all about a task."""
+    """Tells the engine that the reports of a task are complete."""
     _report("end")
 
 
 def _report(text: str) -> None:
-    # On a line of its own, whatever was printed before.
+    # The report needs a line of its own, so it begins with a line end.
     sys.stdout.flush()
     sys.stderr.write(f"\nreporter:{text}\n")
     sys.stderr.flush()

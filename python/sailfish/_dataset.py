@@ -1,4 +1,4 @@
-"""Dataflows: lazy collections that are made of others."""
+"""Dataflows: lazy collections derived from other collections."""
 
 from __future__ import annotations
 
@@ -31,65 +31,65 @@ V = TypeVar("V")
 W = TypeVar("W")
 
 _HOW = ("inner", "left", "right", "full")
-#: Methods whose function returns something for each item: a function that yields would give a generator.
+#: Methods whose function returns a value per item. A function that yields would return a generator as the value.
 _RETURNING = ("map", "filter", "key_by", "map_values")
 #: The most sides of a cogroup.
 _SIDES_MAX = 250
 
 
 def read_text(paths: Paths, encoding: str = "utf-8", errors: str = "strict") -> Dataset[str]:
-    """Reads the lines of files, without their ends."""
+    """Reads the lines of files, without their line ends."""
     check_encoding(encoding, errors)
     return Dataset(Read(tuple(paths_of(paths)), Format("text", encoding, errors)))
 
 
 def read_jsonl(paths: Paths) -> Dataset[Any]:
-    """Reads a value of JSON from each line. Empty lines are no items."""
+    """Reads one JSON value per line. Skips empty lines."""
     return Dataset(Read(tuple(paths_of(paths)), Format("jsonl")))
 
 
 def read_csv(
     paths: Paths, columns: Sequence[str] | None = None, delimiter: str = ",", encoding: str = "utf-8", errors: str = "strict"
 ) -> Dataset[dict[str, str]]:
-    """Reads the rows of CSV files as dicts of texts. Without `columns` the first line of each file names them. A row is a line: a quoted
-    field that goes on in the next line is an error."""
+    """Reads the rows of CSV files as dicts of texts. Without `columns` the first line of each file names the columns. Each row is one line:
+    a quoted field with a line end is an error."""
     check_encoding(encoding, errors)
     if len(delimiter) != 1:
-        raise ValueError(f"delimiter={delimiter!r}: it is one character")
+        raise ValueError(f"delimiter={delimiter!r} must be one character")
     return Dataset(Read(tuple(paths_of(paths)), Format("csv", encoding, errors, _names(columns), delimiter)))
 
 
 def read_parquet(paths: Paths, columns: Sequence[str] | None = None) -> Dataset[dict[str, Any]]:
-    """Reads the rows of Parquet files as dicts; with `columns`, these only. Needs pyarrow."""
+    """Reads the rows of Parquet files as dicts; with `columns`, only these columns. Needs pyarrow."""
     needed("pyarrow.parquet", "read_parquet")
     return Dataset(Read(tuple(paths_of(paths)), Format("parquet", columns=_names(columns))))
 
 
 def from_iterable(items: Iterable[T]) -> Dataset[T]:
-    """Returns a dataset of items of this program, which stay in its memory. Error: `TypeError` for a table of pandas, polars or pyarrow,
-    whose iteration gives no rows."""
+    """Returns a dataset of items of this program. They stay in its memory. Error: `TypeError` for a table of pandas, polars or pyarrow,
+    because iterating it does not yield rows."""
     refuse_table(items)
     return Dataset(Made(list(items)))
 
 
 def _names(columns: Sequence[str] | None) -> tuple[str, ...] | None:
     if isinstance(columns, str):
-        raise TypeError(f"columns={columns!r}: it is a list of names")
+        raise TypeError(f"columns={columns!r} must be a list of names")
     if columns is not None and len(set(columns)) != len(list(columns)):
-        raise ValueError(f"columns={list(columns)!r}: each has a name of its own")
+        raise ValueError(f"columns={list(columns)!r} has duplicate names")
     return None if columns is None else tuple(columns)
 
 
 class Dataset(Generic[T]):
     """A lazy collection.
 
-    A dataset is made of others and never changes. Nothing runs until one of ``write_text``, ``write_jsonl``, ``write_csv``,
-    ``write_parquet``, ``collect``, ``count``, ``to_arrow``, ``to_pandas`` and ``to_polars`` is called: then the whole dataflow runs as
-    stages of map and reduce, which `explain` shows. These take the same options: ``engine``, ``memory``, ``slots``, ``progress``,
-    ``python``, ``sync``, ``name``, ``files``, ``modules``, ``env`` and ``requirements`` as `MapReduce` has them, and ``scratch``, a
-    directory of a file system that this machine and the nodes of a server share: items go through it to the nodes and back.
+    A dataset is derived from others and never changes. A call of ``write_text``, ``write_jsonl``, ``write_csv``, ``write_parquet``,
+    ``collect``, ``count``, ``to_arrow``, ``to_pandas`` or ``to_polars`` runs the whole dataflow as stages of map and reduce; nothing runs
+    before. `explain` shows the stages. These calls take the same options: ``engine``, ``memory``, ``slots``, ``progress``, ``python``,
+    ``sync``, ``name``, ``files``, ``modules``, ``env`` and ``requirements``, as for `MapReduce`, and ``scratch``, a directory that this
+    machine and the nodes of a server share: items pass through it to the nodes and back.
 
-    Methods that go by key take items that are ``(key, value)`` tuples. `MapReduce` lists the types of keys.
+    Methods by key take items that are ``(key, value)`` tuples. `MapReduce` lists the types of keys.
 
     >>> import sailfish as sf
     >>> sales = sf.from_iterable([("Ulm", 3), ("Bonn", 5), ("Ulm", 4)])
@@ -108,13 +108,13 @@ class Dataset(Generic[T]):
         return _html.of_plan(self.explain())
 
     def explain(self) -> str:
-        """Describes the stages that an end would run, with a few lines for each."""
+        """Returns a description of the stages of this dataflow, a few lines per stage. Runs nothing."""
         return str(Plan(self._node))
 
-    # Of each item
+    # Operations on single items
 
     def map(self, function: Callable[[T], U]) -> Dataset[U]:
-        """Returns the result of the function for each item. Error: `TypeError` for a function that yields: `flat_map` takes it."""
+        """Returns the result of the function for each item. Error: `TypeError` for a generator function: use `flat_map`."""
         return self._stepped("map", function)
 
     def filter(self, function: Callable[[T], object]) -> Dataset[T]:
@@ -122,7 +122,7 @@ class Dataset(Generic[T]):
         return self._stepped("filter", function)
 
     def flat_map(self, function: Callable[[T], Iterable[U]]) -> Dataset[U]:
-        """Returns all items that the function yields, or returns in a list, for each item."""
+        """Returns all items that the function yields, or returns as a list, for each item."""
         return self._stepped("flat_map", function)
 
     def key_by(self, function: Callable[[T], K]) -> Dataset[tuple[K, T]]:
@@ -134,7 +134,7 @@ class Dataset(Generic[T]):
         return self._stepped("map_values", function)
 
     def keys(self: Dataset[tuple[K, V]]) -> Dataset[K]:
-        """Returns the keys of pairs. ``dict(dataset)`` asks for them, and then for the value of each."""
+        """Returns the keys of pairs. ``dict(dataset)`` calls it first, and looks up the value of each key afterwards."""
         return _Keys(self)
 
     def values(self: Dataset[tuple[K, V]]) -> Dataset[V]:
@@ -142,15 +142,15 @@ class Dataset(Generic[T]):
         return self._stepped("values")
 
     def sample(self, fraction: float, seed: int = 0) -> Dataset[T]:
-        """Returns a random share of about `fraction` of the items; the same items for the same seed, data and settings."""
+        """Returns a random sample of about `fraction` of the items. The same seed, data and settings select the same items."""
         if not 0 <= fraction <= 1:
-            raise ValueError(f"fraction={fraction!r}: it is a share from 0 to 1")
+            raise ValueError(f"fraction={fraction!r} must be between 0 and 1")
         return Dataset(Stepped(self._node, Step("sample", None, f"sample({fraction})", fraction, seed)))
 
     def union(self, *others: Dataset[U]) -> Dataset[T | U]:
         """Returns the items of all datasets, duplicates included."""
         _check_datasets("union", others)
-        # One after the other in a loop they would be as deep as they are many.
+        # Unions made in a loop are flattened, so that the plan does not become as deep as the loop is long.
         before = self._node.parents if isinstance(self._node, Joined) else (self._node,)
         return Dataset(Joined((*before, *(other._node for other in others))))
 
@@ -163,18 +163,18 @@ class Dataset(Generic[T]):
             name = f"{kind}({name_of(function)})"
         return Dataset(Stepped(self._node, Step(kind, function, name if function is not None else "")))
 
-    # By key
+    # Operations by key
 
     def reduce_by_key(self: Dataset[tuple[K, V]], fold: Callable[..., V]) -> Dataset[tuple[K, V]]:
-        """Returns pairs of each key and its folded values. `fold`: ``sum``, ``min``, ``max``, ``any`` or ``all``, or a function of two
-        values that gives the same in whatever order and groups it is applied. Values are folded before they travel as well."""
+        """Returns one pair per key: the key and its folded values. `fold`: ``sum``, ``min``, ``max``, ``any`` or ``all``, or an associative
+        and commutative function of two values. Map tasks fold their own values before the shuffle."""
         _check_callable("reduce_by_key", fold)
         adding = None
         if any(fold is known for known in PARTIAL_FOLDS):
             function = fold
         elif any(fold is known for known in FOLDS):
             raise ValueError(
-                f"reduce_by_key({fold.__name__}): it makes something else than a value of values: group_by().map_values() does"
+                f"reduce_by_key({fold.__name__}): {fold.__name__} cannot fold its own results: use group_by().map_values({fold.__name__})"
             )
         else:
             adding = Adding(fold)
@@ -185,8 +185,8 @@ class Dataset(Generic[T]):
     def aggregate_by_key(
         self: Dataset[tuple[K, V]], initial: W, add: Callable[[W, V], W], merge: Callable[[W, W], W]
     ) -> Dataset[tuple[K, W]]:
-        """Returns pairs of each key and the aggregate of its values: ``add(aggregate, value)`` takes in one value, beginning at a copy of
-        `initial` for each key; ``merge(aggregate, aggregate)`` merges the aggregates of parts of the values."""
+        """Returns one pair per key: the key and the aggregate of its values. ``add(aggregate, value)`` adds one value; the aggregate of
+        each key starts as a copy of `initial`. ``merge(aggregate, aggregate)`` merges the aggregates of two sets of values of a key."""
         _check_callable("aggregate_by_key", add)
         _check_callable("aggregate_by_key", merge)
         adding = Adding(add, True, initial)
@@ -194,7 +194,7 @@ class Dataset(Generic[T]):
         return self._shuffled(Reduce(gather, adding.of_many, combine_folds=True, adding=adding), "aggregate_by_key")
 
     def count_by_key(self: Dataset[tuple[K, V]]) -> Dataset[tuple[K, int]]:
-        """Returns pairs of each key and the number of its items."""
+        """Returns one pair per key: the key and the number of its items."""
         return self._stepped("keys")._shuffled(Count(of_each=True), "count_by_key")
 
     @overload
@@ -204,7 +204,7 @@ class Dataset(Generic[T]):
     def group_by(self, key: Callable[[T], K]) -> Groups[K, T]: ...
 
     def group_by(self, key: Callable[[Any], Any] | None = None) -> Groups[Any, Any]:
-        """Groups the values of pairs by their keys; with `key`, the items by the result of the function."""
+        """Groups the values of pairs by their keys; with `key`, groups the items by ``key(item)``."""
         if key is None:
             return Groups(self._node)
         _check_callable("group_by", key)
@@ -212,18 +212,18 @@ class Dataset(Generic[T]):
 
     def join(self: Dataset[tuple[K, V]], other: Dataset[tuple[K, W]], how: str = "inner") -> Dataset[tuple[K, tuple[Any, Any]]]:
         """Returns ``(key, (left, right))`` for each combination of a left and a right value of a key. `how`: ``"inner"``; ``"left"``,
-        ``"right"`` and ``"full"`` also keep the values of that side, or of both, that have no partner, beside None. A key with a large
-        share of the rows of large files is split over several tasks, on a side that `how` lets be split: either one, the left, the right,
-        none."""
+        ``"right"`` and ``"full"`` also return the values of that side, or of both, that have no match, paired with None. If the files are
+        large, a key with a large share of the rows is split over several tasks: on either side of an inner join, on the left side of a left
+        join, on the right side of a right join. A full join splits no key."""
         if how not in _HOW:
             raise ValueError(f"how={how!r} is not known: choose {', '.join(_HOW)}")
         return self._beside((other,), Sides(how, 2), "join")
 
     def cogroup(self: Dataset[tuple[K, V]], *others: Dataset[tuple[K, Any]]) -> Dataset[tuple[K, tuple[list[Any], ...]]]:
-        """Returns ``(key, (values here, values there, ...))`` for each key of any dataset, with lists. The lists of one key have to fit in
-        memory."""
+        """Returns ``(key, (values, other values, ...))`` for each key of any dataset, with a list of values per dataset. The lists of one
+        key must fit in memory."""
         if not others:
-            raise ValueError("cogroup takes the datasets to group beside this one")
+            raise ValueError("cogroup needs at least one other dataset")
         return self._beside(others, Sides(None, 1 + len(others)), "cogroup")
 
     def _beside(self, others: Sequence[Dataset[Any]], shuffle: Shuffle, name: str) -> Dataset[Any]:
@@ -232,27 +232,27 @@ class Dataset(Generic[T]):
             raise ValueError(f"{name} takes at most {_SIDES_MAX} datasets")
         return Dataset(Shuffled((self._node, *(other._node for other in others)), shuffle, name))
 
-    # All of them
+    # Operations on all items
 
     def distinct(self) -> Dataset[T]:
-        """Returns each item once, in order. Items have the types of keys."""
+        """Returns each distinct item once. Each part of the output is sorted. Items must have the types of keys."""
         return self._shuffled(Count(of_each=False), "distinct")
 
     def count_by_value(self) -> Dataset[tuple[T, int]]:
-        """Returns pairs of each item and its number of occurrences. Items have the types of keys."""
+        """Returns one pair per distinct item: the item and its number of occurrences. Items must have the types of keys."""
         return self._shuffled(Count(of_each=True), "count_by_value")
 
     def sort_by(self, key: Callable[[T], Any] | None = None, reverse: bool = False) -> Dataset[T]:
-        """Returns the items in their order, or in the order of `key(item)`; both have the types of keys. The parts of a written output, one
-        after the other, are in order."""
+        """Returns the items sorted, or sorted by `key(item)`. The sort keys must have the types of keys. A written output is sorted across
+        its parts."""
         if key is not None:
             _check_callable("sort_by", key)
         return self._shuffled(Sort(key, reverse), "sort_by")
 
     def top(self, n: int, key: Callable[[T], Any] | None = None) -> Dataset[T]:
-        """Returns the n largest items, the largest first; with `key`, those with the largest `key(item)`. They have to fit in memory."""
+        """Returns the n largest items, the largest first; with `key`, the items with the largest `key(item)`. They must fit in memory."""
         if operator.index(n) < 0:
-            raise ValueError(f"n={n}: it is a number of items")
+            raise ValueError(f"n={n} must not be negative")
         if key is not None:
             _check_callable("top", key)
         return self._shuffled(Top(n, key), "top")
@@ -260,14 +260,14 @@ class Dataset(Generic[T]):
     def _shuffled(self, shuffle: Shuffle, name: str) -> Dataset[Any]:
         return Dataset(Shuffled((self._node,), shuffle, name))
 
-    # Ends
+    # Operations that run the dataflow
 
     def write_text(self, output: str | os.PathLike[str], *, overwrite: bool = False, **options: Any) -> Result:
-        """Writes ``str(item)`` lines into part files."""
+        """Writes one line per item, ``str(item)``, into part files."""
         return self._write(output, "text", overwrite, options)
 
     def write_jsonl(self, output: str | os.PathLike[str], *, overwrite: bool = False, **options: Any) -> Result:
-        """Writes items as lines of JSON."""
+        """Writes one line of JSON per item."""
         return self._write(output, "json", overwrite, options)
 
     def write_csv(
@@ -279,14 +279,14 @@ class Dataset(Generic[T]):
         overwrite: bool = False,
         **options: Any,
     ) -> Result:
-        """Writes items that are dicts, tuples or lists as rows of CSV. The first line of each part names the columns, where items are dicts
-        or `columns` names them. A field with a line end is an error, because `read_csv` reads a row a line; with `multiline` it is written
-        all the same, in quotes, for other programs."""
+        """Writes items that are dicts, tuples or lists as rows of CSV. The first line of each part names the columns; they are the keys of
+        the first dict, or `columns`. A field with a line end is an error, because `read_csv` reads one row per line; `multiline` writes
+        such a field in quotes, for other programs."""
         return self._write(output, "csv", overwrite, options, columns=_names(columns), multiline=multiline)
 
     def write_parquet(self, output: str | os.PathLike[str], schema: Any = None, *, overwrite: bool = False, **options: Any) -> Result:
-        """Writes items that are dicts, or pairs as the columns key and value, as rows of Parquet. `schema`: of pyarrow; without it each
-        part has the types of its own first values, and a warning tells where parts differ. Needs pyarrow."""
+        """Writes rows of Parquet. Items are dicts, or pairs, which become the columns key and value. `schema`: a schema of pyarrow; without
+        it each part has the types of its own first values, and a warning reports parts that differ. Needs pyarrow."""
         needed("pyarrow.parquet", "write_parquet")
         result = self._write(output, "rows", overwrite, options, schema=schema)
         if schema is None:
@@ -312,18 +312,18 @@ class Dataset(Generic[T]):
         return iter(self._kept("pickle", {}))
 
     def __getitem__(self: Dataset[tuple[K, V]], key: K) -> V:
-        """Returns the value of a key, for ``dict(dataset)`` alone, which lists the keys before. Error: `TypeError` elsewhere."""
+        """Returns the value of a key. Only ``dict(dataset)`` may call it, after it has listed the keys. Error: `TypeError` otherwise."""
         lookups = self._lookups
         if lookups is None:
-            raise TypeError("a dataset has no item at a place or a key: collect() gives a list, dict(dataset.collect()) a dict of pairs")
-        # It is gone after an error as well.
+            raise TypeError("a dataset cannot be indexed: collect() returns a list, dict(dataset.collect()) a dict of pairs")
+        # Drop the values first, so that they do not stay in memory after an error.
         self._lookups = None
         value: V = lookups.next(self, key)
         self._lookups = None if lookups.is_over else lookups
         return value
 
     def to_arrow(self, **options: Any) -> Any:
-        """Returns a table of pyarrow: a column for each name of dicts, key and value of pairs, else one column with the items."""
+        """Returns a table of pyarrow: the columns of dicts, the columns key and value of pairs, or one column `item`."""
         return needed("pyarrow", "to_arrow").table(_columns(self.collect(**options)))
 
     def to_pandas(self, **options: Any) -> Any:
@@ -336,7 +336,7 @@ class Dataset(Generic[T]):
 
     def _kept(self, output_format: str, options: dict[str, Any]) -> Result:
         settings = settings_of(options)
-        kept = settings.directory("sailfish-", "the nodes of a server write the items to a shared directory")
+        kept = settings.directory("sailfish-", "the nodes of a server write the items into a shared directory")
         try:
             output = os.path.join(kept, "output")
             return Result(output, output_format, self._run(output, output_format, settings, {}), kept)
@@ -357,7 +357,7 @@ class Dataset(Generic[T]):
 
 
 class _Keys(Dataset[K]):
-    """The keys of pairs. `dict` lists them, and asks the pairs for the value of each afterwards."""
+    """The keys of pairs. `dict` lists the keys and looks up the value of each key afterwards."""
 
     def __init__(self, pairs: Dataset[tuple[K, Any]]) -> None:
         super().__init__(Stepped(pairs._node, Step("keys")))
@@ -373,30 +373,30 @@ class _Keys(Dataset[K]):
 
 
 class _Lookups:
-    """The values that `dict` asks for: as many as it has listed keys. The first request collects the pairs, the last one frees them."""
+    """The lookups of one `dict` call, one per listed key. The first lookup collects the pairs, the last one frees them."""
 
     def __init__(self, count: int) -> None:
         self._left = count
         self._values: dict[Any, Any] | None = None
 
     def next(self, pairs: Dataset[Any], key: Any) -> Any:
-        """Returns the value of a key. The last one of several wins, as in a dict of pairs."""
+        """Returns the value of a key; if the key occurs several times, its last value. Error: `RuntimeError` for a missing key."""
         if self._values is None:
             self._values = dict(pairs.collect())
         self._left -= 1
         if key not in self._values:
-            raise RuntimeError(f"the key {key!r:.200} was there once and is gone: functions of the dataset do not give the same again")
+            raise RuntimeError(f"the key {key!r:.200} is missing in the second run: the functions of the dataset are not deterministic")
         return self._values[key]
 
     @property
     def is_over(self) -> bool:
-        """Returns whether each listed key has got its value."""
+        """Whether each listed key has been looked up."""
         return self._left <= 0
 
 
 class Groups(Generic[K, V]):
-    """The values of each key. One function call handles a group, which may be larger than memory: the values are an iterator, which is
-    read once. Their order is not promised unless `sorted` makes one.
+    """The values of each key. A function is called once per group. A group may be larger than memory: its values are an iterator, which can
+    be read once. The order of the values is undefined unless `sorted` is used.
 
     >>> import sailfish as sf
     >>> sales = sf.from_iterable([("Ulm", 4), ("Bonn", 5), ("Ulm", 3)])
@@ -409,10 +409,10 @@ class Groups(Generic[K, V]):
 
     def __repr__(self) -> str:
         order = " with values in order" if self._order else ""
-        return f"<sailfish.Groups{order}: map, flat_map, map_values and windows make datasets of them>"
+        return f"<sailfish.Groups{order}: map, flat_map, map_values and windows return datasets>"
 
     def sorted(self, by: Callable[[V], Any] | None = None, reverse: bool = False) -> Groups[K, V]:
-        """Returns the same groups with sorted values: in their own order, or in the order of `by(value)`."""
+        """Returns the same groups with their values sorted, or sorted by `by(value)`."""
         if by is not None:
             _check_callable("sorted", by)
         return Groups(self._node, (by, reverse))
@@ -429,20 +429,20 @@ class Groups(Generic[K, V]):
     @overload
     def map_values(self, function: Callable[[Iterator[V]], W]) -> Dataset[tuple[K, W]]: ...
 
-    # `len` takes no iterator, and is one of the folds that are given as they are.
+    # `len` does not take an iterator, but it is one of the built-in folds.
     @overload
     def map_values(self, function: Callable[[Sized], W]) -> Dataset[tuple[K, W]]: ...
 
     def map_values(self, function: Callable[..., Any]) -> Dataset[tuple[K, Any]]:
-        """Returns pairs of each key and the result of the function for an iterator of its values."""
+        """Returns one pair per key: the key and the result of the function for an iterator of its values."""
         _check_returns("group_by().map_values", function)
         return self._gathered("fold" if any(function is fold for fold in FOLDS) else "value", "map_values", function)
 
     def windows(self, size: int, step: int = 1) -> Dataset[tuple[K, list[V]]]:
-        """Returns pairs of the key and a list of `size` consecutive values, beginning at each `step`-th value of a group. Incomplete
-        windows are dropped."""
+        """Returns one pair per window: the key and a list of `size` consecutive values. A window begins at every `step`-th value of a
+        group. Incomplete windows are dropped. Error: `ValueError` for a size or step below 1."""
         if size < 1 or step < 1:
-            raise ValueError(f"size={size}, step={step}: a window has at least one value, and the next begins at least one later")
+            raise ValueError(f"size={size}, step={step}: both must be at least 1")
         return self._shuffled(Gather("windows", None, "", size, step), "windows")
 
     def _gathered(self, kind: str, method: str, function: Callable[..., Any]) -> Dataset[Any]:
@@ -457,17 +457,17 @@ class Groups(Generic[K, V]):
 def _check_datasets(name: str, others: Sequence[object]) -> None:
     for other in others:
         if not isinstance(other, Dataset):
-            raise TypeError(f"{name} takes datasets, and not {other!r:.200}")
+            raise TypeError(f"{name} takes datasets, not {other!r:.200}")
 
 
 def _check_callable(name: str, function: object) -> None:
     if not callable(function):
-        raise TypeError(f"{name} takes a function, and {function!r:.200} cannot be called")
+        raise TypeError(f"{name} takes a function, and {function!r:.200} is not callable")
 
 
 def _check_returns(name: str, function: object) -> None:
     if inspect.isgeneratorfunction(function):
-        raise TypeError(f"{name} takes a function that returns a value, and {name_of(function)} yields: {FLAT_MAP}")
+        raise TypeError(f"{name} takes a function that returns a value, but {name_of(function)} yields: {FLAT_MAP}")
 
 
 def _columns(items: list[Any]) -> dict[str, list[Any]]:

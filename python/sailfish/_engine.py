@@ -1,4 +1,4 @@
-"""The `sailfish` program, which runs the jobs: how to find it, and how to run it."""
+"""Finds and runs the `sailfish` program, the engine that runs the jobs."""
 
 from __future__ import annotations
 
@@ -18,28 +18,27 @@ from typing import IO, Any
 
 from ._progress import Display, rows_of
 
-#: The most lines of the program's messages that an error keeps.
+#: The most lines of the program's output in an error.
 _LINES_MAX = 200
-#: Options of the program by the names that arguments have here. `--input` goes without a name: its message says that the input does not
-#: exist.
+#: The argument of this package for each option of the program. `--input` has none: its message already says that the input does not exist.
 _ARGUMENTS = {
     **{f"--{name}": name for name in ("input", "output", "memory", "slots", "name", "env")},
     **{"--input: ": "", "--file": "files", "--overwrite": "overwrite=True", "--mapper": "python"},
 }
-#: An option in a message: at the beginning, or behind a word of the advice. Paths, which may look alike, stand elsewhere.
+#: An option in a message: at the beginning or after a word of advice. A path that looks like an option never stands there.
 _OPTION = re.compile(r'(^|^the stage "[^"]*": | add | with | inside )(--input: |--[a-z]+\b(?!-))')
-#: Asks the kernel for a signal when the parent dies (`prctl`).
+#: The option of `prctl` that makes the kernel send a signal when the parent dies.
 _PR_SET_PDEATHSIG = 1
 
 
 class EngineMissing(RuntimeError):
-    """Error where there is no `sailfish` program."""
+    """Error of a missing `sailfish` program."""
 
     __module__ = "sailfish"
 
 
 class JobFailed(RuntimeError):
-    """Error of a job that failed. The message is that of the engine, with the traceback of the failed function."""
+    """Error of a failed job. The message is the message of the engine, with the traceback of the failed function."""
 
     __module__ = "sailfish"
 
@@ -50,11 +49,12 @@ class JobFailed(RuntimeError):
 
 
 def program() -> str:
-    """Finds the program: named by SAILFISH_PROGRAM, installed with this package, or on PATH. Error: `EngineMissing`."""
+    """Returns the path of the program: the value of SAILFISH_PROGRAM, the program installed with this package, or a program on PATH.
+    Error: `EngineMissing`."""
     named = os.environ.get("SAILFISH_PROGRAM")
     if named:
         if shutil.which(named) is None:
-            raise EngineMissing(f"SAILFISH_PROGRAM names {named!r}, and there is no such program")
+            raise EngineMissing(f"SAILFISH_PROGRAM names {named!r}, which does not exist or cannot be executed")
         return named
     for scheme in (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")):
         installed = Path(sysconfig.get_path("scripts", scheme), "sailfish")
@@ -63,16 +63,17 @@ def program() -> str:
     found = shutil.which("sailfish")
     if found is None:
         raise EngineMissing(
-            "there is no program `sailfish`: it comes with the package sailfish-engine, or SAILFISH_PROGRAM says where it is"
+            "the program `sailfish` was not found: install the package sailfish-engine, or set SAILFISH_PROGRAM to the path of the program"
         )
     return found
 
 
 def run(words: list[str], display: Display | None) -> Any:
-    """Runs the program and returns the JSON that it prints: a report, or those of all stages. `display` shows its progress and its
-    messages. Errors: `JobFailed`; `KeyboardInterrupt`, when the program has ended."""
+    """Runs the program and returns the JSON that it prints: one report, or a list with a report per stage. `display` shows its progress and
+    its messages. Errors: `JobFailed`; `KeyboardInterrupt`, raised after the program has ended."""
     environment = {**os.environ, "SAILFISH_PROGRESS": "json" if display else "none"}
-    # In a session of its own: Ctrl-C in a terminal would reach it as well, and the second of two signals stops it at once.
+    # The program gets a session of its own. Otherwise Ctrl-C would also reach it from the terminal, and a second signal makes it stop
+    # without cleaning up.
     child = subprocess.Popen(
         [program(), *words],
         stdout=subprocess.PIPE,
@@ -100,18 +101,18 @@ def run(words: list[str], display: Display | None) -> Any:
         child.stdout.close()
         child.stderr.close()
     if code != 0:
-        raise JobFailed(_of_arguments("\n".join(said).removeprefix("sailfish: ")) or f"sailfish ended with code {code}", code)
+        raise JobFailed(_of_arguments("\n".join(said).removeprefix("sailfish: ")) or f"sailfish exited with code {code}", code)
     return json.loads(report)
 
 
 def _of_arguments(message: str) -> str:
-    """Replaces names of options in a message by the names of arguments."""
+    """Replaces the options of the program in a message by the arguments of this package."""
     return _OPTION.sub(lambda found: found[1] + _ARGUMENTS.get(found[2], found[2]), message)
 
 
 def _ends_with_us() -> Callable[[], object] | None:
-    """Returns a function for the child, a single call of the system: it makes the program stop its job when this process is killed or its
-    terminal goes."""
+    """Returns a function for the child process to call before it starts the program, or None outside Linux. It makes the kernel interrupt
+    the program when this process dies, so that the job stops."""
     if not sys.platform.startswith("linux"):
         return None
     import ctypes
@@ -121,7 +122,7 @@ def _ends_with_us() -> Callable[[], object] | None:
 
 
 def _interrupt(child: subprocess.Popen[bytes]) -> None:
-    """Ends the job, and waits until all of it has gone. A second interrupt ends it at once."""
+    """Interrupts the program and waits until it has ended. A second interrupt stops it at once, a third kills it."""
     child.send_signal(signal.SIGINT)
     for last_resort in (signal.SIGINT, signal.SIGKILL):
         try:
@@ -140,7 +141,7 @@ def _listen(stream: IO[bytes], said: list[str], display: Display | None) -> None
             said.append(text)
             del said[:-_LINES_MAX]
         if display is not None:
-            # The messages of the program are read on even when the terminal has gone.
+            # Keep reading the messages of the program, even if the terminal is gone.
             with contextlib.suppress(OSError, ValueError):
                 display.say(text) if rows is None else display.show(rows)
     if display is not None:

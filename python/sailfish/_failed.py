@@ -1,4 +1,4 @@
-"""Failures of a worker."""
+"""Errors of a worker."""
 
 from __future__ import annotations
 
@@ -7,30 +7,28 @@ from collections.abc import Callable
 from types import GeneratorType
 from typing import Any
 
-#: The advice behind an error of a debugger.
-NO_TERMINAL = (
-    "functions run in processes without a terminal, and there is no run in this process yet: call the function in plain Python to debug it"
-)
-#: The advice behind a generator in place of an item.
-FLAT_MAP = "a function that yields items goes to flat_map"
+#: The advice after an error of a debugger.
+NO_TERMINAL = "functions run in processes without a terminal: call the function in plain Python to debug it"
+#: The advice after an error about a generator that was returned as an item.
+FLAT_MAP = "use flat_map for a function that yields items"
 
 
 class Failed(Exception):
-    """Error of a function of the job. `__cause__` is the exception that it raised, if it raised one."""
+    """Error of a function of the job. `__cause__` is the exception of the function, if there is one."""
 
 
 def short(error: BaseException) -> str:
-    """Returns an error without its traceback, as text."""
+    """Returns the text of an error, without its traceback."""
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
-    # Its module takes some time to import, and has been where it is raised.
+    # The class is compared by name, because importing `bdb` is slow.
     return f"{text}: {NO_TERMINAL}" if type(error).__name__ == "BdbQuit" else text
 
 
 def check_pairs(items: list[Any], who: Callable[[], str]) -> None:
-    """Raises `Failed` where an item is not a pair. `who` returns the beginning of the message: the function that yielded it."""
+    """Raises `Failed` if an item is not a pair. `who` returns the beginning of the message, which names the function that yielded it."""
     if set(map(type, items)) == {tuple} and set(map(len, items)) == {2}:
         return
     wrong = [item for item in items if not isinstance(item, tuple) or len(item) != 2]
     if wrong:
         hint = f": {FLAT_MAP}" if isinstance(wrong[0], GeneratorType) else ""
-        raise Failed(f"{who()} {wrong[0]!r:.200}, and not a (key, value) pair{hint}")
+        raise Failed(f"{who()} {wrong[0]!r:.200}, which is not a (key, value) pair{hint}")

@@ -15,36 +15,36 @@ from typing import Any
 from . import _values
 
 _HEAD = struct.Struct("<IB3x")
-#: The head of a frame with records: offset, number of the input, length of the name.
+#: The header of a frame with records: offset, number of the input, length of the name.
 _RECORDS_HEAD = struct.Struct("<QII")
 JOB, RECORDS, GROUPS, END = b"JRGE"
 PAIRS, TAILED_PAIRS, OUTPUT, FAILURE = b"PTOX"
-#: The payload of an end behind which the worker waits for another task.
+#: The payload of an end frame that says: the worker waits for another task.
 WAITS = b"\1"
-#: The version of the frames, which the frame with the job tells.
+#: The version of the frames. The job frame carries it.
 JOB_VERSION = 2
 #: The most bytes in one read from the pipe.
 _READ_BYTES = 1 << 18
-#: The most bytes of a part in one frame.
+#: The most bytes of output in one frame.
 _OUTPUT_BYTES_MAX = 1 << 20
 
 #: Limits of a failure message: lines of the traceback, characters of a line, characters of the message.
 _LINES_MAX, _LINE_CHARACTERS_MAX, _MESSAGE_CHARACTERS_MAX = 100, 1000, 4000
 
-assert array("I").itemsize == 4, "lengths are arrays of 32-bit numbers"
+assert array("I").itemsize == 4, "lengths must be arrays of 32-bit numbers"
 
 
 class CutOff(Exception):
-    """Error of a worker whose engine has gone: nobody wants the rest of the task."""
+    """Error of a worker whose input ended before the end of the task, because the engine abandoned the task or died."""
 
 
 def lengths(numbers: Iterable[int]) -> bytes:
-    """Returns lengths as the bytes of frames."""
+    """Returns lengths in the byte format of frames: 32 bits each, little-endian."""
     return _little(array("I", numbers)).tobytes()
 
 
 def _told(text: str, characters_max: int) -> str:
-    """Returns a text of limited length that any reader of JSON takes."""
+    """Returns a text of at most `characters_max` characters, before escapes, that every JSON parser accepts."""
     if len(text) > characters_max:
         text = text[: characters_max - 1] + "…"
     return text.encode("utf-8", "backslashreplace").decode()
@@ -69,7 +69,7 @@ class Input:
         self._file = io.BufferedReader(io.FileIO(descriptor), _READ_BYTES)
 
     def next_or_end(self) -> tuple[int, bytes] | None:
-        """Returns the next frame; None where the engine has no more."""
+        """Returns the next frame; None at the end of the input. Error: `CutOff`."""
         return self.next() if self._file.peek(1) else None
 
     def next(self) -> tuple[int, bytes]:
@@ -91,24 +91,24 @@ class Output:
         self._descriptor = descriptor
 
     def write(self, kind: int, *pieces: bytes | memoryview) -> None:
-        """Writes a whole frame."""
+        """Writes a frame."""
         payload = b"".join(pieces)
         data = memoryview(_HEAD.pack(len(payload), kind) + payload)
         while data:
             data = data[os.write(self._descriptor, data) :]
 
     def pairs(self, count: int, *columns: bytes) -> None:
-        """Puts out pairs: the lengths of all keys, the lengths of all values, the keys, the values."""
+        """Writes pairs as columns: the lengths of all keys, the lengths of all values, the keys, the values."""
         self.write(PAIRS, count.to_bytes(4, "little"), *columns)
 
     def tailed_pairs(self, count: int, *columns: bytes) -> None:
-        """Puts out pairs as `pairs` does, with a column behind the lengths of the values: how many first bytes of each key decide where it
-        goes."""
+        """Writes pairs as `pairs` does, with one more column after the lengths of the values: the length of the prefix of each key that
+        decides its partition, in bytes."""
         self.write(TAILED_PAIRS, count.to_bytes(4, "little"), *columns)
 
     def output(self, records: int, data: bytes) -> None:
-        """Puts out bytes of the part; `records` is the number of records that end in them."""
-        # The records end with the last of the frames: only the sum of all matters.
+        """Writes bytes of the output part. `records` is the number of records that end in these bytes."""
+        # Only the sum of the counts matters, so the last frame carries the whole count.
         view = memoryview(data)
         while len(view) > _OUTPUT_BYTES_MAX:
             self.write(OUTPUT, bytes(8), view[:_OUTPUT_BYTES_MAX])
@@ -116,12 +116,12 @@ class Output:
         self.write(OUTPUT, records.to_bytes(8, "little"), view)
 
     def failure(self, message: str, traceback: list[str], is_of_data: bool) -> None:
-        """Tells the engine why this worker cannot go on."""
+        """Reports to the engine why the task failed."""
         self.write(FAILURE, _reason(message, traceback, is_of_data))
 
 
 def failure_frame(message: str, traceback: list[str], is_of_data: bool) -> bytes:
-    """Returns a whole frame that says why a worker cannot go on."""
+    """Returns a frame that reports why a task failed."""
     payload = _reason(message, traceback, is_of_data)
     return _HEAD.pack(len(payload), FAILURE) + payload
 
@@ -132,18 +132,18 @@ def _reason(message: str, traceback: list[str], is_of_data: bool) -> bytes:
 
 
 def records_of(payload: bytes) -> tuple[int, str, int, bytes]:
-    """Returns the number of the input, its name, the offset in it, and the records of a frame with records."""
+    """Returns the number of the input, its name, the offset in the input, and the records of a frame."""
     offset, which, length = _RECORDS_HEAD.unpack_from(payload)
     at = _RECORDS_HEAD.size
     return which, payload[at : at + length].decode(errors="replace"), offset, payload[at + length :]
 
 
 class Groups:
-    """A frame of sorted pairs in groups."""
+    """A frame of sorted pairs, grouped by key."""
 
     def __init__(self, payload: bytes) -> None:
         groups, values = (int.from_bytes(payload[at : at + 4], "little") for at in (0, 4))
-        #: The first group goes on from the frame before.
+        #: Whether the first group continues the last group of the previous frame.
         self.goes_on = payload[8] != 0
         at = 12
         columns = []
@@ -156,7 +156,7 @@ class Groups:
         at = key_ends[-1]
         #: The index of the first value of each group, and the number of all values at the end.
         self._starts = list(accumulate(counts, initial=0))
-        #: The bytes of the first value of each group, where they may bring the key.
+        #: The bytes of the first value of each group, if they may carry the key.
         self._firsts: list[bytes] | None = None
         if value_lengths and min(value_lengths) == max(value_lengths) == 8:
             whole = array("q", payload[at:])
@@ -180,7 +180,7 @@ class Groups:
 
 
 def frames_of(source: Input) -> Iterator[tuple[int, bytes]]:
-    """Yields the frames up to the end."""
+    """Yields the frames of a task, without the end frame."""
     while True:
         kind, payload = source.next()
         if kind == END:

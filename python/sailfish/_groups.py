@@ -1,4 +1,4 @@
-"""Groups of sorted pairs as they come from the engine, and the functions that handle a group."""
+"""Reading of groups from the engine, and the functions that process a group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RawGroup = tuple[bytes, Iterator[Any], "bytes | None"]
 
 
 def raw_groups(source: Input) -> Iterator[RawGroup]:
-    """Yields the groups of a task. Values that are unread when the next group is asked for are dropped."""
+    """Yields the groups of a task. The unread values of a group are dropped when the next group is requested."""
     frames = (Groups(payload) for _, payload in frames_of(source))
     frame = next(frames, None)
     while frame is not None:
@@ -39,8 +39,8 @@ def raw_groups(source: Input) -> Iterator[RawGroup]:
 
 
 def _to_the_end(values: list[Any], frames: Iterator[Groups], following: list[Groups | None]) -> Iterator[Any]:
-    """Yields the values of the last group of a frame, which may go on in the next ones. Appends the frames that it read to `following`, up
-    to the one in which the group ends."""
+    """Yields the values of the last group of a frame, which may continue in the next frames. Appends the frames that it reads to
+    `following`; the last of them contains the end of the group."""
     yield from values
     while True:
         frame = next(frames, None)
@@ -53,7 +53,7 @@ def _to_the_end(values: list[Any], frames: Iterator[Groups], following: list[Gro
 
 
 def groups(source: Input) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """Yields the groups of a task with their decoded keys. Error: `MixedKeys` where Python cannot compare two keys."""
+    """Yields the groups of a task with their decoded keys. Error: `MixedKeys` if Python cannot compare two successive keys."""
     before: Any = None
     is_first = True
     for data, values, raw in raw_groups(source):
@@ -65,7 +65,7 @@ def groups(source: Input) -> Iterator[tuple[Any, Iterator[Any]]]:
 
 
 def key_of(data: bytes, raw: bytes | None, decode: Callable[[bytes], Any]) -> Any:
-    """Returns the key of a group: the one that the first value brings, or else the decoded bytes."""
+    """Returns the key of a group: the copy that the first value carries, or the decoded bytes."""
     if raw is not None:
         is_there, key = _values.key_of(raw)
         if is_there:
@@ -74,7 +74,7 @@ def key_of(data: bytes, raw: bytes | None, decode: Callable[[bytes], Any]) -> An
 
 
 def check_order(before: Any, key: Any) -> None:
-    """Raises `MixedKeys` where Python does not compare two keys."""
+    """Raises `MixedKeys` if Python cannot compare two keys."""
     try:
         before < key  # noqa: B015
     except TypeError:
@@ -88,12 +88,12 @@ class Gather:
     kind: str
     function: Callable[..., Any] | None = None
     name: str = ""
-    #: The size of windows, and the distance between their beginnings.
+    #: The size of a window, and the distance between the starts of two windows, in values.
     size: int = 0
     step: int = 1
 
     def of_group(self) -> Callable[[Any, Iterator[Any]], Iterable[Any]]:
-        """Returns the function that makes the items of a group of its key and its values."""
+        """Returns a function that returns the items of a group, given its key and its values."""
         function = self.function
         if self.kind == "windows":
             return functools.partial(_windows, self.size, self.step)
@@ -111,7 +111,7 @@ class Gather:
 
 
 def is_fold(function: Any) -> bool:
-    """Returns whether a function is one of Python's own folds."""
+    """Returns whether a function is one of the built-in folds of Python in `FOLDS`."""
     return any(function is fold for fold in FOLDS)
 
 
@@ -121,17 +121,17 @@ def _count(values: Iterable[Any]) -> int:
 
 def _whole(made: Any) -> Any:
     if isinstance(made, Iterator):
-        raise TypeError(f"it returned {made!r:.200}, which can be read once: return a list of it")
+        raise TypeError(f"it returned {made!r:.200}, which can be read only once: return a list")
     return made
 
 
 def pairs_of(key: Any, made: Any) -> Iterator[tuple[Any, Any]]:
-    """Returns the pairs that a reduce or combine function made of a key: those that it yielded, or the key with the value that it
+    """Returns the pairs of a reduce or combine function for a key: the pairs that it yielded, or the key with the value that it
     returned."""
     if inspect.isgenerator(made):
         return cast("Iterator[tuple[Any, Any]]", made)
     if isinstance(made, Iterator):
-        raise TypeError(f"it returned {made!r:.200}, which can be read once: return a list of it, or yield pairs")
+        raise TypeError(f"it returned {made!r:.200}, which can be read only once: return a list, or yield pairs")
     return iter(((key, made),))
 
 

@@ -1,7 +1,7 @@
-"""Keys of joins that have so many rows on one side that one task would be long over them.
+"""Hot keys of joins: keys with so many rows on one side that a single task would take too long.
 
-A few stretches of the files of each side are read here, before the job begins, by a worker of their own that counts the keys. What it
-finds only says how work is parted: the result is the same whatever is found, and where nothing can be read nothing is cut.
+Before the job begins, a worker on this machine reads samples of the files of each side and counts the keys. The counts only decide how a
+key is split over tasks; they never change the result. If the samples cannot be read, no key is split.
 """
 
 from __future__ import annotations
@@ -32,46 +32,47 @@ from ._ship import write_modules
 from ._shuffles import Sides
 from ._spec import SPEC_FILE, Source, Spec, dump
 
-#: The least bytes of a side that is searched for hot keys.
+#: A side with fewer bytes is not searched for hot keys.
 _SIDE_BYTES_MIN = 64 << 20
-#: The number of stretches of each side that are read, and the bytes of a stretch.
+#: The number of samples of a side, and the bytes of a sample.
 _STRETCHES = 16
 _STRETCH_BYTES = 1 << 17
-#: The number of rows of a stretch of Parquet files: the first ones of a row group.
+#: The number of rows of a sample of a Parquet file: the first rows of a row group.
 _STRETCH_ROWS = 1 << 12
-#: The least share of the rows of a side that makes a key hot. Each task of such a key has about one of `_PARTS` parts of the rows; a key
-#: has at most `_WAYS_MAX` tasks.
+#: A key is hot if it has at least this share of the rows of a side. Each task of a hot key gets about one `_PARTS`-th of the rows of the
+#: side; a key is split over at most `_WAYS_MAX` tasks.
 _SHARE_MIN = 0.05
 _PARTS = 32
 _WAYS_MAX = 64
-#: The most time that the worker may take over the stretches.
+#: The timeout of the worker that reads the samples.
 _SECONDS_MAX = 20.0
 
 _HEAD = struct.Struct("<IB3x")
 
 
 def cut(plan: Plan, settings: Settings) -> None:
-    """Finds the hot keys of the joins of a plan, and notes into how many tasks each is cut."""
+    """Finds the hot keys of the joins of a plan, and sets the number of tasks of each key in the shuffles."""
     for stage in plan.stages:
         shuffle = stage.shuffle
         if not isinstance(shuffle, Sides) or shuffle.how is None or shuffle.count != 2:
             continue
         hot: dict[bytes, tuple[int, int]] = {}
-        # Rows of the side that is not cut go to several tasks, none of which knows whether a row has a partner in another one.
+        # Rows of the other side go to all tasks of the key. A task does not know whether a row has a match in another task, so a side is
+        # split only if the join does not return unmatched rows of the other side.
         for side in {"inner": (0, 1), "left": (0,), "right": (1,)}.get(shuffle.how, ()):
-            # A side that cannot be read is not cut.
+            # A side that cannot be read is not split.
             with contextlib.suppress(Exception):
                 for key, share in _shares(stage, side, settings).items():
                     data, _ = _keys.encode_inside(key)
                     ways = min(_WAYS_MAX, max(2, math.ceil(share * _PARTS)))
                     if ways > hot.get(data, (side, 0))[1]:
                         hot[data] = (side, ways)
-        # The shuffle is that of the dataset, which may run again over other files.
+        # Replace the shuffle in the plan only: the dataset shares it, and may run again over other files.
         stage.shuffle = replace(shuffle, hot=hot)
 
 
 def _shares(stage: Planned, side: int, settings: Settings) -> dict[Any, float]:
-    """Returns the hot keys of a side with their shares of its rows."""
+    """Returns the hot keys of a side, each with its share of the rows."""
     branches = [_from_files(branch) for branch in stage.branches if branch.side == side]
     found = [(branch, list(_files(branch))) for branch in branches]
     if not branches or not all(files for _, files in found):
@@ -89,7 +90,8 @@ def _shares(stage: Planned, side: int, settings: Settings) -> dict[Any, float]:
 
 
 def _from_files(branch: Branch) -> Branch:
-    """Returns a branch with the steps of the stages before it that only read: one stage does not read files of two formats."""
+    """Returns a branch extended by the steps of the stages before it that only read files. Such stages exist because one stage cannot read
+    Parquet files and lines."""
     while isinstance(branch.origin, Planned) and branch.origin.shuffle is None and len(branch.origin.branches) == 1:
         before = branch.origin.branches[0]
         branch = Branch(before.origin, [*before.steps, *branch.origin.steps, *branch.steps], branch.side)
@@ -109,7 +111,7 @@ def _files(branch: Branch) -> Iterator[tuple[str, int]]:
 
 
 def _counted(branch: Branch, files: list[tuple[str, int]], settings: Settings) -> tuple[list[tuple[Any, int]], int]:
-    """Returns the most common keys of some stretches with their counts, and the number of all rows there."""
+    """Returns the most common keys of the samples with their counts, and the number of rows of the samples."""
     assert isinstance(branch.origin, Read)
     spec = Spec([Source(None, branch.origin.format, branch.steps)], None, "key_counts", of_pairs=True)
     with tempfile.TemporaryDirectory(prefix="sailfish-look-") as directory:
@@ -144,7 +146,7 @@ def _frame(kind: int, payload: bytes) -> bytes:
 
 
 def _output(data: bytes) -> bytes:
-    """Returns the bytes of the part that a worker put out."""
+    """Returns the bytes of the output part that a worker wrote."""
     pieces = []
     while data:
         length, kind = _HEAD.unpack_from(data)
@@ -155,8 +157,8 @@ def _output(data: bytes) -> bytes:
 
 
 def _stretches(files: Iterable[tuple[str, int]], are_parquet: bool) -> Iterator[tuple[str, int, bytes]]:
-    """Yields stretches of whole lines, at even distances over all files; of a compressed file its beginning; of a Parquet file the lines
-    that name the rows."""
+    """Yields the path, offset and whole lines of each sample. The samples are evenly spaced over all files. The sample of a gzip file is
+    its beginning; the lines of a Parquet file name row groups."""
     known = list(files)
     total = sum(size for _, size in known)
     wanted = [total * number // _STRETCHES for number in range(_STRETCHES)]
@@ -181,7 +183,7 @@ def _stretches(files: Iterable[tuple[str, int]], are_parquet: bool) -> Iterator[
 
 
 def _first_rows(path: str, places: Iterable[int]) -> bytes:
-    """Returns lines that name the first rows of the row groups in which the places lie."""
+    """Returns lines of JSON that name the first rows of the row groups at the given offsets."""
     begins = row_groups(path)
     counts = Counter(max((begin for begin in begins if begin <= place), default=begins[0]) for place in places) if begins else {}
     stretches = ({"path": path, "offset": begin, "length": 1, "rows": _STRETCH_ROWS * count} for begin, count in counts.items())

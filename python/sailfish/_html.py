@@ -9,9 +9,9 @@ from typing import Any
 #: Sizes of the picture, in pixels.
 _WIDTH, _ROW = 640, 18
 _LABEL = 150
-#: Colours of phases.
+#: The colour of each phase.
 _COLOURS = {"map": "#4c78a8", "seal": "#b0b0b0", "merge": "#e0a030", "reduce": "#54a24b", "commit": "#b07aa1"}
-#: The most counters that are shown.
+#: At most this many counters are shown.
 _COUNTERS_MAX = 50
 
 
@@ -28,7 +28,7 @@ def of_result(output: str, reports: list[dict[str, Any]]) -> str:
 
 
 def of_plan(plan: str) -> str:
-    """Returns the stages of a dataflow."""
+    """Returns the description of the stages of a dataflow."""
     return f"<pre>{escape(plan)}</pre>"
 
 
@@ -38,7 +38,7 @@ def _row(report: dict[str, Any]) -> tuple[str, ...]:
     proof = report.get("proof") or {}
     return (
         report["name"],
-        # Not how many records: between stages a record is a batch of items.
+        # Bytes and not records, because a record between stages is a batch of items.
         _bytes(report["input"]["bytes"]),
         f"{report['map']['tasks']:,}",
         f"{_bytes(shuffle.get('bytes', 0))}, {shuffle.get('records', 0):,} pairs",
@@ -56,7 +56,8 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _timeline(reports: list[dict[str, Any]]) -> str:
-    """Draws the phases of each stage, one behind the other; stages that read others begin when these are done."""
+    """Returns a timeline of the phases of all stages. Phases follow each other, because a stage begins when the stages that it reads are
+    done."""
     total = sum(phase["wall_seconds"] for report in reports for phase in report["phases"]) or 1.0
     scale = (_WIDTH - _LABEL) / total
     shapes, at = [], 0.0
@@ -77,7 +78,7 @@ def _timeline(reports: list[dict[str, Any]]) -> str:
 
 
 def parts(count: int) -> str:
-    """Returns a number of parts in words."""
+    """Returns a number of parts with its noun: `1 part`, `2 parts`."""
     return f"{count:,} part{'' if count == 1 else 's'}"
 
 
@@ -86,4 +87,4 @@ def _bytes(count: float) -> str:
         if count < 1000 or unit == "TB":
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
-    raise AssertionError("there is a last unit")
+    raise AssertionError("TB is the last unit")

@@ -1,4 +1,4 @@
-"""Map and reduce as functions."""
+"""Jobs of a map function and a reduce function."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from ._writers import OUTPUT_FORMATS
 
 
 class MapReduce:
-    """A job of a map function and, mostly, a reduce function.
+    """A job of a map function and, optionally, a reduce function.
 
-    ``map(record)`` yields ``(key, value)`` pairs. ``reduce(key, values)`` gets each key once, in order, with an iterator of its values; it
-    returns the value for the key, or is a generator that yields ``(key, value)`` pairs. ``combine(key, values)`` folds some of the values
-    of a key before they travel. ``sum``, ``min``, ``max``, ``len``, ``list``, ``set``, ``sorted``, ``any`` and ``all`` may be given as
-    ``reduce``, and those of them that give the same over parts as ``combine``. Without ``reduce`` what ``map`` yields is the output.
+    ``map(record)`` yields ``(key, value)`` pairs. ``reduce(key, values)`` is called once per key, in the order of the keys, with an
+    iterator of the values. It returns the value for the key, or yields ``(key, value)`` pairs. ``combine(key, values)`` folds some of the
+    values of a key in the map task, before the shuffle. ``sum``, ``min``, ``max``, ``len``, ``list``, ``set``, ``sorted``, ``any`` and
+    ``all`` may be passed as ``reduce``; ``sum``, ``min``, ``max``, ``any`` and ``all`` as ``combine``. Without ``reduce`` the output of
+    ``map`` is the output of the job.
 
-    Keys are ``None``, ``bool``, ``int``, ``float``, ``str``, ``bytes``, ``date``, ``datetime`` or tuples of these; values whatever can be
-    pickled. ``files`` lie in the directory in which functions run; of the environment they see PATH, HOME, LANG
-    and LC_*, and what ``env`` says. Functions go to where they run; what they import must be there, but
-    for ``modules``, and on a server the modules that the functions are from, unless they are installed: these go with the job.
-    ``requirements``, libraries as pip takes them, are installed here and go with the job too.
+    Keys are ``None``, ``bool``, ``int``, ``float``, ``str``, ``bytes``, ``date``, ``datetime`` or tuples of these. Values are any objects
+    that can be pickled. Functions run in a directory that contains ``files``. They see the environment variables PATH, HOME, LANG, LC_*
+    and ``env``. The job carries the functions, the modules in ``modules`` and, on a server, the modules that define the functions unless
+    they are installed. All other imports must be installed where the functions run, or be in ``requirements``: libraries in the syntax of
+    pip, which are installed on this machine and carried by the job.
 
-    ``output=None`` keeps the result in a temporary directory for as long as the `Result` lives.
+    ``output=None`` keeps the result in a temporary directory until the `Result` is garbage-collected.
 
     >>> import sailfish as sf
     >>> _ = open("book", "w").write("to be or not to be")
@@ -77,7 +78,7 @@ class MapReduce:
         check_encoding(encoding, errors)
         _check_functions(map, reduce, combine, setup, teardown)
         if combine is not None and reduce is None:
-            raise ValueError("combine folds values before they go to reduce, and there is no reduce")
+            raise ValueError("combine needs a reduce function: it folds values before they go to reduce")
         source = Source(None, Format(input_format, encoding, errors), [Step("flat_map", map, "map")])
         shuffle = None
         if reduce is not None:
@@ -99,13 +100,13 @@ class MapReduce:
         sync: bool = True,
         name: str | None = None,
     ) -> Result:
-        """Runs the job and waits for its end.
+        """Runs the job and waits until it has ended.
 
-        ``engine``: ``"local"`` or None, this machine, or the URL of a server, whose nodes see the input and the output under the same
-        paths, or as ``s3://``. ``python``: the interpreter that runs the functions, with the libraries of its environment; by default this
-        one, on a server ``python3.N`` of the same minor version. With ``sync`` the output is on the disk when the job is over. ``name``: in
-        place of the name that the job was made with. Errors: `JobFailed`, with the traceback of a function that failed;
-        `KeyboardInterrupt`, when all of the job has ended.
+        ``engine``: ``"local"`` or None for this machine, or the URL of a server. The nodes of a server must see input and output under the
+        same paths, or as ``s3://``. ``python``: the interpreter that runs the functions, with the libraries of its environment; the default
+        is the current interpreter, on a server ``python3.N`` with the same minor version. ``sync``: the output is durable on disk when the
+        job has ended. ``name`` overrides the name of the job. Errors: `JobFailed`, with the traceback of the failed function;
+        `KeyboardInterrupt`, raised after all processes of the job have ended.
         """
         settings = Settings(
             engine,
@@ -125,8 +126,7 @@ class MapReduce:
         if self._output is None:
             if not settings.is_local:
                 raise ValueError(
-                    "the nodes of a server write the output where all see it: say output=..., a path that they share with this machine or "
-                    "s3://..."
+                    "a job on a server needs an output: set output=... to a path that this machine and all nodes share, or to s3://..."
                 )
             kept = settings.directory("sailfish-", "")
         output = self._output if self._output is not None else os.path.join(kept or "", "output")
@@ -138,7 +138,7 @@ class MapReduce:
                 shutil.rmtree(kept, ignore_errors=True)
             raise
         if output_format == "parquet":
-            warn_of_types(result, "let the functions give keys, and values, of one type that are not all None")
+            warn_of_types(result, "yield keys of one type and values of one type, and not only None")
         return result
 
 
@@ -150,11 +150,12 @@ def _check_output(output_format: str) -> None:
 
 
 def check_encoding(encoding: str, errors: str) -> None:
-    """Raises an error for an encoding with which no lines can be read."""
+    """Checks that lines can be read with an encoding. Errors: `LookupError` for an unknown encoding or error handler; `ValueError` for an
+    encoding whose line ends are not the single byte 10."""
     codecs.lookup_error(errors)
     codecs.lookup(encoding)
     if b"a\nb".decode(encoding, "replace") != "a\nb":
-        raise ValueError(f"encoding={encoding!r}: lines of such a text do not end with a byte 10, and cannot be told apart")
+        raise ValueError(f"encoding={encoding!r} is not supported: its line ends are not the single byte 10")
 
 
 def _check_functions(map: object, reduce: object, combine: object, setup: object, teardown: object) -> None:
@@ -162,11 +163,11 @@ def _check_functions(map: object, reduce: object, combine: object, setup: object
         if function is None and name != "map":
             continue
         if not callable(function):
-            raise TypeError(f"{name} is {function!r:.200}, which cannot be called")
+            raise TypeError(f"{name}={function!r:.200} is not callable")
     folds = [fold for fold in FOLDS if combine is fold and fold not in PARTIAL_FOLDS]
     if folds:
         name = folds[0].__name__
         raise ValueError(
-            f"combine={name}: what {name} makes of some of the values of a key is no value of it, so that reduce would see something else; "
+            f"combine={name}: reduce would get results of {name} in place of values; "
             f"{', '.join(fold.__name__ for fold in PARTIAL_FOLDS)} may combine"
         )

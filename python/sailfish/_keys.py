@@ -1,11 +1,11 @@
-"""Keys as bytes whose order is Python's order.
+"""Order-preserving encoding of keys: comparing the bytes of two keys gives the order of Python.
 
 A key is ``None``, a number (``bool``, ``int`` of any size, ``float``), ``str``, ``bytes``, ``date``, ``datetime``, or a tuple of these.
-Two keys that Python calls equal have the same bytes: ``True``, ``1`` and ``1.0`` are one key, and so are ``0.0`` and ``-0.0``, and two
-aware datetimes of the same instant. NaN is one key and comes after all other numbers. Which of several equal keys it was is not in
-its bytes; `encode` says whether they give it back as it was.
+Keys that are equal in Python have the same bytes: ``True``, ``1`` and ``1.0`` are one key, so are ``0.0`` and ``-0.0``, and two aware
+datetimes of the same instant. NaN is one key and sorts after all other numbers. The bytes do not tell equal keys apart; `encode` returns
+whether the bytes decode to the identical key.
 
-Every kind of key has a tag before it. Inside a tuple a key also tells where it ends, by an order-preserving way to escape zeros.
+A tag for its type precedes each key. Inside a tuple a key also marks its end: zeros are escaped in a way that preserves the order.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ TUPLE = 0x50
 
 _STR = bytes([STR])
 _BYTES = bytes([BYTES])
-#: The bytes before, between and behind the texts of a tuple, for texts without zeros.
+#: The bytes before, between and after the texts of a tuple, for texts without zeros.
 _AROUND_TEXTS = (chr(TUPLE) + chr(STR), "\0\0" + chr(STR), "\0\0\0")
-# A number begins with its class. Positive ones: how many bytes its whole part has; negative ones: the same, counted down.
+# A number begins with its class. The class of a positive number is the byte length of its integer part; the class of a negative number is
+# the bitwise complement, so that longer numbers sort first.
 _MINUS_INFINITY = 0x00
 _ZERO = 0x80
 _LONG = 0x71
@@ -46,11 +47,11 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class KeyTypeError(TypeError):
-    """Error of a key whose type has no order here."""
+    """Error of a key whose type is not supported."""
 
 
 def encode(key: Any) -> tuple[bytes, bool]:
-    """Returns the bytes of a key, and whether `decode` gives the key back as it is."""
+    """Returns the bytes of a key, and whether `decode` returns an identical key. Error: `KeyTypeError`."""
     kind = type(key)
     if kind is str:
         return _STR + _utf8(key), True
@@ -62,16 +63,16 @@ def encode(key: Any) -> tuple[bytes, bool]:
 
 
 def encode_inside(key: Any) -> tuple[bytes, bool]:
-    """Returns the same for the form that a key has inside a tuple: no key is the beginning of another one, so that more bytes may
-    follow."""
+    """Encodes a key in the form that it has inside a tuple. No key is a prefix of another in this form, so other bytes may follow. Returns
+    the same as `encode`. Error: `KeyTypeError`."""
     if type(key) is str:
         return _STR + _escaped(_utf8(key)), True
     return _other(key, inside=True)
 
 
 def encode_column(keys: Sequence[Any], inside: bool) -> tuple[list[bytes], list[int]]:
-    """Returns the bytes of each key, in the form inside a tuple if `inside`, and the places of those that `decode` does not give back as
-    they are. Where all are texts, or tuples of texts, a few calls encode all of them."""
+    """Returns the bytes of each key, in the form inside a tuple if `inside`, and the indexes of the keys that `decode` does not return
+    identically. A few calls encode a column of texts, or of tuples of texts. Error: `KeyTypeError`."""
     kinds = set(map(type, keys))
     if kinds == {str}:
         text = "".join(keys)
@@ -94,12 +95,12 @@ def encode_column(keys: Sequence[Any], inside: bool) -> tuple[list[bytes], list[
 
 
 def decode_inside(data: bytes) -> Any:
-    """Returns the key that some bytes begin with."""
+    """Returns the key at the beginning of `data`, which is in the form inside a tuple."""
     return _decode_at(data, 0)[0]
 
 
 def inverted(data: bytes) -> bytes:
-    """Returns bytes whose order is the reverse one. None of the bytes that are compared may be the beginning of others."""
+    """Returns bytes that sort in the reverse order. No compared key may be a prefix of another."""
     return data.translate(_INVERTED)
 
 
@@ -115,7 +116,7 @@ def _other(key: Any, inside: bool) -> tuple[bytes, bool]:
     if key is None:
         return bytes([NONE]), True
     if isinstance(key, str):
-        # The text itself, also of an enumeration's member.
+        # `str.__str__` returns the text itself for a member of an enumeration, too.
         data = _utf8(str.__str__(key))
         return _STR + (_escaped(data) if inside else data), kind is str
     if isinstance(key, int):
@@ -143,7 +144,7 @@ def _other(key: Any, inside: bool) -> tuple[bytes, bool]:
         parts.append(b"\x00")
         return b"".join(parts), exact
     raise KeyTypeError(
-        f"{key!r:.200} is a {kind.__module__}.{kind.__qualname__}, and that is no key: a key is None, bool, int, float, str, bytes, "
+        f"{key!r:.200} is a {kind.__module__}.{kind.__qualname__}, which cannot be a key: use None, bool, int, float, str, bytes, "
         "date, datetime or a tuple of these"
     )
 
@@ -167,7 +168,7 @@ def _float(number: float) -> bytes:
         return bytes([NUMBER, _INFINITY if number > 0 else _MINUS_INFINITY])
     size = abs(number)
     whole = int(size)
-    # Exact: the fraction has no bits that the number has not. Bits of positive floats are in their order.
+    # The subtraction is exact: the fraction has no bits that the number lacks. The bits of positive floats sort like the floats.
     return _magnitude(whole, _FRACTION + struct.pack(">d", size - whole), number < 0)
 
 
@@ -183,20 +184,20 @@ def _magnitude(whole: int, rest: bytes, is_negative: bool) -> bytes:
 
 def _datetime(key: datetime, kind: type) -> tuple[bytes, bool]:
     if kind is not datetime and getattr(key, "nanosecond", None):
-        raise KeyTypeError(f"{key!r:.200} has nanoseconds, and a key that is a time has microseconds: floor it")
+        raise KeyTypeError(f"{key!r:.200} has nanoseconds, but keys have a precision of microseconds: floor it to microseconds")
     if key.utcoffset() is None:
         since, tag = key.replace(tzinfo=None) - _EPOCH, DATETIME
         exact = kind is datetime and key.tzinfo is None and key.fold == 0
     else:
         since, tag = key - _EPOCH_UTC, AWARE
         exact = kind is datetime and key.tzinfo is timezone.utc and key.fold == 0
-    # An aware one may lie a day before the first of all or behind the last.
+    # An aware datetime may lie up to a day before the minimum or after the maximum in UTC, so the number is shifted to be positive.
     microseconds = since // _MICROSECOND + (1 << 62)
     return bytes([tag]) + microseconds.to_bytes(8, "big"), exact
 
 
 def decode(data: bytes) -> Any:
-    """Returns the key of some bytes: an ``int`` for whole numbers, UTC for aware datetimes, a plain tuple."""
+    """Returns the key of the bytes: an ``int`` for each whole number, UTC for aware datetimes, a plain tuple for named tuples."""
     tag = data[0]
     if tag == STR:
         return _text(data[1:])
@@ -204,7 +205,7 @@ def decode(data: bytes) -> Any:
         return data[1:]
     key, end = _decode_at(data, 0)
     if end != len(data):
-        raise ValueError(f"{len(data) - end} bytes follow a key")
+        raise ValueError(f"{len(data) - end} unexpected bytes follow the key")
     return key
 
 
@@ -221,7 +222,7 @@ def _decode_at(data: bytes, at: int) -> tuple[Any, int]:
     if tag == NUMBER:
         return _number(data, at)
     if tag in (STR, BYTES):
-        # Every zero of the content has a 255 behind it.
+        # Every zero of the content is followed by 255, so two zeros are the end.
         end = data.index(b"\x00\x00", at)
         content = data[at:end].replace(b"\x00\xff", b"\x00")
         return (_text(content) if tag == STR else content), end + 2
@@ -240,14 +241,14 @@ def _decode_at(data: bytes, at: int) -> tuple[Any, int]:
             item, at = _decode_at(data, at)
             items.append(item)
         return tuple(items), at + 1
-    raise ValueError(f"a key has the tag {tag:#x}, which is none")
+    raise ValueError(f"the key has the unknown tag {tag:#x}")
 
 
 def _aware(since: timedelta) -> Any:
     try:
         return _EPOCH_UTC + since
     except OverflowError:
-        # In its own time zone it was within the range; the original lies with the value.
+        # The datetime is out of range in UTC, but was in range in its own time zone. The value carries the original key.
         return None
 
 
@@ -261,7 +262,7 @@ def _number(data: bytes, at: int) -> tuple[Any, int]:
         return -math.inf, at + 1
     is_negative = head < _ZERO
     if is_negative:
-        # The length is at most 4 bytes behind the head.
+        # The length takes at most 4 bytes after the head.
         start = data[at : at + 5].translate(_INVERTED)
     else:
         start = data[at : at + 5]

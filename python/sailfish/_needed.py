@@ -7,7 +7,7 @@ from typing import Any
 
 
 def needed(module: str, what: str) -> Any:
-    """Imports an optional library. Error: `ModuleNotFoundError`, which says how to install it."""
+    """Imports and returns an optional library that `what` needs. Error: `ModuleNotFoundError` with the command to install the library."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

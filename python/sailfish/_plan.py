@@ -1,7 +1,7 @@
-"""A dataflow as stages of map and reduce.
+"""Planning: turns a dataflow into stages of map and reduce.
 
-Steps of single items run where the items are made: behind the shuffle of the stage before, or, where several read that, in front of the
-shuffle of each of them. So a stage begins at files or at another stage's items, and ends at the next shuffle or at the output.
+A stage reads files or the items of other stages, and ends at a shuffle or at the output. Steps on single items between two shuffles run in
+the reduce tasks of the first stage. If several stages read the first stage, each of them runs its steps in its own map tasks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _place(path: str) -> str:
 
 @dataclass(eq=False)
 class Made:
-    """Items that the client made."""
+    """Items of this program."""
 
     items: list[Any]
 
@@ -52,7 +52,7 @@ class Made:
 
 @dataclass(eq=False)
 class Stepped:
-    """Items behind a step."""
+    """Items after a step."""
 
     parent: Node
     step: Step
@@ -67,7 +67,7 @@ class Joined:
 
 @dataclass(eq=False)
 class Shuffled:
-    """Items behind a shuffle: its sides, and its name in messages."""
+    """Items after a shuffle: its sides, and its name in messages."""
 
     sides: tuple[Node, ...]
     shuffle: Shuffle
@@ -79,7 +79,7 @@ Node = Read | Made | Stepped | Joined | Shuffled
 
 @dataclass(eq=False)
 class Branch:
-    """Items on their way into a stage: their origin, and the steps."""
+    """One input of a stage: the origin of the items, and the steps before the shuffle."""
 
     origin: Read | Made | Planned
     steps: list[Step]
@@ -88,12 +88,12 @@ class Branch:
 
 @dataclass(eq=False)
 class Planned:
-    """A stage before it is written down."""
+    """A stage of the plan, before it is written for the engine."""
 
     name: str
     branches: list[Branch]
     shuffle: Shuffle | None
-    #: The steps behind the shuffle.
+    #: The steps after the shuffle.
     steps: list[Step] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class Planned:
 
 
 class Plan:
-    """The stages of a dataflow, each behind those that it reads."""
+    """The stages of a dataflow, in an order in which each stage follows the stages that it reads."""
 
     def __init__(self, node: Node) -> None:
         self.stages: list[Planned] = []
@@ -116,7 +116,7 @@ class Plan:
         self._move_steps()
 
     def _branches(self, node: Node) -> list[Branch]:
-        # A loop, because chains of steps may be longer than Python's stack.
+        # A loop instead of recursion, because a chain of steps may exceed the recursion limit.
         steps: list[Step] = []
         while isinstance(node, Stepped):
             steps.append(node.step)
@@ -142,7 +142,8 @@ class Plan:
         return stage
 
     def _apart(self, branches: list[Branch]) -> list[Branch]:
-        """Moves Parquet files that lie beside others into a stage of their own, because the engine cuts them in another way than lines."""
+        """Moves Parquet files into a stage of their own if the stage also has other inputs, because the engine splits Parquet files and
+        lines in different ways."""
         are_parquet = [isinstance(branch.origin, Read) and branch.origin.format.name == "parquet" for branch in branches]
         if all(are_parquet) or not any(are_parquet):
             return branches
@@ -156,7 +157,7 @@ class Plan:
         return apart
 
     def _move_steps(self) -> None:
-        """Moves steps behind a stage with a single reader into that stage, so that less data lies between the two."""
+        """Moves the steps of the only reader of a stage into the reduce tasks of that stage, so that less data lies between the two."""
         readers: dict[int, list[Branch]] = {}
         for stage in self.stages:
             for branch in stage.branches:
@@ -169,11 +170,11 @@ class Plan:
 
     @property
     def has_made(self) -> bool:
-        """Whether items of the client go with the dataflow."""
+        """Whether the dataflow has items of this program."""
         return any(isinstance(branch.origin, Made) for stage in self.stages for branch in stage.branches)
 
     def written(self, directory: Path, output_format: str, **of_output: Any) -> list[Stage]:
-        """Returns the stages for the engine. Items that the client made go into files of `directory`."""
+        """Returns the stages for the engine. Writes the items of this program into files in `directory`."""
         files: dict[int, Read] = {}
         for stage in self.stages:
             for branch in stage.branches:

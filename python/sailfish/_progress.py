@@ -1,4 +1,4 @@
-"""Progress of a job, on a terminal, in a notebook, or as lines."""
+"""Displays of the progress of a job: on a terminal, in a notebook, or as lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import IO, Any, Protocol
 #: The beginning of the engine's lines about progress.
 _BEGIN = '{"progress":'
 _BAR = 24
-#: Seconds between two lines, where there is neither a terminal nor a notebook.
+#: Seconds between two lines of the display that is neither a terminal nor a notebook.
 _LINE_EVERY = 2.0
 
 #: Name, done, total.
@@ -20,7 +20,7 @@ Row = tuple[str, int, int]
 
 
 class Display(Protocol):
-    """A place that shows progress."""
+    """A display of progress."""
 
     def show(self, rows: list[Row]) -> None: ...
 
@@ -31,7 +31,7 @@ class Display(Protocol):
 
 
 def display_of(progress: bool | None) -> Display | None:
-    """Returns the display of progress: the notebook or the terminal, if there is one, unless the user says otherwise."""
+    """Returns the display for `progress`: None for False, else the notebook or the terminal if there is one, else lines for True."""
     if progress is False or sys.stderr is None:
         return None
     if _in_notebook():
@@ -52,7 +52,7 @@ def rows_of(line: str) -> list[Row] | None:
 
 
 def _in_notebook() -> bool:
-    """Returns whether the program runs in a notebook: only such a program has imported IPython with a kernel."""
+    """Returns whether the program runs in a notebook, which is the case if IPython is imported and has a kernel."""
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None else None
     return shell is not None and hasattr(shell, "kernel")
@@ -63,7 +63,7 @@ def _percent(done: int, total: int) -> int:
 
 
 class Terminal:
-    """A line that is drawn again and again: the phases that are not done yet, with bars."""
+    """A display on a terminal: one line, redrawn in place, with a bar for each unfinished phase."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream, self._drawn = stream, False
@@ -93,7 +93,7 @@ class Terminal:
 
 
 class Lines:
-    """Lines of progress, one every few seconds."""
+    """A display of one line every few seconds."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream, self._last_at = stream, 0.0
@@ -113,7 +113,7 @@ class Lines:
 
 
 class Notebook:
-    """A table with bars below the cell."""
+    """A display in a notebook: a table with bars below the cell."""
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -132,7 +132,7 @@ class Notebook:
             self._handle.update(table)
 
     def say(self, text: str) -> None:
-        # The result shows itself, and an error brings what was said.
+        # The notebook shows the result, and an error carries the messages.
         pass
 
     def close(self) -> None:

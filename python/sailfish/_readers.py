@@ -17,15 +17,15 @@ from ._values import pickled_items
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Input formats other than `fixed:N`, with the record of each.
+#: Input formats, without `fixed:N`. The value describes the record.
 INPUT_FORMATS = {
-    "text": "a line as str, without its end",
-    "bytes": "a line as bytes, without its end",
-    "jsonl": "what the JSON of a line says",
+    "text": "a line as str, without its line end",
+    "bytes": "a line as bytes, without its line end",
+    "jsonl": "the JSON value of a line",
 }
-#: The most bytes of the line with the names of the columns.
+#: The most bytes of the header line.
 _HEADER_BYTES_MAX = 1 << 20
-#: Rows of a Parquet file that are read together.
+#: The number of rows of a Parquet file that are read at once.
 _ROWS_AT_ONCE = 1 << 12
 
 
@@ -33,17 +33,17 @@ class Reader(Protocol):
     """A reader that splits blocks into records."""
 
     def records(self, block: bytes, name: str, offset: int) -> Iterable[Any]:
-        """Returns the records of a block that begins at `offset` of the file of that name."""
+        """Returns the records of a block, which begins at byte `offset` of the file `name`."""
 
     def offset_of(self, block: bytes, index: int) -> int:
-        """Returns the offset of a record in its block."""
+        """Returns the offset of the record `index` in its block, in bytes."""
 
     def error_at(self, block: bytes, error: Exception) -> int:
-        """Returns the offset in a block at which reading failed."""
+        """Returns the offset in the block at which reading failed, in bytes."""
 
 
 def reader_of(format: Format, layout: dict[str, Any]) -> Reader:
-    """Returns the reader of a format. `layout`: how the engine separates records."""
+    """Returns the reader of a format. `layout`: the layout of the records, as the engine describes it."""
     if isinstance(layout, dict) and "fixed" in layout:
         return Fixed(layout["fixed"]["record_bytes"])
     if format.name == "text":
@@ -66,7 +66,7 @@ def _decoded(block: bytes, encoding: str, errors: str) -> list[str]:
 
 
 def _json_offset(block: bytes, index: int) -> int:
-    """Returns the offset of a record where empty lines are no records."""
+    """Returns the offset of a record in a block whose empty lines are skipped, in bytes."""
     offset = 0
     for line in block.split(b"\n"):
         if line.strip():
@@ -85,7 +85,7 @@ def _line_offset(block: bytes, index: int) -> int:
 
 
 class Lines:
-    """A reader of lines. Each has its line end."""
+    """A reader of lines. Each line of a block has its line end."""
 
     def __init__(self, part: Callable[[bytes], list[Any]], offset_of: Callable[[bytes, int], int] = _line_offset) -> None:
         self._part, self._offset_of = part, offset_of
@@ -110,7 +110,7 @@ class Lines:
 
 
 class Fixed:
-    """A reader of records of one length."""
+    """A reader of records of a fixed length."""
 
     def __init__(self, record_bytes: int) -> None:
         self._record_bytes = record_bytes
@@ -127,7 +127,7 @@ class Fixed:
 
 
 class WrongRow(ValueError):
-    """Error of a line of a CSV file that is not a row."""
+    """Error of a line of a CSV file that is not a valid row."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -135,12 +135,12 @@ class WrongRow(ValueError):
         self.line = line
 
 
-# Fields are as long as lines may be.
+# A field may be as long as a line.
 csv.field_size_limit((1 << 31) - 1)
 
 
-#: The error of a row that has more than one line.
-_GOES_ON = "a quoted field goes on in the next line, and a row is a line here: read such a file as parquet"
+#: The error of a row of several lines.
+_GOES_ON = "a quoted field goes on in the next line, but each row must be one line: convert the file to Parquet"
 
 
 def _goes_on(line: str, delimiter: str) -> bool:
@@ -148,14 +148,14 @@ def _goes_on(line: str, delimiter: str) -> bool:
     if '"' not in line:
         return False
     try:
-        # An open field takes in the line behind it.
+        # An open field also consumes the empty line that follows.
         return len(list(csv.reader((line, ""), delimiter=delimiter))) == 1
     except csv.Error:
         return False
 
 
 class Csv:
-    """A reader of rows as dicts. A row is a line."""
+    """A reader of CSV rows as dicts. Each row is one line."""
 
     def __init__(self, format: Format) -> None:
         self._format = format
@@ -176,7 +176,7 @@ class Csv:
         return self._rows(lines, self._columns, before)
 
     def _rows(self, lines: list[str], columns: tuple[str, ...], before: int) -> list[dict[str, str]]:
-        # One reader for all lines: a reader for each takes three times as long. It does not say where a row began that goes wrong.
+        # One reader for all lines is three times as fast as one per line, but it does not report the line of an error.
         try:
             rows = list(csv.reader(lines, delimiter=self._format.delimiter))
         except csv.Error:
@@ -188,7 +188,7 @@ class Csv:
         return [dict(zip(columns, row)) for row in rows if row]
 
     def _refuse(self, lines: list[str], columns: tuple[str, ...], before: int) -> NoReturn:
-        """Raises `WrongRow` for the first line that is not a row; the caller knows that there is one."""
+        """Raises `WrongRow` for the first invalid line. The caller has checked that there is one."""
         delimiter = self._format.delimiter
         for number, line in enumerate(lines, before):
             if _goes_on(line, delimiter):
@@ -198,25 +198,25 @@ class Csv:
             except csv.Error as error:
                 raise WrongRow(number, f"{error}: {line:.200}") from error
             if row and len(row) != len(columns):
-                raise WrongRow(number, f"the row has {len(row)} fields, and there are {len(columns)} columns: {line:.200}")
-        raise AssertionError("lines that are no rows have one that is none")
+                raise WrongRow(number, f"the row has {len(row)} fields, but there are {len(columns)} columns: {line:.200}")
+        raise AssertionError("a block was refused, but each of its lines is valid")
 
     def _names(self, line: str) -> tuple[str, ...]:
         if _goes_on(line, self._format.delimiter):
             raise WrongRow(0, _GOES_ON)
         names = tuple(next(csv.reader((line.removeprefix("\ufeff"),), delimiter=self._format.delimiter), ()))
         if len(set(names)) != len(names) or not names:
-            raise WrongRow(0, f"its first line does not name columns, each with a name of its own: {line:.200}")
+            raise WrongRow(0, f"the first line does not name columns, or has duplicate names: {line:.200}")
         return names
 
     def _first_line(self, name: str) -> str:
         if not os.path.isfile(name):
-            raise WrongRow(0, f"the names of the columns stand in the first line of {name}, which cannot be opened here: say columns=[...]")
+            raise WrongRow(0, f"the first line of {name} names the columns, but the file cannot be opened here: set columns=[...]")
         with open(name, "rb") as file:
             return file.readline(_HEADER_BYTES_MAX).decode(self._format.encoding, self._format.errors).rstrip("\n")
 
     def offset_of(self, block: bytes, index: int) -> int:
-        # Nearly: the header and empty lines are no records.
+        # The offset is approximate, because the header and empty lines are not records.
         return _line_offset(block, min(index, block.count(b"\n") - 1))
 
     def error_at(self, block: bytes, error: Exception) -> int:
@@ -225,17 +225,17 @@ class Csv:
         return error.start if isinstance(error, UnicodeDecodeError) else 0
 
 
-#: The escape, its own escaped form, and that of a line end within a line.
+#: The escape byte, the escaped form of the escape byte, and the escaped form of a line end.
 _ESCAPE, _ESCAPED_ESCAPE, _ESCAPED_END = b"\x1b", b"\x1b0", b"\x1b1"
 
 
 def packed(items: list[Any]) -> bytes:
-    """Returns items as one line."""
+    """Returns items as one line of bytes: pickled, with escaped line ends."""
     return pickled_items(items).replace(_ESCAPE, _ESCAPED_ESCAPE).replace(b"\n", _ESCAPED_END) + b"\n"
 
 
 class Items:
-    """A reader of the output of another stage: lines of many items each."""
+    """A reader of the output of another stage. A line holds many items."""
 
     def records(self, block: bytes, name: str, offset: int) -> list[Any]:
         items: list[Any] = []
@@ -251,7 +251,7 @@ class Items:
 
 
 class Parquet:
-    """A reader of the row groups that begin in a stretch of a Parquet file. A block has a line of JSON for each stretch."""
+    """A reader of Parquet files. A block has a line of JSON per stretch of a file; the row groups that begin in the stretch are read."""
 
     def __init__(self, format: Format) -> None:
         self._columns = None if format.columns is None else list(format.columns)
@@ -287,13 +287,13 @@ class Parquet:
 
 
 def row_groups(path: str) -> list[int]:
-    """Returns the offsets of the row groups of a file."""
+    """Returns the offsets of the row groups of a Parquet file, in bytes."""
     metadata = needed("pyarrow.parquet", "read_parquet").read_metadata(path)
     return [_begin_of(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
 
 
 def _begin_of(group: Any) -> int:
-    """Returns the offset of the first page of a row group."""
+    """Returns the offset of the first page of a row group, in bytes."""
     if group.num_columns == 0:
         return 0
     places: list[int] = []

@@ -15,7 +15,7 @@ from . import _html
 from ._needed import needed
 from ._spec import PARQUET
 
-#: The reader of each output format.
+#: The function of this package that reads each output format.
 _READERS = {
     "text": "read_text",
     "tsv": "read_text",
@@ -28,8 +28,8 @@ _READERS = {
 
 
 class Result:
-    """The result of a job that succeeded. Iterating gives the pairs: as they were from ``pickle``, as Arrow has them from ``parquet``, as
-    JSON has them from ``jsonl``, and as texts from ``tsv``; of a dataflow its items in the same way."""
+    """The result of a successful job. Iterating yields the pairs of a `MapReduce`, or the items of a dataflow: the original objects from
+    ``pickle``, Arrow values from ``parquet``, JSON values from ``jsonl``, and texts from ``tsv`` and CSV."""
 
     def __init__(self, output: str, output_format: str, reports: list[dict[str, Any]], kept: str | None) -> None:
         self._output = output
@@ -48,12 +48,12 @@ class Result:
     def output(self) -> Path:
         """The directory with the parts. Error: `NotImplementedError` for an output on an object store, which has only a `location`."""
         if "://" in self._output:
-            raise NotImplementedError(f"the output is not in a file system, but at {self._output}, its location: {self._read_with()}")
+            raise NotImplementedError(f"the output is at {self._output}, which is not in a file system: {self._read_with()}")
         return Path(self._output)
 
     def _read_with(self) -> str:
         reader = _READERS.get(self.output_format)
-        return f"read it with sailfish.{reader}({self._output!r})" if reader else f"nothing here reads {self.output_format} from there"
+        return f"read it with sailfish.{reader}({self._output!r})" if reader else f"no reader supports the format {self.output_format}"
 
     @property
     def report(self) -> dict[str, Any]:
@@ -68,14 +68,14 @@ class Result:
 
     @property
     def parts(self) -> list[Path]:
-        """The files of the output, in the order of the keys within them. Errors: `FileNotFoundError` where the output is no longer whole;
-        those of `output`."""
+        """The files of the output, in the order of their keys. Errors: `FileNotFoundError` if the output is missing or incomplete; the
+        errors of `output`."""
         if not self.output.joinpath("_SUCCESS").exists():
-            raise FileNotFoundError(f"{self.output} is not there, or not whole: it has no _SUCCESS")
+            raise FileNotFoundError(f"the output {self.output} is missing or incomplete: it has no _SUCCESS")
         return sorted(self.output.glob("part-*"))
 
     def counter(self, name: str, group: str = "user") -> int:
-        """Returns the sum that the functions of the job counted with `sailfish.counter`."""
+        """Returns the value of a counter that functions of the job added to with `sailfish.counter`; 0 if they did not."""
         return sum(report["counters"].get(f"{group},{name}", 0) for report in self.reports)
 
     def __iter__(self) -> Iterator[Any]:
@@ -84,7 +84,7 @@ class Result:
 
 
 def read_part(part: Path, output_format: str) -> Iterator[Any]:
-    """Yields the pairs, or items, of a part."""
+    """Yields the pairs or items of a part."""
     if output_format in PARQUET:
         table = needed("pyarrow.parquet", "a part in the format parquet").read_table(part)
         rows = table.to_pylist()

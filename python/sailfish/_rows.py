@@ -1,4 +1,4 @@
-"""Rows of one key on one side of a join: in memory, and in a file where there are many."""
+"""The rows of one key on one side of a join, spilled to a file if they exceed the memory."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import IO, Any
 from ._sizes import Batches, size_of
 from ._values import pickled
 
-#: About how many bytes of rows stay in memory.
+#: The approximate limit of the rows in memory, in bytes.
 _BYTES_MAX = 64 << 20
-#: The number of first rows that stay in memory unmeasured.
+#: This many rows stay in memory without being measured.
 _FEW = 16
-#: The number of rows of the other side for which the file is read once.
+#: The file is read once per this many rows of the other side.
 _BESIDE = 1 << 14
 
 
 class Rows:
-    """Rows that are read more than once."""
+    """Rows that can be read several times."""
 
     def __init__(self, rows: Iterable[Any]) -> None:
         self._file: IO[bytes] | None = None
         left = iter(rows)
-        # Most keys have a few. To look how large these are would take longer than all else that is done with them.
+        # Most keys have few rows. Measuring them would take longer than all other work on them.
         self._kept = list(islice(left, _FEW))
         if len(self._kept) == _FEW:
             self._take(left)
 
     def _take(self, left: Iterator[Any]) -> None:
-        """Takes the rows behind the first few, and moves rows into a file when they exceed the memory."""
+        """Adds the remaining rows, and moves rows to a file when they exceed the memory."""
         batch, self._kept = self._kept, []
         size, batches = 0, Batches()
         while batch:
@@ -45,7 +45,7 @@ class Rows:
 
     def _store(self) -> None:
         if self._file is None:
-            # In the directory of the task, which goes with it.
+            # The directory of the task, which is deleted with the task.
             self._file = tempfile.TemporaryFile(dir=".")  # noqa: SIM115
         self._file.write(pickled(self._kept))
         self._kept = []
@@ -65,7 +65,7 @@ class Rows:
         yield self._kept
 
     def beside(self, others: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Returns each row beside each of the others."""
+        """Returns pairs of each row with each of the other rows."""
         if self._file is None:
             if len(self._kept) == 1:
                 return zip(repeat(self._kept[0]), others)

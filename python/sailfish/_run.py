@@ -1,4 +1,4 @@
-"""Runs stages of Python functions as a job of the engine: writes the job file, ships files, starts the program."""
+"""Runs stages of Python functions as a job of the engine: writes the job file, collects the files of the job, starts the program."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ._spec import PARQUET, SPEC_FILE, Spec, dump
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-#: The scheme of a URL.
+#: The beginning of a URL, with its scheme.
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 #: Schemes of object stores that the engine reads and writes.
 _OBJECT_STORES = ("s3", "s3a")
-#: The default interpreter of nodes: functions go only between the same minor versions.
+#: The default interpreter on nodes. Pickled functions need the same minor version of Python.
 _PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
@@ -37,11 +37,11 @@ class Stage:
 
     name: str
     spec: Spec
-    #: Files, directories, globs, URLs.
+    #: Paths of files and directories, globs, and URLs.
     inputs: list[str] = field(default_factory=list)
-    #: The stages whose output it reads, after its inputs.
+    #: The names of the stages that this stage reads. They are numbered after its inputs.
     reads: list[str] = field(default_factory=list)
-    #: The format, as `--input-format` has it.
+    #: The value of the option `--input-format`.
     input_format: str | None = None
 
 
@@ -49,35 +49,35 @@ class Stage:
 class Settings:
     """Options of a run."""
 
-    #: None stands for `"local"`.
+    #: The URL of a server, or `"local"` or None for this machine.
     engine: str | None = "local"
     memory: str | int | None = None
     slots: int | None = None
     progress: bool | None = None
     python: str | None = None
     overwrite: bool = False
-    #: The output is on the disk, and not only in the page cache, when the job is over.
+    #: Whether the output is durable on disk, and not only in the page cache, when the job has ended.
     sync: bool = True
     name: str | None = None
     files: Iterable[str | os.PathLike[str]] = ()
     modules: Iterable[ModuleType] = ()
     env: Mapping[str, str] | None = None
-    #: Libraries to install and ship, as pip takes them.
+    #: Libraries to install and to send with the job, in the syntax of pip.
     requirements: Sequence[str] = ()
-    #: A directory that client and nodes share.
+    #: A directory that this machine and all nodes share.
     scratch: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        # A list serves each stage, and the look at the files before them.
+        # The files are read several times: by each stage, and by the search for hot keys. So an iterator becomes a list.
         self.files = [local_path(os.fspath(file), "files") for file in listed("files", self.files)]
         self.modules = listed("modules", self.modules)
         wrong = [module for module in self.modules if not isinstance(module, ModuleType)]
         if wrong:
-            raise TypeError(f"modules={wrong!r:.200}: a module is meant, as `import` gives it, and not its name")
+            raise TypeError(f"modules={wrong!r:.200} must be a list of imported modules, not of names")
         if isinstance(self.requirements, str):
-            raise TypeError(f"requirements={self.requirements!r}: it is a list, as in ['humanize>=4']")
+            raise TypeError(f"requirements={self.requirements!r} must be a list, such as ['humanize>=4']")
         if not self.is_local and not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"engine={self.engine!r} is not known: 'local', or the URL of a server, as in 'http://127.0.0.1:7070'")
+            raise ValueError(f"engine={self.engine!r} is not known: use 'local' or the URL of a server, such as 'http://127.0.0.1:7070'")
         if self.python is not None:
             self.python = _interpreter(self.python)
         if self.scratch is not None:
@@ -85,12 +85,12 @@ class Settings:
 
     @property
     def is_local(self) -> bool:
-        """Whether jobs run in a process of this machine."""
+        """Whether jobs run on this machine, without a server."""
         return self.engine in (None, "local")
 
     @property
     def is_here(self) -> bool:
-        """Whether the interpreter of this process runs the functions."""
+        """Whether the current interpreter runs the functions."""
         return self.is_local and self.python is None
 
     @property
@@ -99,17 +99,18 @@ class Settings:
         return self.engine or ""
 
     def directory(self, prefix: str, what: str) -> str:
-        """Makes a directory that this machine and the nodes see. Error: `ValueError` on a server without `scratch`."""
+        """Makes a directory that this machine and all nodes can access, and returns its path. `what`: the reason, for the error. Error:
+        `ValueError` for a server without `scratch`."""
         if self.scratch is None and not self.is_local:
             raise ValueError(
-                f"{what}: say scratch=..., a directory of a file system that this machine and the nodes share under one path "
-                "(an object store will not do)"
+                f"{what}: set scratch=... to a directory that this machine and all nodes share under the same path (an object store does "
+                "not work)"
             )
         return tempfile.mkdtemp(prefix=prefix, dir=self.scratch)
 
 
 def settings_of(options: Mapping[str, Any]) -> Settings:
-    """Returns settings by their names. Error: `TypeError` for an unknown name."""
+    """Returns the settings of the given options. Error: `TypeError` for an unknown option."""
     known = [each.name for each in fields(Settings)]
     unknown = [name for name in options if name not in known]
     if unknown:
@@ -118,31 +119,32 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
 
 
 def paths_of(paths: Paths) -> list[str]:
-    """Makes the paths of an input absolute. Errors: `ValueError` for an empty list; as `absolute`."""
+    """Returns the absolute paths of an input. Errors: `ValueError` for an empty list; the errors of `absolute`."""
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not listed:
-        raise ValueError("input is empty: it names one file, directory or glob, or more of them")
+        raise ValueError("input is empty: name at least one file, directory or glob")
     return [absolute(os.fspath(path)) for path in listed]
 
 
 def absolute(path: str) -> str:
-    """Makes a path absolute, and leaves the URL of an object. `file://` and `~` become paths. Error: `ValueError` for a URL of another
-    scheme."""
+    """Returns the absolute path of a path, a `file://` URL or a path with `~`. Returns the URL of an object with the scheme s3. Error:
+    `ValueError` for a URL of another scheme."""
     scheme = _SCHEME.match(path)
     if scheme is not None and scheme[1].lower() in _OBJECT_STORES:
         return f"s3://{path[scheme.end() :]}"
     if scheme is not None and scheme[1].lower() != "file":
-        raise ValueError(f"{path!r}: {scheme[1]}:// is not known: paths, file:// and s3:// are; copy the data to one of them")
+        raise ValueError(f"{path!r}: {scheme[1]}:// is not supported: copy the data to a file system or to s3://")
     if re.match(r"s3a?:/[^/]", path):
-        raise ValueError(f"{path!r}: a URL begins with s3://; pathlib.Path takes one slash away, so give it as a text")
+        raise ValueError(f"{path!r}: a URL begins with s3://; pathlib.Path removes one slash, so pass the URL as a str")
     return _local(path)
 
 
 def local_path(path: str, name: str) -> str:
-    """Makes the path of a file of this machine absolute. `name`: the argument, for the error. Error: `ValueError` for a URL."""
+    """Returns the absolute path of a file on this machine. `name`: the argument, for the error. Error: `ValueError` for a URL of a scheme
+    other than `file`."""
     scheme = _SCHEME.match(path)
     if scheme is not None and scheme[1].lower() != "file":
-        raise ValueError(f"{name}={path!r}: it is a path in the file system of this machine, and {scheme[1]}:// is none")
+        raise ValueError(f"{name}={path!r} must be a path in the file system of this machine, not a {scheme[1]}:// URL")
     return _local(path)
 
 
@@ -150,26 +152,27 @@ def _local(path: str) -> str:
     if _SCHEME.match(path):
         url = urlsplit(path)
         if url.netloc not in ("", "localhost"):
-            raise ValueError(f"{path!r} is a file of the machine {url.netloc!r}: a path of this machine is file:///PATH, or /PATH")
-        # Not `url.path`: a name may have a `#` or a `?` in it.
+            raise ValueError(f"{path!r} names a file on the host {url.netloc!r}: use file:///PATH or /PATH for a file on this machine")
+        # `url.path` would end at a `#` or a `?`, which a file name may contain.
         return os.path.abspath(unquote(path[len("file://") + len(url.netloc) :]))
     return os.path.abspath(os.path.expanduser(path))
 
 
 def listed(name: str, given: Iterable[Any]) -> list[Any]:
-    """Returns the values of an argument that takes several. Error: `TypeError` for a single one."""
+    """Returns the values of an argument as a list. Error: `TypeError` for a single value."""
     if isinstance(given, (str, bytes, os.PathLike, ModuleType)):
-        raise TypeError(f"{name}={given!r}: it is a list")
+        raise TypeError(f"{name}={given!r} must be a list")
     return list(given)
 
 
 def _interpreter(python: str) -> str:
-    """Makes the path of an interpreter absolute. A bare name stays: the node looks it up in its PATH."""
+    """Returns the absolute path of an interpreter. A bare name stays as it is; the node looks it up in its PATH."""
     return _local(python) if "/" in python else python
 
 
 def run(stages: list[Stage], output: str, settings: Settings) -> list[dict[str, Any]]:
-    """Runs stages, the last of which writes the output. Returns a report of each."""
+    """Runs stages as one job and returns a report per stage. The last stage writes the output. Errors: `JobFailed`, `CannotSend`,
+    `CannotInstall`, `EngineMissing`."""
     with tempfile.TemporaryDirectory(prefix="sailfish-job-") as directory:
         job = Path(directory, "job.toml")
         job.write_text(_job_file(stages, output, settings, Path(directory)), encoding="utf-8")
@@ -183,7 +186,7 @@ def run(stages: list[Stage], output: str, settings: Settings) -> list[dict[str, 
 
 
 def _with_python(failed: _engine.JobFailed, settings: Settings) -> _engine.JobFailed:
-    """Adds the name of the option to the error of a node that lacks the interpreter."""
+    """Adds a hint about `python=` to the error of a node without the interpreter."""
     if settings.is_local:
         return failed
     missing = re.compile(rf'program "{re.escape(settings.python or _PYTHON)}" not found.*')
@@ -192,7 +195,7 @@ def _with_python(failed: _engine.JobFailed, settings: Settings) -> _engine.JobFa
 
 
 def _job_file(stages: list[Stage], output: str, settings: Settings, directory: Path) -> str:
-    """Returns the job in TOML. Strings of JSON are strings of TOML."""
+    """Writes the files of a job into a directory, and returns the job file in TOML."""
     worker, shipped, environment = _worker(settings, directory)
     if settings.requirements:
         shipped.append(str(write_libraries(directory, settings.requirements)))
@@ -247,34 +250,34 @@ def _table(stage: Stage, program: str, files: list[str], output: str | None) -> 
         table["output"] = output
         if stage.spec.output_format in PARQUET:
             table["part_extension"] = ".parquet"
-            # Readers may take the types of the first file for all, and an empty part has none.
+            # Some readers apply the types of the first file to all files, but an empty part has no types.
             table["omit_empty_parts"] = True
     return table
 
 
 def _worker(settings: Settings, directory: Path) -> tuple[list[str], list[str], dict[str, str]]:
-    """Returns the words that start a worker, the files that it needs, and its environment."""
-    # Hashes are the same in each process, so that a task that runs again gives the same bytes.
+    """Returns the command line of a worker, the files that the worker needs, and its environment variables."""
+    # The hashes of texts must be the same in each process, so that a retry of a task produces the same bytes.
     environment = {"PYTHONHASHSEED": "0"}
     if settings.is_here:
-        # The worker can import all that this process can import.
+        # The worker can import all modules that this process can import.
         here = str(Path(__file__).parent.parent)
         environment["PYTHONPATH"] = os.pathsep.join([here, *(os.path.abspath(entry or ".") for entry in sys.path)])
         return [sys.executable, "-m", f"{__package__}._worker"], [], environment
     archive = write_worker(directory)
     python = settings.python or _PYTHON
     if settings.is_local:
-        # The libraries are those of the interpreter, and not ours, which would come first.
+        # The installed libraries of this process are left out, because they would shadow the libraries of the interpreter.
         environment["PYTHONPATH"] = os.pathsep.join(_not_installed(sys.path))
     elif "/" in python:
-        # As a program it would be sent to the nodes, alone, and would not find its environment there.
+        # The engine would send the interpreter to the nodes, without its environment. So the job carries a script that starts it in place.
         starter = write_interpreter(directory, python)
         return [f"./{starter.name}", archive.name], [str(archive), str(starter)], environment
     return [python, archive.name], [str(archive)], environment
 
 
 def _not_installed(entries: Iterable[str]) -> list[str]:
-    """Returns the entries of a module path without those of the standard library and of installed packages."""
+    """Returns the entries of a module path, without the standard library and installed packages."""
     own = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
     paths = [os.path.abspath(entry or ".") for entry in entries]
     return [
@@ -291,6 +294,7 @@ def _toml(table: Mapping[str, Any]) -> str:
 
 
 def _toml_value(value: Any) -> str:
+    # Except for DEL, a JSON string is a TOML string.
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_toml_value(str(key))} = {_toml_value(each)}" for key, each in value.items()) + " }"
     if isinstance(value, (list, tuple)):

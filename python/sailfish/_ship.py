@@ -1,4 +1,4 @@
-"""Files that a job ships: this package, modules and libraries of the user, a starter of an interpreter."""
+"""Files that a job carries: this package, modules and libraries of the user, and a script that starts an interpreter."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from types import ModuleType
 from ._frames import failure_frame
 from ._spec import LIBRARIES_FILE, MODULES_FILE, Spec, functions_of
 
-#: Directories, in that of the task, into which archives with machine code are unpacked.
+#: Archives with machine code are unpacked into these directories, below the directory of the task.
 _UNPACKED = {LIBRARIES_FILE: "sailfish-libraries", MODULES_FILE: "sailfish-modules"}
-#: The directory of compiled modules, which differ each time.
+#: The directory of compiled modules. Their bytes differ between runs, so they are left out.
 _COMPILED = "__pycache__"
 
-# The archive is a link in the directory of a task, which goes with that: what is imported later is found where it lies.
+# The archive is a link in the directory of the task and disappears with the task. Later imports need the target of the link.
 _MAIN = """import os
 import sys
 sys.path[0] = os.path.realpath(sys.path[0])
@@ -33,7 +33,7 @@ sys.exit(main())
 
 
 def write_worker(directory: Path) -> Path:
-    """Writes an archive that Python runs: this package, and the library that unpacks functions."""
+    """Writes an archive that Python can run, with this package and cloudpickle, and returns its path."""
     import cloudpickle
 
     archive = directory / "sailfish-worker.zip"
@@ -46,15 +46,15 @@ def write_worker(directory: Path) -> Path:
 
 
 def _write(writer: zipfile.ZipFile, name: str, text: str) -> None:
-    # The same bytes each time, so that a server that has the file need not get it again.
+    # The bytes are the same each time, so that a file is not sent to a server that has it.
     writer.writestr(zipfile.ZipInfo(name), text)
 
 
 def write_interpreter(directory: Path, python: str) -> Path:
-    """Writes a program that starts the interpreter of a path on a node. An interpreter finds its libraries by its own path, so it has to be
-    started from there."""
+    """Writes a script that starts the interpreter at a path of the node, and returns the path of the script. An interpreter finds its
+    libraries relative to its own path, so it cannot be copied."""
     program = directory / "sailfish-python"
-    reason = f"python={python!r}: there is no such program on this node; say the path of an interpreter that each node has"
+    reason = f"python={python!r} does not exist on this node: set python=... to the path of an interpreter that every node has"
     frame = "".join("%%" if byte == ord("%") else f"\\{byte:03o}" for byte in failure_frame(reason, [], is_of_data=True))
     program.write_text(
         f"""#!/bin/sh
@@ -69,7 +69,8 @@ exit 1
 
 
 def write_modules(directory: Path, modules: Iterable[ModuleType]) -> list[Path]:
-    """Writes an archive with the sources of modules, of packages all files; no archive where there are no sources."""
+    """Writes an archive with the sources of modules, and returns its path in a list. Packages are archived with all their files. Returns an
+    empty list if there are no sources."""
     wanted: dict[str, ModuleType] = {}
     for module in modules:
         package = module.__name__.partition(".")[0]
@@ -83,7 +84,7 @@ def write_modules(directory: Path, modules: Iterable[ModuleType]) -> list[Path]:
 
 
 def _sources(name: str, module: ModuleType) -> Iterator[tuple[str, Path]]:
-    """Yields the files of a module, or of a package, with their names below the directory that holds it."""
+    """Yields the files of a module or a package, each with its name in the archive."""
     folders = [Path(folder) for folder in getattr(module, "__path__", ())]
     for folder in folders:
         for source in sorted(folder.rglob("*")):
@@ -91,19 +92,20 @@ def _sources(name: str, module: ModuleType) -> Iterator[tuple[str, Path]]:
             if source.is_file() and not any(part == _COMPILED or part.startswith(".") for part in inside.parts):
                 yield str(Path(name, inside)), source
     file = getattr(module, "__file__", None)
-    # A module that was made by hand, or that lies in an archive, goes by value alone.
+    # A module without a file, or in an archive, is pickled by value only.
     if not folders and name != "__main__" and file is not None and os.path.isfile(file):
         yield name + next((suffix for suffix in all_suffixes() if file.endswith(suffix)), ".py"), Path(file)
 
 
 class CannotInstall(RuntimeError):
-    """Error of libraries that cannot be installed."""
+    """Error of libraries in `requirements` that cannot be installed."""
 
     __module__ = "sailfish"
 
 
 def write_libraries(directory: Path, requirements: Sequence[str]) -> Path:
-    """Installs libraries into a directory of their own, and writes them into an archive. Error: `CannotInstall`."""
+    """Installs libraries into a separate directory, writes an archive of it, and returns the path of the archive. Error:
+    `CannotInstall`."""
     target = directory / "libraries"
     name, words = _installer(target)
     ran = subprocess.run([*words, *requirements], capture_output=True, text=True)
@@ -114,8 +116,8 @@ def write_libraries(directory: Path, requirements: Sequence[str]) -> Path:
 
 
 def _write_archive(archive: Path, files: Mapping[str, Path]) -> Path:
-    """Writes files by their names in the archive. Equal files make equal bytes."""
-    # A package without an `__init__` is found by the entry of its directory.
+    """Writes an archive of files, given by their names in the archive, and returns its path. The same files give the same bytes."""
+    # Python finds a package without an `__init__` by the entry of its directory.
     folders = {f"{folder}/" for name in files for folder in Path(name).parents if folder != Path()}
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as writer:
         for name in sorted({*folders, *files}):
@@ -125,26 +127,26 @@ def _write_archive(archive: Path, files: Mapping[str, Path]) -> Path:
 
 
 def _installer(target: Path) -> tuple[str, list[str]]:
-    """Returns the name of the installer of libraries on this machine, and the words that install them into a directory."""
+    """Returns the name of the installer of this machine, and its command line for installing into a directory. Error: `CannotInstall`."""
     if importlib.util.find_spec("pip") is not None:
         words = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
         return "pip", [*words, "--target", str(target)]
-    # Environments that uv makes have no pip.
+    # Environments made by uv do not contain pip.
     uv = shutil.which("uv")
     if uv is None:
-        raise CannotInstall(f"requirements= needs pip or uv: {sys.executable} has no module pip, and there is no program uv on PATH")
+        raise CannotInstall(f"requirements= needs pip or uv: {sys.executable} has no module pip, and uv is not on PATH")
     return "uv pip", [uv, "pip", "install", "--quiet", "--python", sys.executable, "--target", str(target)]
 
 
 def use_archive(name: str, place: int) -> bool:
-    """Lets functions import from an archive of the job, by an entry at this place of `sys.path`. Returns whether it had to be unpacked into
-    the directory of the task."""
+    """Makes an archive of the job importable, by an entry at index `place` of `sys.path`. Returns whether the archive was unpacked into the
+    directory of the task, because it contains machine code."""
     with zipfile.ZipFile(name) as archive:
         is_unpacked = any(".so" in Path(each).suffixes for each in archive.namelist())
         if is_unpacked:
             # Machine code cannot be loaded from within an archive.
             archive.extractall(_UNPACKED[name])
-    # Here the archive is a link, which goes with the task.
+    # The archive is a link that disappears with the task, so the entry is its target.
     entry = os.path.abspath(_UNPACKED[name]) if is_unpacked else os.path.realpath(name)
     if entry not in sys.path:
         sys.path.insert(place, entry)

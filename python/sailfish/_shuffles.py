@@ -1,4 +1,4 @@
-"""The ways in which items of a stage come together: the output of its map tasks, and the work of its reduce tasks on the groups."""
+"""The kinds of shuffles. A shuffle defines the output of the map tasks of a stage, and the work of its reduce tasks on the groups."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ._steps import name_of
 Named = Iterator[tuple[str, Any]]
 #: The first byte of encoded tuples, in order and reversed.
 _OF_TUPLES = (_keys.TUPLE, 255 - _keys.TUPLE)
-#: The single key under which all items come together.
+#: The key of all items of a shuffle with a single group.
 _ONE_KEY = bytes([_keys.NONE])
 
 
 class Sink(Protocol):
-    """A sink that takes the items of a map task, in lists."""
+    """A sink of the items of a map task, which come in lists."""
 
     def put(self, items: list[Any]) -> None: ...
 
@@ -33,7 +33,7 @@ class Sink(Protocol):
 
 @dataclass
 class Place:
-    """The position of a reduce task: the key that it is at."""
+    """The position of a reduce task: its current key, for error messages."""
 
     key: Any = None
     has_key: bool = False
@@ -43,13 +43,13 @@ class Place:
 
 
 class Shuffle(Protocol):
-    """A way to bring items together."""
+    """A kind of shuffle."""
 
-    #: Keys have a tail, which only orders the records of a key.
+    #: Whether keys have a tail, which sorts the records within a key.
     has_tails: bool
-    #: The parts, one after the other, are in order.
+    #: Whether the output is sorted across its parts.
     is_total: bool
-    #: The items are (key, value) pairs.
+    #: Whether the items are (key, value) pairs.
     of_pairs: bool
 
     def functions(self) -> Named:
@@ -62,7 +62,7 @@ class Shuffle(Protocol):
         """Returns the sink for the items of a side in a map task."""
 
     def gathered(self, source: Input, place: Place) -> Iterator[Any]:
-        """Yields the items that a reduce task makes of its groups."""
+        """Yields the items of a reduce task, computed from its groups."""
 
 
 @dataclass
@@ -71,9 +71,9 @@ class Reduce:
 
     gather: Gather
     combine: Callable[..., Any] | None = None
-    #: `combine` makes a value of a list of values.
+    #: Whether `combine` turns a list of values into a value, without the key.
     combine_folds: bool = False
-    #: The same fold, a value at a time.
+    #: The same fold as `combine`, one value at a time.
     adding: Adding | None = None
 
     has_tails = False
@@ -86,7 +86,7 @@ class Reduce:
 
     def shown(self) -> str:
         what = self.gather.name or self.gather.kind
-        return f"by key -> {what}" + (", folded before it travels as well" if self.combine is not None else "")
+        return f"by key -> {what}" + (", combined in the map tasks" if self.combine is not None else "")
 
     def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink | Running:
         encoder = Encoder(output, record_bytes_max)
@@ -106,12 +106,12 @@ class Reduce:
             place.at(key)
             made = of_group(key, values)
             if made is values and self.gather.kind == "pairs":
-                raise TypeError("it returned its values, which can be read once: return list(values)")
+                raise TypeError("it returned its values, which can be read only once: return list(values)")
             yield from made
 
 
 class _Plain:
-    """A sink of pairs that travel unfolded."""
+    """A sink of pairs that are not combined."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -125,7 +125,7 @@ class _Plain:
 
 @dataclass
 class Count:
-    """A shuffle that counts the occurrences of each item; without `of_each` it gives each item once."""
+    """A shuffle that counts the occurrences of each item if `of_each` is set, and otherwise returns each distinct item."""
 
     of_each: bool
 
@@ -137,7 +137,7 @@ class Count:
         return iter(())
 
     def shown(self) -> str:
-        return "by item -> " + ("count" if self.of_each else "distinct") + ", counted before it travels as well"
+        return "by item -> " + ("count" if self.of_each else "distinct") + ", counted in the map tasks"
 
     def sink(self, output: Output, record_bytes_max: int, side: int) -> Sink:
         return Counting(Encoder(output, record_bytes_max))
@@ -149,7 +149,7 @@ class Count:
 
 
 class _Encoding:
-    """A sink whose keys have a form of its own."""
+    """A sink that encodes keys by a function of the shuffle."""
 
     def __init__(self, put: Callable[[list[Any]], None]) -> None:
         self.put = put
@@ -160,13 +160,12 @@ class _Encoding:
 
 @dataclass
 class Sides:
-    """A shuffle of values of several sides by their keys: a join or a cogroup."""
+    """A shuffle of the values of several sides by their keys: a join or a cogroup."""
 
-    #: inner, left, right or full; None for a cogroup, which gives the values of all sides as lists.
+    #: "inner", "left", "right" or "full"; None for a cogroup, which returns the values of each side as a list.
     how: str | None
     count: int
-    #: Keys, as bytes, with very many rows on one side, each with this side and the number of tasks into which the key is cut. Rows of the
-    #: other side go to each task.
+    #: Hot keys, as bytes: each with the side that is split and the number of tasks of the key. Rows of the other side go to all of them.
     hot: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
     has_tails = True
@@ -203,8 +202,8 @@ class Sides:
     def _cut(
         self, side: int, turn: list[int], keys: Sequence[Any], encoded: list[bytes], coded: list[bytes]
     ) -> tuple[list[Any], list[bytes], list[bytes]]:
-        """Returns the rows with the tasks of hot keys: on the side that is cut each row goes to the next task, on the other side to each
-        task."""
+        """Returns the rows with a task number for hot keys. On the split side, rows go to the tasks in turn; on the other side, each row
+        goes to all tasks."""
         rows: list[tuple[Any, bytes, bytes]] = []
         for key, data, value in zip(keys, encoded, coded):
             cut_side, ways = self.hot.get(data, (side, 1))
@@ -221,7 +220,7 @@ class Sides:
         for data, sides in groupby(raw_groups(source), key=lambda group: group[0][:-1]):
             first = next(sides)
             key = key_of(data, first[2], _keys.decode_inside)
-            # A key that was cut comes several times, and is not compared with itself.
+            # A hot key has a group per task. Its groups are not compared with each other.
             if data[:-1] != before:
                 _check_after(previous, key)
             before = data[:-1]
@@ -256,7 +255,7 @@ class Sides:
 
 @dataclass
 class Ordered:
-    """A shuffle of values by their keys, with the values in order."""
+    """A shuffle of values by their keys, with sorted values."""
 
     gather: Gather
     by: Callable[[Any], Any] | None
@@ -284,7 +283,7 @@ class Ordered:
             if self.is_reversed:
                 orders = list(map(_keys.inverted, orders))
             coded = encoded_values(keys, values, inexact)
-            # No order is the beginning of another one: the length behind it is never compared.
+            # No encoded order is a prefix of another, so the length after it is never compared.
             whole = [data + order + len(order).to_bytes(4, "big") for data, order in zip(encoded, orders)]
             encoder.put_encoded(keys, whole, coded, list(map(len, encoded)))
 
@@ -316,12 +315,12 @@ def _without_order(group: RawGroup) -> bytes:
 
 
 def _made(function: Callable[[Any], Any] | None, items: list[Any]) -> list[Any]:
-    """Returns the results of a function for each item. A list and not `map`, because `map` takes a `StopIteration` for the end."""
+    """Returns the results of a function for each item, as a list: `map` would end at a `StopIteration` of the function."""
     return items if function is None else [function(item) for item in items]
 
 
 class _Comparable:
-    """A check that Python can compare the items. It computes their order again only where the first byte does not tell."""
+    """A check that Python can compare successive items. It compares their orders only if the first bytes differ, or are those of tuples."""
 
     def __init__(self, by: Callable[[Any], Any] | None) -> None:
         self._by = by
@@ -329,15 +328,15 @@ class _Comparable:
         self._before: Any = None
 
     def check(self, kind: int, item: Any) -> None:
-        """Checks the next item against the one before. `kind`: the first byte of its encoded order."""
-        # Tuples may hold what cannot be compared.
+        """Compares an item with the previous one. `kind`: the first byte of its encoded order. Error: `MixedKeys`."""
+        # Tuples may hold elements that cannot be compared.
         if self._kind is not None and (kind != self._kind or kind in _OF_TUPLES):
             check_order(*_made(self._by, [self._before, item]))
         self._kind, self._before = kind, item
 
 
 def _check_after(previous: list[Any], key: Any) -> None:
-    """Raises `MixedKeys` where Python does not compare a key with the one before."""
+    """Raises `MixedKeys` if Python cannot compare a key with the previous key. Stores the key in `previous`."""
     if previous:
         check_order(previous[0], key)
     previous[:] = [key]
@@ -345,7 +344,7 @@ def _check_after(previous: list[Any], key: Any) -> None:
 
 @dataclass
 class Sort:
-    """A shuffle that puts all items in order."""
+    """A shuffle that sorts all items."""
 
     by: Callable[[Any], Any] | None
     is_reversed: bool
@@ -384,7 +383,7 @@ class Sort:
 
 @dataclass
 class Top:
-    """A shuffle that keeps the largest items of all."""
+    """A shuffle that keeps the largest items."""
 
     count: int
     by: Callable[[Any], Any] | None
@@ -407,7 +406,7 @@ class Top:
             yield from self.largest(values)
 
     def largest(self, items: Iterable[Any]) -> list[Any]:
-        """Returns the largest of these items, the largest first."""
+        """Returns the `count` largest of the items, the largest first."""
         return heapq.nlargest(self.count, items, self.by)
 
 

@@ -1,4 +1,4 @@
-"""Estimates of the memory that values take, and the number of them that is handled at once."""
+"""Estimates of the memory of values, and the sizes of batches."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-#: About how many of many items are measured.
+#: At most about this many items of a sequence are measured.
 _LOOKED_AT = 16
-#: The most items of a batch, and about how many bytes it has at most. A batch is gone through several times: so many pairs of short values
-#: fit into half a megabyte, and so into the cache of a core.
+#: Limits of a batch: its items, and its approximate bytes. A batch is scanned several times; this many pairs of short values take half a
+#: megabyte, which fits into the cache of a core.
 _ITEMS_MAX = 2048
 _BYTES_AIM = 4 << 20
 
 
 def size_of(items: Sequence[Any]) -> int:
-    """Returns about how many bytes of memory some items take."""
+    """Returns the approximate memory of the items, in bytes."""
     some = items[:: 1 + len(items) // _LOOKED_AT]
     if not some:
         return 0
@@ -34,13 +34,13 @@ def _size(value: Any, depth: int = 3) -> int:
 
 
 class Batches:
-    """The number of items that are handled at once: few at first, later a few megabytes of them."""
+    """The size of the next batch: a few items at first, later a few megabytes."""
 
     def __init__(self) -> None:
         self.items = _LOOKED_AT
 
     def saw(self, items: Sequence[Any]) -> None:
-        """Learns from a batch how large items are."""
+        """Adapts the size of the next batch to the sizes of the items of this batch."""
         if items:
             each = max(1, size_of(items) // len(items))
             self.items = max(1, min(_ITEMS_MAX, 2 * self.items, _BYTES_AIM // each))

@@ -1,4 +1,4 @@
-"""The functions and formats of a job, and their form on the way to a worker."""
+"""The functions and formats of a job, and their pickled form for workers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ._version import VERSION
 if TYPE_CHECKING:
     from ._shuffles import Shuffle
 
-#: The file with the functions, in the directory in which they run.
+#: The file with the functions, in the directory of a task.
 SPEC_FILE = "sailfish-job.pickle"
-#: Libraries of the job, beside it.
+#: The archive of the libraries of the job, in the same directory.
 LIBRARIES_FILE = "sailfish-libraries.zip"
-#: Sources of modules of the user, beside it.
+#: The archive of the sources of the user's modules, in the same directory.
 MODULES_FILE = "sailfish-modules.zip"
 #: Output formats whose parts are Parquet files.
 PARQUET = ("parquet", "rows")
-#: Functions of Python that may be a reduce function as they are, and those of them that may fold a part of the values as well.
+#: Built-in functions that may be reduce functions, and those that may also be combine functions.
 FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, len, list, set, sorted, any, all)
 PARTIAL_FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all)
 
@@ -38,45 +38,45 @@ class Format:
     name: str = "text"
     encoding: str = "utf-8"
     errors: str = "strict"
-    #: The columns: of CSV files without a line of names, or those of a Parquet file that are read; None for all.
+    #: The columns of CSV files without a header, or the columns to read from Parquet files; None for all columns.
     columns: tuple[str, ...] | None = None
     delimiter: str = ","
 
 
 @dataclass
 class Source:
-    """Some inputs of a job, and the steps of their records."""
+    """A set of inputs of a job, and the steps on their records."""
 
-    #: The numbers of the inputs; None for all.
+    #: The numbers of the inputs; None for all inputs.
     inputs: frozenset[int] | None
     format: Format
     steps: list[Step] = field(default_factory=list)
-    #: The side of the shuffle to which the inputs belong, if it has sides.
+    #: The side of the inputs in a join or cogroup, otherwise 0.
     side: int = 0
 
 
 @dataclass
 class Spec:
-    """The functions of a job, or of a stage, and its formats."""
+    """The functions and formats of a stage, which may be the only stage of a job."""
 
     sources: list[Source]
-    #: The shuffle; None where the items of the sources are the output.
+    #: The shuffle; None if the items of the sources are the output.
     shuffle: Shuffle | None
     output_format: str
-    #: The steps behind the shuffle.
+    #: The steps after the shuffle.
     steps: list[Step] = field(default_factory=list)
-    #: The output is made of (key, value) pairs.
+    #: Whether the output consists of (key, value) pairs.
     of_pairs: bool = False
-    #: For CSV: the names of the columns, and whether a field may have line ends in it.
+    #: For CSV: the names of the columns, and whether a field may contain line ends.
     columns: tuple[str, ...] | None = None
     multiline: bool = False
-    #: For Parquet: the types of the columns, where they do not follow from the first rows.
+    #: For Parquet: the schema; None if the types follow from the first rows.
     schema: Any = None
     setup: Callable[[], object] | None = None
     teardown: Callable[[], object] | None = None
 
     def functions(self) -> Iterator[tuple[str, Any]]:
-        """Yields each function with its name in messages."""
+        """Yields all functions of the spec, each after its name in messages."""
         for source in self.sources:
             yield from ((step.name, step.function) for step in source.steps)
         if self.shuffle is not None:
@@ -86,14 +86,14 @@ class Spec:
 
 
 class CannotSend(TypeError):
-    """Error of a function that cannot be sent to the place where it is to run."""
+    """Error of a function that cannot be sent to the workers, because it cannot be pickled."""
 
     __module__ = "sailfish"
 
 
 def dump(spec: Spec, modules: Iterable[ModuleType]) -> bytes:
-    """Returns the bytes of a spec, with the objects of `modules` that the functions use. Error: `CannotSend`, which names the function and,
-    if known, the object in it."""
+    """Returns the bytes of a spec. Functions and classes of `modules` are pickled by value. Error: `CannotSend`, which names the function
+    and, if known, the object in it that cannot be pickled."""
     import cloudpickle
 
     by_value = set(cloudpickle.list_registry_pickle_by_value())
@@ -106,7 +106,7 @@ def dump(spec: Spec, modules: Iterable[ModuleType]) -> bytes:
 
 
 def _dump(spec: Spec) -> bytes:
-    # All in one piece, so that what functions share they share where they run, too.
+    # All functions are pickled together, so that they still share objects in the worker.
     try:
         data = _pickled(spec)
     except Exception as error:
@@ -115,7 +115,7 @@ def _dump(spec: Spec) -> bytes:
 
 
 def _pickled(spec: Spec) -> bytes:
-    """Pickles functions with the names of the files that they are from, which cloudpickle leaves out since 3.1.3: tracebacks show lines."""
+    """Pickles functions with the names of their source files, so that tracebacks show source lines. cloudpickle omits them since 3.1.3."""
     import cloudpickle
 
     reduced = cloudpickle.Pickler.dispatch_table[CodeType]
@@ -141,12 +141,12 @@ def _reason(spec: Spec, error: Exception) -> str:
         try:
             cloudpickle.dumps(function)
         except Exception as own:
-            return f"the {name} function cannot be sent to where it runs: {own}{_hint(function)}"
-    return f"the functions of the job cannot be sent to where they run: {error}"
+            return f"the {name} function cannot be sent to the workers: {own}{_hint(function)}"
+    return f"the functions of the job cannot be sent to the workers: {error}"
 
 
 def _hint(function: Any) -> str:
-    """Returns a hint which of the objects that a function uses cannot be pickled."""
+    """Returns a hint that names the object in a function that cannot be pickled; an empty text if it is unknown."""
     import cloudpickle
 
     code = getattr(function, "__code__", None)
@@ -166,17 +166,17 @@ def _hint(function: Any) -> str:
         except Exception:
             return (
                 f"; it uses {name!r}, a {type(value).__module__}.{type(value).__qualname__}, which cannot be pickled: "
-                "make it inside the function, or in setup"
+                "create it inside the function, or in setup"
             )
     return ""
 
 
 class WrongPlace(RuntimeError):
-    """Error of a worker that runs with another Python, another version of this package, or without a module of the job."""
+    """Error of a worker with the wrong version of Python or of this package, or without a module of the job."""
 
 
 class PackedSpec:
-    """A spec in a file, which can be loaded many times. Errors: `WrongPlace`."""
+    """A pickled spec from a file, which can be loaded several times. Error: `WrongPlace`."""
 
     def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
@@ -184,23 +184,23 @@ class PackedSpec:
         python, version = parts["python"], parts["version"]
         if python != list(sys.version_info[:2]):
             raise WrongPlace(
-                f"the job was made with Python {python[0]}.{python[1]}, and Python {sys.version_info[0]}.{sys.version_info[1]} runs here "
-                f"({sys.executable}): functions go between the same versions only; say python=... with the one to run them with"
+                f"the job was made with Python {python[0]}.{python[1]}, but the worker runs Python {sys.version_info[0]}."
+                f"{sys.version_info[1]} ({sys.executable}): set python=... to an interpreter of the same minor version"
             )
         if version != VERSION:
-            raise WrongPlace(f"the job was made with sailfish {version}, and sailfish {VERSION} is installed here: install the same")
+            raise WrongPlace(f"the job was made with sailfish {version}, but the worker has sailfish {VERSION}: install the same version")
         self._packed: bytes = parts["spec"]
 
     def load(self) -> Spec:
-        """Returns the spec, with functions that remember nothing. Error: `WrongPlace` for a missing module."""
-        # Classes of the user's script say that they are of `__main__`: there they are found again, and not this package's.
+        """Returns a new copy of the spec, without state of earlier tasks. Error: `WrongPlace` for a missing module."""
+        # Classes of the user's script belong to `__main__`. A new `__main__` holds them, in place of the `__main__` of this package.
         main = sys.modules["__main__"] = ModuleType("__main__")
         try:
             spec: Spec = pickle.loads(self._packed)
         except ModuleNotFoundError as error:
             raise WrongPlace(
-                f"the functions of the job need the module {error.name!r}, which is not there: install it where they run, or give it as "
-                f"modules=[{(error.name or '').partition('.')[0]}]"
+                f"the functions of the job need the module {error.name!r}, which the worker cannot import: install it where the functions "
+                f"run, or pass modules=[{(error.name or '').partition('.')[0]}]"
             ) from error
         for function in functions_of(spec):
             for name, value in getattr(function, "__globals__", {}).items():
@@ -210,7 +210,7 @@ class PackedSpec:
 
 
 def functions_of(spec: Spec) -> list[Any]:
-    """Returns the functions of a job, and those within methods and partial ones."""
+    """Returns the functions of a job, including the functions within methods, partial functions and wrappers."""
     left: list[Any] = [function for _, function in spec.functions()]
     found: list[Any] = []
     while left:
@@ -219,6 +219,6 @@ def functions_of(spec: Spec) -> list[Any]:
             continue
         found.append(function)
         left += [getattr(function, name, None) for name in ("func", "__func__", "__wrapped__")]
-        # Our own folds call a function of the user, `add`.
+        # The folds of this package call a function of the user, `add`.
         left.append(getattr(getattr(function, "__self__", None), "add", None))
     return found

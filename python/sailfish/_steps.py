@@ -1,4 +1,4 @@
-"""The steps of a stage, before and behind its shuffle: operations on single items."""
+"""Steps: operations on single items, before or after the shuffle of a stage."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Step:
-    """One step: its kind, a function of the user, and its name in messages."""
+    """A step: its kind, the user's function, and its name in messages."""
 
     kind: str
     function: Function | None = None
     name: str = ""
-    #: The arguments of `sample`: the share of the items that stays, and the seed of the choice.
+    #: The arguments of `sample`: the share of the items to keep, and the seed.
     fraction: float = 1.0
     seed: int = 0
 
 
 def compose(steps: Iterable[Step], items: Iterable[Any], place: Callable[[], str] = str) -> Iterator[Any]:
-    """Returns an iterator of the items behind all steps, each made when it is asked for. `place` is called with the first item and tells
-    its origin: the same place gives the same sample.
+    """Returns a lazy iterator of the items after all steps. `place` is called at the first item and returns its origin, which seeds
+    samples: the same origin gives the same sample.
 
-    A function that raises `StopIteration` ends this iterator, as it does for `map` and `filter`: see `is_at_end`."""
+    A function that raises `StopIteration` ends this iterator early, as in `map` and `filter`; `is_at_end` detects it."""
     made = iter(items)
     for number, step in enumerate(steps):
         if step.kind == "sample":
@@ -69,12 +69,12 @@ def _seconds(_: Any, items: Iterator[Any]) -> Iterator[Any]:
 
 def _pair(item: Any) -> tuple[Any, Any]:
     if not isinstance(item, tuple) or len(item) != 2:
-        raise NoPair(f"{item!r:.200} is no (key, value) pair")
+        raise NoPair(f"{item!r:.200} is not a (key, value) pair")
     return item
 
 
 class NoPair(TypeError):
-    """Error of an item that is not a pair, in a method that goes by key."""
+    """Error of an item that is not a pair, in a method by key."""
 
 
 def _sampled(items: Iterator[Any], step: Step, number: int, place: Callable[[], str]) -> Iterator[Any]:
@@ -87,11 +87,11 @@ def _sampled(items: Iterator[Any], step: Step, number: int, place: Callable[[], 
 
 
 def is_at_end(source: Iterator[Any]) -> bool:
-    """Returns whether the iterator of a list or a generator has no more items. Steps that end although their source has more items were
-    ended by the `StopIteration` of a function."""
+    """Returns whether an iterator of a list, or a generator, is exhausted. If steps end and their source is not exhausted, a function
+    raised `StopIteration`."""
     if isinstance(source, GeneratorType):
         return source.gi_frame is None
-    # The iterator of a list forgets the list when it ends.
+    # An exhausted iterator of a list has no reference to the list.
     return len(source.__reduce__()) < 3
 
 
@@ -117,7 +117,7 @@ def name_of(function: Any) -> str:
 
 
 def failing_step(steps: Iterable[Step], error: BaseException) -> str | None:
-    """Returns the name of the step whose function raised an error; None where the traceback does not tell."""
+    """Returns the name of the step whose function raised the error; None if the traceback contains no function of a step."""
     codes = []
     trace = error.__traceback__
     while trace is not None:

@@ -1,4 +1,4 @@
-"""Values as bytes. Eight bytes are an ``int``; all other values begin with a tag."""
+"""Encoding of values. A value of eight bytes is an ``int``; all other values begin with a tag."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _INT = struct.Struct("<q")
 _FLOAT = struct.Struct("<d")
 _INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
 
-#: Types that `marshal` gives back as they were. It takes more types, but turns any object with a buffer into bytes.
+#: Types that `marshal` preserves. It accepts more types, but turns every object with a buffer into bytes.
 _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
-#: The version of `marshal` in which equal values have equal bytes, however often their parts are referred to.
+#: The version of `marshal` in which equal values have equal bytes, independent of reference counts.
 _MARSHAL_VERSION = 2
 
-# A value that would have eight bytes gets another tag and a byte more.
+# If an encoded value would have eight bytes, it gets another tag and one more byte.
 _STR, _STR_PADDED = b"s", b"S"
 _BYTES, _BYTES_PADDED = b"b", b"B"
-#: Tags of pickles, and of tuples by `marshal`: their own first byte, or another tag where they have eight bytes.
+#: Tags of pickles, and of tuples encoded by `marshal`: their own first byte, or another tag if they have eight bytes.
 _PICKLE, _PICKLE_PADDED = b"\x80", b"P"
 _TUPLE, _TUPLE_PADDED = b"(", b"M"
-#: Tags of several values of a key, by `marshal`. A single value that is a list is pickled, so its tag differs.
+#: Tags of several packed values of a key, encoded by `marshal`. A single value that is a list is pickled, so it has another tag.
 _SEVERAL, _SEVERAL_PADDED = b"[", b"L"
 _OF_SEVERAL = frozenset(_SEVERAL + _SEVERAL_PADDED)
 _FLOAT_TAG = b"f"
 _NONE = b"n"
 _TRUE, _FALSE = b"t", b"u"
-#: The tag of a value that brings its key, because the bytes of the key do not give the key back as it was.
+#: The tag of a value that carries its key, because the bytes of the key do not decode to the identical key.
 _WITH_KEY = b"k"
 
 
@@ -59,7 +59,7 @@ def encode(value: Any) -> bytes:
 
 
 def encode_column(values: Sequence[Any]) -> list[bytes]:
-    """Returns the bytes of each value. Where all are of one kind, a few calls encode all of them."""
+    """Returns the bytes of each value. A few calls encode a column of one type."""
     kinds = set(map(type, values))
     if kinds == {str}:
         try:
@@ -72,7 +72,7 @@ def encode_column(values: Sequence[Any]) -> list[bytes]:
         except struct.error:
             pass
     elif kinds == {tuple}:
-        # Half the time that pickling takes.
+        # `marshal` takes half the time of `pickle`.
         if are_plain(values):
             return _padded(_TUPLE_PADDED, list(map(marshal.dumps, values, repeat(_MARSHAL_VERSION))))
         try:
@@ -83,37 +83,37 @@ def encode_column(values: Sequence[Any]) -> list[bytes]:
 
 
 def are_plain(values: Sequence[Any]) -> bool:
-    """Returns whether all values are immutable and `marshal` gives them back as they were."""
+    """Returns whether all values are immutable and preserved by `marshal`."""
     kinds = set(map(type, values))
     return kinds <= _PLAIN or (kinds == {tuple} and _PLAIN.issuperset(map(type, chain.from_iterable(values))))
 
 
 def encode_several(values: list[Any]) -> bytes:
-    """Returns bytes that stand for several plain values."""
+    """Returns the bytes of several packed values, which must be plain."""
     data = marshal.dumps(values, _MARSHAL_VERSION)
     return _SEVERAL_PADDED + data if len(data) == 8 else data
 
 
 def _padded(tag: bytes, encoded: list[bytes]) -> list[bytes]:
-    """Returns the same bytes, with a tag before those that would pass for a whole number because they are eight."""
+    """Returns the encoded values, with a tag before each value of eight bytes, which would otherwise decode as a whole number."""
     if 8 in map(len, encoded):
         return [tag + data if len(data) == 8 else data for data in encoded]
     return encoded
 
 
 class Column(NamedTuple):
-    """Decoded values."""
+    """A column of decoded values."""
 
     values: list[Any]
-    #: The bytes of each, where they may bring keys; else None.
+    #: The bytes of each value, if the values may carry keys; otherwise None.
     raw: list[bytes] | None
-    #: The number of values that each piece of bytes gave; None where each gave one.
+    #: The number of values packed in each encoded value; None if each holds one value.
     counts: list[int] | None = None
 
 
 def decode_column(payload: bytes, ends: Sequence[int], has_ints: bool) -> Column:
-    """Returns the values of a payload. `ends`: the place where the first value begins, and the places where the values end. `has_ints`:
-    some values have eight bytes. Where all are of one kind, a few calls decode all of them."""
+    """Returns the values of a payload. `ends`: the offset of the first value, and the end offsets of all values. `has_ints`: whether some
+    values have eight bytes. A few calls decode a column of one type."""
     starts = ends[:-1]
     tags = set(itemgetter(*starts)(payload)) if len(starts) > 1 else {payload[start] for start in starts}
     tag = next(iter(tags)) if len(tags) == 1 and not has_ints else None
@@ -121,12 +121,12 @@ def decode_column(payload: bytes, ends: Sequence[int], has_ints: bool) -> Column
         return Column([payload[start + 1 : end].decode() for start, end in pairwise(ends)], None)
     raw = [payload[start:end] for start, end in pairwise(ends)]
     if tag == _PICKLE[0]:
-        # Not by `map`, for which a `StopIteration` of the user's would be the end.
+        # A list comprehension, because `map` would end at a `StopIteration` of the user's class.
         loads = pickle.loads
         return Column([loads(data) for data in raw], None)
     if tag == _TUPLE[0]:
         return Column(list(map(marshal.loads, raw)), None)
-    # The first byte of a whole number may be any byte, so it may look like one of these tags.
+    # The first byte of a whole number may be any byte, including these tags.
     if _OF_SEVERAL.isdisjoint(tags):
         decoders, whole = _DECODERS, _INT.unpack
         return Column([decoders[data[0]](data) if len(data) != 8 else whole(data)[0] for data in raw], raw)
@@ -138,7 +138,7 @@ def decode_column(payload: bytes, ends: Sequence[int], has_ints: bool) -> Column
 
 
 def pickled(value: Any) -> bytes:
-    """Pickles a value, also one of a class that only the functions of the job know."""
+    """Pickles a value. Classes that cannot be imported are pickled by value."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -149,7 +149,7 @@ def pickled(value: Any) -> bytes:
 
 
 def pickled_items(items: list[Any]) -> bytes:
-    """Pickles items for another stage, which does not know the classes of the user's script: these go with the items."""
+    """Pickles items for another stage. Classes of the user's script are pickled by value, because the other stage cannot import them."""
     data = pickled(items)
     if b"__main__" not in data:
         return data
@@ -160,9 +160,9 @@ def pickled_items(items: list[Any]) -> bytes:
 
 
 def encode_with_key(key: Any, value: Any) -> bytes:
-    """Returns the bytes of a value with its key, for a key whose own bytes do not give it back."""
+    """Returns the bytes of a value that carries its key, for a key that its own bytes do not preserve."""
     data = pickled(key)
-    # More than eight bytes.
+    # The result has more than eight bytes, so it needs no padding.
     return _WITH_KEY + len(data).to_bytes(4, "little") + data + encode(value)
 
 
@@ -171,15 +171,15 @@ def _tagged(tag: bytes, padded: bytes, data: bytes) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Returns the value of some bytes."""
+    """Returns the value of the bytes. Error: `ValueError` for an unknown tag."""
     return _INT.unpack(data)[0] if len(data) == 8 else _DECODERS[data[0]](data)
 
 
 def _no_value(data: bytes) -> Any:
-    raise ValueError(f"a value has the tag {data[:1]!r}, which is none")
+    raise ValueError(f"the value has the unknown tag {data[:1]!r}")
 
 
-#: Functions that decode values, by the tag.
+#: The function that decodes a value, by its tag.
 _DECODERS: list[Callable[[bytes], Any]] = [_no_value] * 256
 for _tag, _decoder in (
     (_STR, lambda data: data[1:].decode()),
@@ -197,20 +197,20 @@ for _tag, _decoder in (
     (_WITH_KEY, lambda data: decode(data[_value_at(data) :])),
 ):
     _DECODERS[_tag[0]] = _decoder
-#: Functions that decode bytes which may stand for several values, by the tag.
+#: The function that decodes an encoded value into a list of values, by its tag.
 _DECODERS_OF_SEVERAL: list[Callable[[bytes], list[Any]]] = [lambda data: [_DECODERS[data[0]](data)]] * 256
 _DECODERS_OF_SEVERAL[_SEVERAL[0]] = marshal.loads
 _DECODERS_OF_SEVERAL[_SEVERAL_PADDED[0]] = lambda data: marshal.loads(data[1:])
 
 
 def key_of(data: bytes) -> tuple[bool, Any]:
-    """Returns whether a value brings its key as it was, and this key."""
+    """Returns whether a value carries its key, and the key."""
     if len(data) == 8 or data[:1] != _WITH_KEY:
         return False, None
     return True, pickle.loads(memoryview(data)[_PICKLED_AT : _value_at(data)])
 
 
-#: The offset of the pickled key, behind the tag and the length.
+#: The offset of the pickled key, after the tag and the length.
 _PICKLED_AT = 5
 
 

@@ -1,3 +1,3 @@
-"""The version of this package: that of the engine in `Cargo.toml`, from which the wheel takes its own."""
+"""The version of this package. It equals the version of the engine in `Cargo.toml`, which is the version of the wheel."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""The process that runs a job's functions for the engine, over frames on its standard input and output."""
+"""The worker process: runs the functions of a job for the engine, and exchanges frames over standard input and output."""
 
 from __future__ import annotations
 
@@ -31,25 +31,26 @@ from ._steps import NoPair, Step, compose, failing_step, is_at_end
 from ._version import VERSION
 from ._writers import Writer, writer_of
 
-#: The most items that a record may yield in the check whether it fails as well.
+#: A record that yields this many items counts as successful in the check of other records after a failure.
 _ITEMS_TRIED = 8192
-#: Live containers added between two runs of the cycle collector.
+#: The number of new containers between two runs of the cycle collector.
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
-#: The most time for the check, after a record failed, how many others fail as well.
+#: The timeout of the check of other records after a failure.
 _LOOK_SECONDS = 1.0
 
 
 def main() -> int:
-    """Runs tasks of a job, one after the other, until there are no more. Threads that functions left end with the last task."""
+    """Runs tasks of a job until the engine sends no more, and returns the exit code. Threads that functions left running end with the
+    process."""
     source, output = _take_standard_streams()
     if hasattr(sys, "set_int_max_str_digits"):
-        # Keys are numbers of any size.
+        # Keys may be numbers of any size.
         sys.set_int_max_str_digits(0)
     sys.breakpointhook = _break
     _context.begin()
     code = _serve(source, output)
     if _has_threads():
-        # Python would wait for them, and the job for Python.
+        # Python would wait for these threads at exit, and the job would wait for Python.
         atexit._run_exitfuncs()
         _context.flush()
         os._exit(code)
@@ -78,17 +79,17 @@ def _serve(source: Input, output: Output) -> int:
 
 
 class TaskPlace:
-    """The environment, directory and functions of a task, without traces of earlier tasks."""
+    """The environment variables, directory and functions of a task, without changes of earlier tasks."""
 
     def __init__(self) -> None:
         self._environment = dict(os.environ)
         self._directory = os.getcwd()
         self._spec: PackedSpec | None = None
-        #: Imported modules lie in the directory of the task, so the process ends with the task.
+        #: Whether imported modules lie in the directory of the task, so that the process must end with the task.
         self.is_bound = False
 
     def enter(self, job: dict[str, Any]) -> None:
-        """Enters the directory of a task, with its environment and its module path."""
+        """Changes to the directory of a task, and sets its environment variables and module path."""
         environment = {**self._environment, **job["env"]}
         if dict(os.environ) != environment:
             os.environ.clear()
@@ -96,10 +97,10 @@ class TaskPlace:
         os.chdir(job["work_dir"])
         directory = os.getcwd()
         if directory not in sys.path and self._directory not in sys.path:
-            # Files of the job lie there, and may be modules.
+            # The directory contains the files of the job, which may be modules.
             sys.path.insert(1, directory)
         if directory != self._directory:
-            # Modules may lie there, and the directory of the task before is gone.
+            # The directory of the previous task is deleted, so module paths move to the new directory.
             sys.path[:] = _moved(sys.path, self._directory, directory)
             for module in list(sys.modules.values()):
                 found = getattr(module, "__path__", None)
@@ -108,12 +109,12 @@ class TaskPlace:
         self._directory = directory
 
     def spec(self) -> Spec:
-        """Loads the functions of the job anew, so that they remember nothing of earlier tasks."""
+        """Returns a new copy of the functions of the job, without state of earlier tasks."""
         if self._spec is not None:
             return self._spec.load()
         archives = [name for name in (MODULES_FILE, LIBRARIES_FILE) if os.path.exists(name)]
         if archives:
-            # Most jobs have none, and do not wait for what it takes.
+            # Imported here, because most jobs have no archives and need not wait for the import.
             from ._ship import use_archive
 
             behind = sys.path.index(self._directory) + 1
@@ -121,30 +122,30 @@ class TaskPlace:
                 self.is_bound |= use_archive(name, behind + number)
         self._spec = PackedSpec(SPEC_FILE)
         spec = self._spec.load()
-        # Batches are made of many objects that live for a moment; to look for cycles among them each time takes a tenth of all.
+        # Batches consist of many short-lived objects. Collecting cycles among them at the default rate takes a tenth of the run time.
         gc.freeze()
         gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 50)
         return spec
 
     def leave(self) -> None:
-        """Leaves the directory, which goes with the task."""
+        """Leaves the directory of the task, which the engine deletes."""
         os.chdir("/")
 
 
 def _moved(paths: list[str], old: str, new: str) -> list[str]:
-    """Replaces a directory in the paths below it."""
+    """Returns the paths, with the directory `old` replaced by `new` in the paths below it."""
     return [new + path[len(old) :] if isinstance(path, str) and (path + "/").startswith(old + "/") else path for path in paths]
 
 
 def _break(*arguments: Any, **options: Any) -> Any:
-    """Stands in for `breakpoint`, unless the job names a debugger of its own, which may need no terminal."""
+    """Replaces `breakpoint`: raises an error, unless the job names a debugger in PYTHONBREAKPOINT, which may not need a terminal."""
     if os.environ.get("PYTHONBREAKPOINT"):
         return sys.__breakpointhook__(*arguments, **options)
     raise RuntimeError(f"breakpoint(): {NO_TERMINAL}")
 
 
 def _has_threads() -> bool:
-    """Returns whether there are threads that Python would wait for at its end."""
+    """Returns whether there are threads that Python would wait for at exit."""
     threading = sys.modules.get("threading")
     if threading is None:
         return False
@@ -152,7 +153,7 @@ def _has_threads() -> bool:
 
 
 def _waits() -> bool:
-    """Returns whether the process may take another task: a thread that still runs would disturb it."""
+    """Returns whether the process may run another task, which is the case if no other thread runs."""
     threading = sys.modules.get("threading")
     return threading is None or threading.active_count() == 1
 
@@ -169,14 +170,15 @@ def _run_task(source: Input, output: Output, kind: int, payload: bytes, place: T
 
 
 def _take_standard_streams() -> tuple[Input, Output]:
-    """Keeps standard input and output for frames. Prints go to standard error, the log of the task; reads find an empty file."""
+    """Reserves standard input and output for frames. Redirects prints to standard error, the log of the task, and standard input to an
+    empty file."""
     source, output = Input(os.dup(0)), Output(os.dup(1))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
     log = io.FileIO(1, "w", closefd=False)
-    # No print fails, in whatever language the node runs.
+    # UTF-8 with escapes, so that no print fails, whatever the locale of the node.
     sys.stdout = io.TextIOWrapper(log, "utf-8", "backslashreplace", line_buffering=True, write_through=True)
     return source, output
 
@@ -192,13 +194,13 @@ def _tell(output: Output, error: BaseException) -> None:
         ours = cause.__traceback__ if not isinstance(error, Failed) else None
         lines = traceback.format_exception(type(cause), cause, users or ours)
     is_of_data = not isinstance(cause, (OSError, MemoryError))
-    # The engine may be gone, or have given this task up.
+    # The engine may have died, or abandoned the task.
     with contextlib.suppress(OSError):
         output.failure(message, "".join(lines).splitlines(), is_of_data)
 
 
 def _without_ours(frames: TracebackType | None) -> TracebackType | None:
-    """Returns the user's own part of a traceback; an empty one where a function of Python's own failed, which has none."""
+    """Returns the part of a traceback in the user's code; None if a built-in function failed, which has no frames."""
     here = os.path.dirname(__file__)
     left = frames
     while left is not None and os.path.dirname(left.tb_frame.f_code.co_filename) == here:
@@ -227,7 +229,7 @@ def _call(what: str, function: Callable[[], object] | None) -> None:
 
 
 def _who(steps: list[Step], error: BaseException) -> str:
-    """Returns the name of the failed function in messages."""
+    """Returns the failed function as the subject of a message."""
     named = [step for step in steps if step.name]
     name = failing_step(named, error) or (named[0].name if len(named) == 1 else None)
     if name is not None:
@@ -236,22 +238,22 @@ def _who(steps: list[Step], error: BaseException) -> str:
 
 
 def _index(records: Iterable[Any], left: Iterator[Any]) -> int:
-    """Returns the index of the record that was read last: steps finish a record before they read the next."""
+    """Returns the index of the last record that was read. Steps finish a record before they read the next."""
     return max(0, len(records) - length_hint(left) - 1) if isinstance(records, list) else 0
 
 
 def _may_generate(steps: list[Step]) -> bool:
-    """Returns whether a function may have returned a generator as an item, which is never meant."""
+    """Returns whether a function may have returned a generator as an item, which is always a mistake."""
     return any(step.kind == "map" for step in steps)
 
 
 def steps_of(shuffle: Shuffle) -> list[Step]:
-    """Returns the functions of a shuffle as steps, to tell which failed."""
+    """Returns the functions of a shuffle as steps, to find the function that failed."""
     return [Step("", function, name) for name, function in shuffle.functions() if function is not None and name != "combine"]
 
 
 class Branch:
-    """The steps of a source, and the sink of the items that they make."""
+    """The steps of a source, and the sink of their items."""
 
     def __init__(self, number: int, spec: Spec, reader: Reader, sink: Sink | Running) -> None:
         self._number, self.source, self.reader = number, spec.sources[number], reader
@@ -262,7 +264,7 @@ class Branch:
         self._name, self._offset, self._block = "", 0, b""
 
     def take(self, name: str, offset: int, block: bytes) -> None:
-        """Reads a block of records, runs the steps, and hands the items to the sink."""
+        """Reads a block of records, runs the steps, and passes the items to the sink. Error: `Failed`."""
         self._name, self._offset, self._block = name, offset, block
         try:
             records = self.reader.records(block, name, offset)
@@ -275,7 +277,7 @@ class Branch:
         raise Failed(f"the input cannot be read as {self.source.format.name}, {at}: {short(error)}") from error
 
     def _where(self) -> str:
-        # The directory of what the client made is another one each time.
+        # Items of the client lie in a new directory in each run, so only the file name is stable.
         name = os.path.basename(self._name) if self.source.format.name == "items" else self._name
         return f"{self._number}:{name}@{self._offset}"
 
@@ -288,7 +290,7 @@ class Branch:
         first = 0
         while True:
             try:
-                # An endless generator must not fill the memory.
+                # Items are taken in batches, so that an endless generator does not fill the memory.
                 at_once = self._batches.items
                 items = list(islice(made, at_once))
             except (Exception, SystemExit) as error:
@@ -302,7 +304,7 @@ class Branch:
             first = last
 
     def _fold(self, made: Iterator[Any], records: Iterable[Any], left: Iterator[Any], running: Running) -> None:
-        """Hands pairs to a running fold while the steps make them."""
+        """Folds pairs while the steps make them."""
         try:
             running.take(made)
         except WrongPair as error:
@@ -317,7 +319,7 @@ class Branch:
             self._fail(records, left, StopIteration("a function raised it"))
 
     def _put(self, items: list[Any], records: Iterable[Any], first: int, last: int, sink: Sink) -> None:
-        """Hands the items of the records from `first` to `last` to the sink."""
+        """Passes the items of the records from `first` to `last` to the sink."""
         if self._needs_pairs:
             check_pairs(items, lambda: self._who_yielded(records, first, last))
         elif self._may_generate and GeneratorType in map(type, items):
@@ -333,26 +335,26 @@ class Branch:
     def _fail_going_on(self, records: Iterable[Any], first: int, last: int, error: BaseException) -> NoReturn:
         name = None if self._shuffle is None else failing_step(steps_of(self._shuffle), error)
         if name is not None:
-            raise Failed(f"the {name} function failed, {self._place(records, first)} or behind it: {short(error)}") from error
-        what = "cannot be written" if self._shuffle is None else "cannot go on"
-        raise Failed(f"what {self._who_yielded(records, first, last)} {what}: {short(error)}") from error
+            raise Failed(f"the {name} function failed, {self._place(records, first)} or after it: {short(error)}") from error
+        what = "written" if self._shuffle is None else "shuffled"
+        raise Failed(f"{self._who_yielded(records, first, last)} an item that cannot be {what}: {short(error)}") from error
 
     def _who_yielded(self, records: Iterable[Any], first: int, last: int) -> str:
         who = self.source.steps[-1].name if self.source.steps else ""
         if not who and self.source.format.name == "items":
             return "the input has"
         place = self._place(records, first)
-        more = " or a record not far behind it" if last > first else ""
-        return f"the {who} function, given {place}{more}, yielded" if who else f"the input has, {place}{more},"
+        more = " or a record shortly after it" if last > first else ""
+        return f"the {who} function, given {place}{more}, yielded" if who else f"the input ({place}{more}) has"
 
     def _place(self, records: Iterable[Any], index: int) -> str:
-        """Returns the file and byte of a record, or the item itself where the client or another stage made it."""
+        """Returns the file and offset of a record, or the item itself if it comes from the client or from another stage."""
         if self.source.format.name == "items" and isinstance(records, list) and index < len(records):
             return f"the item {records[index]!r:.200}"
         return self._at(self.reader.offset_of(self._block, index))
 
     def _fail(self, records: Any, left: Iterator[Any], error: BaseException) -> NoReturn:
-        """Raises `Failed` with the name of the function and the place of the record."""
+        """Raises `Failed` with the name of the function and the place of the record: file and offset."""
         if isinstance(error, Failed):
             raise error
         if isinstance(error, Exception) and not isinstance(records, list) and not self.source.steps:
@@ -372,7 +374,8 @@ class Branch:
         raise Failed(f"{who} failed, {place}: {short(error)}{more}") from error
 
     def _check_returned(self, record: Any, place: str) -> None:
-        """Raises `Failed` where a flat_map function returned a value that is not iterable: the plain error would point at our own loop."""
+        """Raises `Failed` if a flat_map function returned a value that is not iterable. The original error would blame the code of this
+        package."""
         step = self.source.steps[0]
         assert step.function is not None
         try:
@@ -381,10 +384,10 @@ class Branch:
             return
         if not hasattr(made, "__iter__"):
             what = "(key, value) pairs" if self._needs_pairs else "items"
-            raise Failed(f"the {step.name} function, given {place}, returned {made!r:.200}: it yields {what}")
+            raise Failed(f"the {step.name} function, given {place}, returned {made!r:.200}: it must yield {what}")
 
     def _other_failures(self, records: list[Any]) -> tuple[int, int]:
-        """Returns the number of the next records that fail as well, and the number of those tried."""
+        """Returns the number of the next records that also fail, and the number of records tried."""
         until = time.monotonic() + _LOOK_SECONDS
         others = seen = 0
         for record in records:
@@ -432,11 +435,11 @@ class Mapper:
         except Failed:
             raise
         except Exception as error:
-            raise Failed(f"what the map task made cannot go on: {short(error)}") from error
+            raise Failed(f"the output of the map task cannot be written: {short(error)}") from error
 
 
 class _Part:
-    """The output of a stage without a shuffle."""
+    """The sink of a stage without a shuffle: the writer of its output."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -499,7 +502,7 @@ class Reducer:
             write()
         except Exception as error:
             what = "the reduce function" if self._spec.of_pairs else "the stage"
-            raise Failed(f"what {what} made cannot be written: {short(error)}") from error
+            raise Failed(f"the output of {what} cannot be written: {short(error)}") from error
 
 
 if __name__ == "__main__":

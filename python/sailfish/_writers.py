@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 #: Output formats of pairs.
 OUTPUT_FORMATS = ("tsv", "jsonl", "pickle", "parquet")
-#: The most rows of a Parquet file that are written together.
+#: The most rows of a Parquet file that are written at once.
 _ROWS_AT_ONCE = 1 << 16
-#: About the most bytes of the rows that are written together.
+#: The approximate limit of the rows that are written at once, in bytes.
 _BYTES_AT_ONCE = 32 << 20
-#: The most bytes of Arrow tables that wait until the types of all columns are known.
+#: The most bytes of Arrow tables that are buffered until the types of all columns are known.
 _WAITING_BYTES_MAX = 64 << 20
-#: The most keys that are reported with their counts.
+#: The number of the most common keys that `key_counts` reports.
 _COMMON_KEYS = 32
 
 Items = Sequence[Any]
 
 
 class Writer(Protocol):
-    """A writer of the items of a part."""
+    """A writer of the items of an output part."""
 
     def write(self, items: Items) -> None: ...
 
@@ -42,7 +42,7 @@ class Writer(Protocol):
 
 
 def writer_of(spec: Spec, output: Output) -> Writer:
-    """Returns the writer of a job."""
+    """Returns the writer of a spec."""
     name = spec.output_format
     if name == "parquet":
         return Parquet(output, ("key", "value"))
@@ -63,7 +63,7 @@ def _tsv(pairs: Items) -> bytes:
     if text.count("\n") != len(lines) or text.count("\t") != len(lines):
         for pair, line in zip(pairs, lines):
             if line.count("\n") != 1 or "\t" in str(pair[0]):
-                raise ValueError(f"{pair!r:.200} has a line end, or its key a tab, and would be read as something else: jsonl takes it")
+                raise ValueError(f"{pair!r:.200} contains a line end, or its key a tab, so tsv cannot hold it: use output_format='jsonl'")
     return text.encode()
 
 
@@ -72,7 +72,7 @@ def _text(items: Items) -> bytes:
     text = "".join(lines)
     if text.count("\n") != len(lines):
         wrong = next(line for line in lines if line.count("\n") != 1)
-        raise ValueError(f"{wrong[:-1]!r:.200} has a line end in it, and would be read as several lines: write_jsonl takes it")
+        raise ValueError(f"{wrong[:-1]!r:.200} contains a line end, so it would be read as several lines: use write_jsonl")
     return text.encode()
 
 
@@ -88,7 +88,7 @@ def _json(items: Items) -> bytes:
         for item in items:
             lines.append(dumps(item) + "\n")
     except ValueError as error:
-        raise ValueError(f"{item!r:.200} is nothing that JSON can say: {error}") from error
+        raise ValueError(f"{item!r:.200} cannot be written as JSON: {error}") from error
     return "".join(lines).encode()
 
 
@@ -111,11 +111,11 @@ def _no_json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, (set, frozenset)):
         return sorted(value)
-    raise TypeError(f"{value!r:.200} is a {type(value).__qualname__}, which JSON does not know")
+    raise TypeError(f"{value!r:.200} is a {type(value).__qualname__}, which JSON does not support")
 
 
 class Plain:
-    """A writer of items by a function that makes bytes of them."""
+    """A writer of items that a function turns into bytes."""
 
     def __init__(self, output: Output, to_bytes: Callable[[Items], bytes]) -> None:
         self._output, self._to_bytes = output, to_bytes
@@ -142,7 +142,7 @@ class Count:
 
 
 class KeyCounts:
-    """A writer of the most common keys of pairs with their counts, and of the number of pairs."""
+    """A writer of the most common keys with their counts, and of the number of all pairs."""
 
     def __init__(self, output: Output) -> None:
         self._output, self._counts = output, Counter[Any]()
@@ -162,8 +162,8 @@ def _csv(rows: Iterable[Sequence[Any]], quoting: Any) -> str:
 
 
 class Csv:
-    """A writer of dicts, or rows, as lines of CSV with the names of the columns in the first. A field has no line end, unless
-    `is_multiline`."""
+    """A writer of dicts, tuples or lists as lines of CSV, with the names of the columns in the first line. A field with a line end is an
+    error, unless `is_multiline`."""
 
     def __init__(self, output: Output, columns: tuple[str, ...] | None, is_multiline: bool) -> None:
         self._output, self._columns, self._is_multiline = output, columns, is_multiline
@@ -177,7 +177,7 @@ class Csv:
             self._has_begun = True
             if self._columns is None:
                 if not isinstance(items[0], Mapping):
-                    raise ValueError(f"{items[0]!r:.200} has no names for the columns of its fields: say columns=[...]")
+                    raise ValueError(f"{items[0]!r:.200} has no column names: set columns=[...]")
                 self._columns = tuple(items[0])
             rows.append(self._columns)
         rows.extend(map(self._row, items))
@@ -185,7 +185,7 @@ class Csv:
         if not self._is_multiline and text.count("\n") != len(rows):
             self._refuse_lines(rows)
         if "\r" in text:
-            # Python does not quote it everywhere, and reads it as the end of a row.
+            # Python does not always quote a CR, but reads it as the end of a row.
             text = _csv(rows, csv.QUOTE_ALL)
         self._output.output(len(items), text.encode())
 
@@ -194,20 +194,20 @@ class Csv:
         assert columns is not None
         if isinstance(item, Mapping):
             if len(item) != len(columns) or any(name not in item for name in columns):
-                raise ValueError(f"the columns are {list(columns)}, and {item!r:.200} has others: say columns=[...]")
+                raise ValueError(f"the columns are {list(columns)}, but {item!r:.200} has other columns: set columns=[...]")
             return [item[name] for name in columns]
         if not isinstance(item, (tuple, list)):
-            raise TypeError(f"{item!r:.200} is no row: a row of CSV is a dict, a tuple or a list")
+            raise TypeError(f"{item!r:.200} is not a row: a CSV row is a dict, a tuple or a list")
         if len(item) != len(columns):
-            raise ValueError(f"there are {len(columns)} columns, and {item!r:.200} has {len(item)} fields")
+            raise ValueError(f"there are {len(columns)} columns, but {item!r:.200} has {len(item)} fields")
         return item
 
     def _refuse_lines(self, rows: list[Sequence[Any]]) -> NoReturn:
         assert self._columns is not None
         name, row = next((name, row) for row in rows for name, field in zip(self._columns, row) if "\n" in str(field))
         raise ValueError(
-            f"the column {name!r} of the row {list(row)!r:.200} has a line end in it, and read_csv reads a row a line: write_jsonl and "
-            "write_parquet take it; write_csv(multiline=True) writes it all the same, for other programs"
+            f"the column {name!r} of the row {list(row)!r:.200} contains a line end, but read_csv reads one row per line: use write_jsonl "
+            "or write_parquet, or write_csv(multiline=True) for other programs"
         )
 
     def close(self) -> None:
@@ -215,17 +215,18 @@ class Csv:
 
 
 def _row(item: Any) -> Mapping[str, Any]:
-    """Returns the columns of a Parquet file for an item."""
+    """Returns an item as a row of a Parquet file. Error: `TypeError` for an item that is neither a dict nor a pair."""
     if isinstance(item, Mapping):
         return item
     if isinstance(item, tuple) and len(item) == 2:
         return {"key": item[0], "value": item[1]}
-    raise TypeError(f"{item!r:.200} is no row: a row of Parquet is a dict, or a pair of key and value")
+    raise TypeError(f"{item!r:.200} is not a row: a Parquet row is a dict, or a pair of key and value")
 
 
 class Parquet:
-    """A writer of items as rows of a Parquet file. The types of columns are those of the first values that are not None: the first rows
-    wait until there is one in each column, or until they have so many bytes that the column is taken to have none."""
+    """A writer of items as rows of a Parquet file. The type of a column is the type of its first value that is not None. The first rows are
+    buffered until each column has such a value, or until the buffer exceeds `_WAITING_BYTES_MAX`; a column without a value gets the type
+    null."""
 
     def __init__(self, output: Output, columns: tuple[str, ...], schema: Any = None) -> None:
         self._arrow = needed("pyarrow", "a Parquet file")
@@ -235,7 +236,7 @@ class Parquet:
         self._columns: tuple[str, ...] = columns if schema is None else tuple(schema.names)
         self._rows: list[Mapping[str, Any]] = []
         self._bytes = 0
-        #: Tables that are not written yet, because a column has no type.
+        #: Tables that are buffered because a column has no type yet.
         self._waiting: list[Any] = []
         self._writer: Any = None
         self._ended = 0
@@ -266,7 +267,7 @@ class Parquet:
         names = set(self._columns)
         wrong = next((row for row in self._rows if row.keys() != names), None)
         if wrong is not None:
-            raise ValueError(f"the columns are {list(self._columns)}, and {wrong!r:.200} has others: every row of a Parquet file has all")
+            raise ValueError(f"the columns are {list(self._columns)}, but {wrong!r:.200} has other columns: all rows need the same columns")
         columns = {name: [row[name] for row in self._rows] for name in self._columns}
         if self._schema is None:
             for name, column in columns.items():
@@ -274,14 +275,14 @@ class Parquet:
         return self._arrow.table(columns, schema=self._schema)
 
     def _begin(self, schema: Any) -> None:
-        """Begins the file, and writes the tables that have waited for that."""
+        """Opens the file and writes the buffered tables."""
         self._writer = self._parquet.ParquetWriter(self._arrow.PythonFile(_Sink(self), mode="w"), schema)
         waiting, self._waiting = self._waiting, []
         for table in waiting:
             self._write(table)
 
     def _write(self, table: Any) -> None:
-        # Safely: a cast that loses anything is an error.
+        # `cast` is safe: it raises an error if a value would change.
         self._writer.write_table(table.cast(self._writer.schema))
 
     def close(self) -> None:
@@ -297,17 +298,18 @@ class Parquet:
 
 
 def _check_column(name: str, column: list[Any]) -> None:
-    """Raises an error for values that Arrow would silently convert."""
+    """Raises `TypeError` for values of several types, which Arrow would silently convert."""
     kinds = set(map(type, column)) - {type(None)}
     if len(kinds) > 1 and kinds != {int, float}:
         named = ", ".join(sorted(kind.__qualname__ for kind in kinds))
-        raise TypeError(f"the column {name!r} would have values of several types ({named}), and a column of Parquet has one")
+        raise TypeError(f"the column {name!r} has values of several types ({named}), but a Parquet column has one type")
     if datetime in kinds and len({value.tzinfo is None for value in column if value is not None}) > 1:
-        raise TypeError(f"the column {name!r} would have times with and without a time zone, and a column of Parquet has one kind")
+        raise TypeError(f"the column {name!r} has times with and without a time zone, but a Parquet column has one type")
 
 
 def merged_schema(arrow: Any, schemas: list[Any]) -> Any:
-    """Returns the schema of tables with the same columns: each column, and each part of it, has the first type that is not null."""
+    """Returns the merged schema of tables with the same columns: each column, and each nested field, gets its first type that is not
+    null."""
     merged = list(schemas[0])
     for schema in schemas[1:]:
         merged = [_merged(arrow, one, other) for one, other in zip(merged, schema)]
@@ -315,7 +317,7 @@ def merged_schema(arrow: Any, schemas: list[Any]) -> Any:
 
 
 def _merged(arrow: Any, one: Any, other: Any) -> Any:
-    """Returns a field with its own type, or with the type of the other field where its own is null."""
+    """Returns the field `one`, with the type of `other` wherever its own type is null."""
     types = arrow.types
     if types.is_null(one.type):
         return one.with_type(other.type)
@@ -328,12 +330,12 @@ def _merged(arrow: Any, one: Any, other: Any) -> Any:
 
 
 def _has_null(arrow: Any, kind: Any) -> bool:
-    """Returns whether a type, or a part of it, is null, so that no value has determined it."""
+    """Returns whether a type, or a nested type, is null, because no value has determined it yet."""
     return bool(arrow.types.is_null(kind)) or any(_has_null(arrow, kind.field(number).type) for number in range(kind.num_fields))
 
 
 class _Sink:
-    """A file for pyarrow, which passes its bytes to the engine."""
+    """A file object for pyarrow that passes its bytes to the engine."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""Jobs of the tests run with the engine that was built, and keep their state beside them."""
+"""Fixtures: a state directory for the engine, and a server with two nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sailfish import _engine
 
 @pytest.fixture(autouse=True, scope="session")
 def state(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Gives the engine a state of its own."""
+    """Sets a separate state directory for the engine."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, state: None) -> Iterator[st
     """Yields the URL of a server with two nodes."""
     directory = tmp_path_factory.mktemp("cluster")
     words = [_engine.program(), "local", "--nodes", "2", "--listen", "127.0.0.1:0", "--dir", str(directory)]
-    # The nodes find the Python that runs the tests under its usual name.
+    # PATH begins with the Python that runs the tests, so that the nodes find it.
     scripts = str(Path(sys.executable).parent)
     environment = {**os.environ, "PATH": os.pathsep.join([scripts, os.environ["PATH"]])}
     cluster = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)

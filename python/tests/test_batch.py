@@ -1,4 +1,4 @@
-"""Pairs come out of the frames of a map task, sorted as the engine does it, as they went in: also where values travel together."""
+"""Tests that pairs survive the frames of a map task and the sort of the engine, packed or not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAIN = st.one_of(
     st.none(), st.booleans(), st.integers(-9, 9), st.integers(), st.floats(allow_nan=False), st.text("é\0\udc80"), st.binary()
 )
 VALUES = st.one_of(PLAIN, st.tuples(PLAIN, PLAIN), st.lists(st.integers(0, 9)))
-#: Few keys, so that many values have the same one; the keys of a list can be compared.
+#: Lists of a few comparable keys, so that many values have the same key.
 KEYS: st.SearchStrategy[list[Any]] = st.sampled_from(
     [
         ["", "a", "a\0", "é"],
@@ -34,7 +34,7 @@ KEYS: st.SearchStrategy[list[Any]] = st.sampled_from(
         [(0,), (0.0,), (False,)],
     ]
 )
-#: Batches of one kind of key, and of one kind of value or of many.
+#: Batches of pairs with one type of keys, and one or many types of values.
 BATCHES = KEYS.flatmap(
     lambda keys: st.lists(
         st.sampled_from([VALUES, PLAIN, st.integers(-9, 9), st.text("ab"), st.tuples(st.text("ab"), st.integers(0, 9))]).flatmap(
@@ -61,7 +61,7 @@ class Given(_frames.Input):
 
 
 def put(batches: list[list[Pair]], record_bytes_max: int = 1 << 24) -> list[tuple[bytes, bytes]]:
-    """Returns the pairs that a map task puts out."""
+    """Returns the encoded pairs that a map task writes."""
     kept = Kept()
     encoder = Encoder(kept, record_bytes_max)
     for batch in batches:
@@ -82,7 +82,7 @@ def _pairs(kind: int, payload: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def grouped(pairs: list[tuple[bytes, bytes]], at_once: int) -> list[Frame]:
-    """Returns frames of the engine with `at_once` pairs each."""
+    """Returns the frames that the engine sends to a reduce task, with `at_once` pairs each."""
     frames, before = [], None
     ordered = sorted(pairs, key=itemgetter(0))
     for start in range(0, len(ordered), at_once):
@@ -96,7 +96,7 @@ def grouped(pairs: list[tuple[bytes, bytes]], at_once: int) -> list[Frame]:
 
 
 @given(BATCHES, st.integers(1, 8), st.sampled_from([1 << 13, 40]))
-def test_values_of_each_key_come_in_order(batches: list[list[Pair]], at_once: int, bytes_max: int) -> None:
+def test_values_of_each_key_keep_their_order(batches: list[list[Pair]], at_once: int, bytes_max: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_batch, "_TOGETHER_BYTES_MAX", bytes_max)
         pairs = put(batches)
@@ -109,47 +109,47 @@ def test_values_of_each_key_come_in_order(batches: list[list[Pair]], at_once: in
     assert repr(got) == repr([(first[data], expected[data]) for data in sorted(expected)])
 
 
-def test_values_travel_together_where_there_are_few_keys() -> None:
+def test_values_of_few_keys_are_packed() -> None:
     few = [(f"key {number % 4}", (number, "text")) for number in range(1000)]
     assert len(put([few])) == 4
     many = [(f"key {number}", (number, "text")) for number in range(1000)]
     assert len(put([many])) == 1000
     assert len(put([many[:300], few])) == 300 + 4
-    # After a long batch with many keys one is passed over, then three, and then they are looked at again.
+    # After a long batch with many keys one batch is not examined; after the next such batch, three.
     assert len(put([many, few, few])) == 1000 + 1000 + 4
     assert len(put([many, few, many, few, few, few, few])) == 2 * 1000 + 4 * 1000 + 4
 
 
 @pytest.mark.parametrize(("value", "least"), [(7, 32), ((7, "text"), 3), ("text", 4), (0.5, 4), (None, 4)], ids=repr)
-def test_values_travel_alone_where_nothing_is_saved(value: Any, least: int) -> None:
+def test_few_values_of_a_key_are_not_packed(value: Any, least: int) -> None:
     assert len(put([[("key", value)] * least])) == 1
     assert len(put([[("key", value)] * (least - 1)])) == least - 1
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, ([1],), bytearray(b"a"), range(3)], ids=repr)
-def test_what_can_be_changed_stays_alone(value: Any) -> None:
-    """A function that changes one such value in place would change another."""
+def test_mutable_values_are_not_packed(value: Any) -> None:
+    """A function that changes a packed value in place would also change values of other keys."""
     assert len(put([[("key", value)] * 100])) == 100
 
 
-def test_a_hot_key_has_pairs_of_some_size() -> None:
+def test_packed_pairs_have_limited_size() -> None:
     pairs = put([[("key", "x" * 500)] * 1000])
     assert sum(len(_values.decode_column(data, [0, len(data)], False).values) for _, data in pairs) == 1000
     assert len(pairs) < 100
     assert max(len(data) for _, data in pairs) < 1 << 14
-    # Large values would gain nothing.
+    # Large values are not packed, because it would save nothing.
     assert len(put([[("key", "x" * 2000)] * 100])) == 100
 
 
-def test_bad_pairs_are_told_as_ever() -> None:
+def test_invalid_pairs_raise_clear_errors() -> None:
     with pytest.raises(MixedKeys, match=r"'a' \(str\) and 1 \(int\)"):
         put([[("a", 1)] * 10, [(1, 1)] * 10])
-    with pytest.raises(TooLarge, match=r"the pair of the key 'a' has \d+ bytes"):
+    with pytest.raises(TooLarge, match=r"the pair with the key 'a' has \d+ bytes; this job allows 1000 bytes per pair: set memory=1M"):
         put([[("a", "x" * 2000)] * 3], record_bytes_max=1000)
 
 
 class Ends:
-    """An object whose unpickling raises the exception that would end a `map`."""
+    """An object whose unpickling raises `StopIteration`, which would end a `map`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return next, (iter(()),)
@@ -160,7 +160,7 @@ class EndsEarly:
         return next(iter(()))
 
 
-def test_value_that_raises_stopiteration_is_an_error() -> None:
+def test_stop_iteration_of_a_value_is_an_error() -> None:
     frames = grouped(put([[("key", [1]), ("key", Ends()), ("key", [2])]]), 8)
     with pytest.raises(RuntimeError, match="StopIteration"):
         next(_groups.raw_groups(Given(frames)))

@@ -1,4 +1,4 @@
-"""Pairs that are folded while they are made: the same as the model, and clear errors for items that are no pairs."""
+"""Tests of combining in map tasks: results equal the model, and invalid pairs raise clear errors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def folded(fold: Callable[..., Any], pairs: list[Pair]) -> dict[bytes, Any]:
 
 @pytest.fixture(params=[1 << 18, 3], ids=["", "full"])
 def keys_max(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limits the totals: also to three keys, so that they are put out again and again."""
+    """Limits the number of aggregates: to the default, and to three, so that they are written often."""
     monkeypatch.setattr(_combine, "_KEYS_MAX", request.param)
     monkeypatch.setattr(_combine, "_LOOK_EVERY", 2)
     monkeypatch.setattr(_combine, "_OTHERS_MAX", 2)
@@ -62,7 +62,7 @@ def keys_max(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.usefixtures("keys_max")
 class TestModel:
     @given(st.lists(st.lists(st.tuples(KEYS, WHOLE))), st.sampled_from([sum, min, max]))
-    def test_whole_numbers(self, blocks: list[list[Pair]], fold: Callable[..., Any]) -> None:
+    def test_folds_of_whole_numbers(self, blocks: list[list[Pair]], fold: Callable[..., Any]) -> None:
         folding, pieces = running(fold)
         for block in blocks:
             folding.take(iter(block))
@@ -71,7 +71,7 @@ class TestModel:
         assert folded(fold, pieces.pairs) == folded(fold, all_pairs)
 
     @given(st.lists(st.tuples(KEYS, st.one_of(WHOLE, st.sampled_from([0.5, 0.25, 8.0])))))
-    def test_sums_of_some_that_are_not_whole(self, pairs: list[Pair]) -> None:
+    def test_sums_of_mixed_numbers(self, pairs: list[Pair]) -> None:
         folding, pieces = running(sum)
         folding.take(iter(pairs))
         folding.close()
@@ -81,7 +81,7 @@ class TestModel:
         assert {key: type(value) for key, value in made.items()} == {key: type(value) for key, value in expected.items()}
 
     @given(st.lists(st.tuples(KEYS, st.integers(0, 9))))
-    def test_functions_that_take_in_a_value(self, pairs: list[Pair]) -> None:
+    def test_aggregating_functions(self, pairs: list[Pair]) -> None:
         adding = Adding(lambda so_far, value: (*so_far, value), True, ())
         folding, pieces = running(adding.of_many, adding)
         folding.take(iter(pairs))
@@ -103,7 +103,7 @@ class Both(NamedTuple):
     number: int
 
 
-def test_pairs_with_names_are_pairs() -> None:
+def test_named_tuples_are_pairs() -> None:
     folding, pieces = running(sum)
     folding.take(iter([("a", 1), Both("a", 2), Both("b", 3), ("b", 4), Both("b", 5)]))
     folding.close()
@@ -150,7 +150,7 @@ def test_wrong_keys_are_refused_at_every_position(key: Any) -> None:
         (max, Adding(lambda before, value: before // value, True, 1), [("a", 0)]),
     ],
 )
-def test_a_fold_that_fails_names_the_key(fold: Callable[..., Any], adding: Adding | None, pairs: list[Pair]) -> None:
+def test_failed_fold_names_the_key(fold: Callable[..., Any], adding: Adding | None, pairs: list[Pair]) -> None:
     folding, _ = running(fold, adding)
     with pytest.raises(Failed, match="the fold function failed with the key 'a': "):
         folding.take(iter(pairs))
@@ -167,7 +167,7 @@ def test_errors_of_the_source_reach_the_caller() -> None:
 
 
 @given(st.lists(st.tuples(KEYS, st.integers(0, 9))))
-def test_functions_of_two_values_see_them_in_order(pairs: list[Pair]) -> None:
+def test_fold_sees_values_in_order(pairs: list[Pair]) -> None:
     adding = Adding(lambda before, value: before * 10 % 97 + value)
     folding, pieces = running(adding.of_many, adding)
     folding.take(iter(pairs))
@@ -175,7 +175,7 @@ def test_functions_of_two_values_see_them_in_order(pairs: list[Pair]) -> None:
     assert folded(adding.of_many, pieces.pairs) == folded(adding.of_many, pairs)
 
 
-def test_values_that_grow_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growing_aggregates_do_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_combine, "_BYTES_MAX", 1 << 20)
     adding = Adding(lambda before, value: before + value)
     folding, pieces = running(adding.of_many, adding)
@@ -187,7 +187,7 @@ def test_values_that_grow_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_many_keys_pass_on_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aggregates_are_written_when_memory_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_combine, "_BYTES_MAX", 1 << 20)
     folding, pieces = running(sum)
     folding.take((f"{number:01000}", 1) for number in range(10_000))

@@ -1,6 +1,6 @@
-"""Dataflows, beside plain Python that makes the same: random data, sizes and skews, also with data that is spilled to disk.
+"""Tests of dataflows, compared with plain Python: random data, sizes and skews, and data that is spilled to disk.
 
-A case goes by its seed, which is in its name: `pytest 'python/tests/test_dataflows.py::test_like_python[join-left-3]'` does it again.
+The name of a case contains its seed, so it can be repeated: `pytest 'python/tests/test_dataflows.py::test_like_python[join-left-3]'`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from sailfish._result import Result
 from sailfish._run import Settings
 from sailfish._shuffles import Sides
 
-#: The number of random cases of each operation.
+#: The number of random cases per operation.
 SEEDS = int(os.environ.get("SAILFISH_PYTHON_SEEDS", "4"))
 
 Pair = tuple[Any, Any]
 
 
 class Data:
-    """Pairs of a random kind, number and skew."""
+    """Pairs of a random type, number and skew."""
 
     def __init__(self, seed: int) -> None:
         chosen = random.Random(seed)
@@ -100,13 +100,13 @@ def each_with_key(key: Any, values: Iterator[int]) -> Iterator[Pair]:
 
 
 def with_member(members: set[Any], member: Any) -> set[Any]:
-    """Adds a member to a set in place, and returns the set."""
+    """Adds a member to a set in place. Returns the set."""
     members.add(member)
     return members
 
 
 def with_last(so_far: tuple[list[Any], dict[Any, Any]], item: Any) -> tuple[list[Any], dict[Any, Any]]:
-    """Appends an item to the list in place, and returns the tuple with the list."""
+    """Appends an item to the list in place. Returns the tuple with the list."""
     so_far[0].append(item)
     return so_far
 
@@ -134,7 +134,7 @@ OPERATIONS: dict[str, tuple[Flow, Model]] = {
         lambda a, b: a.aggregate_by_key((0, 0), lambda t, v: (t[0] + v, t[1] + 1), lambda t, u: (t[0] + u[0], t[1] + u[1])),
         lambda a, b: [(k, (sum(vs), len(vs))) for k, vs in grouped(a).items()],
     ),
-    # Bug 2 of the Python report: initial values that `add` changes in place.
+    # `add` changes the initial value in place.
     "aggregate_by_key_set": (
         lambda a, b: a.aggregate_by_key(set(), with_member, lambda s, t: s | t).map_values(sorted),
         lambda a, b: [(k, sorted(set(vs))) for k, vs in grouped(a).items()],
@@ -187,7 +187,7 @@ OPERATIONS: dict[str, tuple[Flow, Model]] = {
     "shared": (lambda a, b: shared(a.reduce_by_key(sum)), lambda a, b: shared_model(a)),
 }
 for how in ("inner", "left", "right", "full"):
-    # Few of each key, or the pairs would be very many.
+    # A few values per key, because a join multiplies them.
     OPERATIONS[f"join-{how}"] = (
         lambda a, b, how=how: few(a).join(few(b), how=how),  # type: ignore[misc]
         lambda a, b, how=how: joined(few_model(a), few_model(b), how),  # type: ignore[misc]
@@ -209,7 +209,7 @@ def cogrouped(a: list[Pair], b: list[Pair]) -> list[Pair]:
 
 
 def shared(sums: sf.Dataset[Pair]) -> sf.Dataset[Any]:
-    """Joins a stage with itself, which two others read."""
+    """Joins a stage with itself. Two other stages read the stage."""
     return sums.join(sums.map_values(lambda v: v + 1)).map(lambda p: p[1]).union(sums.values().distinct().map(lambda v: (v, v)))
 
 
@@ -231,7 +231,7 @@ def test_like_python(operation: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2 * SEEDS))
-def test_all_in_order(seed: int) -> None:
+def test_sorted_items_match_python(seed: int) -> None:
     data = Data(seed)
     pairs = data.pairs()
     keys = [key for key, _ in pairs]
@@ -243,7 +243,7 @@ def test_all_in_order(seed: int) -> None:
     assert dataset.count() == len(pairs)
 
 
-#: Operations on more data than the memory of the job takes.
+#: Operations on data that exceeds the memory of the job.
 SPILLED = {
     "group_by": (lambda a: a.group_by().map(lambda k, vs: (k, sum(map(len, vs))))),
     "sorted": (lambda a: a.group_by().sorted(by=len, reverse=True).map(lambda k, vs: (k, sum(map(len, vs))))),
@@ -254,7 +254,7 @@ SPILLED = {
 
 
 @pytest.mark.parametrize("operation", SPILLED)
-def test_more_than_memory(operation: str) -> None:
+def test_spilled_data_gives_the_same(operation: str) -> None:
     chosen = random.Random(operation)
     pairs = [(int(1000 * chosen.random() ** 3), chosen.randbytes(chosen.randrange(1200))) for _ in range(130_000)]
     result = SPILLED[operation](sf.from_iterable(pairs))._kept("pickle", {"memory": "64M"})
@@ -268,7 +268,7 @@ def test_more_than_memory(operation: str) -> None:
         assert [key for key, _ in result] == sorted(key for key, _ in pairs)
 
 
-def test_a_side_of_a_join_that_is_large() -> None:
+def test_join_with_a_large_side() -> None:
     left = [(n % 2, bytes(2000)) for n in range(60_000)]
     right = [(1, "one"), (1, "two"), (2, "three")]
     joined = sf.from_iterable(left).join(sf.from_iterable(right), how="full").map(lambda p: (p[0], p[1][0] is None, p[1][1]))
@@ -280,19 +280,19 @@ def test_a_side_of_a_join_that_is_large() -> None:
     }
 
 
-def test_items_that_a_dict_does_not_tell_apart() -> None:
-    """Two instants with the same hands of the clock, which Python calls equal, and numbers that are equal."""
+def test_equal_instants_are_counted_separately() -> None:
+    """Two instants with the same clock time are equal in Python, but are different keys. Equal numbers are one key."""
     berlin = zoneinfo.ZoneInfo("Europe/Berlin")
     early, late = (datetime(2024, 10, 27, 2, 30, tzinfo=berlin, fold=fold) for fold in (0, 1))
     counted = sf.from_iterable([early, late, late, "x", "x"][:3] * 5).count_by_value().collect()
     assert sorted(count for _, count in counted) == [5, 10]
     assert sf.from_iterable([1, True, 1.0, 2]).count_by_value().collect() == [(1, 3), (2, 1)]
-    with pytest.raises(sf.JobFailed, match="that is no key"):
+    with pytest.raises(sf.JobFailed, match="which cannot be a key"):
         sf.from_iterable(["a", ["b"]]).count_by_value().collect()
 
 
-def test_classes_of_a_script(tmp_path: Path) -> None:
-    """Instances of classes of `__main__` go from stage to stage and back."""
+def test_script_classes_pass_between_stages(tmp_path: Path) -> None:
+    """Instances of classes of `__main__` pass from stage to stage, and back to the client."""
     script = tmp_path / "script.py"
     script.write_text(
         "import sailfish as sf\n"
@@ -309,13 +309,13 @@ def test_classes_of_a_script(tmp_path: Path) -> None:
     assert (ran.stdout, ran.returncode) == ("[1]\n[1, 2] True\n", 0), ran.stderr
 
 
-def test_the_program_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_program_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAILFISH_PROGRAM", "/not/there")
     with pytest.raises(sf.EngineMissing, match="SAILFISH_PROGRAM names '/not/there'"):
         sf.from_iterable([1]).collect()
 
 
-def test_a_sample_is_the_same_again() -> None:
+def test_sample_is_reproducible() -> None:
     dataset = sf.from_iterable(range(50_000))
     some = dataset.sample(0.1, seed=3).collect()
     assert 4500 < len(some) < 5500
@@ -331,25 +331,25 @@ def rows(tmp_path: Path) -> list[dict[str, Any]]:
     return [{"name": f'n,"{number}', "size": number, "part": number % 7} for number in range(5000)]
 
 
-def test_text(tmp_path: Path) -> None:
+def test_text_survives_write_and_read(tmp_path: Path) -> None:
     result = sf.from_iterable(["a", "ä b", ""]).write_text(tmp_path / "out")
     same(result, ["a", "ä b", ""])
     same(sf.read_text(tmp_path / "out").collect(), ["a", "ä b", ""])
     assert (tmp_path / "out" / "_SUCCESS").exists()
 
 
-def test_jsonl(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_jsonl_survives_write_and_read(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     sf.from_iterable(rows).write_jsonl(tmp_path / "out")
     same(sf.read_jsonl(tmp_path / "out").collect(), rows)
 
 
-def test_csv(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_csv_survives_write_and_read(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     result = sf.from_iterable(rows).sort_by(lambda row: row["size"]).write_csv(tmp_path / "out", memory="64M")
     texts = [{name: str(value) for name, value in row.items()} for row in rows]
     assert list(result) == texts
     same(sf.read_csv(tmp_path / "out").collect(), texts)
     pairs = sf.from_iterable([(1, "a"), (2, "b;")])
-    with pytest.raises(sf.JobFailed, match=r"has no names for the columns of its fields: say columns=\[...\]"):
+    with pytest.raises(sf.JobFailed, match=r"has no column names: set columns=\[...\]"):
         pairs.write_csv(tmp_path / "pairs")
     written = [{"n": "1", "t": "a"}, {"n": "2", "t": "b;"}]
     same(pairs.write_csv(tmp_path / "pairs", columns=["n", "t"]), written)
@@ -372,7 +372,7 @@ def test_csv_of_many_splits(tmp_path: Path) -> None:
     assert sum(read.collect()) == sum(range(200_000))
 
 
-def test_parquet(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_parquet_survives_write_and_read(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     pytest.importorskip("pyarrow")
     import pyarrow
     import pyarrow.parquet
@@ -384,7 +384,7 @@ def test_parquet(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     same(sf.read_parquet(tmp_path / "out", columns=["size"]).collect(), [{"size": row["size"]} for row in rows])
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows * 100), tmp_path / "large.parquet", row_group_size=10_000)
     parts = sf.read_parquet(tmp_path / "large.parquet").map(lambda row: (row["part"], row["size"]))
-    # Beside lines.
+    # Parquet files and lines in one join.
     both = parts.reduce_by_key(sum).join(sf.read_text(_lines(tmp_path, "0 zero", "3 three")).map(lambda line: (int(line[0]), line[2:])))
     sums = {part: 100 * sum(row["size"] for row in rows if row["part"] == part) for part in (0, 3)}
     same(both.collect(), [(0, (sums[0], "zero")), (3, (sums[3], "three"))])
@@ -401,7 +401,7 @@ def _lines(directory: Path, *lines: str) -> Path:
     return path
 
 
-def test_tables(rows: list[dict[str, Any]]) -> None:
+def test_to_arrow_returns_a_table(rows: list[dict[str, Any]]) -> None:
     pytest.importorskip("pyarrow")
     table = sf.from_iterable(rows[:10]).sort_by(lambda row: row["size"]).to_arrow()
     assert table.to_pylist() == rows[:10]
@@ -409,19 +409,19 @@ def test_tables(rows: list[dict[str, Any]]) -> None:
     assert pairs.sort_by("key").to_pydict() == {"key": ["a", "b"], "value": [1, 2]}
 
 
-def test_the_plan_is_shown() -> None:
+def test_explain_shows_the_plan() -> None:
     words = sf.read_text("books").flat_map(str.split).map(lambda word: (word, 1))
     shown = words.reduce_by_key(sum).filter(lambda pair: pair[1] > 1).join(words, how="left").explain()
     assert "stage 1-reduce_by_key" in shown
     assert "flat_map(str.split)" in shown
-    assert "folded before it travels" in shown
-    # The filter is done where the sums are made.
+    assert "reduce_by_key(sum), combined in the map tasks" in shown
+    # The filter runs in the reduce tasks of the sums.
     assert shown.index("reduce: filter") < shown.index("stage 2-join\n")
     assert "by key -> join (left)" in shown
     assert "map (side 2): read_text(books)" in shown
 
 
-def test_what_notebooks_show(tmp_path: Path) -> None:
+def test_html_for_notebooks(tmp_path: Path) -> None:
     def counted(line: str) -> str:
         sf.counter("<seen>")
         return line
@@ -435,9 +435,9 @@ def test_what_notebooks_show(tmp_path: Path) -> None:
     assert "<td>user,&lt;seen&gt;</td><td>2</td>" in page
 
 
-def test_nothing_runs_before_it_is_asked_for(tmp_path: Path) -> None:
+def test_dataset_is_lazy(tmp_path: Path) -> None:
     dataset = sf.read_text(tmp_path / "not there").map(len)
-    # A path outside of the working directory is shown whole.
+    # A path outside the working directory is shown as an absolute path.
     assert f"read_text({tmp_path / 'not there'}) -> map(len)" in dataset.explain()
     with pytest.raises(sf.JobFailed, match="not there does not exist"):
         dataset.collect()
@@ -447,8 +447,8 @@ def first_even(numbers: list[int]) -> int:
     return next(number for number in numbers if number % 2 == 0)
 
 
-def test_a_function_that_raises_stop_iteration() -> None:
-    """A `StopIteration` is not the end of the data, though `map` and `filter` take it for one."""
+def test_stop_iteration_of_a_function_fails() -> None:
+    """A `StopIteration` of a function is an error, although `map` and `filter` treat it as the end of the data."""
     for numbers in ([[1], [2], [4]], [[2], [1], [4]], [[2], [1]]):
         dataset = sf.from_iterable(numbers)
         flows: list[sf.Dataset[Any]] = [
@@ -465,8 +465,9 @@ def test_a_function_that_raises_stop_iteration() -> None:
                 flow.collect()
 
 
-def test_hot_keys_are_told_apart_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An instant of the repeated hour that Python calls unequal to itself, and None, which cannot be compared with itself."""
+def test_hot_keys_are_compared_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hot keys that Python cannot compare: the same instant of the repeated hour in two time zones, which are unequal in Python; and None,
+    which has no order."""
     monkeypatch.setattr(_hot_keys, "_SIDE_BYTES_MIN", 10)
     for side in ("left", "right"):
         (tmp_path / side).write_text("".join(f"{number}\n" for number in range(300)))
@@ -478,7 +479,7 @@ def test_hot_keys_are_told_apart_by_their_bytes(tmp_path: Path, monkeypatch: pyt
         assert left.join(right).count() == 300 * 300
 
 
-def test_a_sample_of_many_files(tmp_path: Path) -> None:
+def test_sample_differs_between_files(tmp_path: Path) -> None:
     for day in range(100):
         (tmp_path / f"day-{day}").mkdir()
         (tmp_path / f"day-{day}" / "data.txt").write_text("".join(f"{line}\n" for line in range(10)))
@@ -499,8 +500,8 @@ def test_large_items_of_the_client() -> None:
     assert sf.from_iterable([bytes([n % 256]) * 100_000 for n in range(300)]).map(len).collect(memory="64M") == [100_000] * 300
 
 
-def test_files_may_come_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An iterator of files goes to each stage, also where hot keys were looked for before."""
+def test_files_may_be_an_iterator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of an iterator reach all stages, also after the search for hot keys."""
     monkeypatch.setattr(_hot_keys, "_SIDE_BYTES_MIN", 1)
     side = tmp_path / "side"
     side.write_text("7")
@@ -513,14 +514,14 @@ def test_files_may_come_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert flow.collect(files=iter([side])) == [("a", 7), ("b", 7)]
 
 
-def test_many_unions() -> None:
+def test_thousands_of_unions() -> None:
     many: sf.Dataset[int] = sf.from_iterable([0])
     for _ in range(2000):
         many = many.union(sf.from_iterable([1]))
     assert many.explain().count("from_iterable") == 2001
 
 
-def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_files_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     with warnings.catch_warnings():
@@ -532,7 +533,7 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         result = sf.MapReduce(_lines(tmp_path, "a"), lambda line: [(line, 1)], sum).run()
         assert list(result) == [("a", 1)]
         shutil.rmtree(result.output)
-        with pytest.raises(FileNotFoundError, match="is not there"):
+        with pytest.raises(FileNotFoundError, match="is missing or incomplete"):
             list(result)
         del result
     gc.collect()
@@ -540,11 +541,11 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 class TestWrong:
-    """Mistakes that are refused, and their messages."""
+    """Tests of mistakes and their error messages."""
 
-    def test_arguments(self) -> None:
+    def test_wrong_arguments_are_refused(self) -> None:
         dataset = sf.from_iterable([(1, 2)])
-        with pytest.raises(TypeError, match="map takes a function, and 5 cannot be called"):
+        with pytest.raises(TypeError, match="map takes a function, and 5 is not callable"):
             dataset.map(5)  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="how='outer' is not known"):
             dataset.join(dataset, how="outer")
@@ -552,7 +553,7 @@ class TestWrong:
             dataset.union([2])  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="group_by takes a function"):
             dataset.group_by("x")  # type: ignore[call-overload]
-        with pytest.raises(ValueError, match="each has a name of its own"):
+        with pytest.raises(ValueError, match="has duplicate names"):
             sf.read_csv("x", columns=["a", "a"])
         with pytest.raises(TypeError, match="join takes datasets"):
             dataset.join([(1, 2)])  # type: ignore[arg-type]
@@ -560,13 +561,13 @@ class TestWrong:
             dataset.reduce_by_key(len)
         with pytest.raises(ValueError, match="fraction=2"):
             dataset.sample(2)
-        with pytest.raises(ValueError, match="a window has at least one value"):
+        with pytest.raises(ValueError, match="both must be at least 1"):
             dataset.group_by().windows(0)
         with pytest.raises(TypeError, match="columns='name'"):
             sf.read_csv("x", columns="name")
         with pytest.raises(TypeError, match="there is no option 'memroy': choose engine, memory"):
             dataset.collect(memroy="1G")
-        with pytest.raises(ValueError, match="say scratch="):
+        with pytest.raises(ValueError, match="set scratch="):
             dataset.collect(engine="http://127.0.0.1:1")
 
     def failing(self, dataset: sf.Dataset[Any]) -> str:
@@ -574,7 +575,7 @@ class TestWrong:
             dataset.collect()
         return str(failed.value)
 
-    def test_a_function_that_fails(self, tmp_path: Path) -> None:
+    def test_failed_function_is_named(self, tmp_path: Path) -> None:
         lines = sf.read_text(_lines(tmp_path, "1", "x", "2"))
 
         def number(line: str) -> int:
@@ -588,31 +589,31 @@ class TestWrong:
         assert "group_by().map(lambda of line" in said
         assert "with the key '1'" in said
 
-    def test_what_are_no_pairs(self) -> None:
+    def test_items_must_be_pairs(self) -> None:
         texts: sf.Dataset[Any] = sf.from_iterable(["ab"])
-        assert "the input has 'ab', and not a (key, value) pair" in self.failing(texts.reduce_by_key(sum))
+        assert "the input has 'ab', which is not a (key, value) pair" in self.failing(texts.reduce_by_key(sum))
         for flow in (texts.keys(), texts.values(), texts.count_by_key(), texts.map_values(len)):
-            assert "'ab' is no (key, value) pair" in self.failing(flow)
+            assert "'ab' is not a (key, value) pair" in self.failing(flow)
         assert "lambda of line" in self.failing(texts.map(lambda text: text).join(texts))
 
-    def test_the_item_is_shown(self) -> None:
+    def test_failed_item_is_shown(self) -> None:
         said = self.failing(sf.from_iterable(["1", "x"]).map(int))
         assert "the map(int) function failed, the item 'x': ValueError" in said
         assert "_worker.py" not in said
         said = self.failing(sf.from_iterable(["1"]).flat_map(lambda text: None))  # type: ignore[arg-type,return-value]
-        assert "given the item '1', returned None: it yields items" in said
+        assert "given the item '1', returned None: it must yield items" in said
         said = self.failing(sf.from_iterable([(1, "a"), (1, 2)]).reduce_by_key(lambda a, b: a + b))
         assert "the reduce_by_key(lambda of line" in said
         said = self.failing(sf.from_iterable([0]).sort_by(lambda number: 1 / number))
-        assert "the sort_by function failed, the item 0 or behind it: ZeroDivisionError" in said
+        assert "the sort_by function failed, the item 0 or after it: ZeroDivisionError" in said
         mixed: list[Any] = [("a\nb", 1), ("c\td", 2)]
         for pair in mixed:
-            with pytest.raises(sf.JobFailed, match="would be read as something else: jsonl takes it"):
+            with pytest.raises(sf.JobFailed, match="so tsv cannot hold it: use output_format='jsonl'"):
                 sf.MapReduce(__file__, lambda line, pair=pair: [pair], output="never").run()  # type: ignore[misc]
-        with pytest.raises(sf.JobFailed, match="nan is nothing that JSON can say"):
+        with pytest.raises(sf.JobFailed, match="nan cannot be written as JSON"):
             sf.from_iterable([math.nan]).write_jsonl("never")
 
-    def test_keys_that_are_none(self) -> None:
+    def test_invalid_keys_are_refused(self) -> None:
         flows: list[Callable[[sf.Dataset[Any]], sf.Dataset[Any]]] = [
             lambda a: a.group_by().map_values(list),
             lambda a: a.join(a),
@@ -621,11 +622,11 @@ class TestWrong:
         mixed: list[Pair] = [(1, 2), ("a", 2)]
         for flow in flows:
             said = self.failing(flow(sf.from_iterable([([1], 2)])))
-            assert "that is no key" in said
+            assert "which cannot be a key" in said
             said = self.failing(flow(sf.from_iterable(mixed)))
             assert "cannot be compared" in said
 
-    def test_values_that_have_no_order(self) -> None:
+    def test_values_must_be_comparable(self) -> None:
         mixed: list[Pair] = [(1, 2), (1, "a")]
         said = self.failing(sf.from_iterable(mixed).group_by().sorted().map_values(list))
         assert "2 (int) and 'a' (str) cannot be compared" in said
@@ -633,22 +634,22 @@ class TestWrong:
         grouped = sf.from_iterable(mixed).group_by(lambda pair: 0).sorted(reverse=True)
         assert "cannot be compared" in self.failing(grouped.map_values(list))
 
-    def test_rows_that_are_none(self, tmp_path: Path) -> None:
+    def test_invalid_rows_are_refused(self, tmp_path: Path) -> None:
         path = _lines(tmp_path, "a,b", "1,2", "1,2,3")
         assert "lines.txt at byte 8: " in self.failing(sf.read_csv(path))
-        assert "has 3 fields, and there are 2 columns" in self.failing(sf.read_csv(path))
+        assert "has 3 fields, but there are 2 columns" in self.failing(sf.read_csv(path))
         assert "a quoted field goes on" in self.failing(sf.read_csv(_lines(tmp_path, "a,b", '1,"2', '3"')))
-        with pytest.raises(sf.JobFailed, match="has others"):
+        with pytest.raises(sf.JobFailed, match="has other columns"):
             sf.from_iterable([{"a": 1}, {"b": 1}]).write_csv(tmp_path / "out")
-        with pytest.raises(sf.JobFailed, match="has a line end in it"):
+        with pytest.raises(sf.JobFailed, match="contains a line end"):
             sf.from_iterable(["a\nb"]).write_text(tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
-    def test_an_iterator_is_no_item(self) -> None:
-        assert "which can be read once" in self.failing(sf.from_iterable([(1, 2)]).group_by().map(lambda key, values: values))
+    def test_iterator_as_item_is_refused(self) -> None:
+        assert "which can be read only once" in self.failing(sf.from_iterable([(1, 2)]).group_by().map(lambda key, values: values))
 
 
-def test_empty_inputs(tmp_path: Path) -> None:
+def test_empty_input_gives_no_items(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
     lines: sf.Dataset[Any] = sf.read_text(tmp_path / "empty")
     assert lines.collect() == []
@@ -661,14 +662,15 @@ def test_empty_inputs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
 @pytest.mark.parametrize("parquet", ["", "left", "left, right"])
-def test_hot_keys_of_joins_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, parquet: str) -> None:
+def test_hot_keys_of_joins_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, parquet: str) -> None:
     import pyarrow
     import pyarrow.parquet
 
     monkeypatch.setattr(_hot_keys, "_SIDE_BYTES_MIN", 1000)
     chosen = random.Random(how)
     (tmp_path / "in").mkdir()
-    # Half of the rows on the left have one key; a fifth of those on the right another one; that one is on the left as well, a third is not.
+    # On the left, half of the rows have the key "hot"; on the right, a fifth have "hot 2". Each hot key also has rows on the other side;
+    # the key "alone" has rows on the right only.
     left = [("hot" if chosen.random() < 0.5 else f"k{chosen.randrange(3000)}", number) for number in range(30_000)]
     right = [(chosen.choice(["hot 2", *(f"k{chosen.randrange(3000)}" for _ in range(4))]), number) for number in range(5000)]
     left += [("hot 2", -1), ("hot 2", -2)]
@@ -720,7 +722,7 @@ print(sf.from_iterable([1, 2]).map(waits).group_by().map_values(len).sort_by().c
     os.close(end)
     drawn = b""
     with contextlib.suppress(OSError):
-        # The terminal's other end is gone when the process is.
+        # `os.read` fails when the process has closed its end of the terminal.
         while piece := os.read(terminal, 4096):
             drawn += piece
             if b"1-group_by map" in drawn:

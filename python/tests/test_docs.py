@@ -1,4 +1,4 @@
-"""Tests that run the documents: their examples, those of docstrings, and the tutorial."""
+"""Tests that run the examples of the pages and docstrings, and the tutorial."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 API = ROOT / "docs" / "python-api.md"
 PAGES = sorted((ROOT / "docs").glob("python*.md"))
 TUTORIAL = ROOT / "examples" / "tutorial.ipynb"
-#: Classes whose methods and properties the API page has under headings of their own.
+#: Classes whose methods and properties have headings on the API page.
 METHODS_WITH_HEADINGS = (sf.MapReduce, sf.Dataset, sf.Groups)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 PROMPT = re.compile(r"^ *>>> ", re.MULTILINE)
@@ -33,7 +33,7 @@ def sections(page: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def run_examples(text: str, name: str, file: Path | None, line: int) -> None:
-    """Runs the examples of a text in the current directory, as a script: functions and classes are from `__main__`."""
+    """Runs the examples of a text in the current directory, as a script: functions and classes belong to `__main__`."""
     names = {"sf": sf, "__name__": "__main__"}
     test = doctest.DocTestParser().get_doctest(text, names, name, str(file) if file is not None else None, line)
     said: list[str] = []
@@ -57,7 +57,7 @@ def test_examples_of_pages(body: str, heading: str, page: Path, line: int, tmp_p
 
 
 def documented() -> Iterator[tuple[str, Any]]:
-    """Yields the public names with a docstring, and the methods of those that are classes."""
+    """Yields the public functions and classes by their names, and the public members of the classes."""
     for name in sf.__all__:
         value = getattr(sf, name)
         if inspect.isfunction(value) or inspect.isclass(value):
@@ -88,11 +88,11 @@ def test_classes_begin_with_an_example() -> None:
 
 
 def described() -> dict[str, str]:
-    """Returns the text of each section of the API page that is headed by a name."""
+    """Returns the sections of the API page whose heading is a name, by the name."""
     return {heading: body for heading, body, _ in sections(API) if re.fullmatch(r"[\w.]+", heading)}
 
 
-def test_the_api_page_has_all_names() -> None:
+def test_api_page_has_all_names() -> None:
     have_headings = {value.__name__ for value in METHODS_WITH_HEADINGS}
     expected = {name for name, _ in documented() if "." not in name or name.split(".")[0] in have_headings}
     assert set(described()) == expected
@@ -102,15 +102,15 @@ def test_the_api_page_has_all_names() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [pytest.param(*each, id=each[0]) for each in documented() if callable(each[1])])
-def test_the_api_page_has_all_arguments(name: str, value: Any) -> None:
+def test_api_page_has_all_arguments(name: str, value: Any) -> None:
     body = described().get(name) or described()[name.split(".")[0]]
     if name in {"Dataset", "Groups", "Result"} or issubclass_of_exception(value):
-        # Nobody makes these.
+        # The user does not create objects of these classes.
         return
     called = name.rpartition(".")[2]
     signature = re.search(rf"{called}\(([^`]*?)\)(?:`| ->|\n\n)", body, re.DOTALL)
     assert signature is not None, f"there is no signature of {name}"
-    # The page has names with their defaults, as the code has them.
+    # The page must show the same names and defaults as the code.
     written = re.sub(r"\s+", " ", signature[1])
     assert written == shown_arguments(value)
 
@@ -128,7 +128,7 @@ def shown_arguments(value: Any) -> str:
 
 
 def code_in_tables(text: str) -> Iterator[str]:
-    """Yields the code in the last column of tables that set two ways beside each other: its heading is `sailfish`."""
+    """Yields the code in the last column of tables whose last heading is `sailfish`."""
     is_ours = False
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
@@ -140,8 +140,8 @@ def code_in_tables(text: str) -> Iterator[str]:
             yield cells[-1].split("`")[1]
 
 
-def test_code_in_tables_is_code_that_ran() -> None:
-    """Each code in a table also stands in an example."""
+def test_code_in_tables_runs_in_examples() -> None:
+    """Each piece of code in a table must also occur in an example that runs."""
     page = ROOT / "docs" / "python-coming-from.md"
     text = page.read_text(encoding="utf-8")
     ran = "\n".join(example.source for example in doctest.DocTestParser().get_examples(text))
@@ -152,7 +152,7 @@ def test_code_in_tables_is_code_that_ran() -> None:
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Returns the outputs of the cells of the tutorial, by the names of the cells. A cell that fails is an error here."""
+    """Returns the output of each cell of the tutorial, by the id of the cell. A failed cell is an error."""
     import nbformat
     from ipykernel.kernelspec import write_kernel_spec
     from jupyter_client.kernelspec import KernelSpecManager
@@ -160,17 +160,17 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     from nbclient import NotebookClient
 
     directory = tmp_path_factory.mktemp("tutorial")
-    # The interpreter that runs the tests, whatever kernels are installed.
+    # Use the interpreter that runs the tests, whatever kernels are installed.
     write_kernel_spec(str(directory / "kernels" / "python3"))
     specs = KernelSpecManager(kernel_dirs=[str(directory / "kernels")], ensure_native_kernel=False)
     environment = {
-        # The package that is tested, and nothing of the user's.
+        # Use the package under test, and no files of the user.
         "PYTHONPATH": str(Path(str(sf.__file__)).parents[1]),
         "IPYTHONDIR": str(directory / "ipython"),
         "JUPYTER_RUNTIME_DIR": str(directory / "runtime"),
         "TMPDIR": str(directory),
     }
-    # It has no types.
+    # `nbformat.read` has no types.
     read: Any = nbformat.read
     notebook = read(TUTORIAL, as_version=4)
     with pytest.MonkeyPatch.context() as patched:
@@ -216,7 +216,7 @@ def test_outputs_of_the_tutorial(cells: dict[str, str], cell: str, expected: str
     assert expected in cells[cell]
 
 
-def test_the_tutorial_has_no_outputs_in_it() -> None:
+def test_tutorial_file_has_no_outputs() -> None:
     notebook = json.loads(TUTORIAL.read_text(encoding="utf-8"))
     codes = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in codes)

@@ -1,4 +1,4 @@
-"""Keys keep Python's order, and come back."""
+"""Tests that encoded keys keep the order of Python, and decode to the same keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAME_KIND = st.sampled_from(KINDS).flatmap(lambda kind: st.lists(kind, min_size=
 
 
 def tuples(kinds: list[st.SearchStrategy[Any]]) -> st.SearchStrategy[list[Any]]:
-    """Returns tuples that Python can compare: one kind at each place."""
+    """Returns tuples that Python can compare: each position has one type."""
     row = st.tuples(*kinds)
     shorter = st.tuples(row, st.integers(0, len(kinds))).map(lambda pair: pair[0][: pair[1]])
     return st.lists(shorter | st.tuples(shorter), min_size=2, max_size=6).filter(lambda rows: _comparable(rows))
@@ -47,7 +47,7 @@ ROWS = st.lists(st.sampled_from(KINDS), min_size=1, max_size=4).flatmap(tuples)
 
 
 @given(SAME_KIND | ROWS)
-def test_order_and_equality_are_pythons(keys: list[Any]) -> None:
+def test_order_and_equality_match_python(keys: list[Any]) -> None:
     encoded = [_keys.encode(key)[0] for key in keys]
     for left, left_bytes in zip(keys, encoded):
         for right, right_bytes in zip(keys, encoded):
@@ -56,14 +56,14 @@ def test_order_and_equality_are_pythons(keys: list[Any]) -> None:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Returns whether two keys are equal, and of the same kinds inside."""
+    """Returns whether two keys are equal, and have the same types inside."""
     if type(left) is not type(right) or repr(left) != repr(right):
         return False
     return not isinstance(left, tuple) or all(map(same, left, right))
 
 
 @given(st.one_of(*KINDS) | ROWS.map(lambda rows: rows[0]))
-def test_keys_come_back(key: Any) -> None:
+def test_keys_survive_encoding(key: Any) -> None:
     data, is_exact = _keys.encode(key)
     assert _keys.decode(data) == key
     assert not is_exact or same(_keys.decode(data), key)
@@ -76,13 +76,13 @@ TUPLES_OF_TEXTS = st.lists(st.lists(TEXTS | st.text("ab", max_size=2), max_size=
 
 
 @given(SAME_KIND | ROWS | TUPLES_OF_TEXTS, st.booleans())
-def test_a_column_is_its_keys(keys: list[Any], inside: bool) -> None:
+def test_columns_encode_like_single_keys(keys: list[Any], inside: bool) -> None:
     one_by_one = list(map(_keys.encode_inside if inside else _keys.encode, keys))
     inexact = [place for place, (_, is_exact) in enumerate(one_by_one) if not is_exact]
     assert _keys.encode_column(keys, inside) == ([data for data, _ in one_by_one], inexact)
 
 
-def test_what_bytes_do_not_tell_is_told() -> None:
+def test_inexact_keys_are_reported() -> None:
     Point = namedtuple("Point", "x y")
 
     class Level(IntEnum):
@@ -102,8 +102,8 @@ def test_nan_is_one_key_after_all_numbers() -> None:
 
 
 @pytest.mark.parametrize("key", [[1], {1}, {}, object(), 1j, (1, [2])])
-def test_what_is_no_key_is_named(key: Any) -> None:
-    with pytest.raises(_keys.KeyTypeError, match=r"is a builtins.* and that is no key"):
+def test_invalid_keys_are_named(key: Any) -> None:
+    with pytest.raises(_keys.KeyTypeError, match=r"is a builtins.*, which cannot be a key"):
         _keys.encode(key)
 
 
@@ -114,7 +114,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_values_come_back(value: Any) -> None:
+def test_values_survive_encoding(value: Any) -> None:
     data = _values.encode(value)
     assert (len(data) == 8) == (type(value) is int and -(1 << 63) <= value < 1 << 63)
     assert repr(_values.decode(data)) == repr(value)

@@ -1,4 +1,4 @@
-"""Jobs with functions, beside plain Python that makes the same."""
+"""Tests of `MapReduce`, compared with plain Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PACKAGE = str(Path(sf.__file__).parent.parent)
 
 
 def model(records: Iterable[Any], map: Callable[[Any], Any], reduce: Callable[[Any, Any], Any]) -> dict[Any, Any]:
-    """Returns the expected result of the job, in ten lines."""
+    """Returns the expected result of a job."""
     groups: defaultdict[Any, list[Any]] = defaultdict(list)
     for record in records:
         for key, value in map(record):
@@ -64,7 +64,7 @@ def test_words_are_counted(book: Path, reduce: Any, combine: Any) -> None:
 
 
 @pytest.mark.parametrize("fold", [sum, min, max, len, list, set, sorted, any, all])
-def test_pythons_folds_reduce(tmp_path: Path, fold: Any) -> None:
+def test_builtin_folds_reduce(tmp_path: Path, fold: Any) -> None:
     path = text_file(tmp_path, (str(number) for number in range(500)))
 
     def by_rest(line: str) -> Iterator[tuple[int, int]]:
@@ -75,7 +75,7 @@ def test_pythons_folds_reduce(tmp_path: Path, fold: Any) -> None:
 
 
 @pytest.mark.parametrize("fold", [sum, min, max, any, all])
-def test_pythons_folds_combine(tmp_path: Path, fold: Any) -> None:
+def test_builtin_folds_combine(tmp_path: Path, fold: Any) -> None:
     path = text_file(tmp_path, (str(number) for number in range(500)))
     map: Callable[[str], Any] = lambda line: [(int(line) % 7, int(line))]
     expected = model(path.read_text().split(), map, lambda _, values: fold(values))
@@ -105,7 +105,7 @@ def test_groups_larger_than_a_frame_are_streamed(tmp_path: Path) -> None:
     }
 
 
-def test_keys_come_sorted_and_as_they_were(tmp_path: Path) -> None:
+def test_keys_are_sorted_and_unchanged(tmp_path: Path) -> None:
     keys: list[Any] = [3, 1.5, True, -(10**30), 2.0, -0.5, 10**30]
     path = text_file(tmp_path, (str(index) for index in range(len(keys))))
     result = list(sf.MapReduce(path, lambda line: [(keys[int(line)], line)], list).run(slots=1))
@@ -115,12 +115,12 @@ def test_keys_come_sorted_and_as_they_were(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "key", [None, "text", b"bytes", 1.5, date(2020, 2, 29), datetime(2020, 1, 1, tzinfo=timezone.utc), (1, ("a", None))]
 )
-def test_kinds_of_keys(tmp_path: Path, key: Any) -> None:
+def test_each_type_of_key(tmp_path: Path, key: Any) -> None:
     path = text_file(tmp_path, ["a", "b"])
     assert list(sf.MapReduce(path, lambda line: [(key, line)], list).run()) == [(key, ["a", "b"])]
 
 
-def test_formats(tmp_path: Path) -> None:
+def test_text_output_formats(tmp_path: Path) -> None:
     path = text_file(tmp_path, ['{"k": "ä", "v": [1, null]}', "", '{"k": "b", "v": 2}'])
 
     def job(output_format: str, name: str) -> sf.Result:
@@ -135,7 +135,7 @@ def test_formats(tmp_path: Path) -> None:
     assert list(job("pickle", "pickle")) == [("b", [2]), ("ä", [[1, None]])]
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_parquet_output(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     path = text_file(tmp_path, (str(number) for number in range(100_000)))
     result = sf.MapReduce(path, lambda line: [(int(line), line)], max, output=tmp_path / "out", output_format="parquet").run()
@@ -143,7 +143,7 @@ def test_parquet(tmp_path: Path) -> None:
     assert sum(part["records"] for part in result.report["parts"]) == 100_000
 
 
-def test_without_reduce_what_map_yields_is_the_output(tmp_path: Path) -> None:
+def test_map_only_job_writes_map_output(tmp_path: Path) -> None:
     path = text_file(tmp_path, ["b a", "a"])
     assert list(sf.MapReduce(path, words, output=tmp_path / "out").run(slots=1)) == [("b", "1"), ("a", "1"), ("a", "1")]
 
@@ -160,7 +160,7 @@ def test_fixed_records_and_bytes(tmp_path: Path) -> None:
     assert dict(sf.MapReduce(lines, lambda line: [(line, 1)], sum, input_format="bytes").run()) == {b"\xff": 2, b"\xfe": 1}
 
 
-def test_empty_input(tmp_path: Path) -> None:
+def test_empty_input_gives_empty_output(tmp_path: Path) -> None:
     path = tmp_path / "empty"
     path.touch()
     assert list(sf.MapReduce(path, words, sum).run()) == []
@@ -187,14 +187,14 @@ def test_setup_teardown_counters_and_prints(tmp_path: Path, capfd: pytest.Captur
     assert dict(result) == {"a": 10, "b": 5}
     counted = [result.counter("lines"), result.counter("letters", group="text"), result.counter("nothing")]
     assert counted == [3, 3, 0]
-    # One of a map task, one of a reduce task.
+    # One map task and one reduce task.
     assert result.counter("teardowns") == 2
     assert capfd.readouterr().out == ""
 
 
 @pytest.fixture(scope="module")
 def many_splits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Writes lines in more than ten splits."""
+    """Returns a file of more than ten splits."""
     return text_file(tmp_path_factory.mktemp("splits"), (f"{number:07} {'x' * 1000}" for number in range(12_000)))
 
 
@@ -209,7 +209,7 @@ def test_processes_serve_many_tasks(many_splits: Path, tmp_path: Path) -> None:
         assert "LEFT_BEHIND" not in os.environ
         os.environ["LEFT_BEHIND"] = "by a task before"
         begun.append(os.environ["SAILFISH_TASK"])
-        # The next task does not find the files that a task left.
+        # Files left by a task are gone for the next task.
         assert os.listdir() and not os.path.exists("scratch")
         Path("scratch").write_text("of this task")
 
@@ -232,12 +232,12 @@ def test_processes_serve_many_tasks(many_splits: Path, tmp_path: Path) -> None:
     processes, tasks = dict(result)["map"]
     assert len(tasks) > 10
     assert len(processes) <= 2
-    # Functions remember nothing of other tasks.
+    # The functions have no state of other tasks.
     assert sum(tasks.values()) == result.counter("lines") == 12_000
     assert result.counter("setups") == len(tasks) + 1
 
 
-def test_a_task_that_fails_spoils_no_other(many_splits: Path, tmp_path: Path) -> None:
+def test_killed_worker_does_not_affect_other_tasks(many_splits: Path, tmp_path: Path) -> None:
     def map(line: str) -> Iterator[tuple[int, int]]:
         if line.startswith("0000000"):
             print("in the middle", file=sys.stderr)
@@ -254,7 +254,7 @@ def test_a_task_that_fails_spoils_no_other(many_splits: Path, tmp_path: Path) ->
     assert result.counter("lines") == 12_000
 
 
-def test_a_thread_that_runs_on_has_its_process(many_splits: Path) -> None:
+def test_process_with_a_thread_runs_one_task(many_splits: Path) -> None:
     def setup() -> None:
         threading.Thread(target=time.sleep, args=(0.1,)).start()
 
@@ -277,7 +277,7 @@ def failing(tmp_path: Path, lines: Iterable[str], map: Any, reduce: Any, combine
     return str(failed.value)
 
 
-def test_an_exception_in_map_says_where(tmp_path: Path) -> None:
+def test_map_exception_names_the_record(tmp_path: Path) -> None:
     def helper(line: str) -> float:
         return 1 / int(line)
 
@@ -291,7 +291,7 @@ def test_an_exception_in_map_says_where(tmp_path: Path) -> None:
     assert "_worker.py" not in said
 
 
-def test_exceptions_elsewhere(tmp_path: Path) -> None:
+def test_exceptions_of_other_functions_are_reported(tmp_path: Path) -> None:
     def wrong(*_: Any) -> Any:
         raise LookupError("no such thing")
 
@@ -301,7 +301,7 @@ def test_exceptions_elsewhere(tmp_path: Path) -> None:
     assert "teardown failed: LookupError" in failing(tmp_path, ["a"], words, sum, teardown=wrong)
     assert "the map function called sys.exit" in failing(tmp_path, ["a"], lambda line: sys.exit(3), sum)
     assert "missing 1 required positional argument" in failing(tmp_path, ["a"], lambda line, more: [], sum)
-    # Nobody pressed Ctrl-C.
+    # Exit code 130 looks like Ctrl-C, but it is an ordinary failure.
     assert "ended with exit code 130" in failing(tmp_path, ["a"], lambda line: os._exit(130), sum)
 
     def interrupts(line: str) -> Any:
@@ -310,7 +310,7 @@ def test_exceptions_elsewhere(tmp_path: Path) -> None:
     assert "KeyboardInterrupt" in failing(tmp_path, ["a"], interrupts, sum)
 
 
-def test_whatever_an_exception_says_is_told(tmp_path: Path) -> None:
+def test_odd_exception_texts_are_reported(tmp_path: Path) -> None:
     def odd(line: str) -> Any:
         raise ValueError("\udc80" + "z" * 30_000_000)
 
@@ -322,18 +322,18 @@ def test_whatever_an_exception_says_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("map", "expected"),
     [
-        (lambda line: None, "returned None: it yields (key, value) pairs"),
-        (lambda line: 5, "returned 5: it yields (key, value) pairs"),
-        (lambda line: [line], "yielded 'aaa', and not a (key, value) pair"),
-        (lambda line: ["ab"], "yielded 'ab', and not a (key, value) pair"),
-        (lambda line: [(line, 1, 2)], "yielded ('aaa', 1, 2), and not a (key, value) pair"),
-        (lambda line: [([line], 1)], "is a builtins.list, and that is no key"),
+        (lambda line: None, "returned None: it must yield (key, value) pairs"),
+        (lambda line: 5, "returned 5: it must yield (key, value) pairs"),
+        (lambda line: [line], "yielded 'aaa', which is not a (key, value) pair"),
+        (lambda line: ["ab"], "yielded 'ab', which is not a (key, value) pair"),
+        (lambda line: [(line, 1, 2)], "yielded ('aaa', 1, 2), which is not a (key, value) pair"),
+        (lambda line: [([line], 1)], "is a builtins.list, which cannot be a key"),
         (lambda line: [(1, 1), ("a", 1)], "the keys 1 (int) and 'a' (str) cannot be compared"),
         (lambda line: [(("a", 1), 1), (("a", "b"), 1)], "the keys ('a', 1) (tuple) and ('a', 'b') (tuple) cannot be compared"),
     ],
 )
 @pytest.mark.parametrize("combine", [None, sum])
-def test_shapes_that_are_wrong(tmp_path: Path, map: Any, expected: str, combine: Any) -> None:
+def test_wrong_map_results_are_refused(tmp_path: Path, map: Any, expected: str, combine: Any) -> None:
     said = failing(tmp_path, ["aaa"], map, sum, combine)
     assert expected in said
     assert "cannot" in said or "at byte 0" in said
@@ -351,22 +351,22 @@ def test_reduce_yields_pairs(tmp_path: Path) -> None:
     def wrong(key: str, values: Iterator[int]) -> Iterator[Any]:
         yield key
 
-    assert "the reduce function yielded 'a', and not a (key, value) pair" in failing(tmp_path, ["a"], words, wrong)
+    assert "the reduce function yielded 'a', which is not a (key, value) pair" in failing(tmp_path, ["a"], words, wrong)
 
 
 @pytest.mark.parametrize("reduce", [lambda key, values: values, lambda key, values: zip(values)])
-def test_what_can_be_read_once_is_no_result(tmp_path: Path, reduce: Any) -> None:
-    assert "which can be read once" in failing(tmp_path, ["a"], words, reduce)
+def test_iterator_as_result_is_refused(tmp_path: Path, reduce: Any) -> None:
+    assert "which can be read only once" in failing(tmp_path, ["a"], words, reduce)
 
 
-def test_a_mapper_alone_yields_pairs(tmp_path: Path) -> None:
-    assert "yielded 'ab', and not a (key, value) pair" in failing(tmp_path, ["ab"], lambda line: [line], None)
+def test_map_only_job_must_yield_pairs(tmp_path: Path) -> None:
+    assert "yielded 'ab', which is not a (key, value) pair" in failing(tmp_path, ["ab"], lambda line: [line], None)
 
 
-def test_equal_keys_are_one_with_and_without_combine(tmp_path: Path) -> None:
+def test_combine_does_not_change_key_equality(tmp_path: Path) -> None:
     path = text_file(tmp_path, ["a"])
     new_york = zoneinfo.ZoneInfo("America/New_York")
-    # The hour that comes twice: equal for Python, for the time zone is one, and an hour apart.
+    # Two instants of the repeated hour: equal in Python, because the time zone is the same, but an hour apart.
     twice = [datetime(2024, 11, 3, 1, tzinfo=new_york, fold=fold) for fold in (0, 1)]
     rows: list[list[Any]] = [twice, [(key, 1) for key in twice], [math.nan, math.nan], [1, True, 1.0]]
     for keys in rows:
@@ -416,7 +416,7 @@ def test_classes_of_the_script_are_keys_and_values(tmp_path: Path) -> None:
     assert dict(result) == {"a": [Point(1, 2)], "b": [Point(1, 2), Point(1, 2)]}
 
 
-def test_parquet_loses_nothing(tmp_path: Path) -> None:
+def test_parquet_refuses_lossy_types(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
 
     def late(key: str, values: Iterator[int]) -> float:
@@ -424,12 +424,12 @@ def test_parquet_loses_nothing(tmp_path: Path) -> None:
 
     lines = [f"{number:05}" for number in range(100_000)]
     said = failing(tmp_path, lines, words, late, output_format="parquet")
-    assert "cannot be written" in said
+    assert "the output of the reduce function cannot be written" in said
     said = failing(tmp_path, ["a", "b"], words, lambda key, values: key if key == "a" else b"b", output_format="parquet")
     assert "values of several types (bytes, str)" in said
 
 
-def test_large_pairs_do_not_gather(tmp_path: Path) -> None:
+def test_large_pairs_do_not_fill_memory(tmp_path: Path) -> None:
     path = text_file(tmp_path, ["a"])
 
     def map(line: str) -> Iterator[tuple[int, bytes]]:
@@ -447,7 +447,7 @@ def test_large_pairs_do_not_gather(tmp_path: Path) -> None:
     assert 0 < result.counter("peak_kib") < 200_000
 
 
-def test_counters_after_a_print_without_end(tmp_path: Path) -> None:
+def test_counters_follow_unfinished_lines(tmp_path: Path) -> None:
     def map(line: str) -> list[tuple[str, int]]:
         print(".", end="")
         sys.stderr.write("x")
@@ -468,7 +468,7 @@ def test_many_inputs_and_odd_names(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert dict(sf.MapReduce(paths[0].name, words, sum, env={"LEVEL": "5"}, setup=lambda: os.environ["LEVEL"]).run()) == {"a": 1}
 
 
-def test_a_combiner_keeps_its_keys(tmp_path: Path) -> None:
+def test_combine_must_keep_its_key(tmp_path: Path) -> None:
     def other(key: str, values: Iterator[int]) -> Iterator[tuple[str, int]]:
         yield key + "x", 1
 
@@ -476,7 +476,7 @@ def test_a_combiner_keeps_its_keys(tmp_path: Path) -> None:
     assert "the combine function, given the key 'a', yielded the key 'ax'" in said
 
 
-def test_text_that_is_none(tmp_path: Path) -> None:
+def test_invalid_text_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "latin"
     path.write_bytes(b"plain\nna\xefve\n")
     with pytest.raises(sf.JobFailed, match=r"latin at byte 8: UnicodeDecodeError: 'utf-8' codec"):
@@ -490,7 +490,7 @@ def test_text_that_is_none(tmp_path: Path) -> None:
         sf.MapReduce(path, words, sum, input_format="jsonl").run()
 
 
-def test_what_cannot_be_sent_is_named() -> None:
+def test_unpicklable_object_is_named() -> None:
     lock = threading.Lock()
 
     def map(line: str) -> Iterator[tuple[str, int]]:
@@ -501,7 +501,7 @@ def test_what_cannot_be_sent_is_named() -> None:
         sf.MapReduce(__file__, map, sum).run()
 
 
-def test_a_worker_that_is_killed(tmp_path: Path) -> None:
+def test_killed_worker_is_reported(tmp_path: Path) -> None:
     def map(line: str) -> Iterator[tuple[str, int]]:
         os.kill(os.getpid(), signal.SIGKILL)
         yield line, 1
@@ -509,7 +509,7 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
     assert "was ended by signal 9, which is not ours" in failing(tmp_path, ["a"], map, sum)
 
 
-def test_output_that_exists(tmp_path: Path) -> None:
+def test_existing_output_is_refused(tmp_path: Path) -> None:
     path = text_file(tmp_path, ["a"])
     (tmp_path / "out").mkdir()
     job = sf.MapReduce(path, words, sum, output=tmp_path / "out")
@@ -518,18 +518,18 @@ def test_output_that_exists(tmp_path: Path) -> None:
     sf.MapReduce(path, words, sum, output=tmp_path / "out", overwrite=True).run()
 
 
-def test_wrong_options() -> None:
+def test_wrong_options_are_refused() -> None:
     with pytest.raises(ValueError, match="input_format='words' is not known"):
         sf.MapReduce("x", words, input_format="words")
     with pytest.raises(ValueError, match="output_format='xml' is not known"):
         sf.MapReduce("x", words, output_format="xml")
     with pytest.raises(ValueError, match="encoding='utf-16'"):
         sf.MapReduce("x", words, encoding="utf-16")
-    with pytest.raises(TypeError, match="map is 'words', which cannot be called"):
+    with pytest.raises(TypeError, match="map='words' is not callable"):
         sf.MapReduce("x", "words")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="input is empty"):
         sf.MapReduce([], words)
-    with pytest.raises(ValueError, match="there is no reduce"):
+    with pytest.raises(ValueError, match="combine needs a reduce function"):
         sf.MapReduce("x", words, combine=sum)
     with pytest.raises(sf.JobFailed, match=r"^input /no --output does not exist$"):
         sf.MapReduce("/no --output", words, sum).run()
@@ -556,8 +556,8 @@ sf.MapReduce(sys.argv[1], endless, sum, combine=sum, output=sys.argv[3]).run(pro
 """
 
 
-def processes_that_say(text: str) -> list[str]:
-    """Returns the command lines of processes with this text in them."""
+def processes_with(text: str) -> list[str]:
+    """Returns the command lines of processes that contain a text."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -568,10 +568,10 @@ def processes_that_say(text: str) -> list[str]:
 
 @contextlib.contextmanager
 def endless_job(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Yields a client whose job has begun and never ends."""
+    """Yields a client with a running job that never ends."""
     path, script, begun = text_file(tmp_path, ["a"]), tmp_path / "endless.py", tmp_path / "begun"
     script.write_text(ENDLESS)
-    # The state of the engine tells it from others that run here; a client that is killed leaves its own files.
+    # A separate state identifies this engine among others on the machine. A killed client leaves temporary files, so it has its own TMPDIR.
     places = {"XDG_STATE_HOME": str(tmp_path / "state"), "TMPDIR": str(tmp_path)}
     environment = {**os.environ, "PYTHONPATH": PACKAGE, **places}
     words = [sys.executable, str(script), str(path), str(begun), str(tmp_path / "out")]
@@ -587,10 +587,10 @@ def test_ctrl_c_ends_an_endless_generator(tmp_path: Path) -> None:
         os.killpg(child.pid, signal.SIGINT)
         _, said = child.communicate(timeout=60)
     assert "KeyboardInterrupt" in said
-    # Asked once, so that it cleans up.
+    # One signal arrives, so the program cleans up.
     assert "stopping the job" in said
     assert "stopped at once" not in said
-    assert processes_that_say(str(tmp_path)) == []
+    assert processes_with(str(tmp_path)) == []
     assert not (tmp_path / "out").exists()
 
 
@@ -598,13 +598,13 @@ def test_a_job_ends_with_its_client(tmp_path: Path) -> None:
     with endless_job(tmp_path) as child:
         child.kill()
     until = time.monotonic() + 60
-    while processes_that_say(str(tmp_path)):
+    while processes_with(str(tmp_path)):
         assert time.monotonic() < until
         time.sleep(0.01)
     assert not (tmp_path / "out").exists()
 
 
-def test_importing_is_quick() -> None:
+def test_import_does_not_load_cloudpickle() -> None:
     listed = subprocess.run(
         [sys.executable, "-c", "import sys, sailfish; print(len(sys.modules), 'cloudpickle' in sys.modules)"],
         capture_output=True,
@@ -615,12 +615,12 @@ def test_importing_is_quick() -> None:
     assert listed.endswith("False\n")
 
 
-def test_the_version_is_that_of_the_engine() -> None:
+def test_package_has_the_engine_version() -> None:
     manifest = Path(__file__).parents[2].joinpath("Cargo.toml").read_text()
     assert f'\nversion = "{sf.__version__}"\n' in manifest
 
 
-def test_an_engine_of_another_version() -> None:
+def test_engine_of_another_version_is_refused() -> None:
     payload = b'{"version": 99, "role": "map"}'
     path = os.pathsep.join([PACKAGE, *sys.path])
     ran = subprocess.run(
@@ -643,7 +643,7 @@ def test_an_engine_of_another_version() -> None:
         ("polars", "sf.from_iterable([1]).to_polars()"),
     ],
 )
-def test_a_library_that_is_not_there(library: str, call: str) -> None:
+def test_missing_library_is_named(library: str, call: str) -> None:
     script = f"import sys; sys.modules[{library!r}] = None; import sailfish as sf; {call}"
     path = os.pathsep.join([PACKAGE, *sys.path])
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})

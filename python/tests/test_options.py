@@ -1,4 +1,4 @@
-"""Paths, options, results, and datasets as dicts."""
+"""Tests of paths, options, results, and datasets as dicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sailfish._run import Settings, absolute, paths_of
 
 
 def runs_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Returns a list that collects the formats of the results that datasets ask for from now on."""
+    """Returns a list to which each run of a dataset from now on appends its output format."""
     seen: list[str] = []
     kept = sf.Dataset._kept
 
@@ -29,11 +29,11 @@ def runs_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_report_7_dict_of_a_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dict_of_a_dataset_takes_two_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = sf.from_iterable([("a", 1), ("b", 2), ("a", 3)])
     runs = runs_of(monkeypatch)
     assert dict(pairs) == {"a": 3, "b": 2}
-    # One for the keys and one for the values, however many there are.
+    # One run for the keys and one for all values.
     assert len(runs) == 2
     assert {**pairs.reduce_by_key(sum)} == {"a": 4, "b": 2}
     assert dict(sf.from_iterable([(1, "x"), (1.0, "y")])) == {1: "y"}
@@ -47,7 +47,7 @@ class Value:
     """An object that takes weak references."""
 
 
-def test_report_7_values_are_gone_behind_a_dict() -> None:
+def test_dict_frees_the_values() -> None:
     pairs = sf.from_iterable([("a", Value()), ("b", Value())])
     made = dict(pairs)
     seen = [weakref.ref(value) for value in made.values()]
@@ -55,20 +55,20 @@ def test_report_7_values_are_gone_behind_a_dict() -> None:
     gc.collect()
     assert [reference() for reference in seen] == [None, None]
     assert pairs._lookups is None
-    # To list keys keeps a number, and no values.
+    # Listing the keys stores their number, but no values.
     assert list(pairs.keys()) == ["a", "b"]
     assert pairs._lookups is not None
     assert pairs._lookups._values is None
     assert set(dict(pairs)) == {"a", "b"}
 
 
-def test_report_7_what_is_no_dict() -> None:
-    with pytest.raises(sf.JobFailed, match=r"'ab' is no \(key, value\) pair"):
+def test_dataset_cannot_be_indexed() -> None:
+    with pytest.raises(sf.JobFailed, match=r"'ab' is not a \(key, value\) pair"):
         dict(sf.from_iterable(["ab"]))
-    with pytest.raises(TypeError, match=r"a dataset has no item at a place or a key: collect\(\)"):
+    with pytest.raises(TypeError, match=r"a dataset cannot be indexed: collect\(\)"):
         sf.from_iterable([(1, 2)])[1]
     changing = sf.from_iterable([1]).map(lambda _: (os.urandom(8), 1))
-    with pytest.raises(RuntimeError, match="functions of the dataset do not give the same again"):
+    with pytest.raises(RuntimeError, match="the functions of the dataset are not deterministic"):
         dict(changing)
     assert changing._lookups is None
 
@@ -89,7 +89,7 @@ def test_report_7_what_is_no_dict() -> None:
         ("s3://bucket/~", "s3://bucket/~"),
     ],
 )
-def test_report_17_paths_mean_the_same_everywhere(path: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_made_absolute(path: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/usr")
     assert absolute(path) == expected
     assert paths_of(path) == paths_of([path]) == [expected]
@@ -99,9 +99,9 @@ def test_report_17_paths_mean_the_same_everywhere(path: str, expected: str, monk
 
 
 @pytest.mark.parametrize("scheme", ["https", "http", "gs", "hdfs", "ftp", "abfs", "sftp"])
-def test_report_17_unknown_schemes_are_refused_by_name(scheme: str, tmp_path: Path) -> None:
+def test_unknown_schemes_are_refused_by_name(scheme: str, tmp_path: Path) -> None:
     url = f"{scheme}://host/key"
-    told = rf"'{url}': {scheme}:// is not known: paths, file:// and s3:// are"
+    told = rf"'{url}': {scheme}:// is not supported: copy the data to a file system or to s3://"
     for use in (
         lambda: sf.read_text(url),
         lambda: sf.read_parquet([tmp_path / "x", url]),
@@ -112,18 +112,18 @@ def test_report_17_unknown_schemes_are_refused_by_name(scheme: str, tmp_path: Pa
         with pytest.raises(ValueError, match=told):
             use()
     for name in ("files", "scratch"):
-        with pytest.raises(ValueError, match=f"{name}='{url}': it is a path in the file system of this machine, and {scheme}:// is none"):
+        with pytest.raises(ValueError, match=f"{name}='{url}' must be a path in the file system of this machine, not a {scheme}:// URL"):
             sf.from_iterable([1]).collect(**{name: [url] if name == "files" else url})
 
 
-def test_report_17_urls_that_are_wrong() -> None:
-    with pytest.raises(ValueError, match="is a file of the machine 'other'"):
+def test_wrong_urls_are_refused() -> None:
+    with pytest.raises(ValueError, match="names a file on the host 'other'"):
         sf.read_text("file://other/a")
-    with pytest.raises(ValueError, match=r"pathlib\.Path takes one slash away"):
+    with pytest.raises(ValueError, match=r"pathlib\.Path removes one slash"):
         sf.read_text(Path("s3://bucket/key"))
 
 
-def test_report_17_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "in").write_text("a\n")
     (tmp_path / "side").write_text("b")
@@ -136,12 +136,12 @@ def result_at(location: str, output_format: str = "text", parts: int = 1) -> sf.
     return sf.Result(location, output_format, [{"parts": [{"bytes": 1}] * parts}], None)
 
 
-def test_report_17_parts_are_counted_in_words() -> None:
+def test_repr_counts_parts() -> None:
     assert repr(result_at("/a", parts=1)) == "<sailfish.Result of 1 part in '/a'>"
     assert repr(result_at("/a", parts=2)) == "<sailfish.Result of 2 parts in '/a'>"
 
 
-def test_defect_4_a_result_on_an_object_store() -> None:
+def test_result_on_an_object_store() -> None:
     result = result_at("s3://bucket/key")
     assert result.location == "s3://bucket/key"
     assert repr(result) == "<sailfish.Result of 1 part in 's3://bucket/key'>"
@@ -150,22 +150,22 @@ def test_defect_4_a_result_on_an_object_store() -> None:
         ("json", r"sailfish.read_jsonl\("),
         ("rows", r"sailfish.read_parquet\("),
         ("csv", r"sailfish.read_csv\("),
-        ("pickle", "nothing here reads pickle from there"),
+        ("pickle", "no reader supports the format pickle"),
     ):
         stored = result_at("s3://bucket/key", output_format)
         for use in (lambda stored=stored: stored.output, lambda stored=stored: stored.parts, lambda stored=stored: list(stored)):
-            with pytest.raises(NotImplementedError, match=f"not in a file system, but at s3://bucket/key, its location: .*{hint}"):
+            with pytest.raises(NotImplementedError, match=f"the output is at s3://bucket/key, which is not in a file system: .*{hint}"):
                 use()
 
 
-def test_defect_4_scratch_is_a_directory(server: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"scratch=\.\.\., a directory of a file system .*an object store will not do"):
+def test_scratch_must_be_a_directory(server: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"set scratch=\.\.\. to a directory .*an object store does not work"):
         sf.from_iterable([1]).collect(engine=server)
-    with pytest.raises(ValueError, match="scratch='s3://bucket/x': it is a path in the file system of this machine"):
+    with pytest.raises(ValueError, match="scratch='s3://bucket/x' must be a path in the file system of this machine"):
         sf.from_iterable([1]).collect(engine=server, scratch="s3://bucket/x")
 
 
-def test_report_16_documented_options_are_accepted(tmp_path: Path) -> None:
+def test_documented_options_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("a\n")
     job = sf.MapReduce(tmp_path / "in", lambda line: [(line, 1)], sum, name="made")
     assert job.run().report["name"] == "made"
@@ -184,7 +184,7 @@ def test_dict_of_a_result(tmp_path: Path) -> None:
     assert dict(sf.MapReduce(tmp_path / "in", words, sum).run()) == {"a": 1}
 
 
-def test_report_1_overwrite_spares_what_no_job_wrote(tmp_path: Path) -> None:
+def test_overwrite_spares_foreign_files(tmp_path: Path) -> None:
     thesis = tmp_path / "thesis.tex"
     thesis.write_text("years of work")
     with pytest.raises(sf.JobFailed, match=r"thesis\.tex"):
@@ -195,17 +195,17 @@ def test_report_1_overwrite_spares_what_no_job_wrote(tmp_path: Path) -> None:
     assert list(result) == ["two"]
 
 
-def test_report_8_dir_lists_the_public_names() -> None:
+def test_dir_lists_the_public_names() -> None:
     assert set(sf.__all__) <= set(dir(sf))
     assert {"MapReduce", "read_text", "from_iterable", "counter"} <= set(dir(sf))
 
 
-def test_report_12_directories_above_an_output_are_made(tmp_path: Path) -> None:
+def test_parents_of_an_output_are_made(tmp_path: Path) -> None:
     assert list(sf.from_iterable(["a"]).write_text(tmp_path / "no" / "such" / "out")) == ["a"]
 
 
 @pytest.mark.parametrize("initial", [set(), frozenset()])
-def test_report_2_each_key_has_its_initial_value(initial: set[int]) -> None:
+def test_each_key_has_its_initial_value(initial: set[int]) -> None:
     pairs = sf.from_iterable([(number % 3, number) for number in range(9)])
 
     def add(members: Any, number: int) -> Any:

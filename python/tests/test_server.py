@@ -1,4 +1,4 @@
-"""The same jobs on a server with two nodes."""
+"""Tests of jobs on a server with two nodes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def words(line: str) -> Iterator[tuple[str, int]]:
         yield word, 1
 
 
-def test_the_result_is_the_same(server: str, book: Path, tmp_path: Path) -> None:
+def test_server_gives_the_same_result(server: str, book: Path, tmp_path: Path) -> None:
     here = sf.MapReduce(book, words, sum, combine=sum, output=tmp_path / "here").run()
     there = sf.MapReduce(book, words, sum, combine=sum, output=tmp_path / "there").run(engine=server)
     assert dict(here) == dict(there) == {"to": "2000", "be": "2000", "or": "1000", "not": "1000"}
 
 
-def test_an_exception_says_where(server: str, book: Path, tmp_path: Path) -> None:
+def test_exception_names_the_record(server: str, book: Path, tmp_path: Path) -> None:
     def fails(line: str) -> Iterator[tuple[str, int]]:
         yield line, 1 // 0
 
@@ -45,7 +45,7 @@ def test_an_exception_says_where(server: str, book: Path, tmp_path: Path) -> Non
 
 
 def module_in(directory: Path) -> Any:
-    """Writes a module that only the client can import."""
+    """Writes and imports a module that only the client can import."""
     path = directory / "only_here.py"
     path.write_text("def words(line):\n    return [(word, 1) for word in line.split()]\n")
     spec = importlib.util.spec_from_file_location("only_here", path)
@@ -63,9 +63,9 @@ def test_modules_go_with_the_job(server: str, book: Path, tmp_path: Path) -> Non
     def map(line: str) -> Any:
         return module.words(line)
 
-    with pytest.raises(sf.JobFailed, match=r"need the module 'only_here', which is not there: .* modules=\[only_here\]"):
+    with pytest.raises(sf.JobFailed, match=r"need the module 'only_here', which the worker cannot import: .* modules=\[only_here\]"):
         sf.MapReduce(book, map, sum, output=tmp_path / "out").run(engine=server)
-    # The module that defines a function goes with the job unasked.
+    # The job carries the module that defines its function by default.
     result = sf.MapReduce(book, module.words, sum, output=tmp_path / "first").run(engine=server)
     assert dict(result)["be"] == "2000"
     result = sf.MapReduce(book, map, sum, output=tmp_path / "out", modules=[module]).run(engine=server)
@@ -73,7 +73,7 @@ def test_modules_go_with_the_job(server: str, book: Path, tmp_path: Path) -> Non
 
 
 def wheel_in(directory: Path) -> Path:
-    """Writes a library that is nowhere installed."""
+    """Writes a wheel of a library that is not installed."""
     path = directory / "only_in_wheel-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr("only_in_wheel.py", "def shout(text):\n    return text.upper()\n")
@@ -95,15 +95,15 @@ def test_libraries_go_with_the_job(server: str, book: Path, tmp_path: Path) -> N
         assert dict(job.run(engine=engine))["BE"] == "2000"
     with pytest.raises(RuntimeError, match=r"pip install .*not-there failed"):
         sf.MapReduce(book, map, sum, output=tmp_path / "out", requirements=[str(tmp_path / "not-there")], overwrite=True).run()
-    with pytest.raises(TypeError, match="it is a list"):
+    with pytest.raises(TypeError, match="must be a list"):
         sf.MapReduce(book, map, sum, requirements="x").run()
 
 
 def test_another_python_is_refused(server: str, book: Path, tmp_path: Path) -> None:
     others = [path for path in ("/usr/bin/python3", "python3.10", "python3.12") if not _is_ours(path)]
     if not others:
-        pytest.skip("there is one Python only")
-    with pytest.raises(sf.JobFailed, match=r"the job was made with Python 3\.\d+, and Python 3\.\d+ runs here"):
+        pytest.skip("this machine has no other Python")
+    with pytest.raises(sf.JobFailed, match=r"the job was made with Python 3\.\d+, but the worker runs Python 3\.\d+"):
         sf.MapReduce(book, words, sum, output=tmp_path / "out").run(engine=server, python=others[0])
 
 
@@ -115,14 +115,14 @@ def _is_ours(python: str) -> bool:
     return ran.returncode != 0 or ran.stdout.strip() == str(sys.version_info[:2])
 
 
-def test_what_a_server_cannot_do(server: str, book: Path) -> None:
-    with pytest.raises(ValueError, match="say output="):
+def test_server_needs_an_output(server: str, book: Path) -> None:
+    with pytest.raises(ValueError, match="set output="):
         sf.MapReduce(book, words, sum).run(engine=server)
     with pytest.raises(ValueError, match="engine='cluster' is not known"):
         sf.MapReduce(book, words, sum).run(engine="cluster")
 
 
-def test_a_dataflow_gives_the_same(server: str, book: Path, tmp_path: Path) -> None:
+def test_dataflow_gives_the_same_result(server: str, book: Path, tmp_path: Path) -> None:
     counted = sf.read_text(book).flat_map(str.split).count_by_value()
     lengths = sf.from_iterable([("to", "short"), ("whale", "long")])
     flow = counted.join(lengths, how="full").filter(lambda pair: pair[1][0] is None or pair[1][0] > 1000).sort_by()
@@ -146,7 +146,7 @@ def readme_example() -> str:
 
 
 @pytest.mark.parametrize("where", ["here", "there"])
-def test_the_example_of_the_readme(
+def test_example_of_the_readme(
     server: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "books").mkdir()

@@ -1,4 +1,4 @@
-"""Modules, files, libraries and interpreters that go with a job."""
+"""Tests of the modules, files, libraries and interpreters of a job."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sailfish import _ship
 
 @pytest.fixture(params=["here", "there"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Returns this machine, and a server."""
+    """Returns the engine of this machine, or the URL of a server."""
     return str(request.getfixturevalue("server")) if request.param == "there" else "local"
 
 
 @pytest.fixture
 def many_lines(tmp_path: Path) -> Path:
-    """Writes lines in more than ten splits."""
+    """Returns a file of more than ten splits."""
     path = tmp_path / "lines.txt"
     path.write_text("".join(f"{number:07} {'x' * 1000}\n" for number in range(12_000)))
     return path
@@ -33,7 +33,7 @@ def many_lines(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
-    """Imports modules from a directory that workers do not know."""
+    """Yields modules imported from a directory that is not on the path of workers."""
     place = tmp_path / "modules"
     (place / "pack_of_mine" / "inner").mkdir(parents=True)
     (place / "helper_of_mine.py").write_text("def twice(text):\n    return text * 2\n")
@@ -51,7 +51,7 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[s
         del sys.modules[name]
 
 
-def test_report_5_modules_are_importable_by_name(engine: str, imported: dict[str, ModuleType], many_lines: Path, tmp_path: Path) -> None:
+def test_modules_are_importable_by_name(engine: str, imported: dict[str, ModuleType], many_lines: Path, tmp_path: Path) -> None:
     helper = imported["helper_of_mine"]
 
     def words(line: str) -> Iterator[tuple[str, str]]:
@@ -65,10 +65,10 @@ def test_report_5_modules_are_importable_by_name(engine: str, imported: dict[str
             yield "twice", helper_of_mine.twice("ab")
             yield "shout", pack_of_mine.shout("ab")
             yield "data", importlib.resources.files("pack_of_mine").joinpath("data.txt").read_text()
-            # By value, as before.
+            # The module as a variable of the function is pickled by value.
             yield "value", helper.twice("c")
         if number == 11_999:
-            # In a task that is none of the first ones of its process.
+            # This line is in a late task of its process.
             later = importlib.import_module("pack_of_mine.later")
             yield "later", later.END
 
@@ -79,7 +79,7 @@ def test_report_5_modules_are_importable_by_name(engine: str, imported: dict[str
     assert dict(result) == {"twice": "abab", "shout": "AB!", "data": "data", "value": "cc", "later": "?"}
 
 
-def test_report_5_files_are_importable_modules(engine: str, many_lines: Path, tmp_path: Path) -> None:
+def test_files_are_importable_modules(engine: str, many_lines: Path, tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("WHERE = 'beside'\n")
     (tmp_path / "late_beside.py").write_text("WHERE = 'late'\n")
 
@@ -98,7 +98,7 @@ def test_report_5_files_are_importable_modules(engine: str, many_lines: Path, tm
     assert dict(result) == {"beside": "12000", "late": "1"}
 
 
-def test_report_5_archives_have_the_same_bytes(imported: dict[str, ModuleType], tmp_path: Path) -> None:
+def test_archives_have_the_same_bytes(imported: dict[str, ModuleType], tmp_path: Path) -> None:
     written = []
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
@@ -106,22 +106,22 @@ def test_report_5_archives_have_the_same_bytes(imported: dict[str, ModuleType], 
         written.append(archive.read_bytes())
         Path(str(imported["pack_of_mine"].__file__)).touch()
     assert written[0] == written[1]
-    # Modules without sources go by value alone.
+    # Modules without source files are pickled by value only.
     assert _ship.write_modules(tmp_path, [ModuleType("made_by_hand"), sys.modules["__main__"], sys]) == []
 
 
-def test_modules_are_modules() -> None:
-    with pytest.raises(TypeError, match=r"modules=\['helper'\]: a module is meant"):
+def test_wrong_modules_and_files_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"modules=\['helper'\] must be a list of imported modules"):
         sf.from_iterable([1]).collect(modules=["helper"])
-    with pytest.raises(TypeError, match=r"modules=.*: it is a list"):
+    with pytest.raises(TypeError, match=r"modules=.* must be a list"):
         sf.from_iterable([1]).collect(modules=os)
-    with pytest.raises(TypeError, match="files='side': it is a list"):
+    with pytest.raises(TypeError, match="files='side' must be a list"):
         sf.MapReduce("x", lambda line: [], files="side")
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the interpreter of an environment of its own, with a library that is nowhere else, and with its own `hypothesis`."""
+    """Returns the interpreter of a new environment, with a library that exists only there, and a module that shadows `hypothesis`."""
     directory = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
     (libraries,) = directory.glob("lib/python3*/site-packages")
@@ -139,9 +139,7 @@ def where(line: str) -> Iterator[tuple[str, str]]:
     yield "prefix", sys.prefix
 
 
-def test_report_6_an_interpreter_keeps_its_environment(
-    engine: str, environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interpreter_keeps_its_environment(engine: str, environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "line").write_text("a\n")
     for python in (str(environment), os.path.relpath(environment, tmp_path)):
         monkeypatch.chdir(tmp_path)
@@ -150,13 +148,13 @@ def test_report_6_an_interpreter_keeps_its_environment(
         assert dict(result) == {"library": "here", "shadowed": "mine", "prefix": str(environment.parent.parent)}
 
 
-def test_report_6_a_missing_interpreter_names_the_option(server: str, tmp_path: Path) -> None:
+def test_missing_interpreter_names_the_option(server: str, tmp_path: Path) -> None:
     (tmp_path / "line").write_text("a\n")
     job = sf.MapReduce(tmp_path / "line", where, max, output=tmp_path / "out")
     missing = "/no such/100%/python's"
     with pytest.raises(sf.JobFailed) as failed:
         job.run(engine=server, python=missing)
-    assert f"python={missing!r}: there is no such program on this node" in str(failed.value)
+    assert f"python={missing!r} does not exist on this node" in str(failed.value)
     with pytest.raises(sf.JobFailed, match=r'program "python9" not found .*python=\.\.\. names the interpreter of the nodes'):
         job.run(engine=server, python="python9")
     with pytest.raises(sf.JobFailed, match=r'^python: program "/no/python" not found'):
@@ -170,7 +168,7 @@ echo "NAME = '$3'" > "$2/made_by_uv.py"
 """
 
 
-def test_defect_5_uv_installs_without_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_installs_without_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_ship.importlib.util, "find_spec", lambda name: None)  # type: ignore[attr-defined]
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin")
 
@@ -179,7 +177,7 @@ def test_defect_5_uv_installs_without_pip(tmp_path: Path, monkeypatch: pytest.Mo
 
         return made_by_uv.NAME
 
-    with pytest.raises(sf.CannotInstall, match=r"requirements= needs pip or uv: .*has no module pip, and there is no program uv on PATH"):
+    with pytest.raises(sf.CannotInstall, match=r"requirements= needs pip or uv: .*has no module pip, and uv is not on PATH"):
         sf.from_iterable([1]).map(named).collect(requirements=["humanize"])
     (tmp_path / "uv").write_text(textwrap.dedent(UV))
     (tmp_path / "uv").chmod(0o755)

@@ -1,4 +1,4 @@
-"""Rows of CSV and Parquet, and tables of other libraries."""
+"""Tests of rows of CSV and Parquet, and of tables of other libraries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sailfish._spec import Format
 
 
 class Kept:
-    """An output that keeps the bytes of a part, in place of the engine."""
+    """An output that stores the bytes of a part instead of sending them to the engine."""
 
     def __init__(self) -> None:
         self.data, self.records = b"", 0
@@ -36,7 +36,7 @@ class Kept:
 
 
 def part_of(rows: list[dict[str, Any]], at_once: int, schema: Any = None) -> Any:
-    """Returns the table of a part that gets so many rows at once."""
+    """Returns the table of a part whose writer gets `at_once` rows per call."""
     kept = Kept()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_writers, "_ROWS_AT_ONCE", at_once)
@@ -63,25 +63,25 @@ LATE_TYPES: list[tuple[list[Any], str]] = [
 
 
 @pytest.mark.parametrize(("values", "kind"), LATE_TYPES, ids=[kind for _, kind in LATE_TYPES])
-def test_report_11_the_first_value_tells_the_type(values: list[Any], kind: str) -> None:
+def test_first_value_decides_the_type(values: list[Any], kind: str) -> None:
     rows = [{"number": number, "late": value} for number, value in enumerate(values)]
     table = part_of(rows, 1)
     assert table.to_pylist() == rows
     assert str(table.schema.field("late").type).replace("item:", "element:") == kind
 
 
-def test_report_11_rows_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_without_a_type_are_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_writers, "_WAITING_BYTES_MAX", 100)
     rows: list[dict[str, Any]] = [{"text": "x" * 40, "late": None} for _ in range(10)]
     assert part_of(rows, 1).schema.field("late").type == pyarrow.null()
     with pytest.raises((pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError), match="null"):
         part_of([*rows, {"text": "", "late": 1}], 1)
-    # A schema says the types from the beginning.
+    # With a schema the types are known from the start.
     schema = pyarrow.schema([("text", pyarrow.string()), ("late", pyarrow.int64())])
     assert part_of([*rows, {"text": "", "late": 1}], 1, schema).schema.equals(schema)
 
 
-def test_report_11_a_job_with_a_late_type(tmp_path: Path) -> None:
+def test_job_with_a_late_type(tmp_path: Path) -> None:
     rows = [{"number": number, "late": None if number < 150_000 else "x"} for number in range(150_001)]
     sf.from_iterable(rows).sort_by(lambda row: row["number"]).write_parquet(tmp_path / "out", memory="64M")
     table = pyarrow.parquet.read_table(tmp_path / "out")
@@ -89,7 +89,7 @@ def test_report_11_a_job_with_a_late_type(tmp_path: Path) -> None:
 
 
 def parts_in(directory: Path, values: list[list[Any]]) -> Path:
-    """Writes files that are each written by a task of their own."""
+    """Writes one file per list of values. A separate task reads each file. Returns the directory."""
     directory.mkdir()
     for number, some in enumerate(values):
         text = "".join(f"{value!r:2000}\n" for value in some)
@@ -103,9 +103,8 @@ def evaluated(line: str) -> Iterator[dict[str, Any]]:
         yield {"a": 1, "b": value}
 
 
-def test_report_11_a_part_of_none_alone(tmp_path: Path) -> None:
-    """A column with None alone is null. Programs that read the directory take that type beside others; where they do not, there is a
-    warning."""
+def test_part_of_none_alone(tmp_path: Path) -> None:
+    """A column of None alone has the type null. A warning is given if other programs cannot read the directory because of it."""
 
     def written(name: str, values: list[list[Any]]) -> Path:
         flow = sf.read_text(parts_in(tmp_path / f"{name}-in", values)).flat_map(evaluated)
@@ -134,39 +133,39 @@ def test_report_11_a_part_of_none_alone(tmp_path: Path) -> None:
 
 
 TABLES: list[tuple[Callable[[], Any], str]] = [
-    (lambda: pandas.DataFrame({"a": [1]}), r'pandas.DataFrame: from_iterable\(df.to_dict\("records"\)\) has its rows'),
-    (lambda: pandas.Series([1]), r"pandas.Series: from_iterable\(series.tolist\(\)\) has its values"),
-    (lambda: polars.DataFrame({"a": [1]}), r"polars.DataFrame: from_iterable\(df.to_dicts\(\)\) has its rows"),
-    (lambda: polars.LazyFrame({"a": [1]}), r"polars.LazyFrame: from_iterable\(df.collect\(\).to_dicts\(\)\) has its rows"),
-    (lambda: polars.Series([1]), r"polars.Series: from_iterable\(series.to_list\(\)\) has its values"),
-    (lambda: pyarrow.table({"a": [1]}), r"pyarrow.Table: from_iterable\(table.to_pylist\(\)\) has its rows"),
-    (lambda: pyarrow.array([1]), r"pyarrow.Array: from_iterable\(array.to_pylist\(\)\) has its values"),
+    (lambda: pandas.DataFrame({"a": [1]}), r'pandas.DataFrame: use from_iterable\(df.to_dict\("records"\)\)'),
+    (lambda: pandas.Series([1]), r"pandas.Series: use from_iterable\(series.tolist\(\)\)"),
+    (lambda: polars.DataFrame({"a": [1]}), r"polars.DataFrame: use from_iterable\(df.to_dicts\(\)\)"),
+    (lambda: polars.LazyFrame({"a": [1]}), r"polars.LazyFrame: use from_iterable\(df.collect\(\).to_dicts\(\)\)"),
+    (lambda: polars.Series([1]), r"polars.Series: use from_iterable\(series.to_list\(\)\)"),
+    (lambda: pyarrow.table({"a": [1]}), r"pyarrow.Table: use from_iterable\(table.to_pylist\(\)\)"),
+    (lambda: pyarrow.array([1]), r"pyarrow.Array: use from_iterable\(array.to_pylist\(\)\)"),
 ]
 
 
 @pytest.mark.parametrize(("make", "told"), TABLES)
-def test_report_13_tables_are_refused_by_name(make: Callable[[], Any], told: str) -> None:
-    with pytest.raises(TypeError, match=rf"from_iterable takes items, and not a {told}"):
+def test_tables_are_refused_by_name(make: Callable[[], Any], told: str) -> None:
+    with pytest.raises(TypeError, match=rf"from_iterable takes items, not a {told}$"):
         sf.from_iterable(make())
 
 
-def test_report_13_what_is_told_gives_the_rows() -> None:
+def test_advice_for_tables_gives_the_rows() -> None:
     frame = pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]})
     rows = [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
     table = pyarrow.table({"a": [1, 2], "b": ["x", "y"]})
     for each in (frame.to_dict("records"), polars.from_pandas(frame).to_dicts(), table.to_pylist()):
         assert sf.from_iterable(each).collect() == rows
     assert sf.from_iterable(frame["a"].tolist()).collect() == [1, 2]
-    # The characters of a text may be meant.
+    # A text is not refused: its items are its characters.
     assert sf.from_iterable("ab").collect() == ["a", "b"]
 
 
-def test_report_14_line_ends_in_fields_are_refused(tmp_path: Path) -> None:
+def test_line_ends_in_fields_are_refused(tmp_path: Path) -> None:
     rows = [{"name": "plain", "note": "one"}, {"name": "odd", "note": "two\nlines"}]
     with pytest.raises(sf.JobFailed) as failed:
         sf.from_iterable(rows).write_csv(tmp_path / "out")
-    assert "the column 'note' of the row ['odd', 'two\\nlines'] has a line end in it" in str(failed.value)
-    assert "write_jsonl and write_parquet take it; write_csv(multiline=True)" in str(failed.value)
+    assert "the column 'note' of the row ['odd', 'two\\nlines'] contains a line end" in str(failed.value)
+    assert "use write_jsonl or write_parquet, or write_csv(multiline=True)" in str(failed.value)
     with pytest.raises(sf.JobFailed, match=r"the column 'a\\nb' of the row"):
         sf.from_iterable([("x",)]).write_csv(tmp_path / "out", columns=["a\nb"])
     result = sf.from_iterable(rows).write_csv(tmp_path / "out", multiline=True)
@@ -180,7 +179,7 @@ def read_rows(text: str, columns: tuple[str, ...] | None = None, delimiter: str 
     return Csv(Format("csv", columns=columns, delimiter=delimiter)).records(text.encode(), "file", 0)
 
 
-def test_report_10_other_programs_read_parquet_directories(tmp_path: Path) -> None:
+def test_other_programs_read_parquet_directories(tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = sf.from_iterable([{"a": number} for number in range(5)]).write_parquet(out)
     assert [part.name for part in result.parts] == ["part-00000.parquet"]
@@ -191,8 +190,8 @@ def test_report_10_other_programs_read_parquet_directories(tmp_path: Path) -> No
     assert sorted(sf.read_parquet(out).map(lambda row: row["a"]).collect()) == expected
 
 
-def test_parts_without_rows_are_left_out(tmp_path: Path) -> None:
-    """Programs take the types of the first file for all, and a file without rows has none."""
+def test_empty_parts_are_omitted(tmp_path: Path) -> None:
+    """Other programs apply the types of the first file to all files, and a file without rows has no types."""
     rows = sf.from_iterable([{"a": number} for number in range(200_000)]).sort_by(lambda row: row["a"])
     result = rows.filter(lambda row: row["a"] == 199_999).write_parquet(tmp_path / "out", memory="64M")
     assert [part.name for part in result.parts] != []
@@ -205,11 +204,11 @@ def test_parts_without_rows_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [
-        ("a,b\n1,2\n1,2,3\n", 2, r"has 3 fields, and there are 2 columns: 1,2,3"),
+        ("a,b\n1,2\n1,2,3\n", 2, r"has 3 fields, but there are 2 columns: 1,2,3"),
         ("a,b\n\n\r\n1\n", 3, r"has 1 fields"),
         ('a,b\n1,"2\n3",4\n', 1, "a quoted field goes on"),
         ('a,b\n1,2\n1,"2\n', 2, "a quoted field goes on"),
-        # A quote within a field and one that opens the next: their number does not tell.
+        # An even number of quotes does not mean that the row is closed: one is inside a field, the next opens a field.
         ('a,b\n5","x\n1,2\n', 1, "a quoted field goes on"),
         ('a,b\n5","x\n', 1, "a quoted field goes on"),
         ('a,b\n"x"y,"z\n1,2\n', 1, "a quoted field goes on"),
@@ -229,7 +228,7 @@ FIELDS = st.text(st.sampled_from(["a", '"', ",", ";", " ", "\r", "é", "'"]), ma
 
 
 @given(st.lists(st.tuples(FIELDS, FIELDS), max_size=8), st.sampled_from([",", ";"]), st.booleans())
-def test_defect_6_rows_equal_those_of_line_readers(rows: list[tuple[str, str]], delimiter: str, are_quoted: bool) -> None:
+def test_rows_equal_written_rows(rows: list[tuple[str, str]], delimiter: str, are_quoted: bool) -> None:
     text = io.StringIO()
     quoting: Any = csv.QUOTE_ALL if are_quoted or any("\r" in field for row in rows for field in row) else csv.QUOTE_MINIMAL
     csv.writer(text, lineterminator=random.Random(len(rows)).choice(["\n", "\r\n"]), delimiter=delimiter, quoting=quoting).writerows(rows)
@@ -237,8 +236,8 @@ def test_defect_6_rows_equal_those_of_line_readers(rows: list[tuple[str, str]], 
 
 
 @given(st.lists(st.text(st.sampled_from(["a", '"', ",", "\r"]), max_size=6), max_size=5))
-def test_defect_6_lines_are_judged_one_by_one(lines: list[str]) -> None:
-    """The verdict on a line does not depend on the lines around it."""
+def test_lines_are_accepted_independently(lines: list[str]) -> None:
+    """A line is accepted or refused independently of the other lines."""
 
     def taken(text: str) -> list[dict[str, str]] | None:
         try:

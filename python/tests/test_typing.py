@@ -1,4 +1,4 @@
-"""Types that mypy finds: it checks this file, in which `assert_type` refuses any other type, `Any` among them. Each function also runs."""
+"""Tests of the types that mypy infers: mypy checks the calls of `assert_type` in this file. The functions also run as tests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 else:
 
     def assert_type(value: object, kind: object) -> None:
-        """Does nothing when it runs."""
+        """Does nothing at run time."""
 
 
 SALES = [("Ulm", 3), ("Bonn", 5), ("Ulm", 4)]
 
 
-def report_15_groups_of_pairs() -> None:
+def groups_of_pairs() -> None:
     sales = sf.from_iterable(SALES)
     assert_type(sales, sf.Dataset[tuple[str, int]])
     groups = sales.group_by()
@@ -39,7 +39,7 @@ def report_15_groups_of_pairs() -> None:
     assert groups.map_values(len).sort_by().collect() == [("Bonn", 1), ("Ulm", 2)]
 
 
-def report_15_groups_by_a_key() -> None:
+def groups_by_a_key() -> None:
     words = sf.from_iterable(["or", "be", "not"])
     groups = words.group_by(len)
     assert_type(groups, sf.Groups[int, str])
@@ -48,7 +48,7 @@ def report_15_groups_by_a_key() -> None:
     assert groups.map_values(len).sort_by().collect() == [(2, 2), (3, 1)]
 
 
-def report_15_functions_of_the_user() -> None:
+def functions_of_the_user() -> None:
     def mean(sizes: Iterator[int]) -> float:
         return statistics.fmean(sizes)
 
@@ -64,12 +64,12 @@ def report_15_functions_of_the_user() -> None:
     assert_type(groups.map_values(lambda sizes: [size / 2 for size in sizes]), sf.Dataset[tuple[str, list[float]]])
     assert_type(groups.map(largest), sf.Dataset[str])
     assert_type(groups.flat_map(each), sf.Dataset[tuple[int, str]])
-    # Wrong on purpose: nothing of it runs.
+    # A type error on purpose. The dataflow is not run.
     groups.map_values(lambda sizes: sizes.real)  # type: ignore[attr-defined]
     assert groups.map(largest).sort_by().collect() == ["Bonn 5", "Ulm 4"]
 
 
-def report_15_groups_of_anything() -> None:
+def groups_of_any_items() -> None:
     rows: sf.Dataset[Any] = sf.from_iterable([("a", 1)])
     assert_type(rows.group_by(), sf.Groups[Any, Any])
     texts = sf.from_iterable(["a"])
@@ -77,7 +77,7 @@ def report_15_groups_of_anything() -> None:
     assert rows.group_by().map_values(len).collect() == [("a", 1)]
 
 
-def report_7_dicts() -> None:
+def dicts_of_pairs() -> None:
     sales = sf.from_iterable(SALES)
     assert_type(dict(sales), dict[str, int])
     assert_type(sales.keys(), sf.Dataset[str])
@@ -86,14 +86,14 @@ def report_7_dicts() -> None:
 
 
 CHECKED: list[Callable[[], None]] = [
-    report_15_groups_of_pairs,
-    report_15_groups_by_a_key,
-    report_15_functions_of_the_user,
-    report_15_groups_of_anything,
-    report_7_dicts,
+    groups_of_pairs,
+    groups_by_a_key,
+    functions_of_the_user,
+    groups_of_any_items,
+    dicts_of_pairs,
 ]
 
 
 @pytest.mark.parametrize("checked", CHECKED)
-def test_what_is_checked_runs(checked: Callable[[], None]) -> None:
+def test_checked_functions_run(checked: Callable[[], None]) -> None:
     checked()

@@ -1,4 +1,4 @@
-"""Values come back as they were, one at a time and many at once."""
+"""Tests that encoded values decode to the same values, singly and in columns."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ COLUMNS: st.SearchStrategy[list[Any]] = st.one_of(
 
 
 def same(got: Any, expected: Any) -> bool:
-    """Returns whether two values are equal and of the same types: True is not 1 here."""
+    """Returns whether two values are equal and have the same type, so that True differs from 1."""
     return repr(got) == repr(expected) and type(got) is type(expected)
 
 
 @given(ANY)
-def test_a_value_comes_back(value: Any) -> None:
+def test_value_survives_encoding(value: Any) -> None:
     data = _values.encode(value)
     assert same(_values.decode(data), value)
     assert (len(data) == 8) == (type(value) is int and -(1 << 63) <= value < 1 << 63)
@@ -40,7 +40,7 @@ def test_a_value_comes_back(value: Any) -> None:
 
 
 @given(COLUMNS, st.binary(max_size=5))
-def test_a_column_comes_back(values: list[Any], before: bytes) -> None:
+def test_column_survives_encoding(values: list[Any], before: bytes) -> None:
     encoded = _values.encode_column(values)
     assert list(map(_values.decode, encoded)) == values
     if not values:
@@ -53,7 +53,7 @@ def test_a_column_comes_back(values: list[Any], before: bytes) -> None:
     assert counts is None or set(counts) == {1}
 
 
-def test_what_marshal_would_change() -> None:
+def test_types_that_marshal_changes_are_preserved() -> None:
     class Text(str):
         pass
 

@@ -1,4 +1,4 @@
-"""A worker without an engine: frames go in, and text that functions print comes out on standard error."""
+"""Tests of the worker process without an engine: its frames, and the text that functions print."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def frame(kind: int, payload: bytes = b"") -> bytes:
 
 
 def task(directory: Path, lines: bytes) -> bytes:
-    """Returns the frames of a map task over some lines."""
+    """Returns the frames of a map task over the lines."""
     job = {"version": JOB_VERSION, "role": "map", "input": {"lines": {"terminator": 10}}, "record_bytes_max": 1 << 20}
     job.update(env={}, work_dir=str(directory))
     return frame(JOB, json.dumps(job).encode()) + frame(RECORDS, struct.pack("<QII", 0, 0, 5) + b"lines" + lines) + frame(END)
 
 
 def start(directory: Path, function: Callable[[str], object], kind: str = "map") -> subprocess.Popen[bytes]:
-    """Starts a worker for a function of lines."""
+    """Starts a worker that applies a function to lines."""
     spec = Spec([Source(None, Format("text"), [Step(kind, function, "map(f)")])], None, "text")
     (directory / SPEC_FILE).write_bytes(dump(spec, ()))
     path = os.pathsep.join([PACKAGE, *sys.path])
@@ -61,7 +61,7 @@ def read_frame(stream: IO[bytes]) -> tuple[int, bytes]:
 
 
 def failure(directory: Path, function: Callable[[str], object], kind: str = "map") -> str:
-    """Returns the failure of a worker that runs a function."""
+    """Returns the failure message of a worker that runs a function."""
     said, _ = start(directory, function, kind).communicate(task(directory, b"a\n"), timeout=30)
     (reason,) = [json.loads(payload) for kind, payload in frames(said) if kind == FAILURE]
     return str(reason["message"])
@@ -76,7 +76,7 @@ def prints(line: str) -> str:
     return line
 
 
-def test_report_4_output_is_flushed_when_task_ends(tmp_path: Path) -> None:
+def test_output_is_flushed_when_task_ends(tmp_path: Path) -> None:
     worker = start(tmp_path, prints)
     assert worker.stdin is not None
     assert worker.stdout is not None
@@ -85,7 +85,7 @@ def test_report_4_output_is_flushed_when_task_ends(tmp_path: Path) -> None:
     worker.stdin.flush()
     assert read_frame(worker.stdout)[0] == OUTPUT
     assert read_frame(worker.stdout) == (END, WAITS)
-    # It waits for another task, and what it said is there: nothing stays in a buffer until its end.
+    # The worker waits for another task. All output of the first task is flushed already.
     said = b""
     while b"reporter:end" not in said:
         said += os.read(worker.stderr.fileno(), 1 << 16)
@@ -99,7 +99,7 @@ def fails(line: str) -> str:
     raise ValueError("failed")
 
 
-def test_report_4_output_is_flushed_when_task_fails(tmp_path: Path) -> None:
+def test_output_is_flushed_when_task_fails(tmp_path: Path) -> None:
     worker = start(tmp_path, fails)
     said = worker.communicate(task(tmp_path, b"a\n"), timeout=30)[1].decode()
     for text in ("printed ä a\n", "half a line", "WARNING:root:logged\n", "UserWarning: warned\n"):
@@ -111,7 +111,7 @@ def logs_of(job: int) -> str:
     return ran.stderr
 
 
-def test_report_4_output_is_in_the_logs(tmp_path: Path) -> None:
+def test_output_is_in_the_logs(tmp_path: Path) -> None:
     result = sf.from_iterable(["a"]).map(prints).write_text(tmp_path / "out")
     logs = logs_of(result.report["job"])
     for text in ("map 0: printed ä a\n", "half a line", "WARNING:root:logged\n", "UserWarning: warned\n"):
@@ -126,7 +126,7 @@ def leaves_a_thread(line: str) -> str:
     return line
 
 
-def test_report_17_a_thread_ends_with_its_task(tmp_path: Path) -> None:
+def test_thread_ends_with_its_task(tmp_path: Path) -> None:
     worker = start(tmp_path, leaves_a_thread)
     said, _ = worker.communicate(task(tmp_path, b"a\n"), timeout=30)
     assert worker.returncode == 0
@@ -140,28 +140,28 @@ def breaks(line: str) -> None:
     breakpoint()
 
 
-def test_report_17_breakpoint_reports_the_missing_terminal(tmp_path: Path) -> None:
+def test_breakpoint_reports_the_missing_terminal(tmp_path: Path) -> None:
     said = failure(tmp_path, breaks)
     assert "functions run in processes without a terminal" in said
     assert "call the function in plain Python" in said
     assert "functions run in processes without a terminal" in failure(tmp_path, lambda line: pdb.set_trace())
 
 
-def test_report_17_a_generator_is_no_item(tmp_path: Path) -> None:
+def test_generator_as_item_is_refused(tmp_path: Path) -> None:
     said = failure(tmp_path, lambda line: (letter for letter in line))
-    assert said == "the map(f) function, given lines at byte 0, yielded a generator: a function that yields items goes to flat_map"
+    assert said == "the map(f) function, given lines at byte 0, yielded a generator: use flat_map for a function that yields items"
 
 
-def test_report_17_nothing_is_counted_outside_jobs(capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_counted_outside_jobs(capfd: pytest.CaptureFixture[str]) -> None:
     sf.status("half way")
     sf.counter("lines")
     assert capfd.readouterr() == ("", "")
     assert not _context._counts
-    with pytest.raises(ValueError, match="is no name for a counter"):
+    with pytest.raises(ValueError, match="is not a valid counter name"):
         sf.counter("a,b")
 
 
-def test_report_17_generator_functions_are_refused() -> None:
+def test_generator_functions_are_refused() -> None:
     def letters(text: str) -> Iterator[str]:
         yield from text
 
@@ -172,24 +172,24 @@ def test_report_17_generator_functions_are_refused() -> None:
         "filter": lambda: texts.filter(letters),
         "key_by": lambda: texts.key_by(letters),
         "map_values": lambda: pairs.map_values(letters),
-        "group_by().map": lambda: pairs.group_by().map(lambda_that_yields),
-        "group_by().map_values": lambda: pairs.group_by().map_values(one_that_yields),
+        "group_by().map": lambda: pairs.group_by().map(group_that_yields),
+        "group_by().map_values": lambda: pairs.group_by().map_values(group_values_that_yield),
     }
     for name, flow in flows.items():
         with pytest.raises(TypeError) as refused:
             flow()
-        assert str(refused.value).startswith(f"{name} takes a function that returns a value, and ")
-        assert str(refused.value).endswith(" yields: a function that yields items goes to flat_map")
+        assert str(refused.value).startswith(f"{name} takes a function that returns a value, but ")
+        assert str(refused.value).endswith(" yields: use flat_map for a function that yields items")
     assert texts.flat_map(letters).collect() == ["a", "b"]
-    with pytest.raises(sf.JobFailed, match="goes to flat_map"):
+    with pytest.raises(sf.JobFailed, match="use flat_map"):
         pairs.map(lambda pair: (letter for letter in pair[1])).reduce_by_key(max).collect()  # type: ignore[misc]
-    with pytest.raises(sf.JobFailed, match=r"lambda of line \d+\) function yielded a generator: .* goes to flat_map"):
+    with pytest.raises(sf.JobFailed, match=r"lambda of line \d+\) function yielded a generator: use flat_map"):
         pairs.reduce_by_key(max).map(lambda pair: (letter for letter in pair[1])).collect()
 
 
-def lambda_that_yields(key: int, values: Iterator[str]) -> Iterator[str]:
+def group_that_yields(key: int, values: Iterator[str]) -> Iterator[str]:
     yield from values
 
 
-def one_that_yields(values: Iterator[str]) -> Iterator[str]:
+def group_values_that_yield(values: Iterator[str]) -> Iterator[str]:
     yield from values
