@@ -127,7 +127,7 @@ class Encoder:
         if size > self._record_bytes_max:
             raise TooLarge(
                 f"the pair with the key {keys[0]!r:.200} has {size} bytes; this job allows {self._record_bytes_max} bytes per pair: set "
-                f"memory={(4 * size >> 20) + 1}M"
+                f"memory={max(64, (4 * size >> 20) + 1)}M"
             )
         columns = [lengths(key_lengths), lengths(value_lengths)]
         if heads is None:

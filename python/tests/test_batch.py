@@ -144,7 +144,7 @@ def test_packed_pairs_have_limited_size() -> None:
 def test_invalid_pairs_raise_clear_errors() -> None:
     with pytest.raises(MixedKeys, match=r"'a' \(str\) and 1 \(int\)"):
         put([[("a", 1)] * 10, [(1, 1)] * 10])
-    with pytest.raises(TooLarge, match=r"the pair with the key 'a' has \d+ bytes; this job allows 1000 bytes per pair: set memory=1M"):
+    with pytest.raises(TooLarge, match=r"the pair with the key 'a' has \d+ bytes; this job allows 1000 bytes per pair: set memory=64M"):
         put([[("a", "x" * 2000)] * 3], record_bytes_max=1000)
 
 

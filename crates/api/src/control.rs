@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// Version of these messages; server, nodes and clients must agree on it.
-pub const PROTOCOL_VERSION: u32 = 13;
+pub const PROTOCOL_VERSION: u32 = 14;
 /// Most attempts of a node that wait for a slot, or run and have waited.
 pub const PLACES_MAX: u32 = 256;
 /// Most bytes of a request body, and of an answer: a result that seals very many runs is the largest.

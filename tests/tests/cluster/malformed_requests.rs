@@ -458,8 +458,8 @@ fn check(answer: &Answer, head: &str, body: &[u8]) {
 fn good_job(input: &str) -> Value {
     json!({
         "spec": {
-            "name": "made up", "map_only": false, "overwrite": false, "output": "",
-            "inputs": [{ "path": input, "size_bytes": 10, "mtime_ns": 1, "format": "plain" }],
+            "name": "made up", "kind": { "map_reduce": { "shuffled": {} } }, "overwrite": false, "output": "",
+            "inputs": [{ "path": input, "size_bytes": 10, "mtime_ns": 1 }],
             "mapper": { "builtin": { "name": "words", "argument": null } }, "combiner": null,
             "reducer": { "builtin": { "name": "sum", "argument": null } },
             "partitioning": "hash", "codec": "lz4", "memory_bytes": 67_108_864, "slots": 2,
