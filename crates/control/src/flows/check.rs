@@ -1,4 +1,4 @@
-//! Stages that are handed in together are a flow, or are refused.
+//! Validation of the stages that are submitted together as a flow.
 
 use api::RecordFormat;
 use api::flow::{FLOW_STAGES_MAX, FlowSubmission};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 const NAME_BYTES_MAX: usize = 100;
 
-/// A reason why stages that were handed in together are no flow.
+/// A reason why the stages of a submission do not form a flow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlowError {
     #[error("a flow has {count} stages: give 1 to {FLOW_STAGES_MAX}")]
@@ -28,7 +28,7 @@ pub enum FlowError {
     CannotFeed { name: String, what: &'static str },
 }
 
-/// Refuses what is no flow.
+/// Returns an error if the stages do not form a flow.
 pub fn check(flow: &FlowSubmission) -> Result<(), FlowError> {
     let count = flow.stages.len();
     if !(1..=FLOW_STAGES_MAX).contains(&count) {
@@ -73,7 +73,7 @@ pub fn check(flow: &FlowSubmission) -> Result<(), FlowError> {
     check_outputs(flow)
 }
 
-/// Each output is one stage's own.
+/// Returns an error if the output of a stage lies in the output of another one.
 fn check_outputs(flow: &FlowSubmission) -> Result<(), FlowError> {
     let ends = flow.stages.iter().map(|stage| &stage.spec).filter(|spec| !spec.feeds());
     let outputs: Vec<&PathBuf> = ends.map(|spec| &spec.output).collect();

@@ -1,9 +1,9 @@
-//! Reasons for which control refuses a request.
+//! The reasons why control refuses a request.
 
 use crate::users::NoRoom;
 use ids::{JobId, NodeId};
 
-/// The caller's to change, or to ask again: each sentence says which.
+/// An error that the caller can fix, or that allows a retry. Each sentence says which.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     #[error("a job needs {needs} MiB of memory on a node, and the largest node has {largest} MiB for jobs: give less with \
@@ -78,13 +78,13 @@ pub enum ControlError {
     TooManyIntermediateBytes { user: String, bytes_max: u64 },
 }
 
-/// A number of a node as lists print it.
+/// Formats the number of a node as lists print it.
 fn number(node: NodeId) -> String {
     format!("#{}", node.0)
 }
 
 impl ControlError {
-    /// A user may not have so much.
+    /// Converts an exceeded quota of a user to an error.
     pub(crate) fn of_quota(user: &str, error: NoRoom) -> Self {
         let user = user.to_string();
         match error {

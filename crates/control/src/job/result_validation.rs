@@ -1,5 +1,5 @@
-//! Results of nodes are added up: numbers that no task reaches would overflow the sums, and what is out of order would be
-//! cut wrongly. Such a result is refused before anything follows from it.
+//! Validation of the results of nodes: numbers that no task reaches would overflow sums, and an index out of order
+//! would be cut wrongly. A bad result is refused before it has consequences.
 
 use crate::job::Job;
 use api::task::{
@@ -11,16 +11,16 @@ use ids::{AttemptKey, ChunkId, IfileIndex, RunId};
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
-/// More records or bytes than a task handles; a quarter of a million such numbers can be added up.
+/// More records or bytes than a task handles; a quarter of a million such numbers can be added up without an overflow.
 const COUNT_MAX: u64 = 1 << 46;
-/// A warning names a path, which may be as long as the system lets it be.
+/// Longest warning, in bytes: it names a path, which may be as long as the system permits.
 const WARNING_BYTES_MAX: usize = 8 << 10;
 
 /// Most bytes of program output: each byte that is not UTF-8 becomes a character of three bytes.
 pub(crate) const SAID_BYTES_MAX: usize = 3 * api::task::RUN_OUTPUT_BYTES_MAX;
 
 impl Job {
-    /// Refuses a result that is wrong, before it gets near the store. Only the engine can be at fault here.
+    /// Returns an error for an impossible result, before it reaches the store. Only the engine can be at fault.
     pub(crate) fn check_result(&self, attempt: AttemptKey, result: &TaskResult) -> Result<(), TaskFailure> {
         let wrong = |what: &str| Err(TaskFailure::new(Blame::Engine, format!("{attempt} reports {what}")));
         if let Some(what) = problem(result) {
@@ -101,8 +101,8 @@ impl Job {
                     && appended.is_disjoint(&withheld)
                     && appended.iter().all(is_own)
             }
-            // One that began before anything was lost withholds nothing. Of one that withheld something, and is to run in full since then,
-            // see `covers_task`.
+            // An attempt that began before the loss withholds nothing. `covers_task` handles an attempt that withheld
+            // something and whose task must run in full by now.
             _ => true,
         };
         if !is_as_asked {
@@ -171,7 +171,8 @@ pub(crate) fn problem(result: &TaskResult) -> Option<&'static str> {
     }
 }
 
-/// Whether a node opened the runs that it was to, but for those of which there are replicas, and no other replicas than it was to.
+/// Returns whether a node opened the runs that it was given. Runs with replicas may be missing; replicas must be among
+/// the given ones.
 fn is_as_given(task: &AdoptTask, adopt: &AdoptResult) -> bool {
     let missing: BTreeSet<RunId> = adopt.missing.iter().copied().collect();
     let may_miss = |run: &&KeptRun| run.has_copy && missing.contains(&run.number());
@@ -200,7 +201,7 @@ fn problem_of_run(run: &RunSummary) -> Option<&'static str> {
     })
 }
 
-/// The commit renames the file of this name; it may be no way to another directory.
+/// Checks the name of a part's file. The commit renames that file, so the name must not lead to another directory.
 fn problem_of_part(part: &Part) -> Option<&'static str> {
     let mut parts = Path::new(&part.attempt_name).components();
     let is_name = match (parts.next(), parts.next()) {

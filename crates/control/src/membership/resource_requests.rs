@@ -1,5 +1,5 @@
-//! Needs of jobs: the memory of nodes, and an architecture if a job asks for one. The scheduler gets them as numbers,
-//! people as sentences.
+//! Resource needs of jobs: memory of a node, and an architecture on request. The scheduler gets them as numbers, users
+//! as sentences.
 
 use crate::interface::{ControlError, Outbox, Service};
 use crate::membership::Fleet;
@@ -12,7 +12,7 @@ use scheduler::{Event, Needs, Wait};
 
 const MIB: u64 = 1 << 20;
 
-/// Returns the needs of a job. On one machine they are empty: the job has what it asked for.
+/// Returns the needs of a job. In the embedded engine they are empty: the job already has its memory.
 pub(crate) fn needs_of(scheduling: &mut Scheduling, service: Service, spec: &JobSpec) -> Needs {
     if service == Service::Embedded {
         return Needs::default();
@@ -27,9 +27,9 @@ pub(crate) fn needs_of(scheduling: &mut Scheduling, service: Service, spec: &Job
     }
 }
 
-/// Refuses a job that none of the nodes that work could ever run. Where there is none yet, one may come.
+/// Returns an error for a job that none of the working nodes could ever run. Accepts every job while there is no node.
 pub(crate) fn check_fits(work: &Work, spec: &JobSpec) -> Result<(), ControlError> {
-    // A name that is refused gets no number.
+    // A refused name gets no number.
     let (memory_bytes, architecture) = match &spec.single {
         Some(task) => (task.memory_bytes, task.architecture.as_deref()),
         None => (spec.memory_bytes, None),
@@ -55,7 +55,7 @@ pub(crate) fn check_fits(work: &Work, spec: &JobSpec) -> Result<(), ControlError
     }
 }
 
-/// The scheduler learns what a node has.
+/// Tells the scheduler the resources of a node.
 pub(crate) fn node_came(
     work: &mut Work,
     outbox: &mut Outbox,
@@ -74,7 +74,7 @@ pub(crate) fn waits_for(scheduling: &Scheduling, job: JobId) -> Option<String> {
 }
 
 impl Fleet {
-    /// The nodes that get work.
+    /// Returns the nodes that get work.
     fn working(&self) -> impl Iterator<Item = &NodeInfo> {
         self.all().filter(|node| node.drain.is_none()).map(|node| &node.info)
     }

@@ -1,5 +1,5 @@
-//! Second attempts beside slow ones: which jobs allow them, what nodes tell of their attempts, and what is remembered of
-//! the decisions of the scheduler.
+//! Speculative attempts beside slow ones: the jobs that allow them, the reports of nodes, and the decisions of the
+//! scheduler for the history.
 
 use crate::interface::Outbox;
 use crate::job::Job;
@@ -9,12 +9,12 @@ use ids::{AttemptKey, JobId, NodeId, StageIndex};
 use rows::SPECULATION_NOTE;
 use scheduler::{Action, Event, Inputs, Label, WhyLeft};
 
-/// Stages whose tasks may run twice at the same time: what an attempt leaves counts only if it wins. Seals and merges are bound to
+/// Stages with speculative attempts: the output of an attempt counts only if it wins. Seals and merges are bound to
 /// their nodes, and a commit happens once.
 const COPIED_STAGES: &[&str] = &["map", "reduce"];
 
-/// The event by which a job allows copies; None for one that does not. The program of a job of one task is not the engine's: it
-/// runs as often as its user says.
+/// Returns the event that allows speculative attempts for a job; None if the job does not allow them. The program of a
+/// job of one task is outside the engine: it runs as often as its user says.
 pub(crate) fn allowed(job: &Job) -> Option<Event> {
     let is_asked_for = |spec: &JobSpec| spec.speculation && spec.single.is_none();
     let names = job.stage_names.iter().enumerate();
@@ -23,7 +23,7 @@ pub(crate) fn allowed(job: &Job) -> Option<Event> {
     is_asked_for(&job.spec).then_some(Event::MayCopy { job: job.id, stages })
 }
 
-/// Remembers what was decided about a slow attempt, as a sentence for people.
+/// Notes the decision about a slow attempt in the history.
 pub(crate) fn decided(work: &mut Work, outbox: &mut Outbox, decision: Action) {
     let (job, detail) = match decision {
         Action::Speculated { attempt, of, label, inputs } => {
