@@ -113,7 +113,7 @@ pub(crate) fn clean_up(fleet: &mut Fleet, outbox: &mut Outbox, recovered: &Recov
             job,
             state: JobState::Interrupted,
             exit_code: None,
-            error: Some("the server died before it had the job".to_string()),
+            error: Some("the server died before the job was submitted completely".to_string()),
             now_ns,
         });
     }
@@ -165,9 +165,9 @@ pub(crate) fn mend_recovered_flows(work: &mut Work, outbox: &mut Outbox) {
         tell_those_it_reads(&mut work.jobs, id);
     }
     for id in cut_off {
-        stop(work, outbox, id, "stopped: a stage that it reads is over".to_string());
+        stop(work, outbox, id, "stopped: a stage that it reads has ended".to_string());
     }
-    mend_flows(work, outbox, "what was lost while there was no server");
+    mend_flows(work, outbox, "data lost while there was no server");
     // The readers of these jobs ended before.
     for id in work.jobs.of_all_flows().collect::<Vec<JobId>>() {
         let event = may_end(work, outbox, id);

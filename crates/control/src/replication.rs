@@ -164,7 +164,7 @@ impl Job {
         let (count, runs) = (single_ns.len(), self.results.surviving_runs().len());
         let again = match self.replicating.again {
             0 => String::new(),
-            times => format!("; {times} times one that had lost a node was copied again"),
+            times => format!("; {times} times a run that had lost a node was copied again"),
         };
         let detail = format!(
             "{count} of {runs} runs lay on two nodes; on one only for {:.1} s (median), {:.1} s at most{again}",

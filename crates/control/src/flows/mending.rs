@@ -86,7 +86,7 @@ impl Job {
             PartsAgain::TooOften => {
                 let regenerations_max = spec.max_regenerations;
                 let message = format!(
-                    "parts of the stage were lost with {with}, and data of it was made again {regenerations_max} times before, which \
+                    "parts of the stage were lost with {with}, and its data was recomputed {regenerations_max} times before, which \
                      is the most that the job allows (--max-regenerations {regenerations_max})"
                 );
                 self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
@@ -95,7 +95,7 @@ impl Job {
             again @ (PartsAgain::ByMaps | PartsAgain::ByReduces(_)) => again,
         };
         let detail =
-            format!("with {with}: {} parts that later stages have yet to read are made again", tasks.len());
+            format!("with {with}: {} parts that later stages still need are recomputed", tasks.len());
         outbox.note(self.id, DATA_LOST_NOTE, detail);
         let PartsAgain::ByReduces(gone) = again else {
             self.results.regenerations += 1;

@@ -191,7 +191,7 @@ pub(crate) fn check_same_part(
         false => Ok(()),
         true => Err(TaskFailure::new(
             Blame::UserData,
-            "lost data came out differently when it was made again, and later stages have read some of it: the programs of this stage are not deterministic; run the flow with --replication rack",
+            "lost data came out differently when it was recomputed, and later stages have already read some of it: the programs of this stage are not deterministic; run the flow with --replication rack",
         )),
     }
 }

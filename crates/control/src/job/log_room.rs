@@ -5,7 +5,7 @@ const ATTEMPT_BYTES_MAX: usize = 24 << 10;
 /// Bytes stored of a job: its first ones.
 const JOB_BYTES_MAX: usize = 1 << 20;
 /// Text after the last stored text.
-const FULL: &str = "\n(no more is kept of what this job writes)";
+const FULL: &str = "\n(limit reached: later output of this job is not kept)";
 
 /// Bytes that may still be stored for a job.
 #[derive(Clone, Copy, Debug)]

@@ -111,7 +111,7 @@ impl Job {
         let added_key = TaskKey { task: TaskIndex(tasks.len() as u32), ..attempt.task };
         tasks.push(added.clone());
         let detail = format!(
-            "{attempt} gave up the end of its range, about {} of {} bytes that it had left to itself, for idle slots: task {}",
+            "{attempt} gave up the end of its range for idle slots, about {} of its {} remaining bytes: task {}",
             tail.expected_bytes,
             head.expected_bytes + tail.expected_bytes,
             added_key.task.0,

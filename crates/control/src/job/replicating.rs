@@ -67,7 +67,7 @@ impl Replicating {
         let pays =
             remake_seconds >= REMAKE_MIN_SECONDS && remake_seconds >= REMAKE_PER_SEND_MIN * send_seconds;
         let why = format!(
-            "what {} tasks have put out so far ({} bytes) and lies on one of {nodes} nodes would take {remake_seconds:.1} s to make again \
+            "{} tasks so far wrote {} bytes to {nodes} nodes; the share of one node would take {remake_seconds:.1} s to recompute \
              and {send_seconds:.1} s to send",
             self.maps, self.map_bytes
         );

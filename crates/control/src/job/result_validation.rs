@@ -29,7 +29,9 @@ impl Job {
         let (problem, part) = match (self.task(attempt), result) {
             (Some(Task::Map(task)), TaskResult::Map(map)) => {
                 if task.part_index.is_some() != map.part.is_some() {
-                    return wrong("a part where none is asked for, or none where one is");
+                    return wrong(
+                        "a part that the task does not ask for, or no part although the task asks for one",
+                    );
                 }
                 (self.problem_of_map(task, map), task.part_index.zip(map.part.as_ref()))
             }
@@ -40,11 +42,12 @@ impl Job {
                 let mut chunks = chunks.map(|chunk| is_own(chunk.node(), replicas.chunk_home(chunk)));
                 let mut runs = seal.runs.iter().map(|run| is_own(run.run.node(), replicas.home(run.run)));
                 let foreign = !chunks.all(|own| own) || !runs.all(|own| own);
-                let foreign = foreign.then_some("chunks or runs of another node than its own");
+                let foreign = foreign.then_some("chunks or runs of another node");
                 (foreign.or_else(|| self.problem_of_inventory(&seal.chunks, &seal.runs)), None)
             }
             (Some(Task::Adopt(task)), TaskResult::Adopt(adopt)) => {
-                let others = (!is_as_given(task, adopt)).then_some("other runs than it was given");
+                let others =
+                    (!is_as_given(task, adopt)).then_some("runs that differ from those it was given");
                 let of_copy = |copy: &AdoptedCopy| {
                     self.problem_of_inventory(&copy.chunks, std::slice::from_ref(&copy.run))
                 };
@@ -57,7 +60,9 @@ impl Job {
                 let problem = match () {
                     () if known.contains(&merge.run.run) => Some("a merged run under an old number"),
                     () if merge.run.ifile != task.ifile => Some("a merged run of another I-file"),
-                    () if merge.replaced != task.runs => Some("other replaced runs than it was given"),
+                    () if merge.replaced != task.runs => {
+                        Some("replaced runs that differ from those it was given")
+                    }
                     () => None,
                 };
                 (problem, None)
@@ -71,9 +76,9 @@ impl Job {
             (Some(Task::Run(_)), TaskResult::Run(run)) => {
                 let most = run.standard_output.len().max(run.standard_error.len());
                 let long = most > SAID_BYTES_MAX;
-                (long.then_some("more of what the program wrote than is remembered"), None)
+                (long.then_some("more program output than the history stores"), None)
             }
-            _ => (Some("the result of another kind of task"), None),
+            _ => (Some("a result of another kind of task"), None),
         };
         if let Some(what) = problem {
             return wrong(what);
@@ -106,12 +111,12 @@ impl Job {
             _ => true,
         };
         if !is_as_asked {
-            return Some("that it withheld other data than it was to");
+            return Some("withheld data that differs from its order");
         }
         let keys: BTreeSet<(IfileIndex, ChunkId)> =
             map.commits.iter().map(|commit| (commit.ifile, commit.chunk)).collect();
         if keys.len() != map.commits.len() {
-            return Some("two commits to one chunk");
+            return Some("two commits to the same chunk");
         }
         let outside = keys.iter().any(|(ifile, _)| ifile.0 >= self.ifile_count());
         outside.then_some("a commit to an I-file that the job does not have")
@@ -125,7 +130,7 @@ impl Job {
         let chunk_ids: BTreeSet<ChunkId> = chunks.iter().map(|chunk| chunk.chunk).collect();
         let run_ids: BTreeSet<RunId> = runs.iter().map(|run| run.run).collect();
         if chunk_ids.len() != chunks.len() || run_ids.len() != runs.len() {
-            return Some("two chunks or two runs of one number");
+            return Some("two chunks or two runs with the same number");
         }
         let mut ifiles = chunks.iter().map(|chunk| chunk.ifile).chain(runs.iter().map(|run| run.ifile));
         let outside = ifiles.any(|ifile| ifile.0 >= self.ifile_count());
@@ -145,7 +150,7 @@ pub(crate) fn problem(result: &TaskResult) -> Option<&'static str> {
             let counts = counts.chain([map.resent_bytes]);
             let is_long = |warning: &String| warning.len() > WARNING_BYTES_MAX;
             if map.warnings.len() > TASK_WARNINGS_MAX || map.warnings.iter().any(is_long) {
-                return Some("more warnings than it may");
+                return Some("too many warnings");
             }
             too_large(counts).or_else(|| map.part.as_ref().and_then(problem_of_part))
         }
@@ -209,7 +214,7 @@ fn problem_of_part(part: &Part) -> Option<&'static str> {
         _ => false,
     };
     if !is_name {
-        return Some("a part whose file has no proper name");
+        return Some("a part whose file name is not valid");
     }
     too_large([part.bytes, part.records])
 }
@@ -281,7 +286,7 @@ mod tests {
         check(reduce(".part-00000.attempt-1", 3), None);
         check(reduce(".part-00000.attempt-1", u64::MAX), Some("more than"));
         for name in ["", "..", "a/b", "/a", "../part-00000"] {
-            check(reduce(name, 3), Some("no proper name"));
+            check(reduce(name, 3), Some("name is not valid"));
         }
     }
 }

@@ -48,7 +48,7 @@ impl Job {
         let regenerations_max = self.spec.max_regenerations;
         if self.results.regenerations > regenerations_max {
             let message = format!(
-                "intermediate data was lost with {with}, and was made again {regenerations_max} times before, which is the most that \
+                "intermediate data was lost with {with}, and was recomputed {regenerations_max} times before, which is the most that \
                  the job allows (--max-regenerations {regenerations_max})"
             );
             self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
@@ -95,8 +95,8 @@ impl Job {
         let (maps, of_maps) = (victims.len(), self.results.splits.len());
         let (ifiles, of_ifiles) = (ifiles.len(), self.ifile_count());
         format!(
-            "with {with}: {maps} of {of_maps} map tasks run again for what they had put into {ifiles} of {of_ifiles} \
-             I-files{resent}; {reduces_done} reduce tasks that are done stand"
+            "with {with}: {maps} of {of_maps} map tasks run again for their data in {ifiles} of {of_ifiles} \
+             I-files{resent}; {reduces_done} finished reduce tasks stay valid"
         )
     }
 
@@ -135,7 +135,7 @@ impl Job {
         let is_here = |chunk: &&ChunkId| self.results.replicas.chunk_home(**chunk) == chunk.node();
         let clashing = self.results.in_clashing_runs(seal);
         let lost: Vec<ChunkId> = seal.lost.iter().filter(is_here).chain(&clashing).copied().collect();
-        let of_clash = "a merge that did not count had taken them in";
+        let of_clash = "a merge that did not count had read them";
         let because = seal.lost_because.as_deref().unwrap_or(of_clash);
         let with = format!("{} chunks ({because})", lost.len());
         (!lost.is_empty()).then(|| (Gone::chunks(&lost), with))
@@ -154,14 +154,14 @@ impl Job {
             Verdict::Good => return None,
             Verdict::Stale => {
                 format!(
-                    "{attempt} made what was lost before it began; more is lost now, so it runs once more"
+                    "{attempt} recomputed the data that was lost before it began; more has been lost since, so it runs again"
                 )
             }
             Verdict::Differs => {
                 self.results.run_in_full(task);
                 self.reopen_maps(&[task], None, outbox);
                 format!(
-                    "{attempt} put out other data than the attempt before it: it runs in full, and all reduce tasks run again"
+                    "{attempt} emitted other data than the attempt before it: it runs in full, and all reduce tasks run again"
                 )
             }
         };

@@ -97,7 +97,7 @@ fn readmit_of_job(
         outbox.write(Change::PartReplicas { job: left.job, replicas });
     }
     let detail = format!(
-        "the node {name} came back as {node}: {} runs and {} parts on its disks are whole and are read again",
+        "the node {name} came back as {node}: {} runs and {} parts on its disks are intact and are read again",
         runs.len(),
         parts.len()
     );

@@ -115,7 +115,7 @@ impl Job {
         }
         // An attempt that starts again finds the runs lost; they are recomputed then.
         let detail =
-            format!("with {with}: all reduce tasks that read them have read them, and nothing runs again");
+            format!("with {with}: all their reduce tasks have read them already, and nothing runs again");
         outbox.note(self.id, DATA_LOST_NOTE, detail);
         None
     }
@@ -172,7 +172,7 @@ impl Job {
             }
             Repair::MakeAgain { gone, readers } => {
                 let reduce = self.reopen_reduces(&readers, outbox)?;
-                let with = format!("what the proof found wrong ({found})");
+                let with = format!("the data that the proof found wrong ({found})");
                 match self.lose(&gone, &with, has_left, outbox)? {
                     Loss::FellBack | Loss::ForGood(_) => {
                         outbox.write(self.proofs(proof));

@@ -16,7 +16,7 @@ use scheduler::Event;
 pub(crate) fn leave(work: &mut Work, outbox: &mut Outbox, node: NodeId, incarnation: &str, reply: Reply<()>) {
     match work.fleet.heard(node, incarnation, outbox.moment()) {
         Ok(_) => {
-            lose_node(work, outbox, node, NodeState::Left, "it said good-bye");
+            lose_node(work, outbox, node, NodeState::Left, "it shut down gracefully");
             outbox.answer(reply, Ok(()));
         }
         Err(error) => outbox.answer(reply, Err(error)),

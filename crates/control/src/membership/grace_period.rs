@@ -38,7 +38,7 @@ pub(crate) fn miss(work: &mut Work, outbox: &mut Outbox, node: NodeId, why: Stri
     outbox.info(format!("the node {} ({node}) is away: {why}", known.info.name));
     let longest = patience.values().max().copied().unwrap_or_default();
     let detail = format!(
-        "{node} ({}): {why}; what it held is waited for, {} ms at most",
+        "{node} ({}): {why}; jobs wait for its data for {} ms at most",
         known.info.name,
         longest.as_millis()
     );

@@ -111,7 +111,7 @@ pub(crate) fn join(
     let readmitted = readmit(work, outbox, node, left);
     work.fleet.holds(node, readmitted.iter().copied());
     for older in forerunners {
-        let why = format!("{node} came in its place");
+        let why = format!("{node} started on its disks");
         lose_node(work, outbox, older, NodeState::Dead, &why);
     }
     let welcome = NodeWelcome { readmitted, ..welcome };

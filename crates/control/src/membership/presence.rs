@@ -110,10 +110,10 @@ impl Presence {
         }
         let silence = match absent {
             Some(absent) if self.hung_up => {
-                format!("it hung up, and did not ask again for {} ms", absent.as_millis())
+                format!("it hung up, and did not poll again for {} ms", absent.as_millis())
             }
-            Some(absent) if is_absent => format!("it did not ask again for {} ms", absent.as_millis()),
-            _ => "it was not heard of for too long".to_string(),
+            Some(absent) if is_absent => format!("it did not poll again for {} ms", absent.as_millis()),
+            _ => "it sent no message for too long".to_string(),
         };
         Some(match self.reports.len() {
             0 => silence,
@@ -250,7 +250,7 @@ mod tests {
         let mut presence = Presence::new(start);
         presence.polls(start);
         let (after, why) = given_up(&presence, start);
-        assert_eq!((after, why.as_str()), (LEASE + ms(10), "it was not heard of for too long"));
+        assert_eq!((after, why.as_str()), (LEASE + ms(10), "it sent no message for too long"));
         presence.forgive(ms(4000), start + LEASE);
         assert_eq!(presence.is_gone(start + LEASE + ms(4000)), None);
         let (mut presence, start) = away(true, &[(2, Unreached::Refused)]);

@@ -89,21 +89,21 @@ fn sentence(wait: &Wait, architectures: &Architectures) -> String {
     let what =
         format!("{} of memory on a node{}", mib(wait.needs.memory_bytes), architecture.unwrap_or_default());
     if wait.nodes == 0 {
-        return format!("it needs {what}, and no node works yet");
+        return format!("it needs {what}, and no node is working yet");
     }
     if wait.nodes_large_enough == 0 {
         let nodes = wait.nodes;
-        return format!("it needs {what}, which none of the {nodes} nodes that work has: add a larger one");
+        return format!("it needs {what}, which none of the {nodes} working nodes has: add a larger one");
     }
     let others = match wait.jobs_with_memory {
-        0 => "what runs on the nodes holds too much of it".to_string(),
+        0 => "running tasks on the nodes hold too much of it".to_string(),
         jobs => format!("{jobs} jobs hold {} of each node", mib(wait.held_bytes)),
     };
     match (wait.needs.everywhere, wait.before) {
-        (true, 0) => format!("it needs {what}, at once on all of them; {others}"),
+        (true, 0) => format!("it needs {what}, on all of them at once; {others}"),
         (true, before) => {
             format!(
-                "it needs {what}, at once on all of them; {others}, and {before} older jobs wait for the same"
+                "it needs {what}, on all of them at once; {others}, and {before} older jobs wait for the same"
             )
         }
         (false, _) => format!("it needs {what}; {others}"),
@@ -134,9 +134,9 @@ mod tests {
             parts.iter().for_each(|part| assert!(text.contains(part), "{text}"));
         };
         check(wait, &["256 MiB", "3 jobs hold 1024 MiB", "1 older jobs"]);
-        check(Wait { nodes: 0, ..wait }, &["no node works yet"]);
-        check(Wait { nodes_large_enough: 0, ..wait }, &["none of the 2 nodes", "larger"]);
+        check(Wait { nodes: 0, ..wait }, &["no node is working yet"]);
+        check(Wait { nodes_large_enough: 0, ..wait }, &["none of the 2 working nodes", "larger"]);
         let needs = Needs { architecture: Some(arm), everywhere: false, ..needs };
-        check(Wait { needs, jobs_with_memory: 0, ..wait }, &["of aarch64", "what runs on the nodes"]);
+        check(Wait { needs, jobs_with_memory: 0, ..wait }, &["of aarch64", "running tasks on the nodes"]);
     }
 }

@@ -550,7 +550,7 @@ mod tests {
         let each = size_of::<((QueueKey, JobId), Waiting)>() + size_of::<(JobId, QueueKey)>();
         assert!(
             each + super::REMEMBERED_BYTES_MAX < 800,
-            "{each} bytes, besides the text and what maps need"
+            "{each} bytes, besides the text and the nodes of maps"
         );
     }
 }

@@ -26,8 +26,7 @@ impl Job {
         }
         if let Some(why) = &adopt.missing_because {
             let count = adopt.missing.len();
-            let detail =
-                format!("{count} kept runs cannot be read where they lie ({why}): their replicas are read");
+            let detail = format!("{count} kept runs cannot be read ({why}): their replicas are read");
             outbox.note(job, FELL_BACK_NOTE, detail);
         }
         let before: BTreeSet<RunId> = self.sealed_runs().map(|run| run.run).collect();
@@ -80,10 +79,10 @@ impl Job {
         }
         let message = match gone.node {
             Some(_) => format!(
-                "{with}, which has I-files that job {source} kept, is gone: start it again on its disks, then reduce job \
+                "{with}, which has kept I-files of job {source}, is gone: start it again on its disks, then reduce job \
                  {source} again"
             ),
-            None => format!("I-files that job {source} kept are lost with {with}: run that job again"),
+            None => format!("kept I-files of job {source} are lost with {with}: run that job again"),
         };
         self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
         Some(Loss::ForGood(StageIndex(stage as u16)))

@@ -56,7 +56,7 @@ pub(crate) fn keeper_lost(work: &mut Work, outbox: &mut Outbox, node: NodeId, na
     let waits = |job: &&Job| job.keeping.as_ref().is_some_and(|keeping| keeping.waiting.contains(&node));
     let jobs: Vec<JobId> = work.jobs.values().filter(waits).map(|job| job.id).collect();
     for id in jobs {
-        let why = format!("the node {name} was gone before it had kept its part");
+        let why = format!("the node {name} was lost before it had kept its runs");
         work.jobs.expect_mut(id).keeps_without(node, name, why, outbox);
         look_whether_kept(work, outbox, id);
     }
@@ -125,7 +125,7 @@ pub(crate) fn announced(
 pub(crate) fn forget_what_is_over(work: &mut Work, outbox: &mut Outbox, node: NodeId, held: Vec<JobId>) {
     let Some(known) = work.fleet.get_mut(node) else { return };
     for job in held.into_iter().take(DIRS_MAX).filter(|job| !work.jobs.contains_key(job)) {
-        outbox.info(format!("{node} removes what it holds of job {job}, which is over"));
+        outbox.info(format!("{node} removes its data of job {job}, which is over"));
         known.order(NodeOrder::Forget { job });
     }
 }
@@ -237,7 +237,7 @@ impl Job {
     /// Records that a node does not keep its data. Replicas replace it if there are any; otherwise nothing is kept.
     pub(crate) fn keeps_without(&mut self, node: NodeId, name: &str, why: String, outbox: &mut Outbox) {
         let (_, fallen) = self.results.fall_back(&Gone::node(node), true);
-        self.fallen_back(&fallen, &format!("the node {name}, which keeps nothing of them"), outbox);
+        self.fallen_back(&fallen, &format!("the node {name}, which keeps none of them"), outbox);
         let Some(keeping) = &mut self.keeping else { return };
         keeping.waiting.remove(&node);
         if keeping.runs.iter().any(|run| self.results.replicas.home(*run) == node) {

@@ -220,7 +220,7 @@ impl KeptCheck {
         for ((run, _), checked) in &mut self.copies {
             let (Some(checked), Some(hash)) = (checked, hashes.get(run)) else { continue };
             if is_compared(checked) && checked.content_hash != *hash {
-                let why = "it is whole and has other bytes than the run of which it is a replica".to_string();
+                let why = "it is intact, but its bytes differ from the run that it replicates".to_string();
                 checked.damages.push(Damage { why, ..Damage::default() });
                 checked.damage_count += 1;
             }
@@ -258,7 +258,7 @@ impl KeptCheck {
                 ));
             }
             if known.is_empty() {
-                let why = "it is in none of the directories that are kept".to_string();
+                let why = "it is in none of the kept directories".to_string();
                 damaged.push(of(false, None, None, vec![Damage { why, ..Damage::default() }], 1));
             }
         }
@@ -418,7 +418,7 @@ mod tests {
         check.found(NodeId(1), found("a", None));
         let report = check.report();
         let [file] = &report.damaged[..] else { panic!("{report:?}") };
-        assert!(file.is_replica && file.damages[0].why.contains("other bytes"), "{file:?}");
+        assert!(file.is_replica && file.damages[0].why.contains("bytes differ"), "{file:?}");
         assert_eq!(file.intact.as_ref().and_then(|copy| copy.node.as_deref()), Some("node-1"));
         assert_eq!((report.lost_runs, report.disagreeing_count), (0, 0));
     }

@@ -48,7 +48,7 @@ pub(crate) fn feed_with(work: &mut Work, outbox: &mut Outbox, event: Event, in_h
         }
     }
     if work.jobs.take_flows_hurt() {
-        mend_flows(work, outbox, "what was lost before");
+        mend_flows(work, outbox, "data that was lost earlier");
     }
 }
 

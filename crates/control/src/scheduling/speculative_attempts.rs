@@ -31,7 +31,7 @@ pub(crate) fn decided(work: &mut Work, outbox: &mut Outbox, decision: Action) {
             (of.task.job, sentence(work, of, &what, label, &inputs))
         }
         Action::SlowTask { attempt, label, left, inputs } => {
-            let what = format!("attempt {} gets no copy, {}", attempt.attempt.0, reason(left));
+            let what = format!("attempt {} gets no speculative attempt: {}", attempt.attempt.0, reason(left));
             (attempt.task.job, sentence(work, attempt, &what, label, &inputs))
         }
         _ => return,
@@ -71,7 +71,7 @@ fn spent(inputs: &Inputs) -> String {
 fn times(inputs: &Inputs) -> String {
     let seconds = |ns: u64| format!("{:.1} s", ns as f64 / 1e9);
     let left =
-        inputs.left_ns.map_or_else(|| "no end in sight".to_string(), |ns| format!("{} left", seconds(ns)));
+        inputs.left_ns.map_or_else(|| "no end is in sight".to_string(), |ns| format!("{} left", seconds(ns)));
     format!(
         "after {} it had done {} of {} bytes, {} a second where {} are usual and below {} is slow ({} attempts \
          compared, usually {} bytes in {}); {left}, a copy takes {}",
@@ -91,11 +91,13 @@ fn times(inputs: &Inputs) -> String {
 fn reason(left: WhyLeft) -> &'static str {
     match left {
         WhyLeft::LargeData => "it would have the same data",
-        WhyLeft::OwnRecords => "the same program is as fast as ever on its node, so it is the records",
-        WhyLeft::SameBottleneck => "it would wait for the same",
+        WhyLeft::OwnRecords => {
+            "the same program runs at its usual speed on this node, so the records are the cause"
+        }
+        WhyLeft::SameBottleneck => "it would wait for the same disk, link or node",
         WhyLeft::EndsBeforeCopy => "it would not end much sooner",
-        WhyLeft::EnoughCopies => "enough of the job run",
-        WhyLeft::BudgetSpent => "those before have cost enough",
-        WhyLeft::NoSlot => "no slot was free where it would help",
+        WhyLeft::EnoughCopies => "the job has its maximum of speculative attempts",
+        WhyLeft::BudgetSpent => "earlier ones have used up the budget of the job",
+        WhyLeft::NoSlot => "no slot was free on a node where it would help",
     }
 }
