@@ -1,4 +1,4 @@
-//! Jobs as the store remembers them: read, sent and shown. Times are nanoseconds since 1970.
+//! Jobs as the store has them: read, sent and shown. Times are nanoseconds since 1970.
 
 use crate::kept::KeptPlace;
 use crate::{JobSpec, KeyBytes, TaskFailure};
@@ -12,26 +12,27 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct JobList {
     pub jobs: Vec<JobRow>,
-    /// Jobs that were asked for as well and are not listed, older ones; counted up to [`MORE_JOBS_MAX`].
+    /// Number of older jobs that match too and are not listed; counted up to [`MORE_JOBS_MAX`].
     #[serde(default)]
     pub more: u64,
 }
 
-/// Most unlisted jobs that are counted.
+/// Maximum count of unlisted jobs.
 pub const MORE_JOBS_MAX: u64 = 1_000_000;
 
-/// Which jobs to list, as `?limit=N&state=failed&user=ann&name=TEXT` at the end of a path; what is not given leaves none out.
+/// A filter for jobs, as `?limit=N&state=failed&user=ann&name=TEXT` at the end of a path. A missing field matches all
+/// jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobsQuestion {
     pub limit: Option<u32>,
     pub state: Option<JobState>,
     pub user: Option<String>,
-    /// A part of the name; letters of ASCII stand for both cases.
+    /// A part of the name; ASCII letters match both cases.
     pub name: Option<String>,
 }
 
-/// Everything about a job but its report.
+/// Everything about a job except its report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobDetails {
@@ -48,7 +49,7 @@ pub struct JobDetails {
     pub kept: Vec<KeptPlace>,
 }
 
-/// Most entries of an answer, as `?limit=N` at the end of a path.
+/// Maximum number of entries of an answer, as `?limit=N` at the end of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
@@ -59,9 +60,9 @@ pub struct Limit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StateQuestion {
-    /// One statement: select, with, values or explain.
+    /// A single statement: select, with, values or explain.
     pub statement: String,
-    /// Rows beyond this many are left off; a server may leave off more.
+    /// Maximum number of rows; further rows are left off. A server may return fewer.
     pub rows_max: u32,
 }
 
@@ -70,17 +71,17 @@ pub struct StateQuestion {
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
     Running,
-    /// Its commit task exists: the output may be in place.
+    /// Its commit task exists: the output may be published already.
     Committing,
     Succeeded,
     Failed,
     Cancelled,
-    /// Its owner died before it was over.
+    /// Its owner died before its end.
     Interrupted,
 }
 
 impl JobState {
-    /// The word in the table.
+    /// Returns the word in the table.
     pub fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -92,31 +93,31 @@ impl JobState {
         }
     }
 
-    /// The state of a word.
+    /// Returns the state of a word; None for any other word.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Running, Self::Committing, Self::Succeeded, Self::Failed, Self::Cancelled, Self::Interrupted]
             .into_iter()
             .find(|state| state.word() == word)
     }
 
-    /// Whether nothing follows this state.
+    /// Returns whether the state is final.
     pub fn over(self) -> bool {
         !matches!(self, Self::Running | Self::Committing)
     }
 }
 
-/// State of the intermediate data that a job was told to keep.
+/// State of the kept intermediate data of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptFiles {
     Kept,
-    /// Somebody began to remove them: they may be read no more.
+    /// The removal has begun: the files may not be read any more.
     Removing,
     Removed,
 }
 
 impl KeptFiles {
-    /// The word in the table.
+    /// Returns the word in the table.
     pub fn word(self) -> &'static str {
         match self {
             Self::Kept => "kept",
@@ -125,7 +126,7 @@ impl KeptFiles {
         }
     }
 
-    /// The state of a word.
+    /// Returns the state of a word; None for any other word.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Kept, Self::Removing, Self::Removed].into_iter().find(|state| state.word() == word)
     }
@@ -137,7 +138,7 @@ impl KeptFiles {
 pub enum AttemptState {
     Running,
     Succeeded,
-    /// It succeeded too late.
+    /// It succeeded after another attempt had won.
     Discarded,
     Failed,
     Cancelled,
@@ -145,7 +146,7 @@ pub enum AttemptState {
 }
 
 impl AttemptState {
-    /// The word in the table.
+    /// Returns the word in the table.
     pub fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -157,7 +158,7 @@ impl AttemptState {
         }
     }
 
-    /// The state of a word.
+    /// Returns the state of a word; None for any other word.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Running, Self::Succeeded, Self::Discarded, Self::Failed, Self::Cancelled, Self::Interrupted]
             .into_iter()
@@ -171,9 +172,9 @@ impl AttemptState {
 pub struct JobRow {
     pub job: JobId,
     pub owner: String,
-    /// User who submitted it; None where nobody asked.
+    /// The user who submitted it; None if the server does not ask for users.
     pub user: Option<String>,
-    /// Priority; a job of a larger one goes first.
+    /// Priority; jobs of a higher priority go first.
     pub priority: i32,
     pub name: String,
     pub state: JobState,
@@ -188,15 +189,16 @@ pub struct JobRow {
     pub created_ns: u64,
     pub started_ns: Option<u64>,
     pub ended_ns: Option<u64>,
-    /// None: its directories may still exist.
+    /// Time of its cleaning; None if its directories may still exist.
     pub cleaned_ns: Option<u64>,
     /// The job whose kept I-files this one reads.
     pub reduce_again: Option<JobId>,
-    /// None where nothing was kept.
+    /// None if nothing was kept.
     pub kept_files: Option<KeptFiles>,
-    /// When kept files may go by themselves; None: never.
+    /// Time from which kept files may be collected; None keeps them until somebody removes them.
     pub keep_until_ns: Option<u64>,
-    /// Bytes of the data that nodes of a cluster keep; None if nodes do not keep it: its files can then be looked at.
+    /// Bytes of the data that nodes of a cluster keep; None if no nodes keep data, so that the files can be inspected
+    /// directly.
     #[serde(default)]
     pub kept_bytes: Option<u64>,
 }
@@ -208,7 +210,7 @@ pub struct StageRow {
     pub name: String,
     /// `waiting`, `running` or `done`.
     pub state: String,
-    /// None before the stage is expanded.
+    /// Number of tasks; None before the stage is expanded.
     pub task_count: Option<u32>,
     pub tasks_done: u32,
     pub expanded_ns: Option<u64>,
@@ -224,7 +226,7 @@ pub struct AttemptRow {
     pub state: AttemptState,
     pub assigned_ns: u64,
     pub started_ns: Option<u64>,
-    /// When the runs of a reduce attempt were open; None for others, and where it failed.
+    /// Time when the runs of a reduce attempt were open; None for other attempts, and after a failure.
     pub opened_ns: Option<u64>,
     pub ended_ns: Option<u64>,
     pub failure: Option<TaskFailure>,
@@ -233,7 +235,7 @@ pub struct AttemptRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventRow {
-    /// Grows with time.
+    /// Number of the event; it grows with time.
     pub event: u64,
     pub time_ns: u64,
     pub stage: Option<StageIndex>,
@@ -249,11 +251,11 @@ pub struct EventRow {
 pub struct Table {
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Cell>>,
-    /// There were more rows than the limit.
+    /// True if there were more rows than the limit.
     pub truncated: bool,
 }
 
-/// One value.
+/// A value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
@@ -261,6 +263,6 @@ pub enum Cell {
     Integer(i64),
     Real(f64),
     Text(String),
-    /// Hex in messages.
+    /// Bytes; hex in messages.
     Blob(KeyBytes),
 }
