@@ -129,7 +129,7 @@ pub struct Claim {
 /// Node resources that a job needs, besides a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Needs {
-    /// Bytes out of the memory of a node for the buffers of jobs.
+    /// Bytes of a node's memory for buffers of jobs.
     pub memory_bytes: u64,
     /// Number of the architecture; None accepts any.
     pub architecture: Option<u32>,
