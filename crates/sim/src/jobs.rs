@@ -6,7 +6,7 @@ use ids::{JobId, NodeId, StageIndex, TaskIndex};
 use scheduler::{Claim, Needs, Placement};
 use std::collections::BTreeMap;
 
-/// The stages of every job, as those of a real one.
+/// The stages of every job, like those of a real one.
 pub(crate) const STAGES: [&str; 3] = ["map", "reduce", "commit"];
 
 /// A job and its history.

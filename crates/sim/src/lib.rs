@@ -53,7 +53,7 @@ pub struct World {
     pub arrivals_ns: u64,
     /// Maximum number of tasks in the first stage of a job; at least one.
     pub tasks_max: u32,
-    /// Longest task; the shortest takes a tenth of it.
+    /// Duration of the longest task; the shortest takes a tenth of it.
     pub task_ns_max: u64,
     /// Users have priorities from 0 to this, in turn.
     pub priority_max: i32,
