@@ -1,21 +1,21 @@
-//! Messages between a server and the process that asks its database a question of the console.
+//! Messages between a server and the process that runs SQL statements of the console on its database.
 
 use crate::data_access::SecretText;
 use crate::history::Table;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Most bytes of the rows of an answer; those beyond are left off.
+/// Maximum bytes of the rows of an answer; further rows are left off.
 pub const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// A question to a database.
+/// A statement for a database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConsoleQuestion {
     pub database: ConsoleDatabase,
-    /// One statement.
+    /// A single statement.
     pub statement: String,
-    /// Rows beyond this many are left off.
+    /// Maximum number of rows; further rows are left off.
     pub rows_max: usize,
     pub time_max_ms: u64,
 }
@@ -26,7 +26,7 @@ pub enum ConsoleDatabase {
     Sqlite {
         state_dir: PathBuf,
     },
-    /// Its address, with a password where it has one.
+    /// Its address, including the password if it has one.
     Postgres {
         url: SecretText,
     },
@@ -36,11 +36,11 @@ pub enum ConsoleDatabase {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ConsoleAnswer {
     Table(Table),
-    /// The statement is refused, or cannot be answered.
+    /// The statement is refused, or fails.
     Refused {
         message: String,
     },
-    /// The database cannot be asked.
+    /// The database cannot be reached.
     Failed {
         message: String,
     },

@@ -17,32 +17,32 @@ use utoipa::ToSchema;
 
 /// Version of these messages; server, nodes and clients must agree on it.
 pub const PROTOCOL_VERSION: u32 = 14;
-/// Most attempts of a node that wait for a slot, or run and have waited.
+/// Maximum number of attempts of a node that wait for a slot, or run after such a wait.
 pub const PLACES_MAX: u32 = 256;
-/// Most bytes of a request body, and of an answer: a result that seals very many runs is the largest.
+/// Maximum bytes of a request body and of an answer: a result that seals very many runs is the largest.
 pub const BODY_BYTES_MAX: usize = 256 << 20;
-/// Longest that the server holds a poll back while there is nothing to say, in milliseconds.
+/// Longest time that the server delays the answer to a poll without news, in milliseconds.
 pub const POLL_MS_MAX: u64 = 5_000;
 
-/// Most keys of an order to end earlier.
+/// Maximum number of keys in an order to end an attempt earlier.
 pub const END_KEYS_MAX: usize = 16;
-/// Most slots of a node, and of a job.
+/// Maximum number of slots of a node, and of a job.
 pub const SLOTS_MAX: u32 = 1024;
-/// Longest name of a node.
+/// Longest name of a node, in bytes.
 pub const NODE_NAME_BYTES_MAX: usize = 100;
-/// Longest name of a job, or of its user: each is in tables, lists and messages.
+/// Longest name of a job, or of its user, in bytes: both are in tables, lists and messages.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Longest of each other text that a node says of itself.
+/// Longest of all other texts in a node's description of itself, in bytes.
 pub const NODE_TEXT_BYTES_MAX: usize = 1000;
 
-/// A job as a client hands it in.
+/// A job as a client submits it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSubmission {
     pub spec: JobSpec,
     /// The inputs of the map tasks, in order.
     pub splits: Vec<Split>,
-    /// User whom the job belongs to; jobs of users share the cluster.
+    /// The user who owns the job; jobs of users share the cluster.
     #[serde(default)]
     pub user: String,
     /// Jobs of a higher priority go first.
@@ -50,15 +50,15 @@ pub struct JobSubmission {
     pub priority: i32,
 }
 
-/// Jobs of one task each, handed in together: they are stored in one transaction, all or none.
+/// Jobs of one task each, submitted together: all are stored in one transaction, or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobBatch {
     /// Name of each of the jobs.
     pub name: String,
-    /// One for each job, at most [`BATCH_JOBS_MAX`].
+    /// A task for each job, at most [`BATCH_JOBS_MAX`].
     pub tasks: Vec<RunTask>,
-    /// User whom the jobs belong to.
+    /// The user who owns the jobs.
     #[serde(default)]
     pub user: String,
     /// Jobs of a higher priority go first.
@@ -66,10 +66,10 @@ pub struct JobBatch {
     pub priority: i32,
 }
 
-/// Most jobs that are handed in together.
+/// Maximum number of jobs that are submitted together.
 pub const BATCH_JOBS_MAX: usize = 1_000;
 
-/// The numbers of jobs that were handed in together: `first` and those that follow it, in the order of the tasks.
+/// The numbers of jobs that were submitted together: `first` and the following ones, in the order of the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubmittedBatch {
@@ -77,19 +77,19 @@ pub struct SubmittedBatch {
     pub count: u32,
 }
 
-/// Output of the program of a one-task job, as far as it is remembered. While the program runs: the output that its
-/// node has told so far.
+/// Output of the program of a one-task job, as far as it is stored. While the program runs: the output that its node
+/// has reported so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobLogs {
-    /// The attempt that wrote it; each begins anew.
+    /// The attempt that wrote it; the output of each attempt begins anew.
     pub attempt: Option<AttemptNumber>,
     pub standard_output: String,
     pub standard_error: String,
-    /// Bytes of all the text that it wrote to standard output; the text above is the last of it.
+    /// Bytes of all its text on standard output; the text above is the end of it.
     pub standard_output_bytes: u64,
     pub standard_error_bytes: u64,
-    /// The job is over: nothing follows.
+    /// The job is over: no more output follows.
     pub over: bool,
 }
 
@@ -98,13 +98,13 @@ pub struct JobLogs {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum JobOutcome {
     Succeeded(Box<JobReport>),
-    /// A job of one task has succeeded: there is nothing to report.
+    /// A job of one task has succeeded: there is no report.
     Done,
     Failed {
         failure: TaskFailure,
-        /// The attempt that failed last; None where the engine refused to go on (a proof that disagrees).
+        /// The attempt that failed last; None if the engine itself stopped the job (a failed proof).
         attempt: Option<AttemptKey>,
-        /// The exit code a front end ends with: that of the user's program where one failed.
+        /// The exit code of a front end: that of the user's program if it failed.
         exit_code: i32,
     },
     Cancelled {
@@ -112,15 +112,15 @@ pub enum JobOutcome {
     },
 }
 
-/// Progress of a job, for people to look at.
+/// Progress of a job, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobProgress {
-    /// In stage order; a stage that has not been expanded has no tasks yet.
+    /// In stage order; a stage without tasks is not expanded yet.
     pub stages: Vec<StageProgress>,
-    /// True once the last attempt has ended.
+    /// True after the last attempt has ended.
     pub over: bool,
-    /// For a stage of a flow: whether its parts are there and wait for the stages that read them.
+    /// For a stage of a flow: true if its parts are complete and wait for the stages that read them.
     #[serde(default)]
     pub rests: bool,
 }
@@ -134,7 +134,7 @@ pub struct StageProgress {
     pub expanded: bool,
     pub tasks: u32,
     pub done: u32,
-    /// Attempts running now.
+    /// Number of attempts that run now.
     pub running: u32,
 }
 
@@ -157,10 +157,10 @@ pub struct BoundariesProposal {
     pub keys: Vec<KeyBytes>,
 }
 
-/// Answer to a proposal: the boundaries that stand, proposed by whoever was first.
+/// The answer to a proposal: the boundaries of the first proposal.
 pub type BoundariesAnswer = Boundaries;
 
-/// Description that a node gives of itself when it comes.
+/// A node's description of itself when it joins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeInfo {
@@ -170,67 +170,66 @@ pub struct NodeInfo {
     pub name: String,
     pub rack: String,
     pub slots: u32,
-    /// Memory for the buffers of all jobs that run there at once.
+    /// Memory for the buffers of all jobs that run on it at once.
     pub memory_bytes: u64,
     /// Architecture of its processor, as in `x86_64`.
     pub architecture: String,
-    /// Address at which other nodes reach its data port; empty if it has none.
+    /// Address of its data port for other nodes; empty if it has none.
     #[serde(default)]
     pub data_url: String,
-    /// Files that dead processes left on its disks; told when the node joins, and never after.
+    /// Files of dead processes on its disks. Sent only when the node joins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<LeftBehind>,
 }
 
-/// A node that is known from now on. A process that comes again is a new node: what it had in memory is gone.
+/// The answer to a node that has joined. A restarted process is a new node: its memory is lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeWelcome {
     pub node: NodeId,
-    /// Name of this process, which tells it from every other one; everything that the node says must hold it.
+    /// Unique name of this process. Every message of the node must contain it.
     pub incarnation: String,
-    /// Secret of the node for the header `authorization`: shows that it is this node that speaks. Everything that it
-    /// says needs it.
+    /// Secret of the node for the header `authorization`. Every message of the node needs it: it proves the sender.
     pub secret: SecretText,
-    /// Proof to keep on its disks. The next process there shows it, and so shows that it has these disks.
+    /// Proof to keep on its disks. The next process there presents it, and so proves that it has these disks.
     pub disk_proof: SecretText,
-    /// Public keys by which its data port knows the texts that the server signed.
+    /// Public keys with which its data port verifies texts that the server signed.
     pub data_keys: DataKeys,
-    /// Time without news of the node after which it counts as dead.
+    /// Time without a message of the node after which it counts as dead.
     pub lease_ms: u64,
-    /// Whether user programs must be kept in a sandbox.
+    /// True if user programs must run in a sandbox.
     #[serde(default)]
     pub sandbox: bool,
-    /// Directories and prefixes of objects below which jobs may name paths and objects; without them, any.
+    /// Directories and object prefixes to which the paths and objects of jobs are limited; None permits all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<String>>,
-    /// Jobs that read again the files left of them on the disks of this node: these files belong to this process from
-    /// now on. All other files that were left are of no use.
+    /// Jobs that read their files on the disks of this node again: these files belong to this process now. All other
+    /// files of dead processes are useless.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readmitted: Vec<JobId>,
 }
 
-/// Finished work goes up, new work comes down. The server answers at once where it has anything to say, else after
-/// at most [`POLL_MS_MAX`], or when a later poll of the same node arrives.
+/// A poll: carries the ends of attempts to the server, and orders back. The server answers at once if it has news,
+/// otherwise after at most [`POLL_MS_MAX`], or when a later poll of the same node arrives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodePoll {
     pub incarnation: String,
-    /// Number of the last order that arrived; orders after it are sent again.
+    /// Number of the last order that arrived; later orders are sent again.
     pub received: u64,
-    /// Slots that run nothing now and wait for work.
+    /// Slots that run nothing and wait for work.
     pub free_slots: Vec<u32>,
-    /// Places where an attempt may wait for a slot, so that a node need not ask for each of very many short programs:
-    /// numbers from that of its slots on, [`PLACES_MAX`] of them at most.
+    /// Free places, in which an attempt may wait for a slot, so that a node need not poll for each of very many short
+    /// programs. Their numbers follow those of its slots; at most [`PLACES_MAX`].
     #[serde(default)]
     pub places: Vec<u32>,
-    /// Ends of attempts the server has not confirmed yet by answering a poll that carried them.
+    /// Ends of attempts that the server has not confirmed by an answer to a poll that carried them.
     pub finished: Vec<AttemptEnd>,
-    /// Every attempt that the node runs or whose end is not confirmed: a server that starts again learns from it
-    /// which of its orders never arrived.
+    /// All attempts that the node runs or whose ends are not confirmed. A restarted server finds by them the orders
+    /// that never arrived.
     #[serde(default)]
     pub held: Vec<AttemptKey>,
-    /// State of the node and its programs; empty if there is nothing new.
+    /// State of the node and its programs; empty if nothing has changed.
     #[serde(default, skip_serializing_if = "NodeReport::is_empty")]
     pub report: NodeReport,
 }
@@ -253,7 +252,7 @@ pub struct AttemptEnd {
 pub enum AttemptOutcome {
     Succeeded(TaskResult),
     Failed(TaskFailure),
-    /// It waited for a slot for too long and never began: others may have it.
+    /// It waited too long for a slot and never began: the server may assign it to another node.
     GivenBack,
 }
 
@@ -270,9 +269,9 @@ impl From<Result<TaskResult, TaskFailure>> for AttemptOutcome {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeOrders {
-    /// In order of their numbers, which grow by one; those the node has seen already are passed over.
+    /// In order of their numbers, which grow by one. The node skips those that it has seen already.
     pub orders: Vec<NumberedOrder>,
-    /// The nodes that live.
+    /// The live nodes.
     pub peers: Vec<NodeAddress>,
 }
 
@@ -283,68 +282,67 @@ pub struct NumberedOrder {
     pub order: NodeOrder,
 }
 
-/// Order to a node.
+/// An order to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum NodeOrder {
-    /// Run an attempt. The facts of the job that it needs are at `/v1/jobs/JOB/brief`.
+    /// Run an attempt. `/v1/jobs/JOB/brief` has the facts of the job that it needs.
     Start {
         attempt: AttemptKey,
         /// The number of a free slot, or of a place.
         slot: u32,
         task: Box<Task>,
     },
-    /// Attempts of the job stop as soon as they can.
+    /// Stop all attempts of the job as soon as possible.
     Stop { job: JobId },
-    /// This attempt stops as soon as it can: the data that it works on is no more, or another attempt has done its
-    /// work. Its end is of no interest.
+    /// Stop this attempt as soon as possible: its input no longer exists, or another attempt has won. Its result is
+    /// discarded.
     StopAttempt { attempt: AttemptKey },
-    /// This reduce attempt ends before the first of these keys that it has not come to: another attempt reads from
-    /// there. An attempt beyond all of them goes on as it is. In order; at most [`END_KEYS_MAX`].
+    /// End this reduce attempt before the first of these keys that it has not reached: another attempt reads from
+    /// there. An attempt beyond all of them continues unchanged. In order; at most [`END_KEYS_MAX`].
     EndBefore { attempt: AttemptKey, keys: Vec<KeyBytes> },
-    /// The job is over: everything of it goes.
+    /// The job is over: remove all its data.
     Forget { job: JobId },
-    /// Sorted runs of the job get replicas on other nodes from now on.
+    /// Replicate the sorted runs of the job to other nodes from now on.
     Replicate { job: JobId },
-    /// The node sends its replicas of these runs, which stand for runs of other nodes, to one more node. It sends no
-    /// other replicas again.
+    /// Copy these promoted replicas, which replace lost runs of other nodes, to one more node. Other replicas are not
+    /// copied again.
     ReplicateAgain { job: JobId, runs: Vec<RunId> },
-    /// The node is being emptied: no new chunk may lie on it.
+    /// Accept no new chunks: the node is being drained.
     Drain,
-    /// Nobody needs the node any more: it says good-bye and ends.
+    /// Shut down gracefully: no job needs the node any more.
     Leave,
-    /// The job is over: its runs on disk stay, under a name that outlives the process, and the node tells of them
-    /// ([`crate::kept::KeptAnnouncement`]). Everything else of it goes.
+    /// The job is over: keep its runs on disk under names that outlive the process, and announce them
+    /// ([`crate::kept::KeptAnnouncement`]). Remove everything else of the job.
     Keep { job: JobId },
-    /// The node tells what is kept on its disks.
+    /// Announce the kept directories on the disks.
     TellKept,
-    /// Kept directories of these names go.
+    /// Remove the kept directories of these names.
     DropKept { names: Vec<String> },
-    /// The node reads kept files and tells what it finds ([`crate::fsck::CheckNews`]).
+    /// Read kept files and report the findings ([`crate::fsck::CheckNews`]).
     CheckKept { check: String, task: Box<CheckTask> },
-    /// An intermediate file of a user will be written on the node. The node gives the writer up if it hears nothing
-    /// of it for so long.
+    /// Expect an intermediate file of a user. The node abandons the file if its writer sends nothing for this many
+    /// seconds.
     BeginIntermediate { file: IntermediateId, silence_seconds: u32 },
-    /// Intermediate files of users go, also where they are being written.
+    /// Remove intermediate files of users, including those that are being written.
     DropIntermediates { files: Vec<IntermediateId> },
-    /// The copies of these files on the node are the first ones from now on: the node sees that there is a second
-    /// one.
+    /// Promote the copies of these files on the node to first copies: the node re-replicates them.
     AdoptIntermediates { files: Vec<IntermediateId> },
-    /// The server signs the texts for data ports with another key. The node asks for tokens that are signed with it.
-    /// For a while it still lets in callers with texts that an earlier key signed.
+    /// Use new keys: the server signs the texts for data ports with another key. The node asks for tokens signed with
+    /// it, and accepts texts signed with an earlier key for a while.
     DataKeys { keys: Box<DataKeys> },
-    /// A fault strikes the node, where it was started for drills; it tells what became of it ([`crate::drill::DrillNews`]).
+    /// Execute a fault, if the node was started for drills, and report the outcome ([`crate::drill::DrillNews`]).
     Drill { strike: String, fault: DrillFault },
 }
 
-/// Address of the record data of a node.
+/// Address of a node's data port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeAddress {
     pub node: NodeId,
     pub rack: String,
     pub data_url: String,
-    /// Whether new chunks may lie there.
+    /// True if new chunks may be put on it.
     #[serde(default = "yes")]
     pub takes_chunks: bool,
 }
@@ -361,27 +359,27 @@ pub struct JobBrief {
     pub spec: JobSpec,
     #[schema(value_type = String)]
     pub staging: PathBuf,
-    /// Its sorted runs get replicas on other nodes.
+    /// True if its sorted runs get replicas on other nodes.
     #[serde(default)]
     pub replicates: bool,
-    /// Token by which other nodes let this one in to data of the job.
+    /// Token by which other nodes admit this one to the data of the job.
     pub token: SecretText,
     /// Tokens for the jobs whose parts this one reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<JobToken>,
-    /// The job belongs to this user, whom a node may let name more paths than others.
+    /// The user who owns the job: a node may allow paths for this user that it denies to others.
     #[serde(default)]
     pub user: String,
 }
 
-/// A reader asks where runs of a job lie by now, because it cannot go on where it is.
+/// A reader's question for the current locations of runs that it cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlacesQuestion {
     pub runs: Vec<RunId>,
 }
 
-/// Places of the runs that do not lie only with the node that made them, in order of the runs.
+/// Locations of the runs that are not only on the nodes that made them, in order of the runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlacesAnswer {
@@ -394,38 +392,38 @@ pub struct PlacesAnswer {
 pub struct NodeStatus {
     pub node: NodeId,
     pub info: NodeInfo,
-    /// Attempts that it has now: they run, or wait there for a slot.
+    /// Number of attempts that it has now: they run, or wait for a slot there.
     pub running: u32,
-    /// Time since the node was last heard of, in milliseconds.
+    /// Time since the last message of the node, in milliseconds.
     pub silent_ms: u64,
-    /// Disks as the node told last; empty before it told anything.
+    /// Disks as the node reported them last; empty before its first report.
     #[serde(default)]
     pub disks: Vec<DiskReport>,
     #[serde(default)]
     pub sample: Option<MachineSample>,
     #[serde(default)]
     pub state: NodeState,
-    /// Jobs that keep intermediate data on its disks.
+    /// Jobs with kept intermediate data on its disks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_jobs: Vec<JobId>,
 }
 
-/// Whether a node works.
+/// State of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
     #[default]
     Up,
-    /// Gets no new work; what it holds moves away.
+    /// Gets no new work; its data moves to other nodes.
     Draining,
-    /// Holds nothing that anybody needs, and has been told to leave, or has left.
+    /// Holds no data that any job needs, and has been told to leave, or has left.
     Drained,
-    /// Nothing was heard of it any more, or its process has ended.
+    /// Sent no message for too long, or its process has ended.
     Dead,
 }
 
 impl NodeState {
-    /// For tables.
+    /// Returns the word for tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -436,28 +434,28 @@ impl NodeState {
     }
 }
 
-/// The nodes that live, those that were drained lately, and what a job may count on.
+/// The live nodes, the recently drained ones, and the resources that a job may count on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterStatus {
     pub nodes: Vec<NodeStatus>,
-    /// Nodes that died within a day and have not come back, the last ones first; at most 1000.
+    /// Nodes that died within a day and have not come back, most recent first; at most 1000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<NodeStatus>,
 }
 
 impl ClusterStatus {
-    /// Slots of all nodes that get work.
+    /// Returns the number of slots of all nodes that get work.
     pub fn slots(&self) -> u32 {
         self.working().map(|node| node.info.slots).sum()
     }
 
-    /// Nodes that get work.
+    /// Returns the nodes that get work.
     pub fn working(&self) -> impl Iterator<Item = &NodeStatus> {
         self.nodes.iter().filter(|node| node.state == NodeState::Up)
     }
 
-    /// Memory that every node has for jobs; None without nodes.
+    /// Returns the memory that every node has for jobs; None without nodes.
     pub fn memory_bytes(&self) -> Option<u64> {
         self.working().map(|node| node.info.memory_bytes).min()
     }
@@ -467,9 +465,9 @@ impl ClusterStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorAnswer {
-    /// One word that a program can act on.
+    /// A code for programs.
     pub code: ErrorCode,
-    /// One sentence for people.
+    /// The message for the user, in one sentence.
     pub message: String,
 }
 
@@ -478,18 +476,18 @@ pub struct ErrorAnswer {
 pub enum ErrorCode {
     /// The request cannot be understood, or asks for something impossible.
     BadRequest,
-    /// The request was understood and refused: an option, an output, a path. The user's to change.
+    /// The request was understood and refused because of an option, an output or a path. The user must change it.
     Refused,
     NotFound,
-    /// The node is not, or no longer, known: it must register anew and forget what it has.
+    /// The node is not known, or no longer: it must register again and forget its state.
     UnknownNode,
-    /// Server and caller speak different versions.
+    /// Server and caller have different protocol versions.
     VersionMismatch,
     Unauthenticated,
     Forbidden,
-    /// The caller asked too often, or has too many jobs: not now.
+    /// The caller sends too many requests, or has too many jobs: retry later.
     TooMany,
     TooLarge,
-    /// The server cannot go on; another one may.
+    /// The server cannot continue; another one may.
     Failed,
 }

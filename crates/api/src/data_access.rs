@@ -1,10 +1,10 @@
-//! Messages by which a server tells nodes what their data ports let in.
+//! Messages by which a server tells nodes which callers their data ports admit.
 
 use ids::{IntermediateId, JobId, NodeId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A text that whoever has it may use. Not printed with what holds it.
+/// A bearer secret. Left out when a value that contains it is printed.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct SecretText(pub String);
@@ -15,57 +15,59 @@ impl std::fmt::Debug for SecretText {
     }
 }
 
-/// The public keys of what servers sign for data ports. A server has a new one when it starts, and when it takes back a token by
-/// which nodes may have joined.
+/// The public keys of the server's signatures for data ports. A server makes a new key when it starts, and when it
+/// revokes a token by which nodes may have joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DataKeys {
-    /// Signs from now on. Hex digits, as all of them.
+    /// Key that signs from now on. All keys are hex digits.
     pub current: String,
-    /// Signed before, newest first.
+    /// Keys that signed before, newest first.
     pub earlier: Vec<EarlierKey>,
-    /// Seconds since 1970 by the clock of the server, which grants go by.
+    /// Seconds since 1970 by the clock of the server, which determines the expiry of grants.
     pub now_seconds: u64,
 }
 
-/// Grants of users that it signed are good until their time. Tokens of nodes that it signed are good for a while, in which they ask for
-/// new ones.
+/// An earlier key. Grants of users that it signed stay valid until they expire. Tokens of nodes that it signed stay
+/// valid for a while, in which the nodes ask for new ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EarlierKey {
     pub key: String,
-    /// A node that was sent away may have tokens that it signed: that while is two seconds, else ten minutes.
+    /// True if a removed node may have tokens that it signed: node tokens stay valid for two seconds then, otherwise
+    /// ten minutes.
     pub is_withdrawn: bool,
 }
 
-/// By it nodes know each other as those that have to do with a job.
+/// A token of a job: it proves to other nodes that a node is involved in the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobToken {
     pub job: JobId,
-    /// Good while the key that signed it is the newest.
+    /// Valid while the key that signed it is the newest.
     pub token: SecretText,
 }
 
-/// A node asks what a job is, because it is to run an attempt of it, or because another node came with data.
+/// A node's question for the facts of a job, because it will run an attempt of the job, or because another node sent
+/// data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BriefQuestion {
-    /// The token of the job that the other node showed.
+    /// The token of the job that the other node presented.
     #[serde(default)]
     pub token: Option<SecretText>,
 }
 
-/// A node asks for tokens signed with the newest key.
+/// A node's request for tokens signed with the newest key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokensQuestion {
     pub incarnation: String,
-    /// Those that it has.
+    /// The tokens that it has.
     pub tokens: Vec<JobToken>,
 }
 
-/// The keys of today, and a token for each running job that the node has to do with.
+/// The current keys, and a token for each running job in which the node is involved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokensAnswer {
@@ -73,7 +75,7 @@ pub struct TokensAnswer {
     pub tokens: Vec<JobToken>,
 }
 
-/// A node wants to send a file of a user to another node.
+/// A node's request to copy a file of a user to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileCopy {

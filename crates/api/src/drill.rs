@@ -1,41 +1,41 @@
-//! Fault drills: faults that an administrator has done to nodes, to see that nothing is lost. The nodes were started
-//! for it.
+//! Fault drills: an administrator injects faults into nodes that were started for this purpose, to verify that nothing
+//! is lost.
 
 use ids::JobId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Prefix of the names of jobs of drills; only their data and programs are struck.
+/// Prefix of the names of drill jobs; only their data and programs are damaged.
 pub const DRILL_JOB_PREFIX: &str = "sailfish-drill-";
-/// Longest that a node stands still.
+/// Longest pause of a node, in seconds.
 pub const PAUSE_SECONDS_MAX: u32 = 60;
-/// Longest that a crash point stays armed.
+/// Longest time that a crash point stays armed, in seconds.
 pub const ARMED_SECONDS_MAX: u32 = 600;
 
-/// Fault that is done to a node.
+/// A fault to inject into a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DrillFault {
-    /// Nothing: it only says whether it takes part.
+    /// No fault: the node only says whether it takes part.
     Look,
-    /// Its process ends at once, as by a crash.
+    /// Its process ends at once, as in a crash.
     KillNode,
-    /// Its process stands still for so many seconds, and then goes on: at most [`PAUSE_SECONDS_MAX`].
+    /// Its process is paused for this many seconds, at most [`PAUSE_SECONDS_MAX`].
     PauseNode { seconds: u32 },
-    /// One byte of a run file of the job changes; `choice` selects the file and the byte.
+    /// A byte in a run file of the job is changed; `choice` selects the file and the byte.
     DamageRun { job: JobId, choice: u64 },
     /// A run file of the job is removed.
     DropRun { job: JobId, choice: u64 },
     /// A user program of the job is killed.
     KillProgram { job: JobId },
-    /// Its process ends as soon as it comes past this crash point, within so many seconds: at most [`ARMED_SECONDS_MAX`].
+    /// Its process ends when it next passes this crash point, within this many seconds, at most [`ARMED_SECONDS_MAX`].
     CrashAt { point: String, seconds: u32 },
-    /// No crash point is armed any more.
+    /// All crash points are disarmed.
     Disarm,
 }
 
 impl DrillFault {
-    /// Returns the job whose data or programs are struck; None for a fault that strikes the node.
+    /// Returns the job whose data or programs are damaged; None for a fault of the whole node.
     pub fn job(&self) -> Option<JobId> {
         match self {
             Self::DamageRun { job, .. } | Self::DropRun { job, .. } | Self::KillProgram { job } => Some(*job),
@@ -45,7 +45,7 @@ impl DrillFault {
         }
     }
 
-    /// Whether the process of the node ends, now or when it comes to a crash point.
+    /// Returns whether the process of the node ends, now or at a crash point.
     pub fn ends_node(&self) -> bool {
         matches!(self, Self::KillNode | Self::CrashAt { .. })
     }
@@ -55,20 +55,20 @@ impl DrillFault {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DrillOutcome {
-    /// The fault strikes: `what` describes the deed in words. A node that dies or stands still says so before.
+    /// The fault was injected, as `what` describes. A node that dies or pauses reports this before.
     Struck { what: String },
-    /// There is nothing there that it could strike.
+    /// The node has nothing that the fault could damage.
     NoVictim { why: String },
-    /// The node does not do it.
+    /// The node refuses the fault.
     Refused { why: String },
 }
 
-/// A node tells what became of a fault that it was ordered.
+/// A node's report on the outcome of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrillNews {
     pub incarnation: String,
-    /// The name of the order.
+    /// Name of the fault in the order.
     pub strike: String,
     pub outcome: DrillOutcome,
 }

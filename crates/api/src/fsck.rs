@@ -8,31 +8,31 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
 
-/// Most damages of one file that are told; further ones are counted.
+/// Maximum number of damages of one file that are listed; further ones are counted.
 pub const DAMAGES_PER_FILE_MAX: usize = 16;
-/// Most damaged files, and most I-files whose proof does not agree, that an answer lists; further ones are counted.
+/// Maximum number of damaged files, and of I-files with a failed proof, that an answer lists; further ones are counted.
 pub const FINDINGS_MAX: usize = 1000;
 
-/// Files of runs that lie in the directories of one process that kept them.
+/// Files of runs in the directories that one process kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckTask {
-    /// The job that kept them.
+    /// The job that kept the files.
     pub source: JobId,
-    /// The node that made the directories; the files in them are copies of its own.
+    /// The node that made the directories; the files in them are its own copies.
     pub made_by: NodeId,
-    /// A run's disk index is a position in this list; empty where there is no directory.
+    /// Directories by the disk index of a run; empty if there is no directory for an index.
     #[schema(value_type = Vec<String>)]
     pub dirs: Vec<PathBuf>,
     pub files: Vec<FileToCheck>,
 }
 
-/// A run, or a replica of one, as the store remembers it.
+/// A run, or a replica of a run, as the store has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileToCheck {
     pub run: KeptRun,
-    /// There is another copy, with which its bytes are compared.
+    /// True if there is another copy, with which its bytes are compared.
     pub has_other_copy: bool,
 }
 
@@ -41,14 +41,14 @@ pub struct FileToCheck {
 #[serde(deny_unknown_fields)]
 pub struct CheckedFile {
     pub run: RunId,
-    /// Path of the file, or the path at which it should lie.
+    /// Path of the file, or its expected path.
     #[schema(value_type = String)]
     pub path: PathBuf,
     /// Bytes of the file; 0 if it cannot be opened.
     pub bytes: u64,
-    /// Blocks that were read and are whole.
+    /// Number of blocks that were read and are intact.
     pub blocks: u64,
-    /// Hash over all bytes, in hex; empty if nobody compares it, or if the file could not be read.
+    /// Hash over all bytes, in hex; empty if the file could not be read, or if there is no other copy to compare.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub content_hash: String,
     /// Damages of the file: the first [`DAMAGES_PER_FILE_MAX`].
@@ -62,11 +62,11 @@ pub struct CheckedFile {
     pub books: Vec<SourceBooks>,
 }
 
-/// Damage at one place of a file.
+/// A damage at one position of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Damage {
-    /// The block, counted from 0; None where it is another part of the file, or the whole of it.
+    /// The block, counted from 0; None if another part of the file is damaged, or the whole file.
     pub block: Option<u64>,
     /// Offset of the damage in the file; None if it is the whole file.
     pub offset_bytes: Option<u64>,
@@ -78,13 +78,13 @@ pub struct Damage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FsckReport {
-    /// The job that has the I-files. It is not the job asked for if that one reduced the I-files of this one again.
+    /// The job that has the I-files. It differs from the requested job if that job reduced kept I-files of this one.
     pub job: JobId,
-    /// Runs that the I-files consist of.
+    /// Number of runs of the I-files.
     pub runs: u64,
-    /// Files of these runs besides the first of each.
+    /// Number of files of these runs besides the first of each.
     pub replicas: u64,
-    /// Whole blocks of all files.
+    /// Number of intact blocks in all files.
     pub blocks: u64,
     /// Bytes of all files.
     pub bytes: u64,
@@ -92,18 +92,18 @@ pub struct FsckReport {
     pub damaged: Vec<DamagedFile>,
     /// Number of all damaged files.
     pub damaged_count: u64,
-    /// Runs among them of which there is no intact copy.
+    /// Number of these runs without an intact copy.
     pub lost_runs: u64,
-    /// I-files whose sums were compared.
+    /// Number of I-files whose sums were compared.
     pub ifiles: u64,
     /// I-files whose intact runs do not hold the records that the maps committed; the first [`FINDINGS_MAX`].
     pub disagreeing: Vec<DisagreeingIfile>,
-    /// Number of all such I-files.
+    /// Number of all I-files with a failed proof.
     pub disagreeing_count: u64,
 }
 
 impl FsckReport {
-    /// Whether nothing is wrong.
+    /// Returns whether nothing is wrong.
     pub fn is_whole(&self) -> bool {
         self.damaged_count == 0 && self.disagreeing_count == 0
     }
@@ -115,9 +115,9 @@ impl FsckReport {
 pub struct DamagedFile {
     pub run: RunId,
     pub ifile: IfileIndex,
-    /// Whether it is a copy of a run that another node made.
+    /// True if it is a copy of a run that another node made.
     pub is_replica: bool,
-    /// Name of the node that has it; None on one machine, and where no node has it.
+    /// Name of the node that has it; None on one machine, and if no node has it.
     pub node: Option<String>,
     /// Path of the file; None if no node has it.
     #[schema(value_type = Option<String>)]
@@ -125,11 +125,11 @@ pub struct DamagedFile {
     pub damages: Vec<Damage>,
     /// Number of all damages of the file.
     pub damage_count: u64,
-    /// Other copy of the run that is whole.
+    /// Another, intact copy of the run.
     pub intact: Option<IntactCopy>,
 }
 
-/// Place of a whole copy of a run.
+/// Location of an intact copy of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntactCopy {
@@ -143,19 +143,19 @@ pub struct IntactCopy {
 #[serde(deny_unknown_fields)]
 pub struct DisagreeingIfile {
     pub ifile: IfileIndex,
-    /// Sum of the records that the maps that count committed.
+    /// Sum of the records that the winning map attempts committed.
     pub committed: DataSum,
-    /// Sum of the records of these maps in intact runs.
+    /// Sum of the records of these attempts in intact runs.
     pub held: DataSum,
-    /// The first chunk and map that do not agree, in one sentence.
+    /// The first chunk and map whose sums differ, in one sentence.
     pub first: String,
 }
 
-/// A client asks for a check, or how far one is.
+/// A client's request for a check, or for the progress of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FsckRequest {
-    /// The name of a check that goes on; without it one begins, unless one of this job goes on already.
+    /// Name of a running check. Without it a check begins, unless a check of this job is already under way.
     #[serde(default)]
     pub check: Option<String>,
 }
@@ -164,17 +164,17 @@ pub struct FsckRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FsckAnswer {
-    /// Name of the check, to ask again with. The server gives up a check that nobody asks about for a minute.
+    /// Name of the check, for the next poll. The server abandons a check that no client polls for a minute.
     pub check: String,
     /// Bytes of the files that were read so far.
     pub read_bytes: u64,
-    /// Bytes of all files, as the store remembers them.
+    /// Bytes of all files, according to the store.
     pub total_bytes: u64,
-    /// The report, once all files are read.
+    /// The report, after all files are read.
     pub report: Option<FsckReport>,
 }
 
-/// A node tells the bytes and findings of a check so far. A finding that is told twice counts once.
+/// A node's report on the bytes and findings of a check so far. A finding that is reported twice counts once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckNews {
@@ -185,18 +185,18 @@ pub struct CheckNews {
     pub made_by: NodeId,
     /// Bytes of the files of the order that were read so far.
     pub read_bytes: u64,
-    /// Findings since the node told last.
+    /// Findings since the last report of the node.
     #[serde(default)]
     pub files: Vec<CheckedFile>,
-    /// Why it cannot go on.
+    /// The reason why the node cannot continue.
     #[serde(default)]
     pub problem: Option<String>,
 }
 
-/// Whether a node goes on with a check.
+/// The answer to a node's findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckAnswer {
-    /// False if nobody wants to hear more.
+    /// True if the node must continue; false if no client waits for the result.
     pub goes_on: bool,
 }

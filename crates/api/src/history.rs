@@ -1,4 +1,4 @@
-//! Jobs as the store remembers them: read, sent and shown. Times are nanoseconds since 1970.
+//! Jobs as the store has them: read, sent and shown. Times are nanoseconds since 1970.
 
 mod kind;
 
@@ -15,26 +15,27 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct JobList {
     pub jobs: Vec<JobRow>,
-    /// Jobs that were asked for as well and are not listed, older ones; counted up to [`MORE_JOBS_MAX`].
+    /// Number of older jobs that match too and are not listed; counted up to [`MORE_JOBS_MAX`].
     #[serde(default)]
     pub more: u64,
 }
 
-/// Most unlisted jobs that are counted.
+/// Maximum count of unlisted jobs.
 pub const MORE_JOBS_MAX: u64 = 1_000_000;
 
-/// Which jobs to list, as `?limit=N&state=failed&user=ann&name=TEXT` at the end of a path; what is not given leaves none out.
+/// A filter for jobs, as `?limit=N&state=failed&user=ann&name=TEXT` at the end of a path. A missing field matches all
+/// jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobsQuestion {
     pub limit: Option<u32>,
     pub state: Option<JobState>,
     pub user: Option<String>,
-    /// A part of the name; letters of ASCII stand for both cases.
+    /// A part of the name; ASCII letters match both cases.
     pub name: Option<String>,
 }
 
-/// Everything about a job but its report.
+/// Everything about a job except its report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobDetails {
@@ -51,7 +52,7 @@ pub struct JobDetails {
     pub kept: Vec<KeptPlace>,
 }
 
-/// Most entries of an answer, as `?limit=N` at the end of a path.
+/// Maximum number of entries of an answer, as `?limit=N` at the end of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
@@ -62,9 +63,9 @@ pub struct Limit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StateQuestion {
-    /// One statement: select, with, values or explain.
+    /// A single statement: select, with, values or explain.
     pub statement: String,
-    /// Rows beyond this many are left off; a server may leave off more.
+    /// Maximum number of rows; further rows are left off. A server may return fewer.
     pub rows_max: u32,
 }
 
@@ -73,12 +74,12 @@ pub struct StateQuestion {
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
     Running,
-    /// Its commit task exists: the output may be in place.
+    /// Its commit task exists: the output may be published already.
     Committing,
     Succeeded,
     Failed,
     Cancelled,
-    /// Its owner died before it was over.
+    /// Its owner died before its end.
     Interrupted,
 }
 
@@ -88,18 +89,18 @@ ids::words!(
 );
 
 impl JobState {
-    /// Whether nothing follows this state.
+    /// Returns whether the state is final.
     pub fn over(self) -> bool {
         !matches!(self, Self::Running | Self::Committing)
     }
 }
 
-/// State of the intermediate data that a job was told to keep.
+/// State of the kept intermediate data of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptFiles {
     Kept,
-    /// Somebody began to remove them: they may be read no more.
+    /// The removal has begun: the files may not be read any more.
     Removing,
     Removed,
 }
@@ -112,7 +113,7 @@ ids::words!(KeptFiles: Kept = "kept", Removing = "removing", Removed = "removed"
 pub enum AttemptState {
     Running,
     Succeeded,
-    /// It succeeded too late.
+    /// It succeeded after another attempt had won.
     Discarded,
     Failed,
     Cancelled,
@@ -142,9 +143,9 @@ ids::words!(StageState: Waiting = "waiting", Running = "running", Done = "done")
 pub struct JobRow {
     pub job: JobId,
     pub owner: String,
-    /// User who submitted it; None where nobody asked.
+    /// The user who submitted it; None if the server does not ask for users.
     pub user: Option<String>,
-    /// Priority; a job of a larger one goes first.
+    /// Priority; jobs of a higher priority go first.
     pub priority: i32,
     pub name: String,
     pub state: JobState,
@@ -159,15 +160,16 @@ pub struct JobRow {
     pub created_ns: u64,
     pub started_ns: Option<u64>,
     pub ended_ns: Option<u64>,
-    /// None: its directories may still exist.
+    /// Time of its cleaning; None if its directories may still exist.
     pub cleaned_ns: Option<u64>,
     /// The job whose kept I-files this one reads.
     pub reduce_again: Option<JobId>,
-    /// None where nothing was kept.
+    /// None if nothing was kept.
     pub kept_files: Option<KeptFiles>,
-    /// When kept files may go by themselves; None: never.
+    /// Time from which kept files may be collected; None keeps them until somebody removes them.
     pub keep_until_ns: Option<u64>,
-    /// Bytes of the data that nodes of a cluster keep; None if nodes do not keep it: its files can then be looked at.
+    /// Bytes of the data that nodes of a cluster keep; None if no nodes keep data, so that the files can be inspected
+    /// directly.
     #[serde(default)]
     pub kept_bytes: Option<u64>,
 }
@@ -179,7 +181,7 @@ pub struct StageRow {
     #[serde(rename = "name")]
     pub kind: StageKind,
     pub state: StageState,
-    /// None before the stage is expanded.
+    /// Number of tasks; None before the stage is expanded.
     pub task_count: Option<u32>,
     pub tasks_done: u32,
     pub expanded_ns: Option<u64>,
@@ -195,7 +197,7 @@ pub struct AttemptRow {
     pub state: AttemptState,
     pub assigned_ns: u64,
     pub started_ns: Option<u64>,
-    /// When the runs of a reduce attempt were open; None for others, and where it failed.
+    /// Time when the runs of a reduce attempt were open; None for other attempts, and after a failure.
     pub opened_ns: Option<u64>,
     pub ended_ns: Option<u64>,
     pub failure: Option<TaskFailure>,
@@ -204,7 +206,7 @@ pub struct AttemptRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventRow {
-    /// Grows with time.
+    /// Number of the event; it grows with time.
     pub event: u64,
     pub time_ns: u64,
     pub stage: Option<StageIndex>,
@@ -220,11 +222,11 @@ pub struct EventRow {
 pub struct Table {
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Cell>>,
-    /// There were more rows than the limit.
+    /// True if there were more rows than the limit.
     pub truncated: bool,
 }
 
-/// One value.
+/// A value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
@@ -232,6 +234,6 @@ pub enum Cell {
     Integer(i64),
     Real(f64),
     Text(String),
-    /// Hex in messages.
+    /// Bytes; hex in messages.
     Blob(KeyBytes),
 }

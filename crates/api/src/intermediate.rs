@@ -1,48 +1,48 @@
-//! Intermediate files of users: made, written, opened and read by any program (ISS section 6.1, Table 2). Here stand
-//! the messages about them to the server; their bytes go to and come from the data ports of nodes. Documented in
-//! docs/intermediate-files.md.
+//! Intermediate files of users: any program creates, writes and reads them (section 6.1 and table 2 of the paper on the
+//! intermediate storage system, ISS). This module has the messages about them for the server; their bytes travel to and
+//! from the data ports of nodes. Documented in docs/intermediate-files.md.
 
 use crate::data_access::{FileCopy, SecretText};
 use ids::{IntermediateId, JobId, NodeId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Longest name.
+/// Longest name, in bytes.
 pub const INTERMEDIATE_NAME_BYTES_MAX: usize = 200;
-/// Seconds without news of a writer after which it is given up, unless it asks for another time; and the most seconds
-/// that it may ask for.
+/// Default and maximum of the time without a message of a writer after which its file is abandoned, in seconds.
 pub const SILENCE_SECONDS: u32 = 60;
 pub const SILENCE_SECONDS_MAX: u32 = 3600;
-/// Most bytes of one write, and of one plain read.
+/// Maximum bytes of one write, and of one plain read.
 pub const INTERMEDIATE_PIECE_BYTES_MAX: usize = 1 << 20;
-/// Most files of a user.
+/// Maximum number of files of a user.
 pub const USER_INTERMEDIATES_MAX: usize = 10_000;
 
-/// Whether a text may be the name of an intermediate file: 1 to [`INTERMEDIATE_NAME_BYTES_MAX`] bytes that can be printed.
+/// Returns whether a text is a valid name of an intermediate file: 1 to [`INTERMEDIATE_NAME_BYTES_MAX`] printable
+/// bytes.
 pub fn is_intermediate_name(name: &str) -> bool {
     (1..=INTERMEDIATE_NAME_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control)
 }
 
-/// A file is to be made.
+/// A request to create a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewIntermediate {
-    /// Name that no other file of the user has.
+    /// Name of the file, unique among the files of the user.
     pub name: String,
-    /// User whom the file will belong to; an administrator may name somebody else.
+    /// The user who will own the file; an administrator may name another user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The file is removed when this job is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// Seconds after the file was closed until it is removed; without it, and without a job, the file stays until it
+    /// Seconds after the close of the file until it is removed. Without it, and without a job, the file stays until it
     /// is removed by request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_seconds: Option<u64>,
-    /// Name of the node on which the writer runs: the file lies there if it can, else near it.
+    /// Name of the node on which the writer runs: the file is put there if possible, otherwise near it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<String>,
-    /// Seconds without news of the writer after which it is given up.
+    /// Seconds without a message of the writer after which the file is abandoned.
     #[serde(default = "default_silence")]
     pub silence_seconds: u32,
 }
@@ -51,28 +51,29 @@ fn default_silence() -> u32 {
     SILENCE_SECONDS
 }
 
-/// Place of a file.
+/// Location of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntermediatePlace {
     pub node: NodeId,
     pub node_name: String,
     pub data_url: String,
-    /// Goes into the header `sailfish-incarnation` of requests to that data port.
+    /// Value for the header `sailfish-incarnation` of requests to that data port.
     pub incarnation: u64,
 }
 
-/// A file was made. It is written at its place.
+/// The answer to a request to create a file: where to write it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreatedIntermediate {
-    /// Most bytes of the file, if its user has a quota.
+    /// Maximum bytes of the file, if its user has a quota.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_max: Option<u64>,
     pub file: IntermediateId,
     pub place: IntermediatePlace,
     pub silence_seconds: u32,
-    /// Goes into the header `authorization` of requests to the data port, after `Bearer`; none where nobody needs tokens.
+    /// Value for the header `authorization` of requests to the data port, after `Bearer`; none if the server needs no
+    /// tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<String>,
 }
@@ -81,20 +82,20 @@ pub struct CreatedIntermediate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IntermediateState {
-    /// Nobody can read it yet.
+    /// It is being written and cannot be read yet.
     Writing,
-    /// It never changes any more.
+    /// It is closed and never changes again.
     Complete,
-    /// Its writer is gone, and its bytes are.
+    /// Its writer was lost, and its bytes with it.
     Abandoned,
-    /// All nodes that had it are gone.
+    /// All nodes that had it are lost.
     Lost,
 }
 
 impl IntermediateState {
     pub const ALL: [Self; 4] = [Self::Writing, Self::Complete, Self::Abandoned, Self::Lost];
 
-    /// The word in tables.
+    /// Returns the word for tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::Writing => "writing",
@@ -109,83 +110,83 @@ impl IntermediateState {
     }
 }
 
-/// Facts that the server knows of a file. Times are nanoseconds since 1970.
+/// The server's facts about a file. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntermediateStatus {
     pub file: IntermediateId,
     pub user: String,
     pub name: String,
-    /// Job with which the file is removed.
+    /// Job at whose end the file is removed.
     pub job: Option<JobId>,
     pub state: IntermediateState,
-    /// Node on which the file was written, or is read first.
+    /// Node on which the file was written, or from which it is read first.
     pub node: NodeId,
-    /// Other node on which the file lies as well.
+    /// Other node that holds a copy of the file.
     pub replica: Option<NodeId>,
     /// Bytes of a complete file, and their CRC-32C.
     pub bytes: Option<u64>,
     pub crc32c: Option<u32>,
     pub created_ns: u64,
     pub closed_ns: Option<u64>,
-    /// Time that it stays after it was closed.
+    /// Time between the close of the file and its removal.
     pub keep_ns: Option<u64>,
     /// Time at which it is removed.
     pub expires_ns: Option<u64>,
-    /// Reason why it is abandoned, or lost.
+    /// Reason why it was abandoned or lost.
     pub problem: Option<String>,
 }
 
-/// A file is to be read.
+/// A request to read a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenIntermediate {
     pub name: String,
-    /// User whom the file belongs to; an administrator may name somebody else.
+    /// The user who owns the file; an administrator may name another user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Most time that the answer waits for the writer of a file that is being written; five seconds at most: then ask
-    /// again.
+    /// Longest time that the answer waits for a file that is being written, at most five seconds; the caller must retry
+    /// after that.
     #[serde(default)]
     pub wait_ms: u64,
 }
 
-/// State of the file, and the places to read it.
+/// State of the file, and the nodes to read it from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenedIntermediate {
     pub status: IntermediateStatus,
-    /// Places in the order in which they are to be tried; empty for a file that is not complete.
+    /// Locations in the order in which to try them; empty for an incomplete file.
     pub places: Vec<IntermediatePlace>,
     /// Grant to read, as in [`CreatedIntermediate::grant`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<String>,
 }
 
-/// A file is to go, also where it is being written.
+/// A request to remove a file, even while it is being written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveIntermediate {
     pub name: String,
-    /// User whom the file belongs to; an administrator may name somebody else.
+    /// The user who owns the file; an administrator may name another user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
 
-/// The files of a user, or of all for an administrator, by user and name.
+/// The files of a user, or of all users for an administrator, by user and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntermediateList {
     pub files: Vec<IntermediateStatus>,
 }
 
-/// News of a node about such files.
+/// A node's report about intermediate files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntermediateNews {
     pub incarnation: String,
     pub notes: Vec<IntermediateNote>,
-    /// Copies that it wants to send.
+    /// Copies that the node wants to send.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<FileCopy>,
 }
@@ -193,23 +194,23 @@ pub struct IntermediateNews {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum IntermediateNote {
-    /// Its writer has closed it: it is complete here.
+    /// The writer has closed the file: it is complete on this node.
     Closed { file: IntermediateId, bytes: u64, crc32c: u32 },
-    /// Its writer is gone, or failed: its bytes are gone.
+    /// The writer was lost, or failed: its bytes are removed.
     Abandoned { file: IntermediateId, reason: String },
-    /// A copy lies on another node. `bytes`: size of the file as it is stored; `single_ns`: time that it lay on one
-    /// node only.
+    /// Another node holds a copy. `bytes`: size of the stored file; `single_ns`: time during which only one node had
+    /// it.
     Replicated { file: IntermediateId, to: NodeId, bytes: u64, single_ns: u64 },
-    /// All files of which this node has something.
+    /// All files of which this node has data.
     Holds { files: Vec<IntermediateId> },
 }
 
-/// Files that the node drops: the server does not know them any more.
+/// The answer to such a report: files that the node must drop, because the server does not know them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntermediateAnswer {
     pub dropped: Vec<IntermediateId>,
-    /// The right to send each of the copies that it may send.
+    /// The rights to send copies, one for each permitted copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<CopyGrant>,
 }

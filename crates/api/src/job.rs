@@ -1,4 +1,4 @@
-//! A job as submitted: everything the user chose, with defaults filled in, and the pinned inputs.
+//! A job as submitted: all choices of the user, with defaults filled in, and the pinned inputs.
 
 mod kind;
 
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 pub use kind::{JobKind, MapReduce, TasksKind};
 
-/// An input file as it was at submit. A reader refuses the file when size or time differ.
+/// An input file as it was at submit. A reader refuses the file if its size or time has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputFile {
@@ -24,14 +24,14 @@ pub struct InputFile {
     /// Found from its first bytes, never from its name; None: it is read as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
-    /// Position of the name that gave this file among all names of inputs by the user: a directory or a glob gives
-    /// many files one number. The stages that a stage reads follow the inputs that it names itself.
+    /// Position of the user's name for this file among all names of inputs: a directory or a glob gives many files the
+    /// same number. The stages that a stage reads follow its own inputs.
     #[serde(default)]
     pub named: u32,
     /// Set for an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectPin>,
-    /// Set for an intermediate file of a stage before; its path is only a name.
+    /// Set for an intermediate file of an earlier stage; its path is only a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage_file: Option<StageFile>,
 }
@@ -54,7 +54,7 @@ pub struct Split {
     pub segments: Vec<Segment>,
 }
 
-/// Rule by which keys go to I-files.
+/// The rule that assigns keys to I-files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Partitioning {
@@ -62,11 +62,11 @@ pub enum Partitioning {
     Hash,
     /// By range of keys; the parts together are sorted (`--total-order`).
     Range,
-    /// By the number of the partition in front of the stored key ([`crate::PartitionRule`]).
+    /// By the partition number in front of the stored key ([`crate::PartitionRule`]).
     Partitions,
 }
 
-/// How blocks are compressed; a block that does not shrink is stored raw.
+/// Compression of blocks; a block that does not shrink is stored raw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Codec {
@@ -84,10 +84,10 @@ pub struct JobSpec {
     pub kind: JobKind,
     /// Input files in input order: the order of the arguments, then of the names within a directory or glob.
     pub inputs: Vec<InputFile>,
-    /// None: identity.
+    /// None is the identity.
     pub mapper: Option<Function>,
     pub combiner: Option<Function>,
-    /// None: the sorted pairs are written.
+    /// None writes the sorted pairs.
     pub reducer: Option<Function>,
     /// Absolute path of the output directory, or the URL of a prefix of objects.
     #[schema(value_type = String)]
@@ -97,7 +97,7 @@ pub struct JobSpec {
     pub codec: Codec,
     /// Budget of the engine's own buffers.
     pub memory_bytes: u64,
-    /// Pipelines that run at once.
+    /// Number of pipelines that run at once.
     pub slots: u32,
     /// Absolute directories for intermediate data; never empty.
     #[schema(value_type = Vec<String>)]
@@ -107,8 +107,8 @@ pub struct JobSpec {
     pub files: Vec<PathBuf>,
     /// Extra environment of user programs.
     pub env: Vec<(String, String)>,
-    /// File with more of the environment, absolute: lines of `NAME=VALUE`. It travels as other files do; its content
-    /// is nowhere else.
+    /// File with further environment variables, absolute: lines of `NAME=VALUE`. It is shipped like other files; its
+    /// content is stored nowhere else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub env_file: Option<PathBuf>,
@@ -125,28 +125,28 @@ pub struct JobSpec {
     /// Set for jobs whose programs expect the environment and input that Hadoop Streaming gives them.
     #[serde(default)]
     pub streaming: Option<Streaming>,
-    /// Seconds after the end for which the intermediate files are kept; None: `keep_ifiles` says for good or not at
-    /// all.
+    /// Seconds after the end for which the intermediate files are kept; with None, `keep_ifiles` decides whether they
+    /// are kept forever or not at all.
     #[serde(default)]
     pub keep_seconds: Option<u64>,
-    /// Times that lost intermediate data is made again before the job fails.
+    /// Maximum number of times that lost intermediate data is recomputed before the job fails.
     #[serde(default = "max_regenerations")]
     pub max_regenerations: u32,
-    /// Treatment of a mapper that ends, without an error, before its input does.
+    /// Treatment of a mapper that ends without an error before the end of its input.
     #[serde(default, skip_serializing_if = "Notice::is_default")]
     pub unread: Notice,
-    /// A slow attempt of a map or reduce task may get a second one beside it on another node.
+    /// True if a slow attempt of a map or reduce task may get a speculative attempt on another node.
     #[serde(default = "is_wanted", skip_serializing_if = "is_default")]
     pub speculation: bool,
-    /// The unread end of a reduce task's range may go to a new task where slots are idle. Never where the user has set the
-    /// partitions.
+    /// True if the unread end of a reduce task's range may become a new task for an idle slot. Never used if the user
+    /// has set the partitions.
     #[serde(default = "is_wanted", skip_serializing_if = "is_default")]
     pub elastic: bool,
-    /// In a cluster: whether sorted runs lie on a second node as well.
+    /// In a cluster: the mode in which sorted runs are replicated to a second node.
     #[serde(default, skip_serializing_if = "Replication::is_default")]
     pub replication: Replication,
-    /// In a cluster: files of the client's machine that nodes fetch from the server; elsewhere in here they are named by
-    /// their paths.
+    /// In a cluster: files of the client's machine that nodes fetch from the server; other fields of this type name
+    /// them by their paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
     /// Set for a stage of a flow.
@@ -154,14 +154,14 @@ pub struct JobSpec {
     pub stage: Option<FlowStage>,
 }
 
-/// Treatment of a case that is often a mistake.
+/// Treatment of a likely mistake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
-    /// The user is told.
+    /// A warning to the user.
     #[default]
     Tell,
-    /// It fails.
+    /// A failure of the task.
     Fail,
 }
 
@@ -171,30 +171,30 @@ impl Notice {
     }
 }
 
-/// Whether a second node has the intermediate data of a job as well, so that no data is lost with one node (ISS,
-/// section 4). On one machine there is no second node.
+/// Replication of the intermediate data of a job to a second node, so that the loss of one node loses no data
+/// (intermediate storage system, ISS, section 4). On one machine there is no second node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Replication {
-    /// Lost data is made again.
+    /// No replicas: lost data is recomputed.
     None,
-    /// Each run goes to another node of the rack, or of another rack where there is none, while the job goes on.
+    /// Each run is copied to another node of the rack while the job runs, or to another rack if there is no such node.
     Rack,
-    /// Map tasks append on other nodes than their own, and keep the frames that they sent in a file on their own
-    /// node, a spool. All data lies on two nodes as soon as a map is done, nothing is copied, and lost data is sent
-    /// again without the user's program.
+    /// Map tasks append on other nodes than their own, and keep the sent frames in a file on their own node, a spool.
+    /// All data is on two nodes as soon as a map is done. Nothing is copied, and lost data is sent again without the
+    /// user's program.
     Selective,
-    /// As `rack`; and no map task ends on a node, and no chunk is sealed there, while a run of it waits for its
-    /// replica. For comparison: it has the cost that ISS avoids.
+    /// As `rack`; and no map task ends on a node, and no chunk is sealed there, while a run of the node waits for its
+    /// replica. For comparisons only: it has the cost that ISS avoids.
     Sync,
-    /// As `rack`, as soon as it would take longer to make the output of the maps again than to send it; the choice
-    /// and its reason are kept.
+    /// As `rack`, as soon as recomputing the output of the maps would take longer than sending it; the choice and its
+    /// reason are stored.
     #[default]
     Auto,
 }
 
 impl Replication {
-    /// As users write it, in the order of help texts.
+    /// Words of users, in the order of help texts.
     pub const WORDS: [(&'static str, Self); 5] = [
         ("none", Self::None),
         ("rack", Self::Rack),
@@ -208,15 +208,15 @@ impl Replication {
     }
 }
 
-/// Times that lost data is made again unless the job says otherwise: far more often than machines fail during a job,
-/// and seldom enough that a job comes to an end if every disk is broken.
+/// Default of the limit for recomputing lost data: far more often than machines fail during a job, and seldom enough
+/// that a job ends if every disk is broken.
 pub const MAX_REGENERATIONS: u32 = 20;
 
 fn max_regenerations() -> u32 {
     MAX_REGENERATIONS
 }
 
-/// Default of an option that a specification does not name.
+/// Returns the default of an option that a specification does not name.
 fn is_wanted() -> bool {
     true
 }
@@ -226,8 +226,8 @@ fn is_default(wanted: &bool) -> bool {
 }
 
 impl JobSpec {
-    /// A job with nothing in it but its name, to be filled: keys are hashed, nothing is compressed or synced, and there is one
-    /// slot without memory or directories.
+    /// Creates a job with a name and nothing else, to be filled in: keys are hashed, nothing is compressed or synced,
+    /// and there is one slot without memory or directories.
     pub fn named(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -263,36 +263,36 @@ impl JobSpec {
         }
     }
 
-    /// A job of one task: all but its name and its kind is empty.
+    /// Creates a job of one task: all but its name and its kind is empty.
     pub fn of_one_task(name: String, task: RunTask) -> Self {
         Self { kind: JobKind::Tasks { kind: TasksKind::Program(task) }, ..Self::named(name) }
     }
 
-    /// Whether later stages of a flow read its output, so that its parts are intermediate files.
+    /// Returns whether later stages of a flow read its output, so that its parts are intermediate files.
     pub fn feeds(&self) -> bool {
         self.stage.as_ref().is_some_and(|stage| stage.feeds)
     }
 
-    /// The jobs whose output it reads.
+    /// Returns the jobs whose output it reads.
     pub fn reads(&self) -> &[JobId] {
         self.stage.as_ref().map_or(&[], |stage| &stage.reads)
     }
 
-    /// Bytes of all inputs as stored, or of the rows that are made in their place.
+    /// Returns the stored bytes of all inputs, or the bytes of the rows that are generated instead.
     pub fn input_bytes(&self) -> u64 {
         let made = self.kind.generated().map_or(0, |generated| generated.bytes());
         made + self.inputs.iter().map(|input| input.size_bytes).sum::<u64>()
     }
 }
 
-/// Facts by which programs see the job as one of Hadoop Streaming.
+/// The properties that let programs see a Hadoop Streaming job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Streaming {
-    /// The properties of the job (`-D` and what other options set): programs find each in their environment with
+    /// The properties of the job (`-D` and those set by other options). Programs find each in their environment, with
     /// `_` for every character that is no letter or digit.
     pub properties: Vec<(String, String)>,
-    /// A program that ends with another code than 0 has not failed (`stream.non.zero.exit.is.failure=false`).
+    /// True if a program with an exit code other than 0 has not failed (`stream.non.zero.exit.is.failure=false`).
     pub any_exit_code: bool,
     /// Links in the work directory of programs, besides `JobSpec::files`.
     #[serde(default)]
@@ -300,7 +300,7 @@ pub struct Streaming {
     /// Input of a mapper program.
     #[serde(default)]
     pub mapper_input: MapperInput,
-    /// A part without a record is not published (`-lazyOutput`).
+    /// True if a part without records is not published (`-lazyOutput`).
     #[serde(default)]
     pub lazy_output: bool,
 }
@@ -309,15 +309,15 @@ pub struct Streaming {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileLink {
-    /// One word without slashes.
+    /// Name of a single component, without slashes.
     pub name: String,
     /// Absolute path.
     #[schema(value_type = String)]
     pub path: PathBuf,
 }
 
-/// Input of a mapper program of a streaming job for each line of input. A line of Hadoop's ends with LF, CR or CR LF;
-/// a program reads LF in place of each.
+/// Input of a mapper program of a streaming job for each line of input. A line ends with LF, CR or CR LF as in Hadoop;
+/// the program reads LF for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum MapperInput {
@@ -326,22 +326,22 @@ pub enum MapperInput {
     Lines,
     /// Offset of the line in its file, in bytes after decompression; the separator; the line.
     Numbered { separator: Vec<u8> },
-    /// The line parted at the first `split`; the separator, always, between the two.
+    /// The line divided at the first `split`, with the separator always between the two.
     Pairs { split: Vec<u8>, separator: Vec<u8> },
     /// The rest of the line after the first `split`; nothing if there is no `split`.
     Values { split: Vec<u8> },
 }
 
-/// A job that is in the store, with its staging directory created.
+/// A job that is stored, with its staging directory created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubmittedJob {
     pub job: JobId,
-    /// Hidden sibling of the output directory in which the parts are written.
+    /// Hidden directory beside the output directory, in which the parts are written.
     #[schema(value_type = String)]
     pub staging: PathBuf,
-    /// Embedded: one directory for each `--disk`, made and removed by the server. In a cluster each node makes its
-    /// own, and this is empty.
+    /// In the embedded engine, one directory for each `--disk`, created and removed by the server. In a cluster each
+    /// node creates its own, and this is empty.
     #[schema(value_type = Vec<String>)]
     pub disk_dirs: Vec<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! A job file: the options of `sailfish run`, written down in TOML.
+//! A job file: the options of `sailfish run` in TOML.
 //!
 //! ```
 //! let text = r#"
@@ -19,8 +19,8 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A job file as written. Keys are the long names of the options with `_` in place of `-`; an option that is not
-/// there is None and follows its default. An unknown key is an error.
+/// A job file as written. Keys are the long names of the options with `_` for `-`; an option that is missing is None
+/// and follows its default. An unknown key is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobFile {
@@ -76,11 +76,11 @@ pub struct JobFile {
     pub elastic: Option<bool>,
     pub replication: Option<Replication>,
     pub json: Option<bool>,
-    /// Stages that follow one another, in place of one job: each is written as a job of its own; keys outside of them
-    /// count for all.
+    /// Stages that follow one another, in place of one job: each is written as a separate job; keys outside of them
+    /// apply to all.
     #[serde(default, deserialize_with = "stages")]
     pub stage: Option<Vec<JobFile>>,
-    /// Names of the stages whose output this stage reads, behind its `input`. One or a list.
+    /// Names of the stages whose output this stage reads after its `input`: one or a list.
     #[serde(default, deserialize_with = "one_or_more")]
     pub from: Option<Vec<String>>,
     /// Line on which a stage begins, counted from 1.
@@ -88,7 +88,7 @@ pub struct JobFile {
     pub line: usize,
 }
 
-/// How whole keys are compared (`order`).
+/// The comparison of whole keys (`order`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyOrder {
@@ -96,25 +96,25 @@ pub enum KeyOrder {
     Numeric,
 }
 
-/// Reason why a job file is not usable. The user's fault.
+/// The reason why a job file is not valid. The user must fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct JobFileError {
-    /// Counts from 1.
+    /// Line of the error, counted from 1.
     pub line: usize,
     /// Message of the parser.
     pub message: String,
 }
 
 impl JobFile {
-    /// Reads a job file. Paths stay as they are written; see [`JobFile::resolve_paths`].
+    /// Parses a job file. Paths stay as they are written; see [`JobFile::resolve_paths`].
     pub fn parse(text: &str) -> Result<JobFile, JobFileError> {
         let mut file: JobFile = toml::from_str(text).map_err(|error: toml::de::Error| {
-            // An error without a place is about the file as a whole.
+            // An error without a position concerns the file as a whole.
             let offset = error.span().map_or(0, |span| span.start);
             let line = line_at(text, offset);
             let message = match text.lines().nth(line - 1).and_then(unquoted) {
-                Some(quoted) => format!("{}: strings stand in quotes, as in {quoted}", error.message()),
+                Some(quoted) => format!("{}: write strings in quotes, as in {quoted}", error.message()),
                 None => error.message().to_string(),
             };
             JobFileError { line, message }
@@ -123,7 +123,7 @@ impl JobFile {
         Ok(file)
     }
 
-    /// Returns a stage with the values that the file gives for all stages, where the stage gives none itself.
+    /// Returns a stage in which the values that the file gives for all stages fill the gaps.
     pub fn stage_of(self, all: &JobFile) -> JobFile {
         let all = all.clone();
         JobFile {
@@ -174,9 +174,8 @@ impl JobFile {
         }
     }
 
-    /// Makes relative paths relative to `dir`, the directory of the job file: a job file means the same
-    /// wherever it is started from. Command lines are left alone, and neither `-`, which stands for standard input or
-    /// output, nor a URL is a path.
+    /// Makes relative paths relative to `dir`, the directory of the job file: so a job file means the same in every
+    /// current directory. Command lines do not change. Neither `-`, for standard input or output, nor a URL is a path.
     pub fn resolve_paths(&mut self, dir: &Path) {
         let is_path = |path: &Path| path.as_os_str() != "-" && !is_object_url(path);
         for path in [&mut self.output, &mut self.state, &mut self.env_file].into_iter().flatten() {
@@ -186,7 +185,7 @@ impl JobFile {
         }
         for list in [&mut self.input, &mut self.disk, &mut self.file].into_iter().flatten() {
             for path in list.iter_mut().filter(|path| is_path(Path::new(path.as_str()))) {
-                // Only a directory that is not UTF-8 could be changed by this; the check of inputs names it.
+                // Only a directory that is not UTF-8 could be changed here; the check of inputs reports it.
                 *path = dir.join(&*path).to_string_lossy().into_owned();
             }
         }
@@ -194,7 +193,7 @@ impl JobFile {
     }
 }
 
-/// A line whose value is a word without quotes, as it should be.
+/// Returns a line with its bare word in quotes; None if the value is no bare word.
 fn unquoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
     let (key, value) = (key.trim(), value.trim());
@@ -208,7 +207,7 @@ fn line_at(text: &str, offset: usize) -> usize {
     1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
 }
 
-/// Each with the offset at which it begins in place of its line: here nobody has the text.
+/// Reads the stages. Each gets the offset at which it begins instead of its line, because the text is not at hand.
 fn stages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<JobFile>>, D::Error> {
     let stages = Vec::<toml::Spanned<JobFile>>::deserialize(deserializer)?;
     let placed = |stage: toml::Spanned<JobFile>| {
@@ -320,10 +319,10 @@ mod tests {
         assert!(error.message.contains(expected_words), "{text}: {error}");
     }
 
-    /// A trap of the field report.
+    /// A mistake from a field report.
     #[test]
     fn string_without_quotes_is_reported() {
-        check_error("input = in", 1, "strings stand in quotes, as in input = \"in\"");
+        check_error("input = in", 1, "write strings in quotes, as in input = \"in\"");
         check_error("\noutput = /a/b", 2, "as in output = \"/a/b\"");
         check_error("reverse = yes", 1, "as in reverse = \"yes\"");
     }

@@ -5,28 +5,28 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
 
-/// Prefix of the name of every kept directory, and of nothing else.
+/// Prefix of the name of every kept directory, used for nothing else.
 const MARK: &str = "sailfish-kept-";
 const JOB: &str = "-job";
 const DISK: &str = "-disk";
 
-/// Kept data of a job on one disk: the runs that a node had there.
+/// Kept data of a job on one disk of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptDir {
     pub job: JobId,
-    /// Incarnation of the node that made it; a node that comes again on the same disks has another one.
+    /// Incarnation of the node that made it; a restarted node on the same disks has another one.
     pub incarnation: String,
-    /// The place of the disk among those of that node, by which the store knows its runs.
+    /// Index of the disk in that node, by which the store knows its runs.
     pub disk: DiskIndex,
-    /// Path of the directory now.
+    /// Current path of the directory.
     #[schema(value_type = String)]
     pub path: PathBuf,
     pub bytes: u64,
 }
 
 impl KeptDir {
-    /// The name of the directory, which tells what it holds wherever the disk is mounted.
+    /// Returns the name of the directory, which describes its content wherever the disk is mounted.
     pub fn name(&self) -> String {
         Self::name_of(&self.incarnation, self.job, self.disk)
     }
@@ -41,7 +41,7 @@ impl KeptDir {
         let (rest, disk) = name.strip_prefix(MARK)?.rsplit_once(DISK)?;
         let (incarnation, job) = rest.rsplit_once(JOB)?;
         let parsed = (incarnation.to_string(), JobId(job.parse().ok()?), DiskIndex(disk.parse().ok()?));
-        // Nothing but what we would write ourselves: such names become paths.
+        // Names that we would not write ourselves are refused, because names become paths.
         let ours = !incarnation.contains('/') && Self::name_of(&parsed.0, parsed.1, parsed.2) == name;
         ours.then_some(parsed)
     }
@@ -51,39 +51,39 @@ impl KeptDir {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptPlace {
-    /// The node that made it: the numbers of its runs hold this one.
+    /// The node that made it: the numbers of its runs contain this one.
     pub made_by: NodeId,
-    /// The node that told of it last.
+    /// The node that announced it last.
     pub node: NodeId,
     pub node_name: String,
     pub dir: KeptDir,
 }
 
-/// A node tells what is kept on its disks.
+/// A node's announcement of the kept directories on its disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptAnnouncement {
     pub incarnation: String,
-    /// The job that it was told to keep; None: all that it found.
+    /// The job that it was ordered to keep; None for all directories it found.
     #[serde(default)]
     pub job: Option<JobId>,
     pub dirs: Vec<KeptDir>,
-    /// Why it could not keep the job.
+    /// The reason why it could not keep the job.
     #[serde(default)]
     pub problem: Option<String>,
-    /// With all that it found: jobs of which it holds something that is not kept. The server before this one may have
-    /// died with the order that they go.
+    /// Together with all directories: jobs of which it holds data that is not kept. The previous server may have died
+    /// before it sent the order to remove them.
     #[serde(default)]
     pub held: Vec<JobId>,
 }
 
-/// Jobs whose kept files are removed.
+/// Selection of the jobs whose kept files are removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum GcSelection {
-    /// Jobs whose time is over.
+    /// Jobs whose kept files have expired.
     Expired,
-    /// These, and jobs that ended longer ago than this.
+    /// Expired jobs, and jobs that ended longer ago than this.
     OlderThan { seconds: u64 },
     /// Every job that is over.
     All,
@@ -95,7 +95,7 @@ pub enum GcSelection {
 #[serde(deny_unknown_fields)]
 pub struct GcOptions {
     pub selection: GcSelection,
-    /// Say what would go, change nothing.
+    /// Report the jobs, and remove nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -106,10 +106,10 @@ pub struct GcOptions {
 pub struct Collected {
     pub job: JobId,
     pub name: String,
-    /// Bytes of its files before.
+    /// Bytes of its files before the removal.
     pub bytes: u64,
     pub outcome: GcOutcome,
-    /// Nodes that are not there now and remove their part when they come back.
+    /// Nodes that are not in the cluster now. They remove their part when they come back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub away: Vec<String>,
 }
@@ -118,13 +118,13 @@ pub struct Collected {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum GcOutcome {
     Removed,
-    /// In a dry run.
+    /// A dry run would remove them.
     WouldBeRemoved,
-    /// A job that is not over reads them.
+    /// An unfinished job reads them.
     ReadBy(JobId),
     /// The process of the job has not ended.
     OwnerLives,
-    /// Nodes have them, and only their server can tell these to remove them.
+    /// Nodes have them, and only their server can order the removal.
     OfCluster,
     Failed {
         reason: String,

@@ -1,12 +1,12 @@
-//! Sizes and counts fixed at submit, shown in the report.
+//! Sizes and counts that are fixed at submit and shown in the report.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The smallest blocks that runs are cut into.
+/// Smallest size of the blocks of runs, in bytes.
 pub const BLOCK_BYTES_MIN: u64 = 16 << 10;
 
-/// Derived sizes of a job. Made by `mapreduce::layout`, obeyed by everything that handles its data.
+/// Derived sizes of a job, from `mapreduce::layout`. All code that handles the data of the job obeys them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
@@ -21,7 +21,7 @@ pub struct Layout {
     pub record_bytes_max: u64,
     /// Map output bytes after which a combine window is folded; 0 without a combiner.
     pub combine_window_bytes: u64,
-    /// Bytes a split aims at.
+    /// Target size of a split.
     pub split_bytes: u64,
     /// Share of memory for open chunks, frames in flight and sorted runs still in memory.
     pub chunk_share_bytes: u64,
@@ -32,8 +32,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// At how many bytes a block of a run of so many record bytes is closed. A run of less than half of a chunk gets smaller
-    /// blocks, so that a merge of many such runs holds about as much as one of few whole ones.
+    /// Returns the bytes at which a block of a run with `run_bytes` record bytes is closed. A run of less than half a
+    /// chunk gets smaller blocks, so that a merge of many such runs needs about as much memory as one of few full runs.
     pub fn block_bytes_of(&self, run_bytes: u64) -> u64 {
         let of_chunk = self.chunk_bytes / run_bytes.max(1);
         let parts = of_chunk.checked_ilog2().map_or(1, |power| 1 << power);

@@ -1,32 +1,33 @@
-//! Whole files that a dead process left on the disks of a node: the next process there tells of them when it joins.
+//! Intact files that a dead process left on the disks of a node. The next process there reports them when it joins.
 
 use crate::data_access::SecretText;
 use ids::{ChunkId, JobId, RunId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Most files that are told of; the next process makes no use of further ones.
+/// Maximum number of reported files; the next process does not use further ones.
 pub const LEFT_FILES_MAX: usize = 1 << 16;
 
-/// Files that one such process left of one job.
+/// Files of one job that one dead process left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeftBehind {
     /// Incarnation of the dead process.
     pub incarnation: String,
-    /// Proof that the server gave that process for its disks. Without it, anybody who knows an incarnation could say
-    /// that a process is dead.
+    /// Proof that the server gave that process for its disks. Without it, anybody who knows an incarnation could
+    /// declare a process dead.
     pub proof: SecretText,
     pub job: JobId,
     pub runs: Vec<LeftRun>,
     pub parts: Vec<LeftPart>,
 }
 
-/// A sorted run of which header, footer, key index and source table are whole; its blocks are verified when they are read.
+/// A sorted run whose header, footer, key index and source table are intact; its blocks are verified when they are
+/// read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeftRun {
-    /// Run of that process, or of another node whose run was copied there.
+    /// A run of that process, or a replica of another node's run.
     pub run: RunId,
     /// Chunks whose records are in the run.
     pub chunks: Vec<ChunkId>,
@@ -36,11 +37,11 @@ pub struct LeftRun {
     pub stored_bytes: u64,
 }
 
-/// A part that later stages read, of which header and footer are whole.
+/// A part for later stages whose header and footer are intact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeftPart {
-    /// Name of its file: it tells the attempt that made it.
+    /// Name of its file, which identifies the attempt that made it.
     pub name: String,
     pub bytes: u64,
     pub crc32c: u32,

@@ -5,14 +5,14 @@
 //! Above `ids`, below everything that plans, runs, stores or shows a job.
 //!
 //! # Invariants
-//! With `ids` the only crate whose types derive serde. Sizes carry their unit in the name; every key that
-//! crosses a message is bytes, written as hex in JSON. Unknown fields in a message are an error.
+//! With `ids` the only crate whose types derive serde. Names of sizes contain the unit; every key in a message is
+//! bytes, written as hex in JSON. Unknown fields in a message are an error.
 //!
 //! # Deliberately absent
-//! No behaviour beyond parsing and formatting; no I/O; the record data itself (that is `ifile`).
+//! No behaviour beyond parsing and formatting; no I/O; no record data (`ifile` has it).
 //!
 //! # How it is tested
-//! Unit tests where text is parsed; job, tasks and results go through JSON and back in `tests/`.
+//! Unit tests for texts that are parsed; `tests/` converts job, tasks and results to JSON and back.
 
 pub mod console;
 pub mod control;

@@ -1,21 +1,21 @@
-//! News of a node about its machine and the programs that it runs. It rides along with polls; lost news are told
-//! again, or not missed.
+//! Reports of a node about its machine and the programs that it runs. They are sent with polls; a lost report is sent
+//! again, or is not needed.
 
 use crate::KeyBytes;
 use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId, TaskIndex};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Most samples of a report: those of a minute. Older ones are dropped while a server is away.
+/// Maximum number of samples of a report: those of a minute. Older ones are dropped while a server is away.
 pub const SAMPLES_MAX: usize = 60;
-/// Most nodes that a report says could not be reached.
+/// Maximum number of unreachable nodes in a report.
 pub const UNREACHED_MAX: usize = 64;
-/// Most runs that attempts are said to have read, in [`LostOnDisk::read`].
+/// Maximum number of runs in [`LostOnDisk::read`].
 pub const READS_TOLD_MAX: usize = 16_384;
-/// Most disks of a node.
+/// Maximum number of disks of a node.
 pub const DISKS_MAX: usize = 256;
 
-/// State of a node and events there since it told last.
+/// State of a node, and events since its last report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeReport {
@@ -31,26 +31,27 @@ pub struct NodeReport {
     /// Progress of map and reduce tasks: at most one entry for each slot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress: Vec<AttemptProgress>,
-    /// Runs that lie on another node as well by now: runs of this node, and replicas here that stand for runs of
-    /// others. Told until a poll that carried them is answered.
+    /// Runs that have been replicated to another node: runs of this node, and promoted replicas here. Repeated until a
+    /// poll that carried them is answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicated: Vec<ReplicatedRun>,
-    /// Parts that later stages read and that lie on another node as well by now.
+    /// Parts for later stages that have been replicated to another node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicated_parts: Vec<ReplicatedPart>,
-    /// Runs on disks of this node that have failed, found before anybody asked for them. Told until a poll that carried them is answered.
+    /// Runs on failed disks of this node, found before any task asked for them. Repeated until a poll that carried them
+    /// is answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<LostOnDisk>,
-    /// Reduce attempts that end earlier than their tasks say from now on, as they were asked to. The attempt's result
-    /// says it again, in case this is not told in time, or not heard.
+    /// Reduce attempts that will end earlier than their tasks say, as ordered. The attempt's result repeats this, in
+    /// case the report is late or lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shortened: Vec<ShortenedAttempt>,
-    /// Other nodes that could not be reached, or did not go on, lately; at most [`UNREACHED_MAX`], and each once.
+    /// Other nodes that were unreachable or stopped responding lately; at most [`UNREACHED_MAX`], each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached: Vec<UnreachedNode>,
 }
 
-/// A node that another one could not reach, and the error that the other one met.
+/// A node that another one could not reach, and the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnreachedNode {
@@ -58,22 +59,22 @@ pub struct UnreachedNode {
     pub how: Unreached,
 }
 
-/// Error of a request to a node that could not be reached; an error that says more about the node is greater.
+/// Error of a request to an unreachable node. A greater value says more about the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unreached {
-    /// It has not answered yet: it may be busy.
+    /// No answer yet: it may be busy.
     Silent,
-    /// No connection came about in time, or there is no way there.
+    /// No connection within the timeout, or no route.
     TimedOut,
-    /// A connection ended in the middle.
+    /// A connection was cut off.
     CutOff,
-    /// Its machine says that nobody listens there.
+    /// Its machine refused the connection: no process listens there.
     Refused,
 }
 
 impl Unreached {
-    /// Returns the words for people.
+    /// Returns the words for users.
     pub fn words(self) -> &'static str {
         match self {
             Self::Silent => "no answer",
@@ -84,7 +85,7 @@ impl Unreached {
     }
 }
 
-/// Data of a job that is lost with a disk.
+/// Data of a job that was lost with a disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LostOnDisk {
@@ -94,12 +95,12 @@ pub struct LostOnDisk {
     pub chunks: Vec<ChunkId>,
     /// Reason, in one sentence.
     pub why: String,
-    /// Attempts, here and on other nodes, that have no need of some of these runs any more, because they have read
-    /// all that they read of them from the disk: at most [`READS_TOLD_MAX`] runs in all.
+    /// Attempts, here and on other nodes, that do not need some of these runs any more, because they have read their
+    /// share of them from the disk: at most [`READS_TOLD_MAX`] runs in all.
     pub read: Vec<AttemptRead>,
 }
 
-/// Runs that an attempt has read as far as it reads them.
+/// Runs of which an attempt has read its whole share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttemptRead {
@@ -107,7 +108,7 @@ pub struct AttemptRead {
     pub runs: Vec<RunId>,
 }
 
-/// A reduce attempt that gave up the tail of its range, of which it had read nothing.
+/// A reduce attempt that gave up the unread end of its range.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShortenedAttempt {
@@ -116,24 +117,24 @@ pub struct ShortenedAttempt {
     pub upper_key: KeyBytes,
 }
 
-/// A part that later stages read, which lies on another node as well.
+/// A part for later stages that has been replicated to another node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicatedPart {
     pub job: JobId,
     pub task: TaskIndex,
-    /// Name of its file: it tells the attempt that made it.
+    /// Name of its file, which identifies the attempt that made it.
     pub name: String,
     pub to: NodeId,
     /// Bytes that were sent.
     pub bytes: u64,
-    /// Time since it was written, in which it lay on one node only.
+    /// Time from its completion until it was on two nodes.
     pub single_ns: u64,
-    /// Part of that time in which it was on its way.
+    /// Part of that time during which it was being sent.
     pub sending_ns: u64,
 }
 
-/// A run of a node, or a replica there that stands for it, of which another node has a replica.
+/// A run of a node, or a promoted replica there, that has been replicated to another node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicatedRun {
@@ -144,14 +145,14 @@ pub struct ReplicatedRun {
     pub to: NodeId,
     /// Bytes that were sent.
     pub bytes: u64,
-    /// Time in which it lay on one node only: since it was sorted, or since its node was asked to send it once more.
+    /// Time during which only one node had it: since it was sorted, or since its node was ordered to copy it again.
     pub single_ns: u64,
-    /// Part of that time in which it was on its way.
+    /// Part of that time during which it was being sent.
     pub sending_ns: u64,
 }
 
 impl NodeReport {
-    /// Whether it tells nothing.
+    /// Returns whether there is nothing to report.
     pub fn is_empty(&self) -> bool {
         let Self { samples, disks, said, progress, replicated, replicated_parts, lost, shortened, unreached } =
             self;
@@ -167,7 +168,7 @@ impl NodeReport {
     }
 }
 
-/// State of a machine at a time. Bytes are counts since the sample before; busy shares are in thousandths.
+/// State of a machine at a time. Bytes are counted since the previous sample; busy shares are in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineSample {
@@ -180,14 +181,14 @@ pub struct MachineSample {
     pub disk_busy_permille: u32,
     pub disk_read_bytes: u64,
     pub disk_written_bytes: u64,
-    /// Bytes received over the network, without those that the machine sent to itself; likewise below.
+    /// Bytes received over the network, without those that the machine sent to itself; the same holds below.
     pub network_received_bytes: u64,
     pub network_sent_bytes: u64,
-    /// Frames that map tasks appended to chunks here.
+    /// Bytes of frames that map tasks appended to chunks here.
     pub appended_bytes: u64,
 }
 
-/// A directory for intermediate data and the file system on which it lies.
+/// A directory for intermediate data, with its file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskReport {
@@ -197,15 +198,15 @@ pub struct DiskReport {
     pub state: DiskState,
 }
 
-/// Whether a disk can take new chunks.
+/// State of a disk: whether it accepts new chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskState {
     Usable,
-    /// Too little is free.
+    /// Too little space is free.
     Full,
     ReadOnly,
-    /// It does not answer.
+    /// It does not respond.
     Failed,
 }
 
@@ -221,30 +222,30 @@ impl DiskState {
     }
 }
 
-/// Progress of an attempt, and its time since it began, by cause.
+/// Progress of an attempt, and the causes of its elapsed time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttemptProgress {
     pub attempt: AttemptKey,
     pub done_bytes: u64,
-    /// Bytes of all its data; 0: nobody knows.
+    /// Bytes of all its input; 0 if unknown.
     pub total_bytes: u64,
     /// Time that it waited for its input, or for the runs that it merges.
     pub read_ns: u64,
     /// Time in the program, and all other time.
     pub program_ns: u64,
-    /// Time that it waited for chunks to take its output.
+    /// Time that it waited for chunks to accept its output.
     pub append_ns: u64,
-    /// The node whose data it waited for most.
+    /// The node for whose data it waited most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_from: Option<NodeId>,
-    /// The node whose chunks it waited for most.
+    /// The node for whose chunks it waited most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub append_to: Option<NodeId>,
 }
 
-/// Output of the program of a one-task job since its node told last. A text that does not follow on the text told
-/// before takes its place.
+/// Output of the program of a one-task job since the node's last report. A text that does not continue the previous one
+/// replaces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramSaid {
@@ -253,7 +254,7 @@ pub struct ProgramSaid {
     pub standard_error: SaidText,
 }
 
-/// A piece of the text that a program writes to one of its outputs; bytes that are no UTF-8 are replaced.
+/// A piece of a program's output; bytes that are not UTF-8 are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SaidText {

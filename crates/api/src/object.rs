@@ -1,22 +1,22 @@
-//! Objects of an object store, where a job otherwise names files and directories: paths that are URLs.
+//! Objects of an object store in place of files and directories: paths that are URLs.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use utoipa::ToSchema;
 
-/// Facts of an object at submit, besides its size. A reader refuses any other object.
+/// Properties of an object at submit, besides its size. A reader refuses any other object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectPin {
-    /// Name that the store gives its content.
+    /// Entity tag of its content in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
-    /// Version, from a bucket that keeps versions: this one is read, also if a newer one came.
+    /// Version, from a bucket with versions: this one is read even if there is a newer one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
-/// Whether a path is the URL of an object or a prefix of objects: `SCHEME://...`.
+/// Returns whether a path is the URL of an object or of a prefix of objects: `SCHEME://...`.
 pub fn is_object_url(path: &Path) -> bool {
     let Some((scheme, _)) = path.to_str().and_then(|text| text.split_once("://")) else { return false };
     scheme.starts_with(|first: char| first.is_ascii_alphabetic())

@@ -1,17 +1,17 @@
-//! Roles of users, and the messages by which tokens are given out and taken back.
+//! Roles of users, and the messages by which tokens are issued and revoked.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Role of a user or a node: it decides what they may do.
+/// Role of a user or a node: it decides about permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Everything.
+    /// May do everything.
     Admin,
-    /// Submits jobs, and stops their own.
+    /// Submits jobs, and cancels its own.
     User,
-    /// Looks.
+    /// Reads only.
     ReadOnly,
     /// A machine that runs tasks.
     Node,
@@ -20,7 +20,7 @@ pub enum Role {
 impl Role {
     pub const ALL: [Self; 4] = [Self::Admin, Self::User, Self::ReadOnly, Self::Node];
 
-    /// The word in the table, and as people write it.
+    /// Returns the word in the table, which users write too.
     pub fn word(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -30,21 +30,21 @@ impl Role {
         }
     }
 
-    /// The role of a word.
+    /// Returns the role of a word; None for any other word.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.word() == word)
     }
 }
 
-/// Asks for a token.
+/// A request for a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
-    /// User whom the token will belong to; a user who is not known yet is known from then on.
+    /// The user who will own the token; an unknown user is added.
     pub user: String,
-    /// Role of the user, who has one role for good.
+    /// Role of the user, which never changes.
     pub role: Role,
-    /// Seconds from now after which it is good for nothing; absent: it does not expire.
+    /// Seconds from now until it expires; without it the token does not expire.
     #[serde(default)]
     pub seconds: Option<u64>,
 }
@@ -52,13 +52,13 @@ pub struct TokenRequest {
 /// Longest name of a user, in bytes.
 pub const USER_BYTES_MAX: usize = 100;
 
-/// A token that was made. This is the only time that it is told.
+/// A new token. Only this answer contains the token itself.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IssuedToken {
-    /// To list and revoke it by.
+    /// Name for listing and revoking it.
     pub name: String,
-    /// The token: keep it in a file that nobody else reads.
+    /// The token: keep it in a file that no other user can read.
     pub token: String,
 }
 
@@ -75,7 +75,7 @@ pub struct TokenList {
     pub tokens: Vec<TokenStatus>,
 }
 
-/// Facts that the store remembers of a token. Times are nanoseconds since 1970.
+/// The store's facts about a token. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenStatus {
@@ -83,16 +83,16 @@ pub struct TokenStatus {
     pub user: String,
     pub role: Role,
     pub created_ns: u64,
-    /// Absent: it does not expire.
+    /// Time of its expiry; absent if it does not expire.
     pub expires_ns: Option<u64>,
     pub revoked_ns: Option<u64>,
 }
 
-/// Question of a node before it opens its data port.
+/// A node's request before it opens its data port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdmissionRequest {
-    /// A certificate request (PKCS #10) in PEM, where its data port shall speak TLS.
+    /// A certificate request (PKCS #10) in PEM, if its data port will use TLS.
     #[serde(default)]
     pub certificate_request: Option<String>,
 }
@@ -101,6 +101,6 @@ pub struct AdmissionRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Admission {
-    /// The certificate for the request and that of the authority, in PEM; absent where this server has no TLS.
+    /// The requested certificate and that of the authority, in PEM; absent if this server has no TLS.
     pub certificates: Option<String>,
 }

@@ -1,43 +1,43 @@
-//! Reasons why attempts ran where they did, as the store remembers them and people are told.
+//! The reasons for the placement of attempts, as stored and shown.
 
 use crate::history::AttemptState;
 use ids::{AttemptKey, NodeId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Reason why an attempt ran on its node. The store keeps it as JSON.
+/// The reason why an attempt ran on its node. The store keeps it as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlacementReason {
     pub place: PlacementKind,
-    /// Nanoseconds since its job was served last, or came.
+    /// Nanoseconds since its job was last served, or was submitted.
     pub waited_ns: u64,
-    /// Slots that asked for work then, its own among them.
+    /// Number of slots that asked for work at that time, its own included.
     pub slots_free: u32,
-    /// Attempts that its user had running before.
+    /// Number of running attempts of its user before it.
     pub user_running: u32,
-    /// How many priorities its job had risen, because it waited.
+    /// Number of priority levels that its job had risen because it waited.
     pub levels_risen: u32,
 }
 
-/// Why this node and no other.
+/// The reason for this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PlacementKind {
-    /// Any would do; its slot had asked first.
+    /// Any node would do; its slot was the first to ask.
     Any,
-    /// This node alone has what the task needs.
+    /// Only this node has the data of the task.
     OnlyHere,
     NearData,
     /// No slot near its data asked in time.
     NoNearerSlot,
-    /// Another attempt of the task was slow on another node.
+    /// A speculative attempt: another attempt of the task was slow on another node.
     BesideSlow,
-    /// The task failed for a reason of its node, and this is another one.
+    /// A retry: the task failed because of its previous node.
     NotWhereItFailed,
 }
 
-/// The attempts of a job and why each ran where it did.
+/// The attempts of a job with the reasons for their placement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobPlacements {
@@ -63,6 +63,6 @@ pub struct PlacedAttempt {
     pub node: NodeId,
     pub slot: u32,
     pub state: AttemptState,
-    /// None where there was little to say: the only task of its stage, which might run anywhere.
+    /// None if there is little to say: the only task of its stage, which may run on any node.
     pub reason: Option<PlacementReason>,
 }

@@ -14,47 +14,47 @@ pub enum ProgramRole {
     Reduce,
 }
 
-/// The first frame that a program gets of a task.
+/// The first frame of a task for a program.
 #[derive(Clone, Debug, Serialize)]
 pub struct JobFrame<'a> {
     pub version: u32,
     pub role: ProgramRole,
-    /// Rule by which the input of a mapper is parted into records.
+    /// The rule that divides the input of a mapper into records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<RecordFormat>,
-    /// Most bytes of key and value of a pair together.
+    /// Maximum bytes of key and value of a pair together.
     pub record_bytes_max: u64,
-    /// Most bytes that the payload of a frame from the program should have; a frame with a single pair may have more.
+    /// Maximum payload bytes of a frame from the program; a frame with a single pair may have more.
     pub frame_bytes: u64,
-    /// Variables of the environment of the attempt, by name. A program that is started finds them in its environment;
-    /// a program that goes on is only told.
+    /// Environment variables of the attempt, by name. A program that is started finds them in its environment; a reused
+    /// program finds them only here.
     pub env: BTreeMap<&'a str, &'a str>,
     /// Work directory of the attempt, absolute; the current directory of a program that is started.
     pub work_dir: &'a Path,
 }
 
 impl JobFrame<'_> {
-    /// Version of the frames that are described.
+    /// Version of the described frames.
     pub const VERSION: u32 = 2;
 }
 
-/// A stretch of an input that a program is to read by itself. Those of a file cover it, and none lies in another.
+/// A stretch of an input that a program reads by itself. The stretches of a file cover it without overlap.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Stretch<'a> {
     /// Path, absolute, or the URL of an object.
     pub path: &'a Path,
-    /// Bytes as they are stored.
+    /// Offset in stored bytes.
     pub offset: u64,
     pub length: u64,
-    /// Bytes of the whole file as it was at submit.
+    /// Bytes of the whole file at submit.
     pub size: u64,
 }
 
-/// Message of a program that cannot go on.
+/// The last message of a program that cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ProgramFailure {
     pub message: String,
-    /// Whether another attempt would give the same.
+    /// True if another attempt would fail in the same way.
     #[serde(default)]
     pub is_of_data: bool,
     /// Lines of the traceback.

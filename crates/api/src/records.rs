@@ -1,4 +1,4 @@
-//! Records: how input is parted into them, their keys and how these compare, and functions over them.
+//! Records: how input is divided into them, how their keys compare, and functions over them.
 
 mod boundaries;
 mod format;

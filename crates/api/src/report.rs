@@ -1,11 +1,11 @@
-//! `_report.json`: the results of a job, in figures. Written into the output directory and kept in the store.
+//! `_report.json`: the figures of a job. Written into the output directory and kept in the store.
 
 use crate::{Formats, Layout, task::Part};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// The version of the report's own format.
+/// Version of the format of the report.
 pub const REPORT_VERSION: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -22,10 +22,10 @@ pub struct JobReport {
     pub partitioning: String,
     pub memory_bytes: u64,
     pub slots: u32,
-    /// Whether the output was synced before the rename.
+    /// True if the output was synced before the rename.
     pub synced: bool,
     pub layout: Layout,
-    /// How records were read and written.
+    /// The formats in which records were read and written.
     #[serde(default)]
     pub formats: Formats,
     pub input: InputReport,
@@ -35,24 +35,24 @@ pub struct JobReport {
     pub phases: Vec<PhaseReport>,
     /// Slot seconds of attempts that failed, lost or were cancelled.
     pub waste_slot_seconds: f64,
-    /// Slot seconds in which a slot had nothing to run.
+    /// Slot seconds in which a slot was idle.
     pub idle_slot_seconds: f64,
     pub proof: ProofReport,
     pub plan: Vec<PlanRow>,
     pub parts: Vec<Part>,
     /// Counters of programs (`reporter:counter:`), winning attempts only, by `GROUP,NAME`.
     pub counters: BTreeMap<String, i64>,
-    /// Warnings about the inputs; at most [`REPORT_WARNINGS_MAX`]. `warning_count` says how many there are.
+    /// Warnings about the inputs; at most [`REPORT_WARNINGS_MAX`]. `warning_count` has their total number.
     #[serde(default)]
     pub warnings: Vec<String>,
     #[serde(default)]
     pub warning_count: u64,
-    /// The job whose kept I-files were reduced again; its maps ran, none of this one's.
+    /// The job whose kept I-files were reduced again; the maps ran in that job.
     #[serde(default)]
     pub reduce_again: Option<ids::JobId>,
 }
 
-/// Reads the names of the parts from a report of any version; an output holds these files.
+/// The names of the parts of a report of any version; an output holds these files.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ReportedParts {
     pub parts: Vec<ReportedPart>,
@@ -63,7 +63,7 @@ pub struct ReportedPart {
     pub name: String,
 }
 
-/// Reads the number of the job from a report of any version.
+/// The number of the job of a report of any version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct ReportedJob {
     pub job: ids::JobId,
@@ -73,7 +73,7 @@ pub struct ReportedJob {
 #[serde(deny_unknown_fields)]
 pub struct InputReport {
     pub files: u64,
-    /// Bytes as stored.
+    /// Stored bytes.
     pub stored_bytes: u64,
     /// Bytes and records after decompression.
     pub bytes: u64,
@@ -89,21 +89,21 @@ pub struct MapReport {
     pub output_records: u64,
     pub output_bytes: u64,
     pub unread_bytes: u64,
-    /// Tasks whose program ended before its input did, most bytes first; at most [`UNREAD_TASKS_SHOWN_MAX`] of them.
+    /// Tasks whose program ended before its input, most bytes first; at most [`UNREAD_TASKS_SHOWN_MAX`].
     #[serde(default)]
     pub unread: Vec<UnreadTask>,
-    /// How many there are.
+    /// Number of all such tasks.
     #[serde(default)]
     pub unread_tasks: u64,
 }
 
-/// Warnings that a report holds.
+/// Maximum number of warnings in a report.
 pub const REPORT_WARNINGS_MAX: usize = 20;
 
-/// Map tasks with unread input that a report lists.
+/// Maximum number of map tasks with unread input in a report.
 pub const UNREAD_TASKS_SHOWN_MAX: usize = 20;
 
-/// A map task whose program ended, without an error, before its input did.
+/// A map task whose program ended without an error before the end of its input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnreadTask {
@@ -123,7 +123,7 @@ pub struct ShuffleReport {
     /// Sum over the I-files of ceil(bytes / chunk size).
     pub chunks_optimum: u64,
     pub oversize_chunks: u64,
-    /// Lowest fill of a chunk that is not the last of its I-file, in percent; 100 where there is none.
+    /// Lowest fill of a chunk that is not the last of its I-file, in percent; 100 if there is none.
     pub fill_percent_min: f64,
     /// Mean over the same chunks.
     pub fill_percent_mean: f64,
@@ -136,7 +136,7 @@ pub struct ShuffleReport {
     pub merged_runs: u64,
     pub sort_seconds: f64,
     pub write_seconds: f64,
-    /// Bytes that map tasks kept in spools, with mode `selective`.
+    /// Bytes in the spools of map tasks, with mode `selective`.
     #[serde(default)]
     pub spooled_bytes: u64,
     /// Record bytes that were sent again from spools.
@@ -182,7 +182,7 @@ pub struct ProofReport {
     pub hash_sum: String,
 }
 
-/// One reduce task of the plan.
+/// A reduce task of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanRow {

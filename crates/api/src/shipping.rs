@@ -1,4 +1,5 @@
-//! Files of a client's machine that travel by the hash of their content, to the server and from there to the nodes.
+//! Files of a client's machine that are shipped by the hash of their content, to the server and from there to the
+//! nodes.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -6,9 +7,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use utoipa::ToSchema;
 
-/// Most bytes of one file that travels.
+/// Maximum bytes of a shipped file.
 pub const SHIPPED_FILE_BYTES_MAX: u64 = 1 << 30;
-/// Most files that a job names.
+/// Maximum number of files of a job.
 pub const SHIPPED_FILES_MAX: usize = 1_000;
 
 /// The SHA-256 of a file's content; 64 hex digits in text.
@@ -17,7 +18,7 @@ pub const SHIPPED_FILES_MAX: usize = 1_000;
 #[schema(value_type = String)]
 pub struct ContentHash(pub [u8; 32]);
 
-/// Error: a text that should name a content is not the 64 lower-case hex digits of its SHA-256.
+/// An error: the text is not the 64 lower-case hex digits of a SHA-256.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a content is named by the 64 lower-case hex digits of its SHA-256")]
 pub struct NotAHash;
@@ -37,7 +38,7 @@ impl fmt::Debug for ContentHash {
 impl FromStr for ContentHash {
     type Err = NotAHash;
 
-    /// Parses the one text of each hash, in lower case: it becomes the name of a file.
+    /// Parses a hash in its only valid form, lower case, because it becomes a file name.
     fn from_str(text: &str) -> Result<Self, NotAHash> {
         let mut bytes = [0; 32];
         hex::decode_to_slice(text, &mut bytes).map_err(|_| NotAHash)?;
@@ -62,12 +63,12 @@ impl From<ContentHash> for String {
     }
 }
 
-/// A file that travels by the hash of its content.
+/// A file that is shipped by the hash of its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShippedFile {
-    /// Path of the file on the client's machine, as the specification of its job names it. A node puts its own copy
-    /// in the place of each path that is equal to this one.
+    /// Path of the file on the client's machine, as the specification of its job names it. A node replaces every equal
+    /// path by that of its own copy.
     #[schema(value_type = String)]
     pub path: PathBuf,
     pub sha256: ContentHash,

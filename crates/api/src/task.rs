@@ -1,8 +1,7 @@
 //! The tasks of a MapReduce job and their results. The scheduler never looks inside.
 //!
-//! Stages, in order: `map` -> `seal` -> `merge` (often without tasks) -> `reduce` -> `commit`.
-//! A map-only job has `map` -> `commit`; one that reduces the kept I-files of another job again has
-//! `adopt` -> `merge` -> `reduce` -> `commit`.
+//! Stages, in order: `map` -> `seal` -> `merge` (often without tasks) -> `reduce` -> `commit`. A map-only job has `map`
+//! -> `commit`; a job that reduces kept I-files of another job has `adopt` -> `merge` -> `reduce` -> `commit`.
 
 mod failure;
 pub(crate) mod proof;
@@ -27,11 +26,11 @@ pub enum Task {
     Merge(MergeTask),
     Reduce(ReduceTask),
     Commit(CommitTask),
-    /// The only task of a job that is no MapReduce.
+    /// The only task of a job that is no MapReduce job.
     Run(RunTask),
 }
 
-/// Result of a finished attempt. The variant is that of its task.
+/// The result of a finished attempt. Its variant is that of the task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum TaskResult {
@@ -44,49 +43,49 @@ pub enum TaskResult {
     Run(RunResult),
 }
 
-/// Any executable, run once, or nothing.
+/// A run of any executable, or of nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunTask {
-    /// Program and arguments; empty: nothing is run and the task succeeds. That measures everything else.
+    /// Program and arguments; if empty, the task succeeds without running anything, which measures the overhead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<String>,
-    /// Directory in which the program runs, absolute. The program is looked for there if its name says so.
+    /// Directory in which the program runs, absolute. A relative program name is resolved there.
     #[serde(default, skip_serializing_if = "is_empty_path")]
     #[schema(value_type = String)]
     pub directory: PathBuf,
-    /// Variables on top of those that always pass through.
+    /// Environment variables in addition to those that always pass through.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(String, String)>,
     /// File with more variables, as [`crate::JobSpec::env_file`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub env_file: Option<PathBuf>,
-    /// Times that a program that failed is run again, at most [`RUN_RETRIES_MAX`]. A run that was lost with its node
-    /// is no failure.
+    /// Number of retries of a program that failed, at most [`RUN_RETRIES_MAX`]. A run that was lost with its node is
+    /// not a failure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: u32,
-    /// Absolute paths. If there are any, the program runs in a directory of its own in which they lie under their
-    /// names, in place of `directory`.
+    /// Absolute paths. If there are any, the program runs in a separate directory that has them under their file names,
+    /// in place of `directory`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub files: Vec<PathBuf>,
     /// Files that nodes fetch: some of `files`, and the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
-    /// In a cluster: memory of its node, out of the memory for jobs, that is reserved for this job while it runs.
-    /// Nobody checks how much it takes.
+    /// In a cluster: memory for jobs of its node that is reserved for this job while it runs. Its real use is not
+    /// checked.
     #[serde(default, skip_serializing_if = "is_none_left_out")]
     pub memory_bytes: u64,
-    /// In a cluster: the architecture of its node, as in `x86_64`; None: any.
+    /// In a cluster: the architecture of its node, as in `x86_64`; None accepts any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
-    /// User whom the job belongs to. The server tells it to a node, and overwrites the name that a client gave.
+    /// The user who owns the job. The server sets it and overwrites a name from the client.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
 }
 
-/// Most times that the program of a one-task job is run again.
+/// Maximum number of retries of the program of a one-task job.
 pub const RUN_RETRIES_MAX: u32 = 100;
 
 fn is_zero(count: &u32) -> bool {
@@ -100,13 +99,13 @@ fn is_empty_path(path: &std::path::Path) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunResult {
-    /// The last of the text that the program wrote, at most [`RUN_OUTPUT_BYTES_MAX`] of each output; bytes that are
-    /// no UTF-8 are replaced.
+    /// The end of the program's text, at most [`RUN_OUTPUT_BYTES_MAX`] of each output; bytes that are not UTF-8 are
+    /// replaced.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub standard_output: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub standard_error: String,
-    /// Bytes of all the text that it wrote, if that is more than is remembered; else 0.
+    /// Bytes of all its text, if that is more than is stored; otherwise 0.
     #[serde(default, skip_serializing_if = "is_none_left_out")]
     pub standard_output_bytes: u64,
     #[serde(default, skip_serializing_if = "is_none_left_out")]
@@ -117,7 +116,7 @@ fn is_none_left_out(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// Most bytes that are remembered of the text that the program of a one-task job wrote to each of its two outputs.
+/// Maximum bytes that are stored of each of the two outputs of the program of a one-task job.
 pub const RUN_OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// Runs the user's mapper over a split and appends its output to the I-files (or, in a map-only job, writes it as
@@ -128,59 +127,58 @@ pub struct MapTask {
     pub split: Split,
     /// Set in a map-only job.
     pub part_index: Option<u32>,
-    /// Set if some of the data that an earlier attempt had appended was lost.
+    /// Set if some of the data that an earlier attempt appended was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again: Option<MapAgain>,
-    /// Places of those of its inputs that are intermediate files, in order of their numbers.
+    /// Locations of its inputs that are intermediate files, in order of their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<StageFilePlace>,
 }
 
-/// A map task that runs once more because a part of its data was lost. If it puts out the same data as before, in all
-/// I-files, it stands in for the earlier attempt in the I-files that lost data, and only there.
+/// A rerun of a map task because a part of its data was lost. If it emits the same data as before, in all I-files, it
+/// replaces the earlier attempt in the I-files that lost data, and only there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MapAgain {
-    /// I-files that lost data: the task appends to these, and counts the records that it would append to the others.
-    /// In order.
+    /// I-files that lost data: the task appends to these, and counts the records for the other I-files. In order.
     pub ifiles: Vec<IfileIndex>,
     /// Records committed to each I-file before, lost or not. In order; only I-files with data.
     pub expected: Vec<(IfileIndex, DataSum)>,
-    /// Records that are still there in the other I-files, and the attempts that they are of.
+    /// Records that still exist in the other I-files, with the attempts that appended them.
     pub standing: Vec<(AttemptNumber, SourceCommit)>,
-    /// Number of losses of data of the job until then.
+    /// Number of data losses of the job so far.
     #[serde(default)]
     pub round: u32,
-    /// Set if all that the task ever appended lies in a spool: it is read there, and the user's program runs only if
-    /// that fails.
+    /// Set if a spool has everything that the task ever appended: the spool is read, and the user's program runs only
+    /// if that fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend: Option<Box<Resend>>,
 }
 
-/// Spool that stands in for the user's program, whose output was kept.
+/// A spool that replaces a run of the user's program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resend {
     pub spool: Spool,
-    /// Result of the attempt that filled it, without the commits.
+    /// Result of the attempt that wrote it, without the commits.
     pub told: MapResult,
 }
 
-/// A file on a node with all frames that an attempt of a map task appended, one behind the other, as a stage file.
+/// A file on a node with all frames that an attempt of a map task appended, one after the other, as a stage file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spool {
     pub node: NodeId,
     /// Name of the stage file.
     pub name: String,
-    /// Attempt that filled it: its frames say the same.
+    /// Attempt that wrote it: its frames have the same one.
     pub attempt: AttemptNumber,
     /// Bytes of its payload.
     pub bytes: u64,
     pub crc32c: u32,
 }
 
-/// Warnings of one map task.
+/// Maximum number of warnings of one map task.
 pub const TASK_WARNINGS_MAX: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -188,7 +186,8 @@ pub const TASK_WARNINGS_MAX: usize = 8;
 pub struct MapResult {
     /// Records appended, per (I-file, chunk). Empty in a map-only job.
     pub commits: Vec<SourceCommit>,
-    /// Records not appended because they are there already ([`MapTask::again`]). In order; only I-files with data.
+    /// Records that were not appended because they exist already ([`MapTask::again`]). In order; only I-files with
+    /// data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub withheld: Vec<(IfileIndex, DataSum)>,
     /// The part written, in a map-only job.
@@ -196,10 +195,10 @@ pub struct MapResult {
     /// Input bytes and records read by the engine (after decompression).
     pub input_bytes: u64,
     pub input_records: u64,
-    /// Pairs the mapper put out, before combining.
+    /// Pairs that the mapper emitted, before combining.
     pub output_records: u64,
     pub output_bytes: u64,
-    /// Input the user's program left unread; it was read to the end and counted all the same.
+    /// Input bytes that the user's program did not read; the engine still read and counted them.
     pub unread_bytes: u64,
     /// Warnings about the inputs; at most [`TASK_WARNINGS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -212,43 +211,43 @@ pub struct MapResult {
     /// The last lines that programs wrote to standard error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<String>,
-    /// Spool that holds all that the task appended as well, with mode `selective`.
+    /// Spool with everything that the task appended, with mode `selective`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spool: Option<Spool>,
     /// Record bytes that were appended from a spool, without the user's program.
     #[serde(default, skip_serializing_if = "is_none_left_out")]
     pub resent_bytes: u64,
-    /// Reason why the user's program ran although there was a spool ([`MapAgain::resend`]).
+    /// The reason why the user's program ran although there was a spool ([`MapAgain::resend`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_resent: Option<String>,
 }
 
-/// Closes all open chunks of the job on a node and sorts the chunks that are not sorted yet into runs.
+/// Closes all open chunks of the job on a node and sorts the unsorted chunks into runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SealTask {
-    /// The node whose chunks these are; it runs the task.
+    /// The node that has the chunks; it runs the task.
     #[serde(default)]
     pub node: NodeId,
-    /// Replicas there that stand for runs of nodes which are gone; they belong to its inventory.
+    /// Promoted replicas there, which replace runs of lost nodes; they belong to its inventory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub standing: Vec<RunId>,
 }
 
-/// Place of a run that does not lie only with the node that made it. Tasks have places in order of the runs.
+/// Location of a run that is not only on the node that made it. Tasks have them in order of the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunPlace {
     pub run: RunId,
     /// Node to read it from.
     pub node: NodeId,
-    /// Other node on which it lies as well.
+    /// Other node that holds a copy of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<NodeId>,
 }
 
 impl RunPlace {
-    /// The place of a run among those of a task.
+    /// Returns the location of a run among those of a task.
     pub fn of(run: RunId, places: &[Self]) -> Option<&Self> {
         let index = places.binary_search_by_key(&run, |place| place.run).ok()?;
         places.get(index)
@@ -266,41 +265,41 @@ pub struct SealResult {
     /// Thread seconds spent sorting, and writing runs.
     pub sort_seconds: f64,
     pub write_seconds: f64,
-    /// Chunks whose data is gone: the disk for it failed, or it came back damaged from there.
+    /// Chunks whose data is lost: their disk failed, or returned damaged data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<ChunkId>,
-    /// Reason for the first of them.
+    /// Reason for the loss of the first of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_because: Option<String>,
 }
 
-/// Opens runs that an earlier job kept, in place of maps and seal. Its files are read, never changed.
+/// Opens the kept runs of an earlier job, in place of maps and seal. Its files are read, never changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdoptTask {
-    /// The job whose runs these are.
+    /// The job that kept the runs.
     pub source: JobId,
     /// The node that has them; it runs the task.
     #[serde(default)]
     pub node: NodeId,
-    /// Its directories; a run's disk index is a position in this list.
+    /// Its directories, by the disk index of a run.
     #[schema(value_type = Vec<String>)]
     pub dirs: Vec<PathBuf>,
     pub runs: Vec<KeptRun>,
-    /// Chunks of the runs as the store remembers them: without the books per source, which the runs tell.
+    /// Chunks of the runs as the store has them: without the sums per source, which are in the runs.
     pub chunks: Vec<ChunkSummary>,
-    /// Replicas in these directories of runs that other nodes open, under the numbers that those have there.
+    /// Replicas in these directories of runs that other nodes open, with the run numbers from there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<KeptRun>,
 }
 
-/// A run file as the store remembers it.
+/// A run file as the store has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeptRun {
-    /// Number under which the run was kept; its file knows this number.
+    /// Number under which the run was kept; its file contains this number.
     pub run: RunId,
-    /// Number in the new job, if it is another one: a number of the node that has the run now.
+    /// Number in the new job, if it differs: a number of the node that has the run now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted: Option<RunId>,
     pub ifile: IfileIndex,
@@ -310,7 +309,7 @@ pub struct KeptRun {
     pub record_bytes: u64,
     /// Bytes of the file.
     pub stored_bytes: u64,
-    /// Whether another node opens a replica of it: the job can do without this file.
+    /// True if another node opens a replica of it: the job does not depend on this file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_copy: bool,
 }
@@ -325,13 +324,13 @@ impl KeptRun {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdoptResult {
-    /// The chunks of the task, with the sums of each source in them by the source tables of the runs.
+    /// The chunks of the task, with the sums of each source from the source tables of the runs.
     pub chunks: Vec<ChunkSummary>,
     pub runs: Vec<RunSummary>,
-    /// The replicas that are whole by header, index and footer, with the sums of each source in their chunks.
+    /// The replicas whose header, index and footer are intact, with the sums of each source in their chunks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub copies: Vec<AdoptedCopy>,
-    /// Runs of the task that cannot be used, and of which there are replicas; with the reason for the first.
+    /// Runs of the task that cannot be read and have replicas; with the reason for the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<RunId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -357,13 +356,13 @@ pub struct ChunkSummary {
     pub capacity_bytes: u64,
     /// Frame payload bytes in it, from every source, winners or not.
     pub appended_bytes: u64,
-    /// Holds one record larger than a chunk.
+    /// True if it holds one record larger than a chunk.
     pub oversize: bool,
-    /// Sums of the records that each source appended, by the chunk's own books.
+    /// Sums of the records that each source appended, from the chunk's own accounts.
     pub sources: Vec<(Source, DataSum)>,
 }
 
-/// A sorted run as the planner needs it: who is in it and how its bytes spread over the keys.
+/// A sorted run for the planner: its sources, and the distribution of its bytes over the keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunSummary {
@@ -377,7 +376,7 @@ pub struct RunSummary {
     pub stored_bytes: u64,
     pub in_memory: bool,
     pub disk: DiskIndex,
-    /// Bytes of the largest block, uncompressed: a merge must hold so much per run.
+    /// Bytes of the largest block, uncompressed: a merge must hold this much per run.
     pub block_bytes_max: u64,
     /// A thinned copy of the key index, in key order.
     pub weights: Vec<KeyWeight>,
@@ -387,7 +386,7 @@ pub struct RunSummary {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeyWeight {
-    /// A lower bound of the keys: the first key, or a prefix of it where it is long.
+    /// A lower bound of the keys: the first key, or a prefix of a long one.
     pub first_key: KeyBytes,
     pub bytes: u64,
     pub records: u64,
@@ -399,11 +398,11 @@ pub struct KeyWeight {
 pub struct MergeTask {
     pub ifile: IfileIndex,
     pub runs: Vec<RunId>,
-    /// The runs lie on a node that leaves: one of these nodes reads them there and keeps the merged run. Empty: they
-    /// are merged where they lie.
+    /// Set if the runs are on a node that is being drained: one of these nodes reads them from there and keeps the
+    /// merged run. If empty, they are merged on their node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<NodeId>,
-    /// Places of those of its runs that do not lie only with the node that made them.
+    /// Locations of the runs that are not only on the nodes that made them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<RunPlace>,
 }
@@ -428,24 +427,24 @@ pub struct ReduceTask {
     /// I-files to read: one under `hash`, all that have data under `range`.
     pub ifiles: Vec<IfileIndex>,
     pub runs: Vec<RunId>,
-    /// Places of those of its runs that do not lie only with the node that made them.
+    /// Locations of the runs that are not only on the nodes that made them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<RunPlace>,
-    /// Keys >= this; None from the first.
+    /// Lower bound: keys >= this; None from the first.
     pub lower_key: Option<KeyBytes>,
-    /// Keys < this; None to the last.
+    /// Upper bound: keys < this; None to the last.
     pub upper_key: Option<KeyBytes>,
-    /// The winning attempt of each map task that put anything out, in map task order.
+    /// The winning attempt of each map task that emitted anything, in map task order.
     pub valid_attempts: Vec<(ids::TaskIndex, AttemptNumber)>,
-    /// In these I-files an earlier attempt counts instead ([`MapTask::again`]).
+    /// I-files and map tasks for which an earlier attempt counts instead ([`MapTask::again`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub older_attempts: Vec<(IfileIndex, ids::TaskIndex, AttemptNumber)>,
     /// Record bytes expected, by the indexes.
     pub expected_bytes: u64,
-    /// Bytes of the largest block of each of its runs, uncompressed, together: a merge must hold so much of them.
+    /// Total bytes of the largest block of each of its runs, uncompressed: a merge must hold this much of them.
     pub largest_blocks_bytes: u64,
-    /// Tell the records that were read of each source in each chunk ([`ReduceResult::books`]), because the proof did
-    /// not agree.
+    /// True if it must report the records it read by source and chunk ([`ReduceResult::books`]), because the proof
+    /// failed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub keeps_books: bool,
 }
@@ -454,7 +453,7 @@ fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// Sum of the records of a source in a chunk, as a task that keeps books read them.
+/// Sum of the records of a source in a chunk, as a reduce task read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceBooks {
@@ -468,10 +467,10 @@ pub struct SourceBooks {
 #[serde(deny_unknown_fields)]
 pub struct ReduceResult {
     pub part: Part,
-    /// Sums of the records that the merge put out per I-file, whether the user's program read them or not.
+    /// Sums of the records that the merge emitted per I-file, whether the user's program read them or not.
     pub merged: Vec<(IfileIndex, DataSum)>,
     pub groups: u64,
-    /// Group bytes the user's program left unread.
+    /// Group bytes that the user's program did not read.
     pub unread_bytes: u64,
     /// Records dropped because their attempt lost.
     pub dropped_records: u64,
@@ -485,31 +484,31 @@ pub struct ReduceResult {
     /// The last lines that programs wrote to standard error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<String>,
-    /// Time at which the runs were open and the merge stood at its first record, in nanoseconds since 1970; from then
-    /// on merging and reducing are one stream.
+    /// Time at which the runs were open and the merge was at its first record, in nanoseconds since 1970. From then on
+    /// merging and reducing are one stream.
     #[serde(default)]
     pub opened_ns: Option<u64>,
-    /// Sums of the records that count.
+    /// Sums of the records that count, by source and chunk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub books: Vec<SourceBooks>,
-    /// End of its range: that of its task, or an earlier key before which the attempt was asked to end.
+    /// Upper bound of its range: that of its task, or an earlier key if the attempt was ordered to end there.
     #[serde(default)]
     pub upper_key: Option<KeyBytes>,
 }
 
-/// A finished part file, still under the name its attempt gave it.
+/// A finished part file, still under the name of its attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
     /// Final name, `part-00000`, or with the extension of its codec `part-00000.gz`.
     pub name: String,
-    /// Name within the staging directory until the commit.
+    /// Name in the staging directory until the commit.
     pub attempt_name: String,
     pub bytes: u64,
     /// Lines of text, or records of a binary format, before compression.
     pub records: u64,
     pub crc32c: u32,
-    /// Node on whose disk the part lies, if its stage feeds others.
+    /// Node that has the part on its disk, if its stage feeds others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeId>,
 }
@@ -526,6 +525,6 @@ pub struct CommitTask {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommitResult {
-    /// Whether an older output was exchanged for the new one and then removed.
+    /// True if an older output was exchanged for the new one and removed.
     pub replaced: bool,
 }

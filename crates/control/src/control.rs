@@ -1,4 +1,4 @@
-//! The whole of control: its parts, and one entry for each kind of event.
+//! The root of control: its parts, and one entry point for each kind of event.
 
 use crate::drills::{Drills, NewStrike};
 use crate::interface::{
@@ -44,7 +44,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// All that a server decides. Each entry takes the event and an outbox; what follows lies in the outbox when it returns.
+/// The decisions of a server. Each entry point takes an event and an outbox; when it returns, the outbox holds the
+/// consequences.
 pub struct Control {
     work: Work,
     users: Users,
@@ -56,7 +57,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// A server without jobs and nodes that begins now.
+    /// Creates the control of a server that begins now, without jobs and nodes.
     pub fn new(service: Service, now: Now) -> Self {
         let (jobs, fleet, scheduling) = (Jobs::default(), Fleet::new(now), Scheduling::default());
         Self {
@@ -70,7 +71,7 @@ impl Control {
         }
     }
 
-    /// Hands facts from one part to the others, until there are none.
+    /// Passes facts between the parts until none is left.
     fn settle(&mut self, outbox: &mut Outbox) {
         while let Some(fact) = outbox.next_fact() {
             match fact {
@@ -93,7 +94,7 @@ impl Control {
         self.ends.job_cleaned(outbox, job, self.work.service, problem);
     }
 
-    /// Time has passed.
+    /// Handles the passing of time: lost nodes, timeouts, expired files, finished drains, and the scheduler's clock.
     pub fn tick(&mut self, outbox: &mut Outbox) {
         let moment = outbox.moment();
         self.work.fleet.ticked(moment);
@@ -109,7 +110,7 @@ impl Control {
         self.settle(outbox);
     }
 
-    /// How long a shell may wait for the next event before it tells that time has passed.
+    /// Returns how long a shell may wait for the next event before it must call [`Control::tick`].
     pub fn until_tick(&self, now: Now) -> Duration {
         self.work.fleet.until_tick(now.moment)
     }
@@ -121,7 +122,7 @@ impl Control {
 
 /// Slots and nodes.
 impl Control {
-    /// A slot of this process asks for work.
+    /// Handles a request for work by a slot of this process.
     pub fn pull(&mut self, outbox: &mut Outbox, request: PullRequest, reply: Reply<SlotOrder>) {
         let slot = Slot { node: request.node, slot: request.slot };
         if let Some(finished) = request.finished {
@@ -132,7 +133,7 @@ impl Control {
         self.settle(outbox);
     }
 
-    /// Sends the slots of this process home where every job is over.
+    /// Stops the waiting slots of this process if every job is over.
     pub fn stop_idle_slots(&mut self, outbox: &mut Outbox) {
         let work = &mut self.work;
         let is_idle = work.jobs.any_yet() && !work.scheduling.has_jobs() && self.backlog.is_empty();
@@ -146,19 +147,19 @@ impl Control {
         self.settle(outbox);
     }
 
-    /// Sends all slots of this process home: the server ends.
+    /// Stops all waiting slots of this process, because the server ends.
     pub fn stop_slots(&mut self, outbox: &mut Outbox) {
         for (_, reply) in self.work.fleet.take_pulls() {
             outbox.answer(reply, Ok(SlotOrder::Stop));
         }
     }
 
-    /// Refuses a node that this server cannot take.
+    /// Returns an error for a node that this server cannot admit.
     pub fn check_joining(&self, info: &NodeInfo) -> Result<(), ControlError> {
         joining::check(info)
     }
 
-    /// Takes a node in under a number that the store gave out for it.
+    /// Admits a node under a number that the store assigned.
     pub fn join(&mut self, outbox: &mut Outbox, node: NodeId, joining: Joining, reply: Reply<NodeWelcome>) {
         joining::join(&mut self.work, outbox, node, joining, reply);
         self.settle(outbox);
@@ -169,31 +170,31 @@ impl Control {
         self.settle(outbox);
     }
 
-    /// Answers the polls for which there is news, and those that have waited long enough.
+    /// Answers the polls that have news, and those that have waited for their maximum time.
     pub fn answer_polls(&mut self, outbox: &mut Outbox) {
         let left_out = self.work.scheduling.left_out();
         self.work.fleet.answer_polls(left_out, outbox);
     }
 
-    /// A node says good-bye.
+    /// Handles the graceful shutdown of a node.
     pub fn leave(&mut self, outbox: &mut Outbox, node: NodeId, incarnation: &str, reply: Reply<()>) {
         departure::leave(&mut self.work, outbox, node, incarnation, reply);
         self.settle(outbox);
     }
 
-    /// Begins to empty a node, given by its name or number.
+    /// Begins to drain a node, given by its name or number.
     pub fn drain(&mut self, outbox: &mut Outbox, name: &str, reply: Reply<NodeStatus>) {
         draining::drain(&mut self.work, outbox, name, reply);
         self.settle(outbox);
     }
 
-    /// Nodes learn which key signs now.
+    /// Sends the current signing keys of data ports to all nodes.
     pub fn tell_keys(&mut self, keys: &DataKeys) {
         let order = || NodeOrder::DataKeys { keys: Box::new(keys.clone()) };
         self.work.fleet.all_mut().for_each(|node| node.order(order()));
     }
 
-    /// Sends away the nodes that joined by a token which was revoked.
+    /// Removes the nodes that joined with a token that has been revoked.
     pub fn shut_out(&mut self, outbox: &mut Outbox, token: &str) {
         for node in self.work.fleet.joined_by(token) {
             lose_node(&mut self.work, outbox, node, NodeState::Left, "its token has been revoked");
@@ -205,17 +206,17 @@ impl Control {
         self.work.fleet.status(now.moment)
     }
 
-    /// Whether a node is there and has not been told to leave.
+    /// Returns whether a node is in the cluster and has not been told to leave.
     pub fn stays(&self, node: NodeId) -> bool {
         self.work.fleet.stays(node)
     }
 
-    /// Notes that a node was heard of. An error where it is another process, or none.
+    /// Records that a node was heard from. Fails if the node is unknown, or if its process is another one.
     pub fn hear(&mut self, node: NodeId, incarnation: &str, now: Now) -> Result<(), ControlError> {
         self.work.fleet.heard(node, incarnation, now.moment).map(drop)
     }
 
-    /// Whether a node runs an attempt of a job, or holds data of it that nobody brought.
+    /// Returns whether a node runs an attempt of a job, or holds data of the job that no writer sent to it.
     pub fn has_to_do_with(&self, node: NodeId, job: JobId) -> bool {
         self.work.fleet.has_to_do_with(node, job)
     }
@@ -223,7 +224,8 @@ impl Control {
 
 /// Jobs.
 impl Control {
-    /// Refuses jobs of a user that come in together where the user may not have so many, or no node could run one.
+    /// Returns an error if jobs that are submitted together exceed a quota of their user, or if no node could run one
+    /// of them.
     pub fn check_room(&self, user: &str, wanted: RoomWanted, specs: &[&JobSpec]) -> Result<(), ControlError> {
         let RoomWanted { jobs, spec_bytes, quota } = wanted;
         let has_room = self.users.check_room(user, Has { jobs, spec_bytes }, quota);
@@ -231,8 +233,8 @@ impl Control {
         specs.iter().try_for_each(|spec| check_fits(&self.work, spec))
     }
 
-    /// Jobs that have their rows and directories begin, all of them before the scheduler hears of the first: a stage without
-    /// tasks is over at once, and those that read it must be known by then.
+    /// Begins jobs whose rows and directories exist. All of them are known before the scheduler learns of the first: a
+    /// stage without tasks ends at once, and its readers must be known by then.
     pub fn begin_jobs(&mut self, outbox: &mut Outbox, jobs: Vec<NewJob>) {
         let mut events = Vec::new();
         for new in jobs {
@@ -243,7 +245,7 @@ impl Control {
         self.settle(outbox);
     }
 
-    /// Jobs of one task each come in under numbers that follow `first`. `server`: the owner in their rows.
+    /// Begins jobs of one task each, numbered from `first`. `server` is the owner in their rows.
     pub fn begin_batch(&mut self, outbox: &mut Outbox, batch: NewBatch) {
         let NewBatch { first, batch, server, file_hold } = batch;
         let JobBatch { tasks, name, user, priority, .. } = batch;
@@ -307,14 +309,14 @@ impl Control {
         !self.backlog.is_empty()
     }
 
-    /// Takes the next job of one task out of its queue, if its turn has come. It must be admitted, or given up.
+    /// Takes the next waiting job of one task whose turn has come. The caller must admit the job or end it.
     pub fn next_waiting(&mut self) -> Option<Queued> {
         let window = window(&self.work.fleet);
         let (job, key, waiting) = self.backlog.next(window)?;
         Some(Queued { job, key, waiting })
     }
 
-    /// Admits a job that was taken out of its queue. None: its row is gone.
+    /// Admits a job that was taken out of its queue. A `spec` of None means that its row is gone: the job fails.
     pub fn admit_waiting(&mut self, outbox: &mut Outbox, queued: Queued, spec: Option<Arc<JobSpec>>) {
         let window = window(&self.work.fleet);
         match spec {
@@ -329,7 +331,7 @@ impl Control {
         self.settle(outbox);
     }
 
-    /// A job of one task waited when the server before this one ended.
+    /// Restores the wait of a job of one task that waited when the previous server ended.
     pub fn waits_again(
         &mut self,
         job: JobId,
@@ -348,7 +350,7 @@ impl Control {
         self.work.jobs.one_came();
     }
 
-    /// Ends the jobs that wait: the process ends.
+    /// Ends the waiting jobs, because the process ends.
     pub fn interrupt_waiting(&mut self, outbox: &mut Outbox) {
         for job in self.backlog.jobs() {
             let error = Some("the server was shut down".to_string());
@@ -358,7 +360,7 @@ impl Control {
         }
     }
 
-    /// Tells a job to stop; nothing happens where it is over.
+    /// Cancels a job. Does nothing if the job is over.
     pub fn cancel(&mut self, outbox: &mut Outbox, job: JobId, reason: String) {
         match self.backlog.take(job) {
             Some((key, waiting)) => {
@@ -371,18 +373,18 @@ impl Control {
         self.settle(outbox);
     }
 
-    /// The shell has removed the directories of a drained job, or could not.
+    /// Records that the shell has removed the directories of a finished job. `problem`: the reason why it could not.
     pub fn cleaned(&mut self, outbox: &mut Outbox, job: JobId, problem: Option<String>) {
         self.job_cleaned(outbox, job, problem);
         self.settle(outbox);
     }
 
-    /// A caller waits for the end of a job.
+    /// Registers a caller that waits for the end of a job.
     pub fn wait(&mut self, job: JobId, reply: Reply<JobOutcome>) {
         self.ends.wait(job, reply);
     }
 
-    /// Answers those who wait for the end of a job that is over.
+    /// Answers the callers that wait for jobs which are over.
     pub fn answer_waiters(&mut self, outbox: &mut Outbox) {
         let (jobs, backlog) = (&self.work.jobs, &self.backlog);
         self.ends.answer_waiters(outbox, |job| jobs.contains_key(&job) || backlog.has(job));
@@ -415,7 +417,7 @@ impl Control {
         membership::waits_for(&self.work.scheduling, job)
     }
 
-    /// Returns the output so far of the program of a job; None if none runs or its node has told nothing.
+    /// Returns the output so far of the program of a job; None if no program runs or its node has reported nothing.
     pub fn output_so_far(&self, job: JobId) -> Option<JobLogs> {
         membership::output_so_far(&self.work.fleet, job)
     }
@@ -425,13 +427,13 @@ impl Control {
         job::progress(&self.work, job)
     }
 
-    /// Whether a job is known that is not cleaned.
+    /// Returns whether a job is known and not yet cleaned.
     pub fn has_job(&self, job: JobId) -> bool {
         self.work.jobs.contains_key(&job)
     }
 
-    /// Returns the facts of a job that a node needs, without signatures; from now on the node may hold data of it, and of the jobs
-    /// that it reads.
+    /// Returns the facts of a job that a node needs, without signatures. From now on the node may hold data of this job
+    /// and of the jobs that it reads.
     pub fn brief(&mut self, node: NodeId, job: JobId) -> Result<JobBrief, ControlError> {
         let known = self.work.jobs.get(&job).ok_or(ControlError::UnknownJob { job })?;
         let reads = known.spec.reads();
@@ -447,18 +449,19 @@ impl Control {
         })
     }
 
-    /// Jobs that are not cleaned, in order.
+    /// Returns the jobs that are not cleaned, in order.
     pub fn jobs(&self) -> impl Iterator<Item = JobId> {
         self.work.jobs.keys().copied()
     }
 
-    /// Returns the directories of a job, and whether the data in them stays for now; None for a job that is cleaned.
+    /// Returns the directories of a job, and whether their data is kept for now; None if the job is cleaned.
     pub fn dirs_of(&self, job: JobId) -> Option<(JobDirs, bool)> {
         let job = self.work.jobs.get(&job)?;
         Some((job.dirs.clone(), job.keeps_ifiles()))
     }
 
-    /// The process ends: a job that is not over is interrupted. Returns how long its data stays once its directories are gone.
+    /// Marks a job that is not over as interrupted, because the process ends. Returns how long its data is kept after
+    /// its directories are removed.
     pub fn interrupt(&mut self, outbox: &mut Outbox, job: JobId) -> Keep {
         let Some(known) = self.work.jobs.get_mut(&job) else { return Keep::Nothing };
         if known.outcome.is_none() {
@@ -472,7 +475,8 @@ impl Control {
 
 /// Kept data, checks, drills and intermediate files.
 impl Control {
-    /// A node tells of the directories on its disks. The store must be asked about those that come back.
+    /// Handles a node's announcement of the directories on its disks. The caller must ask the store about the returned
+    /// ones.
     pub fn announced(
         &mut self,
         outbox: &mut Outbox,
@@ -484,22 +488,22 @@ impl Control {
         found
     }
 
-    /// The store has told about directories that a node found.
+    /// Handles the answer of the store about directories that a node found.
     pub fn found(&mut self, outbox: &mut Outbox, found: FoundDirs, in_store: Vec<DirInStore>) {
         retention::found(&mut self.work.fleet, outbox, found, in_store);
     }
 
-    /// Tells nodes to remove what they keep of a job. Returns the names of those that are away.
+    /// Orders nodes to remove their kept data of a job. Returns the names of the nodes that are not in the cluster.
     pub fn drop_kept(&mut self, job: JobId, places: Vec<KeptPlace>) -> BTreeSet<String> {
         retention::drop_kept(&mut self.work.fleet, job, places)
     }
 
-    /// Says whether a check of what a job kept may begin.
+    /// Returns whether a check of a job's kept I-files may begin, or is already under way.
     pub fn begin_check(&mut self, source: JobId, now: Now) -> Result<CheckBegin, ControlError> {
         checks::begin(&mut self.checks, source, now.moment)
     }
 
-    /// Tells the nodes that have the files to read them. `name`: one that no other check has.
+    /// Orders the nodes that have the files to read them. `name` must be unique among the checks.
     pub fn start_check(
         &mut self,
         name: String,
@@ -513,12 +517,12 @@ impl Control {
         self.checks.knows(name, now.moment)
     }
 
-    /// Says how far a check is. `source`: the job that kept the files, by the store of now.
+    /// Returns the progress of a check. `source`: the job that kept the files, according to the store now.
     pub fn look_at_check(&mut self, name: &str, source: JobId, now: Now) -> Result<FsckAnswer, ControlError> {
         checks::look_at(&mut self.checks, name, source, now.moment)
     }
 
-    /// A node tells its findings for a check.
+    /// Handles a node's findings for a check.
     pub fn check_news(
         &mut self,
         outbox: &mut Outbox,
@@ -531,12 +535,12 @@ impl Control {
         outbox.answer(reply, answer);
     }
 
-    /// Has a fault strike a node.
+    /// Orders a node to execute a fault of a drill.
     pub fn strike(&mut self, outbox: &mut Outbox, new: NewStrike, reply: Reply<DrillOutcome>) {
         drills::strike(&mut self.drills, &mut self.work.fleet, &self.work.jobs, outbox, new, reply);
     }
 
-    /// A node tells the outcome of a fault.
+    /// Handles a node's report on the outcome of a fault.
     pub fn struck(&mut self, outbox: &mut Outbox, node: NodeId, news: DrillNews, reply: Reply<()>) {
         let heard = self.work.fleet.heard(node, &news.incarnation, outbox.moment()).map(drop);
         if heard.is_ok() {
@@ -545,7 +549,7 @@ impl Control {
         outbox.answer(reply, heard);
     }
 
-    /// Refuses an intermediate file that may not be made.
+    /// Returns an error for an intermediate file that may not be created.
     pub fn check_file(
         &self,
         user: String,
@@ -555,7 +559,7 @@ impl Control {
         check_create(&self.files, &self.work.fleet, &self.work.jobs, user, new, bytes_max)
     }
 
-    /// Makes an intermediate file under a number that the store gave out for it.
+    /// Creates an intermediate file under a number that the store assigned.
     pub fn create_file(
         &mut self,
         outbox: &mut Outbox,
@@ -566,7 +570,7 @@ impl Control {
         create(&mut self.files, &mut self.work.fleet, outbox, file, new, reply);
     }
 
-    /// A request about intermediate files.
+    /// Handles a request about intermediate files.
     pub fn file_request(&mut self, outbox: &mut Outbox, request: FileRequest) {
         handle(&mut self.files, &mut self.work.fleet, outbox, request);
     }
@@ -574,8 +578,8 @@ impl Control {
 
 /// A restart.
 impl Control {
-    /// Takes over the nodes and jobs of the server before this one. Returns the jobs of which only directories are left. The jobs
-    /// that wait must follow, and then [`Control::recovered`].
+    /// Restores the nodes and jobs of the previous server. Returns the jobs that have only directories left. The caller
+    /// must restore the waiting jobs next, and call [`Control::recovered`] last.
     pub fn recover(
         &mut self,
         outbox: &mut Outbox,
@@ -587,7 +591,7 @@ impl Control {
         let ids: Vec<JobId> = jobs.iter().map(|job| job.job.row.job).collect();
         let drains = recover_nodes(work, outbox, nodes, &ids);
         self.tell_keys(keys);
-        // What was ordered about kept files may not have arrived.
+        // Orders about kept files may not have arrived.
         let work = &mut self.work;
         work.fleet.all_mut().for_each(|node| node.order(NodeOrder::TellKept));
         let unanswered = unanswered_flows(jobs.iter().map(|job| &job.job));
@@ -612,7 +616,7 @@ impl Control {
         Recovering { drains, leftovers }
     }
 
-    /// All jobs are there: flows are mended, files and drains go on.
+    /// Completes a restart, once all jobs are restored: repairs flows, and resumes intermediate files and drains.
     pub fn recovered(&mut self, outbox: &mut Outbox, recovering: Recovering, files: Vec<IntermediateStatus>) {
         self.work.jobs.set_recovering(false);
         mend_recovered_flows(&mut self.work, outbox);
@@ -621,31 +625,31 @@ impl Control {
         self.settle(outbox);
     }
 
-    /// Checks invariants. Panics where one is broken.
+    /// Checks invariants. Panics if one is broken.
     pub fn check_invariants(&self) {
         self.work.scheduling.check();
     }
 }
 
-/// A restart that is not finished.
+/// A restart that is not complete.
 pub struct Recovering {
     drains: Drains,
     leftovers: Vec<Leftover>,
 }
 
 impl Recovering {
-    /// Takes the jobs of which only directories are left.
+    /// Takes the jobs that have only directories left.
     pub fn take_leftovers(&mut self) -> Vec<Leftover> {
         std::mem::take(&mut self.leftovers)
     }
 }
 
-/// Jobs of one task each that have their numbers.
+/// Jobs of one task each whose numbers are assigned.
 pub struct NewBatch {
-    /// The number of the first; the others follow.
+    /// Number of the first job; the others follow.
     pub first: JobId,
     pub batch: JobBatch,
-    /// The owner that the store notes for them.
+    /// Owner in the rows of the jobs.
     pub server: String,
     pub file_hold: Option<FileHold>,
 }

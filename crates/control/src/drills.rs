@@ -1,5 +1,5 @@
-//! Fault drills: an administrator has something done to a node that was started for it, and waits until the node says what
-//! became of it. Nothing of that is stored: what a server that ends had ordered is answered by nobody, and asked for again.
+//! Fault drills: an administrator injects a fault into a node that was started for this purpose, and waits for the
+//! node's report. Nothing of a drill is stored: when a server ends, its drills are lost, and the caller must ask again.
 
 use crate::interface::{ControlError, Moment, Outbox, Reply};
 use crate::job::Jobs;
@@ -10,14 +10,14 @@ use ids::NodeId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Faults at once of which the node has not said yet what became of them.
+/// Maximum number of faults whose outcome is not reported yet.
 const STRIKES_MAX: usize = 64;
-/// A node that works answers at once; the answer must come before the caller gives up.
+/// Timeout for the report of a node. A working node answers at once; the timeout must end before the caller gives up.
 const UNANSWERED_MAX: Duration = Duration::from_secs(8);
-/// Longest text of a node that is passed on.
+/// Longest text of a node that is passed on, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// Faults that were ordered and are not answered, by name.
+/// Faults without a reported outcome, by name.
 #[derive(Default)]
 pub(crate) struct Drills(BTreeMap<String, Strike>);
 
@@ -28,12 +28,12 @@ struct Strike {
 }
 
 impl Drills {
-    /// A node is gone, and what it was to do with it.
+    /// Fails the drills of a lost node.
     pub fn node_lost(&mut self, node: NodeId, outbox: &mut Outbox) {
         self.give_up(outbox, |strike| strike.node == node);
     }
 
-    /// Time has passed.
+    /// Fails the drills whose timeout has passed.
     pub fn tick(&mut self, outbox: &mut Outbox) {
         let now = outbox.moment();
         self.give_up(outbox, |strike| now.since(strike.since) > UNANSWERED_MAX);
@@ -49,16 +49,16 @@ impl Drills {
     }
 }
 
-/// A fault that an administrator wants to strike a node.
+/// A fault that an administrator injects into a node.
 pub struct NewStrike {
-    /// A name that no other fault has.
+    /// Unique name of the fault.
     pub name: String,
     /// Name or number of the node.
     pub node: String,
     pub fault: DrillFault,
 }
 
-/// Orders a fault; the answer waits for the word of the node.
+/// Orders a fault. The caller is answered when the node reports.
 pub(crate) fn strike(
     drills: &mut Drills,
     fleet: &mut Fleet,
@@ -79,7 +79,8 @@ pub(crate) fn strike(
     drills.0.insert(name, Strike { node, since: outbox.moment(), reply });
 }
 
-/// Only what belongs to a drill is damaged, and the last node that works is not killed.
+/// Resolves the node of a fault. Returns an error if the fault would damage a job that is not part of a drill, or would
+/// kill the last working node.
 fn check_fault(
     drills: &Drills,
     fleet: &Fleet,
@@ -103,9 +104,9 @@ fn check_fault(
     Ok(node)
 }
 
-/// A node tells the outcome of a fault.
+/// Handles a node's report on the outcome of a fault.
 pub(crate) fn struck(drills: &mut Drills, outbox: &mut Outbox, node: NodeId, news: DrillNews) {
-    // Another node cannot speak for it.
+    // A node may report only its own faults.
     if drills.0.get(&news.strike).is_none_or(|strike| strike.node != node) {
         return;
     }

@@ -1,5 +1,6 @@
-//! Intermediate files of users: which there are, where they lie, who waits for them. Their bytes go between their writers and readers
-//! and the nodes; nodes say when a file is complete, given up, or has a replica. What a node that is gone had alone is lost.
+//! Intermediate files of users: their list, their locations, and the readers that wait for them. Their bytes travel
+//! between users and nodes directly; nodes report when a file is complete, abandoned, or replicated. A file without a
+//! replica is lost with its node.
 
 use crate::interface::{ControlError, Outbox, Reply};
 use crate::job::Jobs;
@@ -18,25 +19,25 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Files of all users, which the loop has in memory.
+/// Maximum number of files of all users; they are in memory.
 const FILES_MAX: usize = 200_000;
-/// Readers that wait at once for files that are being written.
+/// Maximum number of readers that wait for files being written.
 const WAITING_MAX: usize = 4096;
-/// Files of which nothing is left are remembered so long, so that whoever wants to read one learns why.
+/// How long a lost or abandoned file is remembered, so that a reader learns the reason.
 const FAILED_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Longest reason of a node that is remembered.
+/// Longest reason of a node that is stored, in bytes.
 const REASON_BYTES_MAX: usize = 1000;
 
-/// Requests about intermediate files to the loop. `user` is the owner of the file.
+/// Requests about intermediate files. `user` is the owner of the file.
 pub enum FileRequest {
-    /// Opens a file for reading. With `wait` the answer comes when the file is not being written any more.
+    /// Opens a file for reading. With `wait`, the answer comes when the file is no longer being written.
     Open {
         user: String,
         name: String,
         wait: bool,
         reply: Reply<OpenedIntermediate>,
     },
-    /// None: the files of all users.
+    /// None lists the files of all users.
     List {
         user: Option<String>,
         reply: Reply<IntermediateList>,
@@ -53,16 +54,16 @@ pub enum FileRequest {
     },
 }
 
-/// The answer to the news of a node.
+/// The answer to a node's notes about intermediate files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewsAnswer {
-    /// Files that the node drops.
+    /// Files that the node must drop.
     pub dropped: Vec<IntermediateId>,
     /// Copies that the node may send.
     pub copies: Vec<FileCopy>,
 }
 
-/// All files.
+/// All intermediate files.
 #[derive(Default)]
 pub(crate) struct IntermediateFiles {
     files: BTreeMap<IntermediateId, IntermediateStatus>,
@@ -99,7 +100,7 @@ impl IntermediateFiles {
         Some(row)
     }
 
-    /// Whether a node has what is nowhere else, or is being written there.
+    /// Returns whether a node holds the only copy of a file, or a file is being written there.
     pub fn need(&self, node: NodeId) -> bool {
         let is_live = |row: &IntermediateStatus| {
             matches!(row.state, IntermediateState::Writing | IntermediateState::Complete)
@@ -107,13 +108,13 @@ impl IntermediateFiles {
         self.files.values().any(|row| row.node == node && row.replica.is_none() && is_live(row))
     }
 
-    /// Bytes of files that a node is to hold, and files that are being written there.
+    /// Returns the number of files that are being written on a node.
     fn load_of(&self, node: NodeId) -> usize {
         self.files.values().filter(|row| row.node == node && row.state == IntermediateState::Writing).count()
     }
 }
 
-/// Takes a request about files that needs nothing of the store.
+/// Handles a request about files that needs nothing from the store.
 pub(crate) fn handle(
     all: &mut IntermediateFiles,
     fleet: &mut Fleet,
@@ -151,23 +152,23 @@ pub(crate) fn handle(
     }
 }
 
-/// Whether a node may send a file that it has to another node.
+/// Returns whether a node may send its copy of a file to another node.
 fn may_copy(all: &IntermediateFiles, fleet: &Fleet, node: NodeId, copy: &FileCopy) -> bool {
     let row = all.files.get(&copy.file);
     let is_whole = |row: &IntermediateStatus| row.node == node && row.state == IntermediateState::Complete;
     row.is_some_and(is_whole) && fleet.has(copy.to)
 }
 
-/// A file that may be made, before it has a number.
+/// A file that may be created and has no number yet.
 pub struct NewFile {
     user: String,
     new: NewIntermediate,
     node: NodeId,
-    /// Bytes that the user may still have.
+    /// Bytes that the quota of the user still allows.
     room_bytes: Option<u64>,
 }
 
-/// Refuses a file that may not be made. `bytes_max`: limit of the bytes of all files of this user.
+/// Returns an error for a file that may not be created. `bytes_max`: the byte quota of this user for all files.
 pub(crate) fn check_create(
     all: &IntermediateFiles,
     fleet: &Fleet,
@@ -184,7 +185,7 @@ pub(crate) fn check_create(
     Ok(NewFile { user, new, node, room_bytes })
 }
 
-/// Makes a file under a number that no file had before.
+/// Creates a file under a number that no file had before.
 pub(crate) fn create(
     all: &mut IntermediateFiles,
     fleet: &mut Fleet,
@@ -194,7 +195,7 @@ pub(crate) fn create(
     reply: Reply<CreatedIntermediate>,
 ) {
     let NewFile { user, new, node, room_bytes } = new;
-    // A file of that name of which nothing is left makes room.
+    // A lost or abandoned file of the same name is replaced.
     let failed = all.named(&user, &new.name).map(|row| row.file);
     remove_intermediates(all, fleet, outbox, failed);
     let keep_ns = |seconds: u64| seconds.saturating_mul(1_000_000_000).min(i64::MAX as u64);
@@ -232,7 +233,7 @@ fn order_begin(fleet: &mut Fleet, row: &IntermediateStatus, silence_seconds: u32
     }
 }
 
-/// The node that a new file is written on.
+/// Returns the node that stores a new file, or an error if the file may not be created.
 fn check_new(
     all: &IntermediateFiles,
     fleet: &Fleet,
@@ -263,8 +264,8 @@ fn check_new(
     node_for_file(all, fleet, near.as_deref()).ok_or(ControlError::NoNodeForFile)
 }
 
-/// The node of the writer, where it runs on one that takes data; else one of its rack, else any: that with the fewest writers
-/// and then with most room.
+/// Returns the node for a new file: the writer's own node if it accepts data, otherwise a node of its rack, otherwise
+/// any. Among equals it is the node with the fewest writers, and after that with the most free space.
 fn node_for_file(all: &IntermediateFiles, fleet: &Fleet, near: Option<&str>) -> Option<NodeId> {
     let near = near.and_then(|name| fleet.named(name).ok());
     let rack = near.and_then(|node| fleet.get(node)).map(|node| node.info.rack.clone());
@@ -285,7 +286,7 @@ pub(crate) fn place_on(fleet: &Fleet, node: NodeId) -> Option<IntermediatePlace>
         node,
         node_name: known.info.name.clone(),
         data_url: known.info.data_url.clone(),
-        // A process that joins gets a number that no other had.
+        // A process that joins gets a number that no process had before.
         incarnation: u64::from(node.0),
     })
 }
@@ -323,7 +324,7 @@ fn open(
     outbox.answer(reply, Ok(opened));
 }
 
-/// A file is not being written any more: whoever waits for it hears how it stands, or that it is gone.
+/// Answers the readers that wait for a file that is no longer being written.
 fn tell_readers(
     all: &mut IntermediateFiles,
     fleet: &mut Fleet,
@@ -342,7 +343,7 @@ fn tell_readers(
     }
 }
 
-/// Stores a change of a file, and answers those who wait for the file.
+/// Stores a change of a file, and answers the readers that wait for it.
 fn file_changed(
     all: &mut IntermediateFiles,
     fleet: &mut Fleet,
@@ -368,7 +369,7 @@ fn file_failed(
     file_changed(all, fleet, outbox, IntermediateStatus { state, problem: Some(problem), expires_ns, ..row });
 }
 
-/// These go, wherever they are; nodes are told.
+/// Removes files from the table and orders their nodes to drop them.
 fn remove_intermediates(
     all: &mut IntermediateFiles,
     fleet: &mut Fleet,
@@ -391,7 +392,7 @@ fn remove_intermediates(
     }
 }
 
-/// Takes the note of a node. Returns the files of which the node drops its copy.
+/// Handles a note of a node about its files. Returns the files whose copies the node must drop.
 fn file_noted(
     all: &mut IntermediateFiles,
     fleet: &mut Fleet,
@@ -417,7 +418,7 @@ fn file_noted(
                     );
                     Vec::new()
                 }
-                // The answer was lost.
+                // A repeated report: the answer to the first one was lost.
                 IntermediateState::Complete if (row.bytes, row.crc32c) == (Some(bytes), Some(crc32c)) => {
                     Vec::new()
                 }
@@ -465,7 +466,7 @@ fn file_replicated(
     let known = all.files.get(&file);
     let is_complete = |row: &&IntermediateStatus| row.state == IntermediateState::Complete;
     let Some(row) = known.filter(is_complete).filter(|row| row.node == node).cloned() else {
-        // It went while its copy was on its way.
+        // The file was removed while its copy was on its way.
         if known.is_none_or(|row| row.node != told.node && row.replica != Some(told.node))
             && let Some(other) = fleet.get_mut(told.node)
         {
@@ -473,11 +474,11 @@ fn file_replicated(
         }
         return;
     };
-    // Where that node is gone by now, its maker sees it and sends the file to another one.
+    // If the receiving node is lost by now, the holder notices and sends the file to another node.
     if told.node == node || !fleet.has(told.node) {
         return;
     }
-    // What a node says is no reason for a number that a store does not take.
+    // A number from a node must fit the store.
     told.bytes = told.bytes.min(i64::MAX as u64);
     told.single_ns = told.single_ns.min(i64::MAX as u64);
     let replica = Some(told.node);
@@ -487,7 +488,7 @@ fn file_replicated(
     }
 }
 
-/// A node is gone, with what it had of these files.
+/// Handles the loss of a node: promotes replicas, and marks files without one as lost.
 pub(crate) fn files_gone(
     all: &mut IntermediateFiles,
     fleet: &mut Fleet,
@@ -510,7 +511,7 @@ pub(crate) fn files_gone(
                 file_failed(all, fleet, outbox, row, IntermediateState::Abandoned, problem);
             }
             (IntermediateState::Complete, _) if row.node != node => {
-                // Its maker sees it and sends it to another one.
+                // The holder notices and sends the file to another node.
                 all.insert(row);
             }
             (IntermediateState::Complete, Some(replica)) => {
@@ -538,7 +539,7 @@ fn order_adopted(fleet: &mut Fleet, outbox: &mut Outbox, adopted: BTreeMap<NodeI
     }
 }
 
-/// Files whose time is over, and those of jobs that are, go.
+/// Removes the files that have expired, and the files of jobs that are over.
 pub(crate) fn end_files(all: &mut IntermediateFiles, fleet: &mut Fleet, jobs: &Jobs, outbox: &mut Outbox) {
     let now_ns = outbox.now_ns();
     let is_over = |row: &&IntermediateStatus| {
@@ -550,7 +551,7 @@ pub(crate) fn end_files(all: &mut IntermediateFiles, fleet: &mut Fleet, jobs: &J
     all.waiting.retain(|(_, reply)| !reply.is_gone());
 }
 
-/// Loads the files that the server before this one knew. The nodes and jobs must be loaded already.
+/// Restores the files of the previous server. The nodes and jobs must be restored already.
 pub(crate) fn recover_files(
     all: &mut IntermediateFiles,
     fleet: &mut Fleet,
@@ -567,9 +568,9 @@ pub(crate) fn recover_files(
     let mut adopted: BTreeMap<NodeId, Vec<IntermediateId>> = BTreeMap::new();
     for row in rows {
         match row.state {
-            // The order may not have arrived; a writer that is at work goes on as it is.
+            // The order may not have arrived; a writer that is active is not affected.
             IntermediateState::Writing => order_begin(fleet, &row, SILENCE_SECONDS),
-            // The same of what it was told to take over.
+            // The same holds for the order to take over a file.
             IntermediateState::Complete => adopted.entry(row.node).or_default().push(row.file),
             IntermediateState::Abandoned | IntermediateState::Lost => {}
         }

@@ -1,4 +1,4 @@
-//! Jobs: their state, and what attempts do to it.
+//! Jobs: their state, and the effects of attempts on it.
 
 mod attempts;
 mod begin;

@@ -1,4 +1,4 @@
-//! Data that is lost, and data that comes back.
+//! Lost data, and data that comes back.
 
 mod gone;
 mod lose;

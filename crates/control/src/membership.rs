@@ -1,4 +1,4 @@
-//! Which nodes there are, and what each tells and is told.
+//! Membership: the nodes of a cluster, their reports, and their orders.
 
 pub(crate) mod departure;
 pub(crate) mod draining;

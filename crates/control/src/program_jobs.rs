@@ -1,4 +1,4 @@
-//! Jobs of one task each: programs, run once.
+//! Jobs of one task each: programs that run once.
 
 mod admission;
 mod backlog;

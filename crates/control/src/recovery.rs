@@ -1,5 +1,4 @@
-//! The jobs and nodes of a cluster after a restart: what the store remembers becomes what control knows, and every lease begins
-//! anew.
+//! Recovery of the jobs and nodes of a cluster after a restart, from the rows of the store. Every lease begins anew.
 
 use crate::flows::{may_end, mend_flows, tell_those_it_reads};
 use crate::interface::{JobDirs, Outbox};
@@ -25,32 +24,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A node that was drained and not seen for so long has left.
+/// A drained node that was not seen for this long has left.
 const LEAVES_WITHIN: Duration = Duration::from_secs(300);
 
-/// A job as the store has it, and what the shell adds.
+/// A job from the store, with the additions of the shell.
 pub struct RecoveredWork {
     pub job: RecoveredJob,
-    /// Commits of the job that it reduces again.
+    /// Commits of the job whose kept I-files it reduces again.
     pub commits: WinningCommits,
-    /// Hold on the shipped files that are here.
+    /// A hold on the shipped files that this server has.
     pub file_hold: Option<FileHold>,
 }
 
-/// Nodes that were being emptied, or had been, under the server before this one.
+/// Nodes that were being drained, or were drained, under the previous server.
 pub(crate) struct Drains {
     draining: Vec<NodeId>,
     drained: Vec<NodeId>,
 }
 
-/// A job of which nothing goes on; its staging directory is to go.
+/// A job that does not continue; its staging directory must be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     pub job: JobId,
     pub staging: PathBuf,
 }
 
-/// Takes in the nodes that the server before this one knew, each with a new lease.
+/// Restores the nodes of the previous server, each with a new lease.
 pub(crate) fn recover_nodes(
     work: &mut Work,
     outbox: &mut Outbox,
@@ -63,7 +62,7 @@ pub(crate) fn recover_nodes(
         match row.state {
             NodeState::Up => {}
             NodeState::Draining => draining.push(row.node),
-            // It may not have heard that it may leave, and would come back as a new one.
+            // It may not know that it may leave, and would come back as a new node.
             NodeState::Drained if row.last_seen_ns >= seen_since_ns => drained.push(row.node),
             NodeState::Drained | NodeState::Dead | NodeState::Left => continue,
         }
@@ -75,27 +74,27 @@ pub(crate) fn recover_nodes(
     Drains { draining, drained }
 }
 
-/// The way on for a job after a restart.
+/// The continuation of a job after a restart.
 pub(crate) enum GoesOn {
     /// A stage of a flow that had not begun.
     Waits,
     Runs,
-    /// Nodes have yet to say that they keep its data.
+    /// Nodes have yet to confirm that they keep its data.
     Keeps,
-    /// Nothing is left to do but to clean.
+    /// Only cleaning is left.
     Nothing,
 }
 
-/// Flows of which a first stage has no tasks: nobody was told of them.
+/// Returns the flows that have a first stage without tasks: their submit was never answered.
 pub(crate) fn unanswered_flows<'a>(jobs: impl Iterator<Item = &'a RecoveredJob>) -> BTreeSet<JobId> {
     let has_none = |job: &&RecoveredJob| !has_begun(job) && job.spec.reads().is_empty();
     let flow = |job: &RecoveredJob| Some(job.spec.stage.as_ref()?.flow);
     jobs.filter(has_none).filter_map(flow).collect()
 }
 
-/// Says how a job goes on.
+/// Returns how a job continues.
 pub(crate) fn goes_on(job: &RecoveredJob, unanswered: &BTreeSet<JobId>) -> GoesOn {
-    // A job without tasks was never answered: nobody knows of it.
+    // The submit of a job without tasks was never answered, so no client knows the job.
     let is_unanswered = job.spec.stage.as_ref().is_some_and(|stage| unanswered.contains(&stage.flow));
     let waits = !has_begun(job) && !job.spec.reads().is_empty() && !is_unanswered;
     match job.goes_on() && (waits || has_begun(job)) {
@@ -106,7 +105,7 @@ pub(crate) fn goes_on(job: &RecoveredJob, unanswered: &BTreeSet<JobId>) -> GoesO
     }
 }
 
-/// Ends a job of which nothing goes on. Returns its directory; None where it has none.
+/// Ends a job that does not continue. Returns its staging directory; None if it has none.
 pub(crate) fn clean_up(fleet: &mut Fleet, outbox: &mut Outbox, recovered: &RecoveredJob) -> Option<Leftover> {
     let (job, now_ns) = (recovered.row.job, outbox.now_ns());
     if !recovered.row.state.over() {
@@ -114,7 +113,7 @@ pub(crate) fn clean_up(fleet: &mut Fleet, outbox: &mut Outbox, recovered: &Recov
             job,
             state: JobState::Interrupted,
             exit_code: None,
-            error: Some("the server died before it had the job".to_string()),
+            error: Some("the server died before the job was submitted completely".to_string()),
             now_ns,
         });
     }
@@ -122,7 +121,7 @@ pub(crate) fn clean_up(fleet: &mut Fleet, outbox: &mut Outbox, recovered: &Recov
         outbox.write(Change::JobCleaned { job, kept: Keep::Nothing, now_ns });
         return None;
     }
-    // The order of the server before this one may not have arrived.
+    // The order of the previous server may not have arrived.
     fleet.order_all(job, NodeOrder::Forget { job });
     Some(Leftover { job, staging: recovered.row.staging.clone() })
 }
@@ -131,7 +130,7 @@ fn dirs_of(recovered: &RecoveredJob) -> JobDirs {
     JobDirs { staging: recovered.row.staging.clone(), disk_dirs: Vec::new() }
 }
 
-/// A stage of a flow that had not begun.
+/// Restores a stage of a flow that had not begun.
 pub(crate) fn wait_again(work: &mut Work, outbox: &mut Outbox, recovered: RecoveredWork, owner: JobOwner) {
     let RecoveredWork { job: recovered, file_hold, .. } = recovered;
     let id = recovered.row.job;
@@ -145,7 +144,7 @@ pub(crate) fn wait_again(work: &mut Work, outbox: &mut Outbox, recovered: Recove
     take_in(work, outbox, job, submitted, recovered.cancel_asked);
 }
 
-/// A job comes in, with the event that tells the scheduler.
+/// Adds a job, and passes its event to the scheduler.
 fn take_in(work: &mut Work, outbox: &mut Outbox, job: Job, event: Event, cancel_asked: Option<String>) {
     let id = job.id;
     let (may_copy, may_split) = (speculative_attempts::allowed(&job), range_cuts::allowed(&job));
@@ -157,7 +156,8 @@ fn take_in(work: &mut Work, outbox: &mut Outbox, job: Job, event: Event, cancel_
     }
 }
 
-/// A flow of which a stage was over, or never came, while another waits for it, cannot go on.
+/// Repairs flows after a restart. A flow cannot continue if one of its stages ended or was never stored while another
+/// waits for it.
 pub(crate) fn mend_recovered_flows(work: &mut Work, outbox: &mut Outbox) {
     let jobs = work.jobs.of_all_flows().collect::<Vec<JobId>>();
     let cut_off: Vec<JobId> = jobs.iter().filter(|id| flow::is_cut_off(work, **id)).copied().collect();
@@ -165,23 +165,23 @@ pub(crate) fn mend_recovered_flows(work: &mut Work, outbox: &mut Outbox) {
         tell_those_it_reads(&mut work.jobs, id);
     }
     for id in cut_off {
-        stop(work, outbox, id, "stopped: a stage that it reads is over".to_string());
+        stop(work, outbox, id, "stopped: a stage that it reads has ended".to_string());
     }
-    mend_flows(work, outbox, "what was lost while there was no server");
-    // Their readers were over before.
+    mend_flows(work, outbox, "data lost while there was no server");
+    // The readers of these jobs ended before.
     for id in work.jobs.of_all_flows().collect::<Vec<JobId>>() {
         let event = may_end(work, outbox, id);
         event.into_iter().for_each(|event| feed(work, outbox, event));
     }
 }
 
-/// Goes on with the nodes that were being emptied.
+/// Continues the drains of nodes.
 pub(crate) fn drain_again(work: &mut Work, outbox: &mut Outbox, drains: Drains) {
     drains.draining.into_iter().for_each(|node| begin_drain(work, outbox, node));
     drains.drained.into_iter().for_each(|node| drained_before(work, outbox, node));
 }
 
-/// The server before this one did not hear from all nodes that they keep what the job left.
+/// Repeats the order to keep data for a job, since the previous server had not heard from all its nodes.
 pub(crate) fn keep_again(work: &mut Work, outbox: &mut Outbox, recovered: RecoveredJob, owner: JobOwner) {
     let id = recovered.row.job;
     let surviving = recovered.runs.iter().filter(|run| run.replaced_by.is_none());
@@ -195,7 +195,7 @@ pub(crate) fn keep_again(work: &mut Work, outbox: &mut Outbox, recovered: Recove
     begin_keeping(work, outbox, id, runs);
 }
 
-/// A job that ran goes on.
+/// Continues a job that was running.
 pub(crate) fn take_up(work: &mut Work, outbox: &mut Outbox, recovered: RecoveredWork, owner: JobOwner) {
     let RecoveredWork { job: recovered, commits, file_hold } = recovered;
     let id = recovered.row.job;
@@ -231,12 +231,12 @@ pub(crate) fn take_up(work: &mut Work, outbox: &mut Outbox, recovered: Recovered
     take_in(work, outbox, job, event, recovered.cancel_asked);
 }
 
-/// Whether its first stage was made. It may have no tasks.
+/// Returns whether its first stage was created. The stage may have no tasks.
 fn has_begun(job: &RecoveredJob) -> bool {
     job.stages.iter().any(|stage| stage.task_count.is_some())
 }
 
-/// Whether nodes have what the job was told to keep, as far as the rows tell.
+/// Returns whether nodes must keep data of the job, as far as the rows tell.
 fn is_to_be_kept(job: &RecoveredJob) -> bool {
     let ran_to_its_end = matches!(job.row.state, JobState::Succeeded | JobState::Failed);
     let is_sealed =
@@ -244,7 +244,7 @@ fn is_to_be_kept(job: &RecoveredJob) -> bool {
     job.spec.keep_ifiles && ran_to_its_end && is_sealed
 }
 
-/// How a job ended that is over.
+/// Returns the outcome of a job that is over.
 fn past_outcome(job: RecoveredJob) -> JobOutcome {
     let failed = job.attempts.into_iter().filter(|row| row.state == AttemptState::Failed);
     match (job.row.state, job.report) {
@@ -260,7 +260,7 @@ fn past_outcome(job: RecoveredJob) -> JobOutcome {
     }
 }
 
-/// A node as it described itself when it registered.
+/// Returns the description of a node as it registered.
 pub fn node_info(row: &NodeRow) -> NodeInfo {
     NodeInfo {
         protocol: PROTOCOL_VERSION,
@@ -286,12 +286,12 @@ fn interrupted(row: &AttemptRow, now_ns: u64) -> Change {
     }
 }
 
-/// Those that were not struck with the data they worked on.
+/// Returns the tasks that were not dropped with the data they worked on.
 fn live_tasks(recovered: &RecoveredJob) -> impl Iterator<Item = &TaskRow> {
     recovered.tasks.iter().filter(|row| row.state != TaskState::Dropped)
 }
 
-/// The job with its tasks and results.
+/// Restores a job with its tasks and results.
 fn rebuilt(recovered: &RecoveredJob, commits: WinningCommits) -> Job {
     let splits = live_tasks(recovered).filter_map(|row| match &row.payload {
         Task::Map(map) => Some(map.split.clone()),
@@ -311,7 +311,7 @@ fn rebuilt(recovered: &RecoveredJob, commits: WinningCommits) -> Job {
     job.in_flow.has_inputs = true;
     job.boundaries = recovered.boundaries.clone();
     job.report = recovered.report.clone().map(Box::new);
-    // A stage without tasks was expanded all the same.
+    // A stage without tasks counts as expanded too.
     let expanded = recovered.stages.iter().filter(|stage| stage.task_count.is_some()).count();
     for stage in 0..expanded {
         let own = live_tasks(recovered).filter(|row| usize::from(row.task.stage.0) == stage);
@@ -345,11 +345,11 @@ fn plan_again(recovered: &RecoveredJob, job: &mut Job) {
     let planned = planned.collect();
     let reduces = job.stage_kinds.iter().position(|kind| *kind == StageKind::Reduce);
     if reduces.is_none_or(|reduces| reduces >= job.tasks.len()) {
-        // Tasks of a stage that is not expanded: what they have done stands while data before them is made again.
+        // Tasks of a stage that is not expanded: their results stay valid while earlier data is recomputed.
         job.results.planned_before = planned;
         return;
     }
-    // The target is not kept, but the same results give the same one.
+    // The target size is not stored, but equal results give the same one.
     let mut again = job.results.clone();
     if mapreduce::expand(StageKind::Reduce, &job.spec, &mut again).is_ok() {
         job.results.target_bytes = again.target_bytes;
@@ -367,7 +367,7 @@ fn attempt_time(row: &AttemptRow) -> Option<AttemptTime> {
     })
 }
 
-/// The tasks of the expanded stages, as the scheduler knows them.
+/// Returns the tasks of the expanded stages for the scheduler.
 fn tasks(recovered: &RecoveredJob, job: &Job) -> Vec<Vec<RecoveredTask>> {
     let mut tasks: Vec<Vec<RecoveredTask>> = job
         .tasks
@@ -394,13 +394,13 @@ fn tasks(recovered: &RecoveredJob, job: &Job) -> Vec<Vec<RecoveredTask>> {
     tasks
 }
 
-/// Winners of tasks that are done in stages which are not expanded.
+/// Returns the winners of finished tasks in stages that are not expanded.
 fn standing(recovered: &RecoveredJob, expanded: usize) -> Vec<(StageIndex, TaskIndex, AttemptNumber)> {
     let later = live_tasks(recovered).filter(|row| usize::from(row.task.stage.0) >= expanded);
     later.filter_map(|row| Some((row.task.stage, row.task.task, row.winner?))).collect()
 }
 
-/// Numbers that attempts of stages had, also those of tasks that were struck.
+/// Returns the number of attempt numbers used in each stage, those of dropped tasks included.
 fn attempts_used(recovered: &RecoveredJob) -> Vec<(StageIndex, u32)> {
     let used = |stage: StageIndex| {
         let own = recovered.attempts.iter().filter(|row| row.attempt.task.stage == stage);

@@ -1,7 +1,7 @@
-//! Runs that lie on a second node: which jobs get them, what nodes tell of them, and what is remembered.
+//! Replication of runs to a second node: the jobs with replicas, the reports of nodes, and the stored state.
 //!
-//! Nodes copy by themselves, run by run, to a node of their choice (`crates/node/src/shuffle/replicate.rs`). Here it is decided whether a
-//! job is worth it, and where its runs are to be read.
+//! Nodes copy by themselves, run by run, to a node of their choice (`crates/node/src/shuffle/replicate.rs`). This
+//! module decides whether replication pays for a job, and from which node its runs are read.
 
 use crate::interface::{ControlError, Ended, Outbox, Service};
 use crate::job::{Job, Jobs, Replicating};
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// A job begins, or goes on under this server: where its user wants it, its runs are replicated from now on.
+/// Starts the replication of a job that begins or continues under this server, if its user asked for it.
 pub(crate) fn begin_to_replicate(fleet: &mut Fleet, service: Service, job: &mut Job) {
     let spec = &job.spec;
     let has_none = !spec.kind.has_shuffle() && !spec.feeds();
@@ -27,7 +27,7 @@ pub(crate) fn begin_to_replicate(fleet: &mut Fleet, service: Service, job: &mut 
         return;
     }
     job.replicating = Replicating::from_the_start(spec.replication, spec.feeds());
-    // With `auto` the server before this one had decided.
+    // With `auto`, the previous server had already decided for replication.
     if job.results.replicas.held().next().is_some() || job.results.replicated_parts().next().is_some() {
         (job.replicating.is_on, job.replicating.is_settled) = (true, true);
     }
@@ -37,7 +37,7 @@ pub(crate) fn begin_to_replicate(fleet: &mut Fleet, service: Service, job: &mut 
     }
 }
 
-/// A map has ended: with mode `auto` it may be worth now to send what maps put out to a second node.
+/// Reconsiders replication with mode `auto` after the end of a task.
 pub(crate) fn weigh_replication(work: &mut Work, outbox: &mut Outbox, finished: &Ended, result: &TaskResult) {
     let bytes = match result {
         TaskResult::Map(map) if map.part.is_none() => map.commits.iter().map(|commit| commit.sum.bytes).sum(),
@@ -69,15 +69,14 @@ pub(crate) fn weigh_replication(work: &mut Work, outbox: &mut Outbox, finished: 
     }
 }
 
-/// Data was lost, or somebody has read all that he needs: what lies on one node only since then, and has yet to be read, goes to a
-/// second one again.
+/// Re-replicates the unread data of a job that has only one copy, after a loss or after a reader has finished.
 pub(crate) fn replicate_again(work: &mut Work, id: JobId) {
     if let Some(job) = work.jobs.get_mut(&id) {
         order_again(&mut work.fleet, job);
     }
 }
 
-/// The maps are over: a job for which it was never worth it says so.
+/// Notes the decision against replication when the maps are over.
 pub(crate) fn settle_replication(work: &mut Work, outbox: &mut Outbox, id: JobId) {
     let (nodes, slots) = work.fleet.nodes_and_slots();
     let Some(job) = work.jobs.get_mut(&id) else { return };
@@ -89,7 +88,7 @@ pub(crate) fn settle_replication(work: &mut Work, outbox: &mut Outbox, id: JobId
     }
 }
 
-/// Returns the current places of runs, for a reader whose node is gone and who began before there were replicas.
+/// Returns the current locations of runs, for a reader whose node is gone and who began before there were replicas.
 pub(crate) fn places(
     jobs: &Jobs,
     job: JobId,
@@ -99,7 +98,7 @@ pub(crate) fn places(
     Ok(PlacesAnswer { places: known.results.replicas.places(&question.runs) })
 }
 
-/// A node tells that runs which are read there lie on others as well.
+/// Handles a node's report of runs that it has replicated to another node.
 pub(crate) fn replicated(work: &mut Work, outbox: &mut Outbox, from: NodeId, told: Vec<ReplicatedRun>) {
     for told in told {
         let Some(job) = work.jobs.get_mut(&told.job) else { continue };
@@ -131,7 +130,7 @@ pub(crate) fn replicated(work: &mut Work, outbox: &mut Outbox, from: NodeId, tol
 }
 
 impl Job {
-    /// Remembers which replicas stand for runs now, and which are gone.
+    /// Stores the replicas that are read in place of their runs, and those that are lost.
     pub(crate) fn fallen_back(&self, fallen: &FallenBack, with: &str, outbox: &mut Outbox) {
         let standing = fallen.standing.iter().filter_map(|run| {
             let replica = self.results.replicas.get(*run)?;
@@ -147,18 +146,18 @@ impl Job {
         }
     }
 
-    /// Replicas that are of no use any more.
+    /// Marks replicas as lost that are of no use any more.
     pub(crate) fn replicas_dropped(&self, dropped: &[(RunId, NodeId)], outbox: &mut Outbox) {
         if !dropped.is_empty() {
             outbox.write(Change::Replicas { job: self.id, replicas: lost_rows(dropped).collect() });
         }
     }
 
-    /// Summarizes the replication of a job for the history, when nothing will be read any more.
+    /// Notes a summary of a job's replication in the history, when nothing will be read any more.
     pub(crate) fn summarize_replication(&self, outbox: &mut Outbox) {
         let mut single_ns: Vec<u64> =
             self.results.replicas.iter().map(|(_, replica)| replica.single_ns).collect();
-        // Runs that a node brought back lie there alone.
+        // A run that was readmitted has no second copy.
         single_ns.retain(|single_ns| *single_ns > 0);
         single_ns.sort_unstable();
         let Some((median, most)) = single_ns.get(single_ns.len() / 2).zip(single_ns.last()) else { return };
@@ -166,7 +165,7 @@ impl Job {
         let (count, runs) = (single_ns.len(), self.results.surviving_runs().len());
         let again = match self.replicating.again {
             0 => String::new(),
-            times => format!("; {times} times one that had lost a node was copied again"),
+            times => format!("; {times} times a run that had lost a node was copied again"),
         };
         let detail = format!(
             "{count} of {runs} runs lay on two nodes; on one only for {:.1} s (median), {:.1} s at most{again}",
@@ -177,7 +176,7 @@ impl Job {
     }
 }
 
-/// Tells nodes which of the runs that they have in place of others they are to send on. With `selective` all lies in spools.
+/// Orders nodes to copy the promoted replicas on them to further nodes. With `selective` all data is in spools.
 fn order_again(fleet: &mut Fleet, job: &mut Job) {
     if !job.replicating.is_on || job.spec.replication == Replication::Selective || job.outcome.is_some() {
         return;
@@ -191,7 +190,7 @@ fn order_again(fleet: &mut Fleet, job: &mut Job) {
     }
 }
 
-/// On how many nodes lies what a task has put out.
+/// Returns the number of nodes that hold the output of a task.
 fn homes_of(result: &TaskResult) -> usize {
     match result {
         TaskResult::Map(map) if map.part.is_none() => {
@@ -215,7 +214,7 @@ fn lost_rows(dropped: &[(RunId, NodeId)]) -> impl Iterator<Item = ReplicaRow> {
     dropped.iter().map(|(run, node)| state_row(*run, *node, ReplicaState::Lost))
 }
 
-/// The replicas of a job as the rows tell; those on nodes that are gone are gone.
+/// Restores the replicas of a job from its rows, without those on nodes that are gone.
 pub(crate) fn restore(recovered: &RecoveredJob, results: &mut JobResults, lives: impl Fn(NodeId) -> bool) {
     let there = recovered.replicas.iter().filter(|row| row.state != ReplicaState::Lost && lives(row.node));
     let replica = |row: &ReplicaRow| Replica {

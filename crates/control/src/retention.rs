@@ -1,4 +1,4 @@
-//! Data that outlives its job: nodes keep it, it is checked, reduced again, and removed.
+//! Data that outlives its job: it is kept by nodes, checked, reduced again, and removed.
 
 mod adopted;
 pub(crate) mod checks;

@@ -1,4 +1,4 @@
-//! The scheduler, and what its orders do to jobs and nodes.
+//! The scheduler, and the execution of its orders on jobs and nodes.
 
 mod architectures;
 mod feed;
@@ -19,12 +19,12 @@ use ids::{JobId, NodeId};
 use scheduler::{Action, Event, StageCounts, State, UnixNanos, Wait};
 use std::collections::{BTreeSet, VecDeque};
 
-/// The state of the scheduler, and its orders that are not carried out yet.
+/// The scheduler, with its orders that are not executed yet.
 #[derive(Default)]
 pub(crate) struct Scheduling {
     state: State,
     actions: VecDeque<Action>,
-    /// Architectures of nodes, by the numbers under which the scheduler knows them.
+    /// Architectures of nodes, by their numbers in the scheduler.
     architectures: Architectures,
 }
 
@@ -49,7 +49,7 @@ impl Scheduling {
         scheduler::has_jobs(&self.state)
     }
 
-    /// None for a job that is over.
+    /// Returns the counts of each stage; None for a job that is over.
     pub fn stage_counts(&self, job: JobId) -> Option<Vec<StageCounts>> {
         scheduler::stage_counts(&self.state, job)
     }
@@ -58,7 +58,7 @@ impl Scheduling {
         scheduler::wait_of(&self.state, job)
     }
 
-    /// Nodes on which no data of jobs may lie now.
+    /// Returns the nodes that may not receive data of jobs now.
     pub fn left_out(&self) -> BTreeSet<NodeId> {
         scheduler::left_out(&self.state)
     }

@@ -1,18 +1,18 @@
-//! Users by number, as the scheduler knows them, and the jobs of each.
+//! Users by their numbers in the scheduler, and the jobs of each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most that a user may have at once.
+/// The limits of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobQuota {
-    /// Jobs that are not over.
+    /// Maximum number of unfinished jobs.
     pub jobs_max: u32,
-    /// Bytes of their specifications.
+    /// Maximum bytes of their specifications.
     pub spec_bytes_max: u64,
 }
 
-/// A user has as much as the quota allows.
+/// An error for a user whose quota is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
     #[error("the user may have {jobs_max} jobs that are not over")]
@@ -21,17 +21,17 @@ pub enum NoRoom {
     SpecBytes { bytes_max: u64 },
 }
 
-/// Users by number, and the jobs of each that are not over.
+/// Users by number, with their unfinished jobs.
 #[derive(Default)]
 pub struct Users {
     numbers: BTreeMap<String, u64>,
     /// Names of users by number.
     names: Vec<Arc<str>>,
-    /// No row for a user without a job.
+    /// A user without a job has no entry.
     has: BTreeMap<u64, Has>,
 }
 
-/// The jobs of a user that are not over.
+/// The unfinished jobs of a user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Has {
     pub jobs: u32,
@@ -39,7 +39,7 @@ pub struct Has {
     pub spec_bytes: u64,
 }
 
-/// The user of a job, and what the job counts against the user's quota until it is over.
+/// The user of a job, and its share of the user's quota until it is over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobOwner {
     pub number: u64,
@@ -56,12 +56,12 @@ impl Users {
         *self.numbers.entry(user).or_insert(next)
     }
 
-    /// The name of the user of a job.
+    /// Returns the name of a user.
     pub fn name(&self, number: u64) -> Arc<str> {
         self.names.get(number as usize).cloned().unwrap_or_default()
     }
 
-    /// Refuses so many more jobs and bytes if the user may not have them.
+    /// Returns an error if the quota of the user does not allow these additional jobs and bytes.
     pub fn check_room(&self, user: &str, more: Has, quota: Option<JobQuota>) -> Result<(), NoRoom> {
         let Some(JobQuota { jobs_max, spec_bytes_max }) = quota else { return Ok(()) };
         let has = self.numbers.get(user).and_then(|number| self.has.get(number)).copied().unwrap_or_default();
@@ -74,7 +74,7 @@ impl Users {
         Ok(())
     }
 
-    /// Counts jobs of the user that begin; returns the user's number.
+    /// Counts new jobs of a user. Returns the user's number.
     pub fn jobs_begin(&mut self, user: String, more: Has) -> u64 {
         let number = self.number(user);
         let has = self.has.entry(number).or_default();
@@ -83,13 +83,13 @@ impl Users {
         number
     }
 
-    /// Counts one job of the user that begins.
+    /// Counts one new job of a user. Returns its owner.
     pub fn job_begins(&mut self, user: String, spec_bytes: u64) -> JobOwner {
         let number = self.jobs_begin(user, Has { jobs: 1, spec_bytes });
         JobOwner { number, name: self.name(number), spec_bytes }
     }
 
-    /// Takes a job that was counted and is over off the user's count.
+    /// Subtracts a job that is over from its user's count.
     pub fn job_over(&mut self, number: u64, spec_bytes: u64) {
         if let Some(has) = self.has.get_mut(&number) {
             has.jobs = has.jobs.saturating_sub(1);

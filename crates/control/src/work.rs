@@ -15,7 +15,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Whether a node was here and is gone. On one machine there is nobody who could have left.
+    /// Returns whether a node has left the cluster. The embedded engine has one node, which never leaves.
     pub fn has_left(&self, node: NodeId) -> bool {
         self.service == Service::Cluster && !self.fleet.has(node)
     }

@@ -1,4 +1,4 @@
-//! Messages in and out of HTTP, and errors as messages.
+//! Messages in HTTP bodies, and errors as messages.
 
 use api::control::{ErrorAnswer, ErrorCode};
 use axum::body::Bytes;
@@ -26,7 +26,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Message<T> {
             };
             Problem::new(code, rejection.body_text())
         })?;
-        // The depth of what is nested is bounded by serde_json itself.
+        // serde_json itself bounds the depth of nesting.
         let message = serde_json::from_slice(&body);
         message.map(Message).map_err(|error| {
             Problem::new(ErrorCode::BadRequest, format!("the request cannot be read: {error}"))
@@ -34,7 +34,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Message<T> {
     }
 }
 
-/// Item that a path names: a number, a name. Unlike axum's `Path` it refuses with an error of ours.
+/// An item in a path: a number or a name. Unlike axum's `Path`, it refuses with an error of ours.
 pub(crate) struct Named<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Named<T> {
@@ -60,13 +60,13 @@ fn json(status: StatusCode, body: Vec<u8>) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// Any answer that is not the one asked for, in the description of the routes.
+/// The description of all error answers of routes.
 #[derive(utoipa::ToResponse)]
 #[response(description = "The request was not done", content_type = "application/json")]
 #[expect(dead_code, reason = "only its description is used")]
 pub(crate) struct Refusal(#[to_schema] pub ErrorAnswer);
 
-/// Why a request was not done.
+/// The reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct Problem(ErrorAnswer);
@@ -155,7 +155,7 @@ impl From<ServerError> for Problem {
 fn code_of(error: &ShippedError) -> ErrorCode {
     match error {
         ShippedError::TooLarge { .. } => ErrorCode::TooLarge,
-        // Room does not come in a moment: asking again at once does not help.
+        // A full depot does not get room within a moment: an immediate retry does not help.
         ShippedError::Full { .. } | ShippedError::OwnerFull { .. } => ErrorCode::Refused,
         ShippedError::WrongHash { .. } | ShippedError::WrongLength { .. } => ErrorCode::BadRequest,
         ShippedError::Io { .. } => ErrorCode::Failed,

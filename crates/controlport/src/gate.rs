@@ -1,4 +1,4 @@
-//! The gate in front of all routes: who calls, whether the rule of the route admits them, and what of it is remembered.
+//! The gate in front of all routes: identifies the caller, applies the rule of the route, and writes the audit.
 
 mod audit;
 mod caller;
@@ -33,14 +33,15 @@ use trust::TokenText;
 
 const NO_TOKEN: &str = "a token is needed: give a file with one by --token-file";
 const NO_NODE: &str = "only nodes may ask this, each with the secret that it got when it joined";
-/// For callers of a server that has a token of its own.
+/// Message for callers of a server that has its own token.
 const NO_OWN_TOKEN: &str = "a token is needed: give a file with one by --token-file. Programs of the server's user on its machine \
-     find the server's own where they see that the port is their user's; a server on loopback asks for none with --no-tokens";
+     find the server's own token if they can verify that the port belongs to their user; a server on loopback requires \
+     none with --no-tokens";
 
-/// Lets a request through to its route, or answers it.
+/// Passes a request to its route, or refuses it.
 pub(crate) async fn gate(State(port): State<Port>, mut request: Request, next: Next) -> Response {
     let Some(route) = request.extensions().get::<MatchedPath>().cloned() else {
-        // No route: whoever asks learns that and no more.
+        // Without a route, the caller learns only this.
         return next.run(request).await;
     };
     let Some(rule) = rule_of(request.method(), route.as_str()) else {
@@ -73,7 +74,7 @@ pub(crate) async fn gate(State(port): State<Port>, mut request: Request, next: N
             allowed: true,
             detail: None,
         };
-        // Before the deed, so that none is without its row.
+        // Written before the action, so that no action lacks its row.
         if let Err(error) = port.server.audit(vec![row]).await {
             return Problem::from(error).into_response();
         }
@@ -86,10 +87,10 @@ pub(crate) async fn gate(State(port): State<Port>, mut request: Request, next: N
     response
 }
 
-/// Whoever sent the request. A token that is given must be good, also where none is needed.
+/// Identifies the caller of a request. A given token must be valid even if no token is required.
 fn identify(port: &Port, rule: &Rule, headers: &HeaderMap) -> Result<Caller, Problem> {
     let asked = port.access.tokens;
-    // A node speaks for itself, whoever else may come in.
+    // A node acts in its own name, even if no tokens are required.
     if asked == TokensAsked::Never && rule.admits != Admits::Nodes {
         return Ok(Caller::local());
     }
@@ -134,10 +135,10 @@ async fn admit(port: &Port, rule: &Rule, caller: &Caller, request: &mut Request)
         Admits::Everybody => {}
         Admits::Nodes => match caller.node {
             Some(node) if speaks_for_itself(node, request.uri().path()) => return Ok(()),
-            Some(node) => return forbidden(format!("{node} speaks for itself only")),
+            Some(node) => return forbidden(format!("{node} may act only in its own name")),
             None => return forbidden(NO_NODE.to_string()),
         },
-        // By its secret a node does what a node does, and does not join.
+        // The secret of a node permits the actions of a node, and no joining.
         Admits::Roles(_) | Admits::OwnerOfJob if caller.node.is_some() => {
             return forbidden("a node may not do this".to_string());
         }
@@ -158,12 +159,12 @@ async fn admit(port: &Port, rule: &Rule, caller: &Caller, request: &mut Request)
         let limits = &port.access.limits;
         let length = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         let length = length.and_then(|text| text.parse::<u64>().ok());
-        // A body of unknown length counts as the longest that is read.
+        // A body of unknown length counts as the longest permitted one.
         let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
         let length = length.unwrap_or(if is_chunked { limits.body_bytes_max as u64 } else { 0 });
         let length = length.min(limits.body_bytes_max as u64);
         if !port.meters.take(user, length, limits, Instant::now()) {
-            let message = "too many requests or too many bytes: ask again in a moment";
+            let message = "too many requests or too many bytes: retry in a moment";
             return Err(Problem::new(ErrorCode::TooMany, message));
         }
         DefaultBodyLimit::max(limits.body_bytes_max).apply(request);
@@ -171,17 +172,17 @@ async fn admit(port: &Port, rule: &Rule, caller: &Caller, request: &mut Request)
     Ok(())
 }
 
-/// Whether the path names no other node.
+/// Returns whether the path names no other node.
 fn speaks_for_itself(node: NodeId, path: &str) -> bool {
     let named = path.strip_prefix("/v1/nodes/").and_then(|rest| rest.split('/').next());
-    // The route decodes what is escaped: only digits name a node here.
+    // The route decodes escapes: only plain digits name a node here.
     named.is_none_or(|named| named.parse() == Ok(node.0))
 }
 
-/// Returns the user of the job that the path names; None if there is no such job, which the route will say.
+/// Returns the user of the job in the path; None if there is no such job, which the route reports.
 async fn owner_of_job(port: &Port, path: &str) -> Result<Option<Option<String>>, Problem> {
     let job = path.strip_prefix("/v1/jobs/").and_then(|rest| rest.split('/').next());
-    // The route decodes what is escaped in a path, and may see a number where none stands here: such a path names nothing.
+    // The route decodes escapes in a path, and may see a number that is not plain here: such a path is refused.
     let unclear = || Problem::new(ErrorCode::NotFound, "a job is named by the digits of its number");
     let job = job.and_then(|number| number.parse().ok()).ok_or_else(unclear)?;
     Ok(port.store.job(JobId(job)).await?.map(|row| row.user))
@@ -194,7 +195,7 @@ async fn refuse(port: &Port, kind: Kind, target: &str, problem: Problem) -> Resp
 
 async fn note_refusal(port: &Port, kind: Kind, target: &str) {
     if let Some(row) = port.refusals.count(kind, target, Instant::now(), now_ns()) {
-        // A server that has gone has refused everything.
+        // A server that has ended has refused everything.
         let _ = port.server.audit(vec![row]).await;
     }
 }

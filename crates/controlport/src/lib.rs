@@ -1,18 +1,18 @@
 //! # What it does
-//! The server's HTTP port: routes for clients and nodes, each of which reads a message, asks the server, and answers
-//! with a message.
+//! The server's HTTP port: each route reads a message, asks the server, and answers with a message. It serves clients
+//! and nodes.
 //!
 //! # Where it sits
 //! server, metastore, trust -> controlport -> listener, cli (`sailfish server`); `client` speaks to it.
 //!
 //! # Invariants
-//! Bodies are bounded before they are read, JSON by its depth. A gate stands before all routes: it knows the caller by
-//! a token and lets through whom the one table of rules admits; a route without a rule answers nobody. What changes
-//! something, and what is refused, leaves a row in the audit.
-//! An error is always an `api::control::ErrorAnswer`. A poll or a wait is held back for a bounded time.
+//! Bodies are bounded before they are read, JSON by its depth. A gate precedes all routes: it identifies the caller by
+//! a token and applies the one table of rules; a route without a rule admits nobody. Changes and refusals leave a row
+//! in the audit. An error is always an `api::control::ErrorAnswer`. The answer to a poll or a wait is delayed for a
+//! bounded time.
 //!
 //! # Deliberately absent
-//! No decisions: it only carries. No record data.
+//! No decisions, only transport. No record data.
 //!
 //! # How it is tested
 //! `tests/access.rs` tries every route with every kind of caller; the rest by the black-box tests of a cluster.
@@ -41,9 +41,9 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// All routes.
+/// Returns all routes.
 pub fn router(port: Port) -> Router {
-    // The document describes what is routed: both come of one list.
+    // Routes and document come from the same list.
     let (routes, document) = described();
     let document = Arc::new(document_text(document));
     routes
@@ -55,7 +55,7 @@ pub fn router(port: Port) -> Router {
         .with_state(port)
 }
 
-/// Earlier spellings of routes (`gate::OLD_ROUTES`), which the document does not have.
+/// Returns earlier spellings of routes (`gate::OLD_ROUTES`), which the document does not have.
 fn old_routes() -> Router<Port> {
     Router::new()
         .route("/v1/ifiles", get(intermediates::list).post(intermediates::create))
@@ -63,7 +63,7 @@ fn old_routes() -> Router<Port> {
         .route("/v1/ifiles/remove", post(intermediates::remove))
 }
 
-/// The OpenAPI document of all routes, as it is served and stands in `docs/openapi.json`.
+/// Returns the OpenAPI document of all routes, as served and as written in `docs/openapi.json`.
 pub fn openapi_text() -> String {
     document_text(described().1)
 }
@@ -121,13 +121,13 @@ fn described() -> (Router<Port>, OpenApi) {
 )]
 struct Description;
 
-/// With a line feed at its end, as files have it.
+/// Returns the text of the document, with a line feed at its end.
 fn document_text(document: OpenApi) -> String {
     let text = document.to_pretty_json().expect("what was derived from types can be written");
     format!("{text}\n")
 }
 
-/// A request that the listener refused, in the words of this port.
+/// Formats a refusal of the listener as an error of this port.
 pub fn refuse(refusal: &Refusal) -> Response {
     let code = match refusal {
         Refusal::NoHost | Refusal::Unmarked(_) => ErrorCode::BadRequest,

@@ -1,4 +1,4 @@
-//! State that the routes work on, and the rules of access to it.
+//! The shared state of the routes, and the rules of access.
 
 use crate::gate::{FailedTokens, Keyring, Meters, Refusals, TELL_EVERY, UserLimits, now_ns};
 use crate::routes::{Console, ConsoleProgram, Passages};
@@ -8,36 +8,36 @@ use std::sync::Arc;
 use std::time::Instant;
 use trust::Authority;
 
-/// Which tokens a server admits.
+/// The tokens that a server accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TokensAsked {
-    /// None is needed: each caller is the administrator. For a port that only this machine reaches.
+    /// None is required: each caller is the administrator. For a port that only this machine reaches.
     Never,
-    /// Those that the server issued, and its own, by which programs of its user come in without set-up.
+    /// Issued tokens, and the server's own, by which programs of its user get access without set-up.
     OwnOrIssued,
-    /// Those that it issued.
+    /// Issued tokens only.
     #[default]
     Issued,
 }
 
-/// Rules of access: callers that may come in, and the limits for them.
+/// Rules of access: the accepted tokens, and the limits of users.
 #[derive(Default)]
 pub struct Access {
     pub tokens: TokensAsked,
     pub limits: UserLimits,
-    /// Signs the certificates of data ports and is named in the tokens that are given out, where there is TLS.
+    /// Signs the certificates of data ports, and is named in issued tokens, if the server uses TLS.
     pub authority: Option<Authority>,
-    /// Starts a process that answers questions of the console; None: there are no answers.
+    /// Starts a process that runs statements of the console; None disables the console.
     pub console: Option<ConsoleProgram>,
-    /// Nodes must keep user programs in a sandbox.
+    /// True if nodes must run user programs in a sandbox.
     pub sandbox: bool,
 }
 
-/// State that the routes work on.
+/// The shared state of the routes.
 #[derive(Clone)]
 pub struct Port {
     pub(crate) server: Arc<Server>,
-    /// For looking at what the store remembers.
+    /// For reads from the store.
     pub(crate) store: Arc<Metastore>,
     pub(crate) access: Arc<Access>,
     pub(crate) keyring: Arc<Keyring>,
@@ -49,7 +49,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// A port of a server; `store` is that of the server, opened for reading.
+    /// Opens the port of a server; `store` is the server's store, opened for reading.
     pub async fn open(server: Arc<Server>, store: Metastore, access: Access) -> Result<Self, StoreError> {
         let keyring = Keyring::default();
         keyring.reload(&store).await?;
@@ -66,7 +66,7 @@ impl Port {
         })
     }
 
-    /// Tells from time to time how many refusals were only counted; ends with the server.
+    /// Writes the counts of refusals from time to time; ends with the server.
     pub async fn tell_refusals(self) {
         loop {
             tokio::time::sleep(TELL_EVERY).await;

@@ -7,14 +7,14 @@ use ids::{ChunkId, IfileIndex, NodeId, RunId, Source};
 use ifile::FormatError;
 use stagefile::StageFileError;
 
-/// Why a request to another node came to nothing.
+/// The reason why a request to another node failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     #[error("cannot make an HTTP client")]
     Client(#[source] reqwest::Error),
     #[error("cannot set up the certificates that data ports trust")]
     Trust(#[source] trust::TrustError),
-    /// Also after it was tried again.
+    /// Retries have failed too.
     #[error("cannot reach {node} at {url}")]
     Unreachable { node: NodeId, url: String, source: reqwest::Error },
     #[error("{node} refused the request with status {status}: {reason}")]
@@ -29,13 +29,13 @@ pub enum DataError {
     Cancelled,
     #[error("{node} at {url} accepted no bytes for too long")]
     Silent { node: NodeId, url: String },
-    /// The runtime that carries requests is gone, so the process is about to end.
+    /// The runtime for requests has ended, so the process is about to end.
     #[error("the carrier of requests has stopped")]
     Stopped,
 }
 
 impl DataError {
-    /// Whether another try may fare better.
+    /// Returns whether a retry may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. }
@@ -49,17 +49,17 @@ impl DataError {
         }
     }
 
-    /// Whether the other node did not let in what the request showed.
+    /// Returns whether the other node did not accept the token of the request.
     pub(crate) fn is_wrong_token(&self) -> bool {
         matches!(self, Self::Refused { status: 401 | 403, .. })
     }
 
-    /// Whether it is about the other node, and not about this one.
+    /// Returns whether the other node is the cause, and not this one.
     pub(crate) fn is_about_there(&self) -> bool {
         !matches!(self, Self::Client(_) | Self::Trust(_) | Self::Cancelled | Self::Stopped)
     }
 
-    /// The same failure as an appender sees it.
+    /// Converts the failure to an error for the appender.
     pub(crate) fn to_append_error(&self, chunk: ChunkId, source: Source, ifile: IfileIndex) -> AppendError {
         match self {
             Self::Cancelled | Self::Stopped => AppendError::Cancelled,
@@ -69,14 +69,14 @@ impl DataError {
                 source: std::io::Error::other(self.to_string()),
             },
             Self::Refused { status: 400 | 422, .. } => {
-                AppendError::Refused { from: source, ifile, why: "another node found it wrong" }
+                AppendError::Refused { from: source, ifile, why: "another node rejected it as wrong" }
             }
             _ => AppendError::Gone(chunk),
         }
     }
 }
 
-/// Why a scan broke off.
+/// The reason why a scan broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
     #[error(transparent)]
@@ -100,13 +100,13 @@ pub enum ScanError {
 }
 
 impl ScanError {
-    /// The failure of the attempt that met it.
+    /// Converts the error to a failure of the attempt.
     pub fn to_failure(&self) -> TaskFailure {
         let blame = match self {
             Self::Here(error) => return error.to_failure(),
             Self::There(DataError::Cancelled) => Blame::Cancelled,
             Self::Unexpected { .. } => Blame::Engine,
-            // A line or another machine: worth another attempt.
+            // A network or another machine: a retry may help.
             _ => Blame::Environment,
         };
         let mut message = self.to_string();
@@ -120,7 +120,7 @@ impl ScanError {
         TaskFailure { lost_runs, unreachable, ..TaskFailure::new(blame, message) }
     }
 
-    /// The node that did not answer, or did not go on.
+    /// Returns the node that did not respond.
     fn unreachable(&self) -> Option<NodeId> {
         match self {
             Self::There(DataError::Unreachable { node, .. } | DataError::Silent { node, .. })
@@ -130,7 +130,7 @@ impl ScanError {
         }
     }
 
-    /// Whether the same data may be had from another node.
+    /// Returns whether another node may have the same data.
     pub(crate) fn is_about_there(&self) -> bool {
         match self {
             Self::There(error) => error.is_about_there(),
@@ -139,11 +139,11 @@ impl ScanError {
         }
     }
 
-    /// Runs that are gone or damaged by what this says.
+    /// Returns the runs that are lost or damaged according to this error.
     fn lost_runs(&self) -> Vec<RunId> {
         match self {
             Self::Lost { runs, .. } => runs.clone(),
-            // Lines have checksums of their own: mostly it is the file, which is sent as it is.
+            // TCP has its own checksums, so the file is the likely cause, which is sent unchanged.
             Self::DamagedRun { run, .. } => vec![*run],
             Self::Here(error) => error.lost_run().into_iter().collect(),
             _ => Vec::new(),
@@ -151,24 +151,24 @@ impl ScanError {
     }
 }
 
-/// Why a run or a stage file was not copied to another node.
+/// The reason why a run or a stage file was not copied to another node.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// The run cannot be read here; where [`ChunkServerError::lost_run`] says so, not later either.
+    /// The run cannot be read here; if [`ChunkServerError::lost_run`] says so, it is lost.
     #[error(transparent)]
     Source(ChunkServerError),
-    /// The stage file cannot be read here; where [`StageFileError::damage`] says so, not later either.
+    /// The stage file cannot be read here; if [`StageFileError::damage`] says so, it is lost.
     #[error(transparent)]
     StageFile(StageFileError),
-    /// The other node cannot be reached, or does not take it.
+    /// The other node is unreachable, or does not accept the copy.
     #[error(transparent)]
     Peer(DataError),
-    #[error("the copy was given up")]
+    #[error("the copy was cancelled")]
     Cancelled,
 }
 
 impl CopyError {
-    /// Whether another node may take it.
+    /// Returns whether another node may accept the copy.
     pub fn is_about_peer(&self) -> bool {
         matches!(self, Self::Peer(error) if error.is_about_there())
     }

@@ -4,9 +4,9 @@ use api::control::NodeAddress;
 use ids::NodeId;
 use std::collections::BTreeSet;
 
-/// Returns the nodes on which map tasks of a node open chunks: the nodes of its rack, so that the wires between racks carry
-/// a record once, when it is reduced. If none of these takes chunks (full disks, a node that is being emptied), returns the nodes
-/// of other racks; if no node takes chunks, the nodes of its rack all the same.
+/// Returns the nodes on which map tasks of a node open chunks: the nodes of its rack, so that the links between racks
+/// carry a record once, when it is reduced. If none of these accepts chunks (full disks, draining), returns the nodes
+/// of other racks; if no node accepts chunks, returns the nodes of its rack.
 pub fn chunk_hosts(here: NodeId, nodes: &[NodeAddress]) -> BTreeSet<NodeId> {
     let rack = nodes.iter().find(|node| node.node == here).map(|node| node.rack.as_str());
     let of = |is_host: &dyn Fn(&NodeAddress) -> bool| -> BTreeSet<NodeId> {
@@ -17,8 +17,8 @@ pub fn chunk_hosts(here: NodeId, nodes: &[NodeAddress]) -> BTreeSet<NodeId> {
     choices.into_iter().find(|hosts| !hosts.is_empty()).unwrap_or_else(|| BTreeSet::from([here]))
 }
 
-/// Returns the nodes on which runs of a node get replicas: other nodes of its rack, or if there are none, nodes of other racks
-/// (ISS section 4.2).
+/// Returns the nodes on which runs of a node get replicas: other nodes of its rack, or if there are none, nodes of
+/// other racks (intermediate storage system, ISS, section 4.2).
 pub fn replica_hosts(here: NodeId, nodes: &[NodeAddress]) -> BTreeSet<NodeId> {
     let rack = nodes.iter().find(|node| node.node == here).map(|node| node.rack.as_str());
     let others = || nodes.iter().filter(|node| node.node != here && node.takes_chunks);

@@ -8,23 +8,24 @@
 //! -> imerger (cursors); stage file of this node or another one (blocks) -> dataport -> mapper (bytes).
 //!
 //! # Invariants
-//! Of the frames of one attempt to one node, one request is under way at a time and is repeated as it was until it
-//! is answered, so that no frame overtakes an earlier one and none counts twice. What a scan gives is whole or an
-//! error: every entry is numbered and checked, every run says how many blocks and records it had, and the stream
-//! has an end mark. Where a stream breaks and the run has a copy, the reader goes on there behind the last record that
-//! it gave out; so does the reader of a stage file, block by block. A copy is byte for byte the run or stage file, or nothing of it is left. An unknown job, chunk, run or stage file, and a node that is another incarnation than the one meant, is an
-//! error, never an empty answer. Every length is bounded before memory is made for it, on both sides.
+//! The frames of an attempt for a node travel in one request at a time, which is repeated unchanged until it is
+//! answered, so that no frame overtakes an earlier one and none counts twice. A scan returns complete data or an error:
+//! every entry is numbered and checked, every run states its number of blocks and records, and the stream has an end
+//! mark. If a stream breaks and the run has a replica, the reader continues there after the last returned record; a
+//! reader of a stage file does the same, block by block. A copy is byte for byte the run or stage file, or nothing of
+//! it is left. An unknown job, chunk, run or stage file, and a node of another incarnation than requested, is an error,
+//! never an empty answer. Both sides bound every length before they allocate memory for it.
 //!
 //! # Deliberately absent
-//! No copy of a frame is kept beyond its answer; a server that went away takes its chunks with it. Which nodes
-//! there are, and whether a token is right for a job, is said by whoever makes the port and the client.
+//! No copy of a frame is kept after its answer; a lost server loses its chunks. The creator of the port and the client
+//! provides the list of nodes, and decides whether a token is valid for a job.
 //!
 //! # How it is tested
 //! Unit tests of every message with every bit flipped; in `tests/`, appenders over several chunkservers through a
 //! proxy that cuts connections, and scans of random ranges, against a model; the decoders are fuzzed.
 //!
-//! `wire` has the bytes, `serve` the data port, `request` what is asked of other ports: more than to fetch, since frames and copies
-//! are sent.
+//! `wire` has the bytes, `serve` the data port, `request` the requests to other ports, which also send frames and
+//! copies.
 //!
 //! Source: Sailfish section 5 (batched retrieval of a key range from each chunkserver), section 4 (record append).
 

@@ -1,4 +1,4 @@
-//! Which node gets the next chunk of an I-file.
+//! Choice of the node for the next chunk of an I-file.
 
 use api::Layout;
 use ids::{IfileIndex, NodeId, Source};
@@ -7,26 +7,27 @@ use ids::{IfileIndex, NodeId, Source};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub node: NodeId,
-    /// The appender runs there: frames are handed over, not sent.
+    /// True if the appender runs there: frames are passed without a network.
     pub is_here: bool,
-    /// It has what is appended already: it gets a chunk where nobody else is left.
+    /// True if the node already has a copy of the appended data (its spool): it gets a chunk only if no other node is
+    /// left.
     pub is_avoided: bool,
-    /// Bytes that the node's disks and memory can still take; u64::MAX where nobody has measured.
+    /// Bytes that the node's disks and memory can still accept; u64::MAX if unknown.
     pub free_bytes: u64,
     /// Bytes there that wait to be sorted, written or read: the busier of two nodes has more.
     pub queued_bytes: u64,
 }
 
-/// Chooses a node for a chunk. Appenders that choose alike share chunks, so that these fill up.
+/// Chooses a node for a chunk. Appenders that choose alike share chunks, so that the chunks fill up.
 pub trait ChunkPlacement: Send + Sync {
-    /// The position of the chosen one in `candidates`, which are in order of their nodes and never empty.
+    /// Returns the position of the chosen node in `candidates`, which are in order of their nodes and never empty.
     fn choose(&self, ifile: IfileIndex, source: Source, candidates: &[Candidate]) -> usize;
 }
 
-/// Spreads I-files over nodes by their number, past nodes that are full or have twice the queue of the others. Where there are fewer
-/// I-files than nodes, each lies on several of them, a map task's part of it on one: else some nodes would hold all, and behind each of
-/// these, and each of their disks, stood nearly all maps.
-/// Where that one is avoided, on another one, a different one for I-files that would all lie there.
+/// Spreads I-files over nodes by number, except full nodes and nodes with twice the queue of the others. If there are
+/// fewer I-files than nodes, each I-file is on several nodes, and a map task's part of it on one; otherwise a few nodes
+/// and their disks would bottleneck most maps. If that node is avoided, another one is chosen, a different one for
+/// I-files that would all be there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpreadByIfile {
     /// Bytes that a node must have free, usually a chunk.
@@ -36,12 +37,13 @@ pub struct SpreadByIfile {
 }
 
 impl SpreadByIfile {
-    /// Each I-file on one node.
+    /// Puts each I-file on one node.
     pub const fn by_number(free_bytes_min: u64) -> Self {
         Self { free_bytes_min, ifile_count: 1, nodes_per_ifile_max: 1 }
     }
 
-    /// Returns the placement for a job with so much input: each node that holds a part of an I-file gets enough input of it for a chunk.
+    /// Returns the placement for a job with this input: each node with a part of an I-file gets enough input for a
+    /// chunk.
     pub fn for_job(layout: &Layout, input_bytes: u64) -> Self {
         let ifile_count = layout.ifile_count.max(1);
         let chunks_of_ifile = input_bytes / u64::from(ifile_count) / layout.chunk_bytes.max(1);
@@ -49,7 +51,7 @@ impl SpreadByIfile {
         Self { free_bytes_min: 0, ifile_count, nodes_per_ifile_max }
     }
 
-    /// The preferred one.
+    /// Returns the preferred position.
     fn first(&self, ifile: IfileIndex, source: Source, count: usize) -> usize {
         let nodes_per_ifile =
             (count / self.ifile_count.max(1) as usize).min(self.nodes_per_ifile_max as usize).max(1);
@@ -119,7 +121,7 @@ mod tests {
         check(1, 3, &[0, 2, 2, 0, 0, 2, 0, 2, 2]);
         check(0, 2, &[1, 1, 1, 1]);
         check(5, 2, &[0, 1, 0, 1]);
-        // Somebody has to take it.
+        // Some node has to take it.
         check(0, 1, &[0, 0]);
     }
 
@@ -130,7 +132,7 @@ mod tests {
         check(&[(100, 0), (5, 0), (100, 0)], 4, 2);
         check(&[(100, 0), (100, 900), (100, 0)], 4, 2);
         check(&[(100, 50), (100, 60), (100, 70)], 5, 2);
-        // All are full: somebody has to take it.
+        // All are full: some node has to take it.
         check(&[(5, 0), (5, 0)], 1, 1);
     }
 
@@ -145,10 +147,10 @@ mod tests {
         };
         check((1, 9), 5, 0, &[0, 1, 2, 3, 4, 0]);
         check((2, 9), 5, 1, &[2, 3, 2, 3, 2, 3]);
-        // As many I-files as nodes, or more: each on one.
+        // At least as many I-files as nodes: each is on one node.
         check((5, 9), 5, 4, &[4, 4, 4, 4, 4, 4]);
         check((7, 9), 5, 6, &[1, 1, 1, 1, 1, 1]);
-        // Not enough for a chunk on each.
+        // Too little input for a chunk on each node.
         check((1, 2), 5, 0, &[0, 1, 0, 1, 0, 1]);
         check((1, 0), 5, 0, &[0, 0, 0, 0, 0, 0]);
     }

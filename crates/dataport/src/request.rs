@@ -1,4 +1,4 @@
-//! Requests to data ports of other nodes, and runs and stage files as readers see them, wherever they lie.
+//! Requests to data ports of other nodes; and readers of runs and stage files on any node.
 
 pub(crate) mod any_run;
 pub(crate) mod append;

@@ -1,4 +1,4 @@
-//! The data port of a node: what it answers to other nodes and to writers of intermediate files.
+//! The data port of a node: its answers to other nodes and to writers of intermediate files.
 
 mod append;
 mod body_reader;

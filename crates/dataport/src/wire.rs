@@ -1,4 +1,4 @@
-//! Bytes of messages and streams between nodes, as `docs/protocol-data.md` has them, and what a request shows.
+//! Bytes of messages and streams between nodes, as in `docs/protocol-data.md`, and the headers of requests.
 
 pub(crate) mod data_scope;
 pub mod messages;
@@ -7,8 +7,8 @@ pub mod stage;
 pub(crate) mod stage_name;
 pub(crate) mod token;
 
-/// The header that names the incarnation of the node that is meant.
+/// The header with the incarnation of the addressed node.
 pub const INCARNATION_HEADER: &str = "sailfish-incarnation";
-/// The header that names the attempt for which runs are scanned, as `STAGE-TASK-ATTEMPT`: should a disk fail, its node can tell who has
-/// read all. A scan without it is served all the same.
+/// The header with the attempt for which runs are scanned, as `STAGE-TASK-ATTEMPT`: if a disk fails, its node can
+/// report which attempts have read everything. A scan without it is served too.
 pub const ATTEMPT_HEADER: &str = "sailfish-attempt";

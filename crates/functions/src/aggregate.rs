@@ -1,20 +1,20 @@
-//! The aggregate package of Hadoop: a key says by its first word how its values are folded.
+//! The aggregate package of Hadoop: the first word of a key names the fold of its values.
 //!
 //! ```text
 //!   LongValueSum:apples TAB 3     ->  apples TAB sum of the values
 //! ```
-//! Numbers, texts and their forms are Java's, because the results must be the same texts.
+//! Numbers and texts have the forms of Java, because the results must be the same texts.
 
 use api::{Blame, TaskFailure};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use xxhash_rust::xxh3::xxh3_128;
 
-/// The name after `builtin:`.
+/// Name after `builtin:`.
 pub(crate) const AGGREGATE: &str = "aggregate";
-/// Distinct values of one key that are told apart: each costs some 40 bytes beyond the budget of `--memory`.
+/// Maximum number of distinct values of one key: each costs some 40 bytes beyond the budget of `--memory`.
 const DISTINCT_MAX: usize = 1 << 25;
-/// Bytes of a key or value in a message.
+/// Maximum bytes of a key or value in a message.
 const SHOWN_BYTES_MAX: usize = 100;
 
 /// Fold of the values of a key.
@@ -41,7 +41,7 @@ const NAMES: [(&str, Kind); 8] = [
     ("ValueHistogram", Kind::Histogram),
 ];
 
-/// Error of a record that cannot be aggregated; the user's data is at fault.
+/// An error: the record cannot be aggregated. The user's data is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AggregateError {
     #[error("the key is not KIND:NAME; the kinds are {}", NAMES.map(|(name, _)| name).join(", "))]
@@ -57,7 +57,7 @@ pub enum AggregateError {
 }
 
 impl AggregateError {
-    /// The failure of the attempt, naming the record.
+    /// Returns the failure of the attempt, which names the record.
     pub fn failure(self, key: &[u8], value: &[u8]) -> TaskFailure {
         let shown = |bytes: &[u8]| bytes[..bytes.len().min(SHOWN_BYTES_MAX)].escape_ascii().to_string();
         let message =
@@ -66,7 +66,7 @@ impl AggregateError {
     }
 }
 
-/// The kind of a key, in any case, and what follows its first colon.
+/// Returns the kind of a key, matched in any case, and the text after its first colon.
 pub fn kind_and_name(key: &[u8]) -> Result<(Kind, &[u8]), AggregateError> {
     let colon = memchr::memchr(b':', key).ok_or(AggregateError::Kind)?;
     let found = NAMES.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(&key[..colon]));
@@ -79,20 +79,20 @@ pub enum Aggregate {
     Long(i64),
     Double(f64),
     Text(Vec<u8>),
-    /// Hashes of the values: 128 bits tell any number of values apart that a machine can hold.
+    /// Hashes of the values: 128 bits distinguish any number of values that a machine can hold.
     Unique(HashSet<u128>),
     /// Count of each item, by hash of the item.
     Items(HashMap<u128, i64>),
 }
 
 impl Kind {
-    /// Whether folding parts of the values first gives the same: not where doubles are added, nor where all values
-    /// are needed.
+    /// Returns whether folding parts of the values first gives the same result: not for sums of doubles, nor if all
+    /// values are needed.
     pub fn folds_in_parts(self) -> bool {
         !matches!(self, Kind::DoubleSum | Kind::UniqueCount | Kind::Histogram)
     }
 
-    /// The state after the first value.
+    /// Returns the state after the first value.
     pub fn start(self, value: &[u8]) -> Result<Aggregate, AggregateError> {
         let mut state = match self {
             Kind::LongSum => Aggregate::Long(0),
@@ -107,7 +107,7 @@ impl Kind {
         Ok(state)
     }
 
-    /// Takes the next value. The state must be one of this kind.
+    /// Adds the next value. The state must be of this kind.
     pub fn add(self, state: &mut Aggregate, value: &[u8]) -> Result<(), AggregateError> {
         match state {
             Aggregate::Long(sum) => {
@@ -115,7 +115,7 @@ impl Kind {
                 *sum = match self {
                     Kind::LongMax => number.max(*sum),
                     Kind::LongMin => number.min(*sum),
-                    // As Java adds.
+                    // Java wraps on overflow too.
                     _ => sum.wrapping_add(number),
                 };
             }
@@ -150,7 +150,7 @@ impl Kind {
 }
 
 impl Aggregate {
-    /// The result as text.
+    /// Returns the result as text.
     pub fn finish(&self) -> Vec<u8> {
         match self {
             Aggregate::Long(number) => number.to_string().into_bytes(),
@@ -162,7 +162,7 @@ impl Aggregate {
     }
 }
 
-/// Number of items; least, middle and greatest of their counts, mean and standard deviation.
+/// Returns the number of items; least, middle and greatest of their counts; mean and standard deviation.
 fn histogram(mut counts: Vec<i64>) -> String {
     counts.sort_unstable();
     let (Some(least), Some(greatest)) = (counts.first(), counts.last()) else { return "0".to_string() };
@@ -195,8 +195,8 @@ fn double(text: &[u8]) -> Option<f64> {
     digits.parse::<f64>().ok().filter(|_| plain).map(|number| sign * number)
 }
 
-/// As `Double.toString` writes: from a thousandth to below ten million plainly, else with an exponent; always with a
-/// digit behind the point.
+/// Formats a double like `Double.toString`: plainly from a thousandth to below ten million, otherwise with an exponent;
+/// always with a digit after the point.
 fn java_double(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_string();
@@ -213,7 +213,7 @@ fn java_double(number: f64) -> String {
     format!("{}E{exponent}", with_point(digits))
 }
 
-/// Compares like `String.compareTo`, by units of UTF-16. It differs from the order of bytes only beyond U+D800.
+/// Compares like `String.compareTo`, by UTF-16 units. It differs from bytewise order only beyond U+D800.
 fn compare_as_java(left: &[u8], right: &[u8]) -> Ordering {
     if left.iter().chain(right).all(|byte| *byte < 0xee) {
         return left.cmp(right);
@@ -286,7 +286,7 @@ mod tests {
     fn texts_are_compared_by_units_of_utf16() {
         assert_eq!(compare_as_java("b".as_bytes(), "a".as_bytes()), Ordering::Greater);
         assert_eq!(compare_as_java("é".as_bytes(), "z".as_bytes()), Ordering::Greater);
-        // A pair of surrogates comes before U+FF5E, whose bytes are the smaller ones.
+        // A surrogate pair sorts before U+FF5E, whose bytes are smaller.
         assert_eq!(compare_as_java("\u{10400}".as_bytes(), "\u{ff5e}".as_bytes()), Ordering::Less);
     }
 }

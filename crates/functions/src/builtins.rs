@@ -1,5 +1,5 @@
-//! The built-in functions: one list with name, help and constructor. Checks, error messages, `sailfish run --help` and the tables
-//! of docs/cli.md are made of it.
+//! The built-in functions: one list with name, help and constructor. Checks, error messages, `sailfish run --help` and
+//! the tables of docs/cli.md are generated from it.
 
 use crate::aggregate::AGGREGATE;
 use crate::fold::Fold;
@@ -15,26 +15,26 @@ use api::{Blame, Formats, Function, TaskFailure};
 
 /// A built-in function.
 struct Builtin {
-    /// The name behind `builtin:`.
+    /// Name after `builtin:`.
     name: &'static str,
-    /// Output of the function, as docs/cli.md has it.
+    /// Output of the function, as shown in docs/cli.md.
     help: &'static str,
     make: Make,
 }
 
-/// Makes a mapper from its argument, as in `builtin:NAME:ARGUMENT`.
+/// Constructor of a mapper from its argument, as in `builtin:NAME:ARGUMENT`.
 type MakeWithArgument = fn(Option<&str>, &Formats) -> Result<Box<dyn MapFunction>, FunctionUnusable>;
 
 enum Make {
     Mapper(fn(&Formats) -> Box<dyn MapFunction>),
     MapperWithArgument {
-        /// Name of the argument in help.
+        /// Name of the argument in help texts.
         argument: &'static str,
         make: MakeWithArgument,
     },
-    /// A reducer that is a combiner too. It is told whether its values are partial results of its own.
+    /// A reducer that is also a combiner. The constructor is told whether its values are its own partial results.
     Reducer(fn(bool) -> Box<dyn ReduceFunction>, Combining),
-    /// Judges what it reads, for a command that measures or compares.
+    /// A reducer that checks its input, for a command that measures or compares.
     Judge(fn() -> Box<dyn ReduceFunction>),
 }
 
@@ -42,11 +42,11 @@ enum Make {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combining {
     Fold(Fold),
-    /// Each key names its fold.
+    /// The fold that each key names.
     Aggregate,
 }
 
-/// The list. Help and messages keep its order. A function without help is for the commands of the engine, and no list names it.
+/// The list. Help and messages keep its order. A function without help is for commands of the engine and is not listed.
 const BUILTINS: &[Builtin] = &[
     Builtin {
         name: "words",
@@ -86,7 +86,7 @@ const fn fold(fold: Fold, help: &'static str, make: fn(bool) -> Box<dyn ReduceFu
     Builtin { name: fold.name(), help, make: Make::Reducer(make, Combining::Fold(fold)) }
 }
 
-/// Makes `builtin:identity`, which is also the mapper of a job that names none.
+/// Creates `builtin:identity`, which is also the default mapper.
 pub fn identity_mapper(formats: &Formats) -> Box<dyn MapFunction> {
     Box::new(IdentityMapper::new(&formats.map_output))
 }
@@ -96,7 +96,7 @@ fn grep_mapper(pattern: Option<&str>, formats: &Formats) -> Result<Box<dyn MapFu
     Ok(Box::new(GrepMapper::new(pattern, &formats.map_output)?))
 }
 
-/// Reason why a function cannot be used. The user's fault.
+/// The reason why a function cannot be used. The user must fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum FunctionUnusable {
     #[error("there is no built-in {role} {name:?}; choose one of: {known}")]
@@ -110,7 +110,7 @@ pub enum FunctionUnusable {
 }
 
 impl FunctionUnusable {
-    /// The failure of an attempt whose function was not checked at submit.
+    /// Returns the failure of an attempt whose function was not checked at submit.
     pub fn failure(self) -> TaskFailure {
         TaskFailure::new(Blame::UserData, self.to_string())
     }
@@ -125,7 +125,7 @@ impl Builtin {
         !self.help.is_empty()
     }
 
-    /// The function as a user writes it.
+    /// Returns the function as a user writes it.
     fn text(&self) -> String {
         match self.make {
             Make::MapperWithArgument { argument, .. } => format!("builtin:{}:{argument}", self.name),
@@ -134,7 +134,7 @@ impl Builtin {
     }
 }
 
-/// The functions that lists name: mappers, or combiners and reducers.
+/// Returns the listed functions: mappers, or combiners and reducers.
 fn listed(mappers: bool) -> impl Iterator<Item = &'static Builtin> {
     BUILTINS.iter().filter(move |each| each.is_listed() && each.is_mapper() == mappers)
 }
@@ -153,7 +153,7 @@ fn without_argument(name: &str, argument: Option<&str>) -> Result<(), FunctionUn
     }
 }
 
-/// Makes a built-in mapper.
+/// Creates a built-in mapper.
 pub fn mapper(
     name: &str,
     argument: Option<&str>,
@@ -166,7 +166,7 @@ pub fn mapper(
     }
 }
 
-/// Makes a built-in reducer. `pre_combined`: its values are partial results of its own.
+/// Creates a built-in reducer. `pre_combined`: its values are its own partial results.
 pub fn reducer(
     name: &str,
     argument: Option<&str>,
@@ -205,8 +205,8 @@ pub fn check_reducer(function: &Function) -> Result<(), FunctionUnusable> {
     reducer(name, argument.as_deref(), false).map(drop)
 }
 
-/// Whether a combiner leaves a reducer its result. Nobody but the user knows that of programs; a built-in serves itself, and any serves
-/// one that looks at keys alone.
+/// Returns whether a reducer can read the output of a combiner. Only the user knows that of programs; a built-in can
+/// read its own, and a reducer that uses only keys can read any.
 pub fn combiner_fits(combiner: &Function, reducer: &Function) -> bool {
     match (combiner, reducer) {
         (Function::Builtin { name: combine, .. }, Function::Builtin { name: reduce, .. }) => {
@@ -216,7 +216,7 @@ pub fn combiner_fits(combiner: &Function, reducer: &Function) -> bool {
     }
 }
 
-/// Whether a reducer serves as its own combiner when none is given: every built-in does that is no judge.
+/// Returns whether a reducer is its own combiner if none is given: every built-in except the checking ones.
 pub fn combines_by_itself(function: &Function) -> bool {
     matches!(function, Function::Builtin { .. }) && check_combiner(function).is_ok()
 }

@@ -1,16 +1,16 @@
-//! Exact decimal numbers: almost always a few digits, sometimes any number of them.
+//! Exact decimal numbers: nearly always a few digits, sometimes any number of them.
 
 use bigdecimal::BigDecimal;
 use std::cmp::Ordering;
 use std::str::FromStr;
 
-/// Digits up to which a number is read without a big number behind it.
+/// Maximum number of digits that are read without a big number.
 const SMALL_DIGITS_MAX: usize = 18;
-/// Most digits of what [`whole_amount`] reads.
+/// Maximum number of digits for [`whole_amount`].
 const AMOUNT_DIGITS_MAX: usize = 8;
-/// Longest number taken. Generous: the text of a sum is read again where it was a partial one.
+/// Longest number, in bytes. It is generous: the text of a partial sum is read again.
 const NUMBER_BYTES_MAX: usize = 1 << 20;
-/// Largest exponent taken, either way, so that a few bytes cannot ask for gigabytes of digits.
+/// Largest exponent, in either direction, so that a few bytes cannot ask for gigabytes of digits.
 const EXPONENT_MAX: i64 = 10_000;
 
 /// A decimal number without rounding. Order is by value.
@@ -28,8 +28,8 @@ enum Repr {
 }
 
 impl Decimal {
-    /// Reads a number: a sign, digits with at most one point, an exponent; ASCII space around it is ignored.
-    /// None for anything else.
+    /// Parses a number: a sign, digits with at most one point, an exponent; ASCII space around it is ignored. None for
+    /// any other text.
     #[inline]
     pub fn parse(text: &[u8]) -> Option<Decimal> {
         match parse_small(text) {
@@ -38,13 +38,13 @@ impl Decimal {
         }
     }
 
-    /// A whole number.
+    /// Returns a whole number.
     #[inline]
     pub fn from_whole(number: u64) -> Decimal {
         Decimal(Repr::Small { digits: number.into(), scale: 0 })
     }
 
-    /// Reads a number and adds it to this one; None where [`Decimal::parse`] has none.
+    /// Parses a number and adds it to this one; None if [`Decimal::parse`] returns None.
     #[inline]
     pub fn add_text(&mut self, text: &[u8]) -> Option<()> {
         if let Some((right, right_scale)) = parse_small(text)
@@ -95,7 +95,7 @@ impl Decimal {
         self.0 = Repr::Big(Box::new(self.to_big() + other.to_big()));
     }
 
-    /// Both numbers at the larger scale, while they stay small.
+    /// Returns both numbers at the larger scale; None if they become too large.
     fn aligned(&self, other: &Decimal) -> Option<(i128, i128, u32)> {
         let (
             Repr::Small { digits: left, scale: left_scale },
@@ -125,8 +125,8 @@ impl Decimal {
     }
 }
 
-/// Reads what nearly every number is: a sign and some digits, perhaps with a point. Gives the digits and how
-/// many of them are behind the point; None for what needs a closer look.
+/// Parses the form of nearly all numbers: a sign and some digits, perhaps with a point. Returns the digits and the
+/// number of digits after the point; None if the text needs a closer look.
 #[inline]
 fn parse_small(text: &[u8]) -> Option<(i64, u32)> {
     let (negative, digits) = match text {
@@ -150,8 +150,8 @@ fn parse_small(text: &[u8]) -> Option<(i64, u32)> {
     Some((if negative { -number } else { number }, scale))
 }
 
-/// A number that is nothing but a few digits: below 100 million, so that the sum of 2^37 of them fits 64 bits. None for
-/// any other text, number or not.
+/// Parses a number that consists of a few digits: below 100 million, so that the sum of 2^37 of them fits 64 bits. None
+/// for any other text, number or not.
 #[inline]
 pub fn whole_amount(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > AMOUNT_DIGITS_MAX {
@@ -199,7 +199,7 @@ fn write_small(mut digits: i128, mut scale: u32, out: &mut Vec<u8>) {
     if digits < 0 {
         out.push(b'-');
     }
-    // 39 digits of an i128, or a scale of leading zeros, and the point.
+    // At most 39 digits of an i128, or the leading zeros of a scale, and the point.
     let mut text = [0; 64];
     let mut start = text.len();
     let mut rest = digits.unsigned_abs();
@@ -210,7 +210,7 @@ fn write_small(mut digits: i128, mut scale: u32, out: &mut Vec<u8>) {
             text[start] = b'.';
         }
         start -= 1;
-        // Division of 128 bits is slow, and nearly all numbers fit 64.
+        // Division of 128 bits is slow, and nearly all numbers fit into 64 bits.
         match u64::try_from(rest) {
             Ok(short) => {
                 text[start] = b'0' + (short % 10) as u8;

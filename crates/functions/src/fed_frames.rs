@@ -1,4 +1,4 @@
-//! Frames on their way to a program.
+//! Frames for a program.
 
 use crate::reduce::{GroupedRecords, ReduceCounts};
 use api::program::{JobFrame, ProgramRole};
@@ -6,7 +6,7 @@ use api::{Blame, RecordFormat, TaskFailure};
 use frames::{FrameKind, GroupBatch, head};
 use program::{Feed, FunctionContext};
 
-/// The first frame for a program under this context.
+/// Returns the first frame for a program in this context.
 pub fn job_frame(role: ProgramRole, input: Option<RecordFormat>, context: &FunctionContext) -> JobFrame<'_> {
     JobFrame {
         version: JobFrame::VERSION,
@@ -19,7 +19,7 @@ pub fn job_frame(role: ProgramRole, input: Option<RecordFormat>, context: &Funct
     }
 }
 
-/// Tells the program what it is to do.
+/// Sends the program its job frame.
 pub fn write_job(feed: &mut Feed, job: &JobFrame<'_>) -> Result<(), TaskFailure> {
     let json = serde_json::to_vec(job).map_err(|error| {
         TaskFailure::new(Blame::Engine, format!("cannot make the first frame for the program: {error}"))
@@ -27,8 +27,8 @@ pub fn write_job(feed: &mut Feed, job: &JobFrame<'_>) -> Result<(), TaskFailure>
     write_frame(feed, FrameKind::Job, &[&json])
 }
 
-/// Hands records of the input to the program. `place`: which of the inputs that were named they are from, what their source is
-/// called, and where in it they begin.
+/// Sends records of the input to the program. `place`: the named input they are from, the name of their source, and the
+/// offset of their beginning in it.
 pub fn write_records(feed: &mut Feed, place: (u32, &str, u64), records: &[u8]) -> Result<(), TaskFailure> {
     let (named_input, name, offset_bytes) = place;
     let (named_input, name_length) = (named_input.to_le_bytes(), (name.len() as u32).to_le_bytes());
@@ -36,7 +36,7 @@ pub fn write_records(feed: &mut Feed, place: (u32, &str, u64), records: &[u8]) -
     write_frame(feed, FrameKind::Records, &[&head, records])
 }
 
-/// Hands the groups that were gathered to the program, and forgets them.
+/// Sends the buffered groups to the program, and empties the buffer.
 fn write_groups(
     feed: &mut Feed,
     batch: &mut GroupBatch,
@@ -75,24 +75,24 @@ pub fn feed_groups(
     Ok(counts)
 }
 
-/// Tells the program that there is nothing more.
+/// Tells the program that its input has ended.
 pub fn write_end(feed: &mut Feed) -> Result<(), TaskFailure> {
     write_frame(feed, FrameKind::End, &[])
 }
 
-/// A frame whose payload lies in pieces.
+/// Writes a frame whose payload is in pieces.
 fn write_frame(feed: &mut Feed, kind: FrameKind, payload: &[&[u8]]) -> Result<(), TaskFailure> {
     let bytes: usize = payload.iter().map(|piece| piece.len()).sum();
     let Some(head) = head(kind, bytes) else {
         let message = format!("a frame for the program has {bytes} bytes, more than the limit of 4 GiB");
         return Err(TaskFailure::new(Blame::UserData, message));
     };
-    // One write for the small pieces: each is a call to the kernel.
+    // Small pieces share one write, because each write is a call to the kernel.
     let small = payload.iter().take_while(|piece| piece.len() <= SMALL_BYTES_MAX).count();
     let begin: Vec<u8> = [&head[..]].iter().chain(&payload[..small]).copied().flatten().copied().collect();
     feed.write(&begin)?;
     payload[small..].iter().try_for_each(|piece| feed.write(piece))
 }
 
-/// Pieces that are copied behind the head.
+/// Largest piece that is copied after the header of the frame.
 const SMALL_BYTES_MAX: usize = 4096;

@@ -1,9 +1,9 @@
-//! Parting a line into key and value.
+//! Division of a line into key and value.
 
 use api::FieldSplit;
 use memchr::{memchr, memmem};
 
-/// A [`FieldSplit`] made ready. Cheap to use for each line, not to make.
+/// A prepared [`FieldSplit`]: cheap to use for each line, expensive to make.
 #[derive(Clone, Debug)]
 pub struct FieldSplitter {
     form: Form,
@@ -11,7 +11,7 @@ pub struct FieldSplitter {
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// The first byte of that value parts key and value: what nearly every job does.
+    /// The first occurrence of this byte divides key and value: the common case.
     FirstByte(u8),
     Fields {
         separator: Box<memmem::Finder<'static>>,
@@ -20,7 +20,7 @@ enum Form {
 }
 
 impl FieldSplitter {
-    /// An empty separator, which submit refuses, never parts a line.
+    /// Prepares a split. An empty separator, which submit refuses, never divides a line.
     pub fn new(split: &FieldSplit) -> Self {
         let form = match (split.separator.as_slice(), split.key_fields) {
             ([byte], 0 | 1) => Form::FirstByte(*byte),
@@ -32,7 +32,7 @@ impl FieldSplitter {
         Self { form }
     }
 
-    /// Key and value of a line without its end. A line with too few separators is a key.
+    /// Returns key and value of a line without its end. A line with too few separators is a key.
     #[inline]
     pub fn split<'a>(&self, line: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         match &self.form {

@@ -1,14 +1,14 @@
 //! The built-in folds, as used by the reducer and by combine windows: many values of a key become one.
 //!
-//! All are associative in the order of the values, so that folding partial results gives the same text as
-//! folding the values themselves. A fold keeps bytes in an arena of its caller; the state names places in it.
+//! All are associative in the order of the values, so that folding partial results gives the same text as folding the
+//! values themselves. A fold keeps bytes in an arena of its caller; its state refers to them by offset.
 
 use crate::decimal::Decimal;
 use api::{Blame, TaskFailure};
 
-/// Bytes of a key or value shown in an error.
+/// Maximum bytes of a key or value in an error.
 const SHOWN_BYTES_MAX: usize = 100;
-/// Bytes before each value in the chain of a list: place of the next one, length.
+/// Bytes before each value in the chain of a list: offset of the next value, length.
 const LINK_BYTES: usize = 8;
 /// Marks the end of a chain. Arenas end before it.
 const NO_LINK: u32 = u32::MAX;
@@ -30,12 +30,12 @@ pub enum Fold {
     List,
 }
 
-/// A value that is no number went into a fold of numbers.
+/// An error: a fold of numbers got a value that is no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotANumber;
 
 impl NotANumber {
-    /// The failure of the attempt: the user's data, naming key and value.
+    /// Returns the failure of the attempt: the user's data is at fault; the message names key and value.
     pub fn failure(self, fold: Fold, key: &[u8], value: &[u8]) -> TaskFailure {
         let (name, key, value) = (fold.name(), shown(key), shown(value));
         let message = format!("builtin:{name}: the value {value} of the key {key} is not a number");
@@ -49,7 +49,7 @@ fn shown(bytes: &[u8]) -> String {
     format!("\"{}{more}\"", cut.escape_ascii())
 }
 
-/// Bytes in the arena of a fold.
+/// A text in the arena of a fold.
 #[derive(Clone, Copy, Debug)]
 pub struct ArenaText {
     offset: u32,
@@ -67,7 +67,7 @@ pub enum FoldState {
 }
 
 impl Fold {
-    /// The name after `builtin:`.
+    /// Returns the name after `builtin:`.
     pub const fn name(self) -> &'static str {
         match self {
             Fold::Sum => "sum",
@@ -79,7 +79,7 @@ impl Fold {
         }
     }
 
-    /// The state after the first value of a key.
+    /// Returns the state after the first value of a key.
     #[inline]
     pub fn start(self, value: &[u8], arena: &mut Vec<u8>) -> Result<FoldState, NotANumber> {
         Ok(match self {
@@ -97,7 +97,7 @@ impl Fold {
         })
     }
 
-    /// Takes the next value of the key. The state must be one of this fold.
+    /// Adds the next value of the key. The state must be of this fold.
     #[inline]
     pub fn add(self, state: &mut FoldState, value: &[u8], arena: &mut Vec<u8>) -> Result<(), NotANumber> {
         match state {
@@ -106,7 +106,7 @@ impl Fold {
                 let number = Decimal::parse(value).ok_or(NotANumber)?;
                 if (self == Fold::Min && number < *best) || (self == Fold::Max && number > *best) {
                     *best = number;
-                    // A text that nothing follows makes room for the better one.
+                    // The last text in the arena is replaced by the better one.
                     if text.offset as usize + text.length as usize == arena.len() {
                         arena.truncate(text.offset as usize);
                     }
@@ -127,8 +127,8 @@ impl Fold {
 }
 
 impl FoldState {
-    /// Appends the result. A list that would be longer than `bytes_max` comes in several pieces, each at
-    /// least one value: the closure is called with each result, all in `out`, which it must not empty.
+    /// Appends the result. A list longer than `bytes_max` is divided into pieces of at least one value each. The
+    /// closure is called with each result; all are in `out`, which it must not empty.
     pub fn finish<E>(
         &self,
         arena: &[u8],
@@ -183,7 +183,7 @@ fn push_link(arena: &mut Vec<u8>, value: &[u8]) -> u32 {
     link
 }
 
-/// A value of a chain and the place of the next one.
+/// Returns a value of a chain and the offset of the next one.
 fn read_link(arena: &[u8], link: u32) -> (&[u8], u32) {
     let word = |at: usize| u32::from_le_bytes([arena[at], arena[at + 1], arena[at + 2], arena[at + 3]]);
     let at = link as usize;

@@ -1,4 +1,4 @@
-//! The lines that a user's program prints.
+//! The lines that a user program prints.
 
 use crate::record_limit::{RECORD_BYTES_LIMIT, record_too_long};
 use api::{Blame, TaskFailure};
@@ -6,9 +6,9 @@ use memchr::{memchr, memchr_iter, memrchr};
 use program::FunctionContext;
 use std::io::{ErrorKind, Read};
 
-/// Reads a program's output to its end and hands over each line, without its end. A last line without an end counts, but where
-/// lines end with a zero byte: a program that prints others would have its records torn. Errors: those of `take`;
-/// [`Blame::UserData`] for a line longer than a record may be, naming its number.
+/// Reads a program's output to its end and passes each line on, without its end. An unfinished last line counts, except
+/// if lines end with a zero byte: the records of a program that prints other lines would be torn. Fails with the errors
+/// of `take`, and with [`Blame::UserData`] for a line longer than the record limit; the message has its number.
 pub fn for_each_output_line(
     source: impl Read,
     context: &FunctionContext,
@@ -56,7 +56,7 @@ struct OutputLines<R, T> {
     buffer_bytes_max: usize,
     buffer: Vec<u8>,
     filled: usize,
-    /// Lines handed over.
+    /// Number of lines passed on.
     lines: u64,
 }
 
@@ -77,7 +77,7 @@ impl<R: Read, T: FnMut(&[u8]) -> Result<(), TaskFailure>> OutputLines<R, T> {
         }
     }
 
-    /// Hands over the whole lines at the start of the buffer and keeps the rest.
+    /// Passes on the whole lines at the start of the buffer and keeps the rest.
     fn take_lines(&mut self, whole_bytes: usize) -> Result<(), TaskFailure> {
         let mut start = 0;
         for line_end in memchr_iter(self.terminator, &self.buffer[..whole_bytes]) {
@@ -98,7 +98,7 @@ impl<R: Read, T: FnMut(&[u8]) -> Result<(), TaskFailure>> OutputLines<R, T> {
         }
     }
 
-    /// Reads on to the end of the line, as far as any record may go, to tell how much memory it needs.
+    /// Reads to the end of the line, up to the limit of any record, to compute the memory that it needs.
     fn too_long(&mut self) -> TaskFailure {
         let mut line_bytes = self.filled as u64;
         while line_bytes <= RECORD_BYTES_LIMIT {
@@ -122,7 +122,7 @@ impl<R: Read, T: FnMut(&[u8]) -> Result<(), TaskFailure>> OutputLines<R, T> {
     }
 }
 
-/// A program was told to end its records with a zero byte, and printed something else.
+/// Returns the failure of a program that was told to end its records with a zero byte, and printed something else.
 #[cold]
 pub(crate) fn no_zero_byte_at_end() -> TaskFailure {
     let message = "the output of the user program does not end with a zero byte: with --exchange nul, \

@@ -1,4 +1,4 @@
-//! Writing the output of a program into a part.
+//! Output of a program that becomes a part.
 
 use crate::fields::FieldSplitter;
 use crate::program_lines::{for_each_output_line, no_zero_byte_at_end};
@@ -8,7 +8,7 @@ use output::PartWriter;
 use program::FunctionContext;
 use std::io::{ErrorKind, Read};
 
-/// Puts what came from a program into a part.
+/// Writes an item from a program to a part.
 pub fn write_from_program(output: &mut PartWriter, each: PutOut<'_>) -> Result<(), TaskFailure> {
     match each {
         PutOut::Pair { key, value } => output.write_pair(key, value),
@@ -25,8 +25,8 @@ pub fn write_from_program(output: &mut PartWriter, each: PutOut<'_>) -> Result<(
     }
 }
 
-/// Writes what a program prints into a part: its bytes as they are, or, where the job says how its lines are
-/// parted, as pairs. Returns the bytes it printed, line ends left out where they were parted.
+/// Writes the printed output of a program to a part: the unchanged bytes, or pairs if the job defines the division of
+/// its lines. Returns the number of printed bytes, without line ends if lines were divided.
 pub fn write_program_output(
     stdout: impl Read,
     output: &mut PartWriter,
@@ -53,7 +53,7 @@ pub fn write_program_output(
     Ok(line_bytes)
 }
 
-/// The bytes that were copied, and the last of them.
+/// Copies the output. Returns the number of bytes, and the last of them.
 fn copy_output(
     mut stdout: impl Read,
     output: &mut PartWriter,

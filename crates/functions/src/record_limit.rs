@@ -1,12 +1,12 @@
 //! Longest records, and the reason why a longer one is refused.
 
-/// No record is longer than this, whatever the memory.
+/// Limit of any record in bytes, independent of memory.
 pub const RECORD_BYTES_LIMIT: u64 = 1 << 30;
-/// A record may take this share of the memory budget, as a divisor.
+/// Divisor of the memory budget that gives the limit of a record.
 const RECORD_MEMORY_SHARE: u64 = 4;
 
-/// Returns the reason for the refusal of a record longer than a quarter of the budget: the limit that it breaks, and the
-/// memory that it needs if more memory helps.
+/// Returns the reason for refusing a record longer than a quarter of the budget: the limit that it exceeds, and the
+/// required memory if more memory helps.
 pub fn record_too_long(record_bytes: u64, record_bytes_max: u64) -> String {
     if record_bytes > RECORD_BYTES_LIMIT {
         return format!("it has more than {RECORD_BYTES_LIMIT} bytes, the limit of any record");

@@ -15,17 +15,17 @@ pub struct GroupedRecord<'a> {
     pub value: &'a [u8],
     /// Set on the first record of each key.
     pub starts_group: bool,
-    /// Its line had a separator, although the value is empty.
+    /// True if its line had a separator although the value is empty.
     pub is_separated: bool,
 }
 
 /// A stream of records in key order, values of a key in input order; the merge implements it.
 pub trait GroupedRecords {
-    /// The next record, or None at the end. The error is final.
+    /// Returns the next record, or None at the end. An error is final.
     fn next(&mut self) -> Result<Option<GroupedRecord<'_>>, TaskFailure>;
 
-    /// Writes every pair that is left; returns the number of groups. Here, where the stream's own type is known, a
-    /// record costs no call through a table.
+    /// Writes all remaining pairs. Returns the number of groups. Because the type of the stream is known here, a record
+    /// costs no dynamic call.
     fn write_pairs(&mut self, output: &mut PartWriter) -> Result<u64, TaskFailure> {
         let mut groups = 0;
         while let Some(record) = self.next()? {
@@ -39,16 +39,16 @@ pub trait GroupedRecords {
     }
 }
 
-/// Counts of one run of a reduce function.
+/// Counts of a run of a reduce function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReduceCounts {
-    /// Distinct keys.
+    /// Number of distinct keys.
     pub groups: u64,
-    /// Bytes of lines that the user's program did not take.
+    /// Bytes of lines that the user's program did not read.
     pub unread_bytes: u64,
 }
 
-/// A reduce function: Python workers and SQL stages will come through the same trait.
+/// A reduce function: built-in functions and user programs implement it.
 pub trait ReduceFunction: Send {
     /// Reads the input to its end, always, and writes the result.
     fn run(

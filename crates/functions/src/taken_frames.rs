@@ -1,4 +1,4 @@
-//! Frames as a program puts them out.
+//! Frames from a program.
 
 use api::program::ProgramFailure;
 use api::{Blame, TaskFailure};
@@ -6,25 +6,25 @@ use frames::{FrameError, FrameKind, Pairs, TailedPairs};
 use program::{AfterTask, FunctionContext, ProgramOutput};
 use std::io::Read;
 
-/// Bytes that a frame may have beyond a single record: the lengths of a batch, or words of a failure.
+/// Bytes of a frame beyond a single record: the lengths of a batch, or the text of a failure.
 const BESIDE_RECORD_BYTES_MAX: u64 = 1 << 20;
-/// Last lines of a failure's traceback that are kept.
+/// Maximum number of traceback lines of a failure that are kept: the last ones.
 const TRACEBACK_LINES_MAX: usize = 100;
 
-/// Something that a program put out.
+/// An item in the output of a program.
 #[derive(Debug)]
 pub enum PutOut<'a> {
     Pair {
         key: &'a [u8],
         value: &'a [u8],
     },
-    /// A pair of which the first bytes of the key decide to which reducer it goes.
+    /// A pair whose reducer depends only on the first bytes of the key.
     TailedPair {
         key: &'a [u8],
         value: &'a [u8],
         partition_key_bytes: usize,
     },
-    /// Bytes of the part, in which so many records end.
+    /// Bytes of the part, in which this many records end.
     Output {
         records: u64,
         bytes: &'a [u8],
@@ -34,16 +34,16 @@ pub enum PutOut<'a> {
 /// Totals of the output of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Action that the program announced with its end. None: it ended without that; waiting for it tells how it ended.
+    /// Action that the program announced in its end frame. None if it ended without one; its exit status explains why.
     end: Option<AfterTask>,
-    /// Pairs, and records of the output.
+    /// Number of pairs, and of records in the output.
     pub records: u64,
     /// Key and value bytes, and bytes of the output.
     pub bytes: u64,
 }
 
 impl Taken {
-    /// Refuses what a program put out that ended too early, though it did not say that it failed.
+    /// Returns an error if the program ended too early without reporting a failure.
     pub fn complete(self) -> Result<Self, TaskFailure> {
         match self.end {
             Some(_) => Ok(self),
@@ -54,8 +54,8 @@ impl Taken {
     }
 }
 
-/// Reads what a program puts out until it says that this is all, or ends. Errors: those of `take`; what the program says that it failed
-/// of; [`Blame::UserProgram`] for what is no frame.
+/// Reads the output of a program until its end frame, or its end. Fails with the errors of `take`, with a failure that
+/// the program reports, and with [`Blame::UserProgram`] for bytes that are no frame.
 fn take_frames(
     source: impl Read,
     context: &FunctionContext,
@@ -110,7 +110,8 @@ fn take_frames(
     }
 }
 
-/// The same from a program that runs, with what it does behind its end. Errors also: it puts out more.
+/// Does the same for a running program, and handles its action after the end. It is also an error if the program writes
+/// more.
 pub fn take_from_program(
     mut output: ProgramOutput,
     context: &FunctionContext,

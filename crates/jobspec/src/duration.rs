@@ -1,11 +1,11 @@
-//! Durations as people write them: `90s`, `30m`, `12h`, `7d`, `2w`.
+//! Durations as users write them: `90s`, `30m`, `12h`, `7d`, `2w`.
 
 use anyhow::{Context, bail, ensure};
 use std::time::Duration;
 
 const UNITS: [(char, u64); 5] = [('w', 604_800), ('d', 86_400), ('h', 3600), ('m', 60), ('s', 1)];
 
-/// Reads whole numbers with their units, the larger before the smaller: `1d12h`.
+/// Parses whole numbers with their units, larger units before smaller ones: `1d12h`.
 pub fn parse(text: &str) -> anyhow::Result<Duration> {
     let advice = "write whole numbers with a unit, as in 90s, 30m, 12h, 7d, 2w or 1d12h";
     let mut rest = text.trim();
@@ -29,11 +29,11 @@ pub fn parse(text: &str) -> anyhow::Result<Duration> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// The shortest text that [`parse`] reads as so many seconds.
+/// Returns the shortest text that [`parse`] reads as this number of seconds.
 pub fn display(seconds: u64) -> String {
     let mut left = seconds;
     let mut text = String::new();
-    // Weeks are for writing: `14d` says the same and is read at once.
+    // Weeks are only for input: `14d` is easier to read.
     for (letter, per_unit) in UNITS.into_iter().skip(1) {
         if left >= per_unit {
             text.push_str(&format!("{}{letter}", left / per_unit));

@@ -1,15 +1,15 @@
-//! The questions to the front end while a job is planned.
+//! The questions of the planner to the front end.
 
 use std::path::Path;
 
-/// A front end: it knows this machine, the server of a cluster, and how to tell its user something.
+/// A front end: it knows this machine or the server of a cluster, and can warn its user.
 pub trait FrontEnd {
-    /// Returns memory and slots of a job, of which the given ones were asked for. Error: there is not as much, or no cluster answers.
+    /// Returns memory and slots of a job, given the requested ones. Fails if there is less, or if no cluster answers.
     fn resources(&self, memory_bytes: Option<u64>, slots: Option<u32>) -> anyhow::Result<(u64, u32)>;
 
-    /// Refuses an existing output directory that holds files of others.
+    /// Returns an error if an existing output directory holds files that no job wrote.
     fn check_replaced(&self, output: &Path) -> anyhow::Result<()>;
 
-    /// Tells the user of something that is probably a mistake.
+    /// Warns the user of a likely mistake.
     fn warn(&self, warning: &str);
 }

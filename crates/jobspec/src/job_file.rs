@@ -1,4 +1,4 @@
-//! The options of a job file, with those of the command line over them.
+//! The options of a job file, overridden by those of the command line.
 
 use crate::key_options::KeyOptions;
 use crate::options::{FunctionText, JobOptions, StagePlace, add_variables};
@@ -10,31 +10,31 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Largest job file that is read.
+/// Largest job file, in bytes.
 const JOB_FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The command line of a job: every option as a job file would have it.
+/// The command line of a job, with every option in the form of a job file.
 #[derive(Clone, Debug, Default)]
 pub struct CommandLine {
     /// The job file.
     pub job: Option<PathBuf>,
-    /// Relative paths count from the current directory. Variables are not here.
+    /// Options; relative paths start at the current directory. Environment variables are separate.
     pub options: JobFile,
-    /// Variables as `NAME=VALUE`, added to those of the job file.
+    /// Environment variables as `NAME=VALUE`, added to those of the job file.
     pub env: Vec<String>,
-    /// It names a server, whose cluster runs the job.
+    /// True if it names a server, whose cluster runs the job.
     pub in_cluster: bool,
 }
 
-/// Request of a job file: a job, or the stages of a flow.
+/// The request of a job file: a job, or the stages of a flow.
 #[derive(Debug)]
 pub enum Asked {
     Job(Box<JobOptions>),
-    /// Stages, each behind those that it reads.
+    /// Stages, each after the stages that it reads.
     Flow(Vec<JobOptions>),
 }
 
-/// Reads the job file, where one is named, and lays the command line over it.
+/// Reads the job file, if one is named, and overrides its options by the command line.
 pub fn collect(line: CommandLine) -> anyhow::Result<Asked> {
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let (mut file, file_dir) = match &line.job {
@@ -57,7 +57,7 @@ pub fn collect(line: CommandLine) -> anyhow::Result<Asked> {
     }
 }
 
-/// The stages of a job file with the options that count for all of them.
+/// Returns the stages of a job file with the options that apply to all of them.
 fn flow(
     line: &CommandLine,
     all: &JobFile,
@@ -98,7 +98,7 @@ fn flow(
     let mut options = Vec::with_capacity(stages.len());
     for (stage, place) in stages.into_iter().zip(places) {
         let name = place.name.clone();
-        // Output and name of the command line are those of the whole.
+        // Output and name on the command line belong to the whole flow.
         let output = args.output.clone().filter(|_| !place.feeds);
         ensure!(
             place.feeds || output.is_some() || stage.output.is_some(),
@@ -113,7 +113,7 @@ fn flow(
         let mut stage = stage.with_context(|| format!("the stage {name:?}"))?;
         if place.feeds {
             check_feeding(&written).with_context(|| format!("the stage {name:?}"))?;
-            // What counts for all is meant for outputs.
+            // Options for all stages concern outputs here.
             (stage.overwrite, stage.keep_ifiles, stage.keep_for) = (false, None, None);
             (stage.formats.compress, stage.formats.part_extension) = (None, None);
             stage.formats.omit_empty_parts = false;
@@ -123,15 +123,15 @@ fn flow(
     Ok(options)
 }
 
-/// Returns the name of a flow: the given one, else that of its last output, else `flow`. The name of each job appends that of its
-/// stage.
+/// Returns the name of a flow: the given one, otherwise that of its last output, otherwise `flow`. The name of each job
+/// appends the name of its stage.
 fn flow_name(args: &JobFile, all: &JobFile, stages: &[JobFile]) -> String {
     let named = args.name.clone().or_else(|| all.name.clone());
     let output = args.output.as_ref().or_else(|| stages.iter().rev().find_map(|stage| stage.output.as_ref()));
     named.or_else(|| output.map(|output| paths::name_of(output))).unwrap_or_else(|| "flow".to_string())
 }
 
-/// Refuses options that have no meaning in a stage that others read.
+/// Returns an error for options that have no meaning in a stage whose output others read.
 fn check_feeding(stage: &JobFile) -> anyhow::Result<()> {
     let none = [
         ("output", stage.output.is_some(), "its output goes to the stages that read it"),
@@ -148,7 +148,7 @@ fn check_feeding(stage: &JobFile) -> anyhow::Result<()> {
     }
 }
 
-/// Returns the place of each stage: the stages that it reads, and whether others read it.
+/// Returns the reads of each stage, and whether others read it.
 fn places(stages: &[JobFile]) -> anyhow::Result<Vec<StagePlace>> {
     let mut places: Vec<StagePlace> = Vec::with_capacity(stages.len());
     for stage in stages {
@@ -158,7 +158,7 @@ fn places(stages: &[JobFile]) -> anyhow::Result<Vec<StagePlace>> {
     Ok(places)
 }
 
-/// Returns the place of one stage, and marks the stages that it reads as feeding others.
+/// Returns the reads of one stage, and marks those stages as feeding others.
 fn place(stage: &JobFile, before: &mut [StagePlace]) -> anyhow::Result<StagePlace> {
     let name = stage.name.clone().filter(|name| !name.is_empty());
     let name = name.context("the stage has no `name`: give it one, so that other stages can read it")?;
@@ -191,7 +191,7 @@ fn read_job_file(path: &Path, start_dir: &Path) -> anyhow::Result<(JobFile, Path
     Ok((file, dir))
 }
 
-/// The text of a file that is not endless: a device or a wrong file is no job.
+/// Reads a text of limited size: a device or a wrong file is no job file.
 fn read_text(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     let bytes = File::open(path)?.take(JOB_FILE_BYTES_MAX + 1).read_to_string(&mut text)?;

@@ -1,13 +1,13 @@
-//! The options that say how keys are ordered and which part a key goes to.
+//! The options for the order of keys and the assignment of keys to parts.
 
 use anyhow::{Context, bail, ensure};
 use api::{FieldPlace, KeyOrder, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule, Partitioning};
 
-/// Bytes of input for each partition where the user does not say how many there are.
+/// Bytes of input per partition, if the user does not give their number.
 const INPUT_BYTES_PER_PARTITION: u64 = 32 << 20;
 const DERIVED_PARTITIONS_MAX: u64 = 64;
 
-/// Order and partitions as asked for, not checked yet.
+/// Order and partitions as requested, not checked yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyOptions {
     pub order: Option<KeyOrder>,
@@ -19,7 +19,7 @@ pub struct KeyOptions {
 }
 
 impl KeyOptions {
-    /// The options, and whether each was given.
+    /// Returns the options, each with whether it was given.
     pub fn given(&self) -> [(&'static str, bool); 6] {
         [
             ("--order", self.order.is_some()),
@@ -31,8 +31,8 @@ impl KeyOptions {
         ]
     }
 
-    /// The rules of a job whose fields are parted by the separator, so many of which a key has, where that is known. Every error
-    /// names the option.
+    /// Returns the key rules of a job, given the separator of fields and, if known, the number of fields in a key.
+    /// Every error names the option.
     pub fn rules(
         &self,
         total_order: bool,
@@ -56,7 +56,7 @@ impl KeyOptions {
         let (partitions, group_steps) = match (self.partitions, leading) {
             (Some(count), _) => (Some(PartitionRule { count, stretches }), 0),
             (None, _) if stretches.is_empty() => (None, 0),
-            // Hashing the first steps of the order keeps such keys together, in as many parts as are useful.
+            // Hashing the leading steps of the order keeps such keys together, in any useful number of parts.
             (None, Some(steps)) => (None, steps),
             (None, None) => (Some(PartitionRule { count: derived_partitions(input_bytes), stretches }), 0),
         };
@@ -99,7 +99,7 @@ impl KeyOptions {
             Some(KeyOrder::Bytes) | None => None,
         };
         let step = OrderStep { stretch: KeyStretch::WHOLE, numbers, reversed: self.reverse };
-        // Whole keys by their bytes are what is done anyway.
+        // Bytewise comparison of whole keys is the default anyway.
         Ok(if numbers.is_some() || self.reverse { vec![step] } else { Vec::new() })
     }
 
@@ -109,7 +109,7 @@ impl KeyOptions {
             true => keys::parse_partition_options(text).context("--partition-fields")?,
             false => vec![keys::parse_stretch(text).context("--partition-fields")?],
         };
-        // A field by its number is this one; `-kN` goes to the end of the key, as it does in `sort`.
+        // A field number selects this field alone; `-kN` extends to the end of the key, as in `sort`.
         if let ([stretch], Ok(_)) = (stretches.as_mut_slice(), text.trim().parse::<u32>()) {
             stretch.end = Some(FieldPlace { field: stretch.start.field, character: 0 });
         }
@@ -118,7 +118,7 @@ impl KeyOptions {
     }
 }
 
-/// A stretch that no key has, or that ends before it begins, would put every key into one part.
+/// Returns an error for a stretch that no key has, or that ends before it begins: it would put every key into one part.
 fn check_stretch(text: &str, stretch: &KeyStretch, key_fields: Option<u32>) -> anyhow::Result<()> {
     let (start, end) = (stretch.start, stretch.end);
     let ends_before = end.is_some_and(|end| {
@@ -140,7 +140,7 @@ fn derived_partitions(input_bytes: u64) -> u32 {
     (input_bytes / INPUT_BYTES_PER_PARTITION).clamp(1, DERIVED_PARTITIONS_MAX) as u32
 }
 
-/// The rules in a few words, for tables; None for those of a job that has none of its own.
+/// Summarizes the rules for tables; None if the job has no rules of its own.
 pub fn text(rules: &KeyRules) -> Option<String> {
     let mut words = Vec::new();
     if rules.tails {
@@ -188,12 +188,12 @@ mod tests {
         let expected = (partitions, Some("3 partitions by the whole key"), 0);
         check(KeyOptions { partitions: Some(3), ..none() }, expected);
         check(KeyOptions { key_tails: true, ..none() }, (hash, Some("with tails"), 0));
-        // The order begins with the fields: their steps decide the part.
+        // The order begins with the fields: its leading steps decide the part.
         check(sorted("-k1,1 -k2,2nr", Some("1,1"), None), (hash, Some("-k1,1 -k2,2nr"), 1));
-        // It does not: the partition is the unit.
+        // The order does not begin with the field: the partition is the unit.
         let expected = (partitions, Some("-k2,2nr, 6 partitions by -k1,1"), 0);
         check(sorted("-k2,2nr", Some("1,1"), None), expected);
-        // A number is a field, and not all from there on.
+        // A number selects one field, without the following ones.
         check(sorted("-k2,2nr", Some("1"), None), expected);
         check(sorted("-k2,2nr", Some("-k1"), None), (partitions, Some("-k2,2nr, 6 partitions by -k1"), 0));
         let expected = (partitions, Some("-k1,1 -k2.3,4.5, 2 partitions by -k1,1"), 0);

@@ -1,15 +1,15 @@
 //! # What it does
-//! Makes the specification of a job from what its user wrote: the options of a command line over those of a job file, or a command
-//! line of Hadoop Streaming. Everything that can be checked before a job is submitted is checked here, and the error names the option.
+//! Makes the specification of a job from the user's input: the options of a command line and a job file, or a command
+//! line of Hadoop Streaming. It performs every check that is possible before submit, and each error names the option.
 //!
 //! # Where it sits
 //! `cli` (options of the command line, and job files, which Python writes) -> **jobspec** -> `api::JobSpec` and its splits.
 //!
 //! # Invariants
-//! The same options give the same job, from whichever front end they come. The command line wins over the job file.
+//! The same options give the same job from every front end. The command line overrides the job file.
 //!
 //! # Deliberately absent
-//! No parsing of command lines, no terminal, no server: a [`FrontEnd`] knows these. It submits nothing.
+//! No parsing of command lines, no terminal, no server: the [`FrontEnd`] has these. It submits nothing.
 //!
 //! # How it is tested
 //! Unit tests beside each step; whole plans in `plan/tests.rs`.

@@ -1,10 +1,10 @@
 //! Sizes as users type them: `64M`, `1.5G`, `67108864`.
 
 const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
-/// Digits after the point that are looked at; more are refused.
+/// Maximum number of digits after the point.
 const FRACTION_DIGITS_MAX: usize = 9;
 
-/// Error of a text that is not a size; the user is at fault.
+/// An error: the text is not a size. The user must fix it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotASize;
 
@@ -16,8 +16,8 @@ impl std::fmt::Display for NotASize {
 
 impl std::error::Error for NotASize {}
 
-/// Reads a size in bytes. K, M, G and T are powers of 1024, in either case; `B` or `iB` may follow the unit.
-/// A fraction needs a unit and is rounded down to whole bytes.
+/// Parses a size in bytes. K, M, G and T are powers of 1024, in either case; `B` or `iB` may follow the unit. A
+/// fraction needs a unit and is rounded down to whole bytes.
 pub fn parse(text: &str) -> Result<u64, NotASize> {
     let text = text.trim();
     let number_end = text.find(|each: char| !each.is_ascii_digit() && each != '.').unwrap_or(text.len());
@@ -38,7 +38,7 @@ pub fn parse(text: &str) -> Result<u64, NotASize> {
     u64::try_from(bytes).map_err(|_| NotASize)
 }
 
-/// The power of two that a unit stands for; 0 for none.
+/// Returns the power of two of a unit; 0 for no unit.
 fn shift_of(unit: &str) -> Option<u32> {
     let mut letters = unit.chars();
     let Some(letter) = letters.next() else { return Some(0) };

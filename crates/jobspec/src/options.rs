@@ -1,4 +1,4 @@
-//! The options of a job, from wherever they come.
+//! The options of a job, from any front end.
 
 use crate::key_options::KeyOptions;
 use crate::record_formats::FormatOptions;
@@ -6,11 +6,11 @@ use anyhow::Context;
 use api::{Codec, FlowStage, Notice, Replication};
 use std::path::PathBuf;
 
-/// The options of a run, not checked yet. Paths from a job file count from its directory, the others from
+/// The options of a run, not checked yet. Paths from a job file are relative to its directory, all others to
 /// `start_dir`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct JobOptions {
-    /// Directory in which the user typed the command.
+    /// The user's current directory.
     pub start_dir: PathBuf,
     pub name: Option<String>,
     pub input: Vec<String>,
@@ -21,12 +21,12 @@ pub struct JobOptions {
     pub memory: Option<String>,
     pub slots: Option<u32>,
     pub state: Option<PathBuf>,
-    /// The cluster of a server runs the job, not this machine.
+    /// True if the cluster of a server runs the job instead of this machine.
     pub in_cluster: bool,
     pub disk: Vec<String>,
     pub file: Vec<String>,
     pub env: Vec<(String, String)>,
-    /// As it was given.
+    /// Path as given.
     pub env_file: Option<PathBuf>,
     pub codec: Option<Codec>,
     pub formats: FormatOptions,
@@ -46,43 +46,43 @@ pub struct JobOptions {
     pub json: bool,
     /// Set for a stage of a flow.
     pub stage: Option<StagePlace>,
-    /// Further options of a job of Hadoop Streaming.
+    /// Additional options of a Hadoop Streaming job.
     pub streaming: Option<Box<::streaming::StreamingJob>>,
 }
 
-/// A stage among those of its job file.
+/// The position of a stage in its job file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StagePlace {
     pub name: String,
-    /// Positions of the stages that it reads, all before its own.
+    /// Positions of the stages that it reads, all before its own position.
     pub reads: Vec<u32>,
-    /// Others read it: it has no output of its own.
+    /// True if other stages read it: it has no separate output.
     pub feeds: bool,
 }
 
 impl StagePlace {
-    /// Returns the stage as it is submitted, with this number of inputs of its own; the server adds the inputs from
-    /// other stages.
+    /// Returns the stage for the submit, with the number of its own inputs; the server adds the inputs from other
+    /// stages.
     pub fn of_job(&self, named_inputs: u32) -> FlowStage {
         FlowStage { name: self.name.clone(), named_inputs, feeds: self.feeds, ..FlowStage::default() }
     }
 }
 
-/// A function as written, and the directory from which a relative path of its program counts.
+/// A function as written, and the directory to which a relative path of its program refers.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FunctionText {
     pub text: String,
     pub dir: PathBuf,
 }
 
-/// The mode of `--replication`; the error says what may be given.
+/// Parses the mode of `--replication`; the error lists the valid words.
 pub fn replication_mode(text: &str) -> Result<Replication, String> {
     let known = Replication::WORDS.iter().find(|(word, _)| *word == text);
     let words = || Replication::WORDS.map(|(word, _)| word).join(", ");
     known.map(|(_, mode)| *mode).ok_or_else(|| format!("give one of {}", words()))
 }
 
-/// Sets variables that are given as `NAME=VALUE`.
+/// Adds environment variables in the form `NAME=VALUE`.
 pub fn add_variables(env: &mut Vec<(String, String)>, given: &[String]) -> anyhow::Result<()> {
     for text in given {
         let pair = text.split_once('=');

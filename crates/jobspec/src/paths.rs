@@ -1,4 +1,4 @@
-//! The paths of a run: what must be there, what must not, and how they lie to each other.
+//! The paths of a run: required ones, forbidden ones, and their relations.
 
 use crate::front_end::FrontEnd;
 use anyhow::{Context, bail, ensure};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The file of `--env-file`, absolute, which holds variables.
+/// Checks the file of environment variables of `--env-file`, and returns its absolute path.
 pub fn env_file(path: &Path, start_dir: &Path) -> anyhow::Result<PathBuf> {
     let absolute = start_dir.join(path);
     ensure!(absolute.to_str().is_some(), "--env-file {}: the path is not UTF-8", path.display());
@@ -17,8 +17,8 @@ pub fn env_file(path: &Path, start_dir: &Path) -> anyhow::Result<PathBuf> {
     Ok(absolute)
 }
 
-/// The output directory as an absolute path without links, below a directory that exists and can be written; what is missing
-/// between the two is made with it. Or the URL of a prefix, which whoever runs the job looks at.
+/// Returns the output directory as an absolute path without links, below an existing writable directory; missing
+/// directories between the two are created with it. For the URL of a prefix, the runner of the job checks it.
 pub fn output(path: &Path, start_dir: &Path, overwrite: bool) -> anyhow::Result<PathBuf> {
     let shown = path.display();
     if is_object_url(path) {
@@ -44,8 +44,8 @@ pub fn output(path: &Path, start_dir: &Path, overwrite: bool) -> anyhow::Result<
     Ok(output)
 }
 
-/// An output inside its own input would be read by the next run; an input inside the output would be removed
-/// by this one, and so would what somebody else put there.
+/// Returns an error if output and inputs are nested, or if the output may not be replaced. The next run would read an
+/// output inside its own input as data; this run would remove an input, or files of others, inside the output.
 pub fn check_output_against_inputs(
     output: &Path,
     arguments: &[String],
@@ -75,7 +75,7 @@ pub fn check_output_against_inputs(
             );
         }
     }
-    // Whoever runs the job looks again; here it is said before anything is made.
+    // The runner of the job checks again; this check comes before anything is created.
     front_end.check_replaced(output)
 }
 
@@ -98,7 +98,7 @@ fn check_prefix_against_inputs(
     Ok(())
 }
 
-/// Refuses a directory for `--disk` that is missing together with the one above it: a disk may not be mounted there.
+/// Returns an error for a `--disk` directory whose parent is missing too: the disk may not be mounted.
 pub fn check_disk(path: &Path, argument: &str) -> anyhow::Result<()> {
     let above = path.parent().unwrap_or(path);
     ensure!(
@@ -109,7 +109,7 @@ pub fn check_disk(path: &Path, argument: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The directories given with `--disk`: absolute, writable, each once. One that is missing is made.
+/// Returns the `--disk` directories: absolute, writable, each once. A missing one is created.
 pub fn disks(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut disks = Vec::new();
     for argument in arguments {
@@ -134,7 +134,7 @@ pub fn disks(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathB
     Ok(disks)
 }
 
-/// The files given with `--file`: absolute, readable, no two of one name.
+/// Returns the `--file` files: absolute, readable, with distinct names.
 pub fn files(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut names = BTreeSet::new();
     let mut files = Vec::new();
@@ -143,7 +143,7 @@ pub fn files(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathB
         let file = path.canonicalize().with_context(|| format!("--file {argument}"))?;
         rustix::fs::access(&file, Access::READ_OK)
             .with_context(|| format!("--file {argument}: cannot read"))?;
-        // The name is the one the user wrote, which a link may give.
+        // The name is the user's, which may be that of a link.
         let Some(name) = path.file_name() else { bail!("--file {argument} has no name of its own") };
         ensure!(names.insert(name.to_os_string()), "--file {argument}: another file has that name already");
         ensure!(path.to_str().is_some(), "--file {argument}: the path is not UTF-8");
@@ -152,7 +152,7 @@ pub fn files(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathB
     Ok(files)
 }
 
-/// The last part of a path, as text.
+/// Returns the last component of a path, as text.
 pub fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! Everything that can be checked before a job is submitted, and the specification that comes out of it.
+//! The checks before the submit of a job, and the resulting specification.
 
 use crate::front_end::FrontEnd;
 use crate::options::{FunctionText, JobOptions};
@@ -17,7 +17,7 @@ use mapreduce::layout::{self, LayoutRequest};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// A job that may be submitted.
+/// A checked job, ready to submit.
 #[derive(Debug)]
 pub struct Plan {
     pub spec: JobSpec,
@@ -25,13 +25,13 @@ pub struct Plan {
     pub state_dir: PathBuf,
     pub start_dir: PathBuf,
     pub json: bool,
-    /// Private directory of the output, if the output is to be printed.
+    /// Private directory of the output, if the output will be printed.
     pub standard_output: Option<PrivateOutput>,
-    /// Must stay open while the job runs.
+    /// File that must stay open while the job runs.
     pub standard_input: Option<std::fs::File>,
 }
 
-/// Checks the options and makes the job. Every error is the user's to mend and names the option.
+/// Checks the options and makes the job. Every error names the option, and the user can fix it.
 pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Plan> {
     check_conflicts(&options)?;
     let (keep_ifiles, keep_seconds) = keep(&options)?;
@@ -60,7 +60,7 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
     let standard_input = inputs.take_standard_input(&disks[0], formats.input, options.in_cluster)?;
     let inputs = inputs.files;
     let input_bytes = inputs.iter().map(|input| input.size_bytes).sum();
-    // Its error names the option.
+    // Errors of this call name the option.
     let layout = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines })?;
     check_record_fits(&formats, &layout)?;
     let splits = mapreduce::splits::plan(&inputs, layout.split_bytes, formats.input);
@@ -96,7 +96,7 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
         speculation: options.speculation.unwrap_or(true),
         elastic: options.elastic.unwrap_or(true),
         replication: options.replication.unwrap_or_default(),
-        // What is printed and removed need not reach the disk.
+        // An output that is printed and removed need not be synced.
         sync: !options.no_sync && standard_output.is_none(),
         layout,
         stage: options.stage.as_ref().map(|stage| stage.of_job(named_inputs)),
@@ -107,20 +107,21 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
     streaming::complete(options.streaming.as_deref(), plan)
 }
 
-/// A built-in reducer folds on the map side as well, where nothing else does: not over keys with tails, which it would lose.
+/// Returns the combiner of a job without one: a built-in reducer folds on the map side too, except over keys with
+/// tails, which would be lost.
 fn combiner_of(reducer: Option<&Function>, key_tails: bool) -> Option<Function> {
     reducer.filter(|reducer| !key_tails && functions::combines_by_itself(reducer)).cloned()
 }
 
 fn disks(options: &JobOptions, state_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     match options.disk.is_empty() {
-        // The one under the state is made with the job.
+        // The directory below the state directory is created with the job.
         true => Ok(vec![state_dir.join("disk")]),
         false => paths::disks(&options.disk, &options.start_dir),
     }
 }
 
-/// Memory and slots of a job, as asked for, or else what there is: here, or in a cluster.
+/// Returns memory and slots of a job: the requested ones, otherwise those available here or in the cluster.
 pub fn resources(
     memory: Option<&str>,
     slots: Option<u32>,
@@ -134,7 +135,7 @@ pub fn resources(
     Ok((memory_bytes, slots))
 }
 
-/// The output directory; None where the output is to be printed.
+/// Returns the output directory; None if the output is printed.
 fn output_dir(
     options: &JobOptions,
     inputs: &[InputFile],
@@ -152,8 +153,8 @@ fn output_dir(
     Ok(Some(output))
 }
 
-/// The inputs in the order of the arguments; standard input is put in its place last, when nothing else is
-/// wrong any more, because it may have to be copied.
+/// The inputs in the order of the arguments. Standard input is inserted last, after all other checks, because it may
+/// have to be copied.
 struct Inputs {
     files: Vec<InputFile>,
     /// Position of standard input among the files, and its number among the arguments.
@@ -186,7 +187,7 @@ impl Inputs {
         travels: bool,
     ) -> anyhow::Result<Option<std::fs::File>> {
         let Some((place, named)) = self.standard_input_at else { return Ok(None) };
-        // To a cluster it travels as a file.
+        // A cluster gets it as a shipped file.
         let bytes_max = travels.then_some(SHIPPED_FILE_BYTES_MAX);
         let StandardInput { input, file } = standard_input::take(dir, bytes_max)?;
         mapper::input::check_whole_records(std::slice::from_ref(&input), format).context("--input")?;
@@ -195,7 +196,7 @@ impl Inputs {
     }
 }
 
-/// The inputs. One that is named and has no file that is data is often the wrong one.
+/// Lists the inputs. Fails for a name without any data file, which is often a mistake.
 fn listed_inputs(
     options: &JobOptions,
     format: RecordFormat,
@@ -217,7 +218,7 @@ fn listed_inputs(
     Ok(inputs)
 }
 
-/// Records of one length are refused before anything runs where the memory is too small for one.
+/// Returns an error if the memory is too small for a record of fixed length.
 fn check_record_fits(formats: &Formats, layout: &Layout) -> anyhow::Result<()> {
     let RecordFormat::Fixed { record_bytes, .. } = formats.input else { return Ok(()) };
     let record_bytes = u64::from(record_bytes);
@@ -275,7 +276,7 @@ fn key_rules(
     options.keys.rules(options.total_order, fields, input_bytes)
 }
 
-/// How many fields a key has, where that is known: keys of one length and those of frames are any bytes.
+/// Returns the number of fields in a key, if known: keys of fixed length and keys in frames are arbitrary bytes.
 fn key_fields(formats: &Formats) -> Option<u32> {
     let in_lines =
         !matches!(formats.input, RecordFormat::Fixed { .. }) && formats.exchange != Exchange::Frames;
@@ -288,7 +289,7 @@ fn check_formats(options: &JobOptions, formats: &Formats) -> anyhow::Result<()> 
     check_stretches(options, formats.input)
 }
 
-/// Checks the needs of keys with tails, besides a shuffle: `--exchange frames`, and no combiner.
+/// Checks the requirements of keys with tails, besides a shuffle: `--exchange frames`, and no combiner.
 fn check_key_tails(options: &JobOptions, exchange: Exchange) -> anyhow::Result<()> {
     if !options.keys.key_tails {
         return Ok(());
@@ -305,7 +306,8 @@ fn check_key_tails(options: &JobOptions, exchange: Exchange) -> anyhow::Result<(
     Ok(())
 }
 
-/// Refuses stretches of inputs that programs cannot read by themselves: the output of other stages, and standard input.
+/// Returns an error for inputs whose stretches programs cannot read by themselves: the output of other stages, and
+/// standard input.
 fn check_stretches(options: &JobOptions, format: RecordFormat) -> anyhow::Result<()> {
     if format != RecordFormat::Stretches {
         return Ok(());
@@ -323,7 +325,7 @@ fn check_stretches(options: &JobOptions, format: RecordFormat) -> anyhow::Result
     Ok(())
 }
 
-/// Refuses standard output and standard input in a stage of a flow.
+/// Returns an error for standard output or standard input in a stage of a flow.
 fn check_stage(options: &JobOptions) -> anyhow::Result<()> {
     if options.stage.is_none() {
         return Ok(());
@@ -338,7 +340,7 @@ fn check_stage(options: &JobOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether intermediate data is kept, and for how many seconds where not for good.
+/// Returns whether intermediate data is kept, and for how many seconds unless forever.
 fn keep(options: &JobOptions) -> anyhow::Result<(bool, Option<u64>)> {
     let Some(text) = &options.keep_for else { return Ok((options.keep_ifiles.unwrap_or(false), None)) };
     ensure!(options.keep_ifiles != Some(false), "--keep-for {text} contradicts --keep-ifiles=false");
@@ -346,7 +348,7 @@ fn keep(options: &JobOptions) -> anyhow::Result<(bool, Option<u64>)> {
     Ok((true, Some(kept.as_secs())))
 }
 
-/// The file with variables, absolute, once all variables of programs were looked at.
+/// Checks the environment variables of programs, and returns the absolute path of the file with variables.
 fn env_file(options: &JobOptions) -> anyhow::Result<Option<PathBuf>> {
     check_environment(&options.env)?;
     options.env_file.as_deref().map(|path| paths::env_file(path, &options.start_dir)).transpose()
@@ -363,8 +365,8 @@ pub fn check_environment(env: &[(String, String)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads a function. A relative path to its program counts from where it was written, unless a `--file` of
-/// that name will lie in the directory in which it runs.
+/// Parses a function. A relative path of its program refers to the place where it was written, unless a `--file` of
+/// that name will be in the working directory of the program.
 pub fn function(
     option: &'static str,
     written: Option<&FunctionText>,
@@ -381,8 +383,8 @@ pub fn function(
     Ok(Some(function))
 }
 
-/// The path of a program that is named by one; None for a bare name, and for one of the files, which will lie where it
-/// runs.
+/// Returns the absolute path of a program that is given by a path; None for a bare name, and for a shipped file, which
+/// is in the working directory.
 pub fn absolute_program(program: &str, dir: &Path, files: &[PathBuf]) -> Option<String> {
     let plain_name = program.strip_prefix("./").unwrap_or(program);
     let is_file = files.iter().any(|file| file.file_name().is_some_and(|name| name == plain_name));
@@ -419,7 +421,7 @@ fn check_functions(
     for (option, function) in [("--mapper", map), ("--combiner", combine), ("--reducer", reduce)] {
         if let Some(Function::Command { words }) = function
             && !streaming::ships(options.streaming.as_deref(), &words[0])
-            // A bare name is looked up on the nodes.
+            // A bare name is resolved on the nodes.
             && (!options.in_cluster || words[0].contains('/'))
         {
             program::check_program(words, files, &options.start_dir, &options.env).map_err(|error| {

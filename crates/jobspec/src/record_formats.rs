@@ -1,10 +1,10 @@
-//! The options that say how bytes become records and back: `--input-format`, `--output-format`, `--separator`,
+//! The options for the conversion between bytes and records: `--input-format`, `--output-format`, `--separator`,
 //! `--key-fields`, `--compress`.
 
 use anyhow::{Context, bail, ensure};
 use api::{Compression, Exchange, FieldSplit, Formats, Function, OutputFormat, PartExtension, RecordFormat};
 
-/// Formats as written on the command line or in a job file.
+/// Format options as written on the command line or in a job file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatOptions {
     pub input_format: Option<String>,
@@ -17,7 +17,7 @@ pub struct FormatOptions {
     pub omit_empty_parts: bool,
 }
 
-/// The functions of a job, as far as they make a difference here.
+/// The functions of a job, as far as they affect the formats.
 #[derive(Clone, Copy, Debug)]
 pub struct Functions<'a> {
     pub mapper: Option<&'a Function>,
@@ -31,7 +31,7 @@ impl Functions<'_> {
         [self.mapper, self.combiner, self.reducer].into_iter().flatten().any(is_program)
     }
 
-    /// Whether a program writes the output.
+    /// Returns whether a program writes the output.
     fn program_is_last(&self) -> bool {
         (if self.map_only { self.mapper } else { self.reducer }).is_some_and(is_program)
     }
@@ -72,7 +72,7 @@ pub fn formats(options: &FormatOptions, functions: Functions<'_>) -> anyhow::Res
         Some("discard") => OutputFormat::Discard,
         Some(other) => bail!("--output-format {other:?} is not known: choose lines, nul, raw or discard"),
     };
-    // Only where what a program prints is to end otherwise must it be taken apart.
+    // Printed lines are parsed only if they must end differently.
     let ends_otherwise =
         matches!(output, OutputFormat::Lines { terminator, .. } if terminator != exchange.terminator());
     let reduce_output = (ends_otherwise && functions.program_is_last()).then(|| map_output.clone());
@@ -96,7 +96,7 @@ pub fn formats(options: &FormatOptions, functions: Functions<'_>) -> anyhow::Res
     })
 }
 
-/// Programs speak as the input is ended.
+/// Returns the exchange with programs; by default its records end like those of the input.
 fn exchange(text: Option<&str>, input: RecordFormat) -> anyhow::Result<Exchange> {
     let is_nul = input == RecordFormat::Lines { terminator: 0 };
     match text {
@@ -151,7 +151,7 @@ fn output_codec(text: &str) -> anyhow::Result<Compression> {
     })
 }
 
-/// A separator that no line can hold would never part one.
+/// Returns an error for a separator that no line can contain.
 fn check_separator(
     separator: &[u8],
     input: RecordFormat,
@@ -175,7 +175,7 @@ fn check_separator(
     Ok(())
 }
 
-/// The bytes of a text in which `\t`, `\0`, `\n`, `\\` and `\xNN` stand for bytes.
+/// Replaces the escapes `\t`, `\0`, `\n`, `\\` and `\xNN` of a text by bytes.
 fn unescape(text: &str) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

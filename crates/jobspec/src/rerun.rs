@@ -1,4 +1,4 @@
-//! A job that reduces the kept I-files of an earlier one again.
+//! Jobs that reduce the kept I-files of an earlier job again.
 
 use crate::options::{FunctionText, add_variables};
 use crate::plan::{Plan, check_environment, function};
@@ -10,7 +10,7 @@ use ids::JobId;
 use mapreduce::layout::{self, LayoutRequest};
 use std::path::PathBuf;
 
-/// Options of such a job, not checked yet. Relative paths count from the current directory.
+/// Options of such a job, not checked yet. Relative paths refer to the current directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RerunOptions {
     pub reducer: Option<String>,
@@ -22,15 +22,15 @@ pub struct RerunOptions {
     pub in_cluster: bool,
     pub disk: Vec<String>,
     pub file: Vec<String>,
-    /// Variables as `NAME=VALUE`.
+    /// Environment variables as `NAME=VALUE`.
     pub env: Vec<String>,
     pub overwrite: bool,
     pub no_sync: bool,
     pub json: bool,
 }
 
-/// Plans the new job: the content of the I-files and its order come from the old one. Every error is the user's to mend and names
-/// the option.
+/// Plans the new job: the content and order of the I-files come from the old job. Every error names the option, and the
+/// user can fix it.
 pub fn plan_again(
     options: RerunOptions,
     (job, old): (JobId, &JobSpec),
@@ -45,7 +45,7 @@ pub fn plan_again(
     let reducer = function("--reducer", written.as_ref(), &files)?;
     if let Some(function) = &reducer {
         functions::check_reducer(function).context("--reducer")?;
-        // Of a cluster, a bare name is looked up on the nodes.
+        // In a cluster, a bare name is resolved on the nodes.
         let is_here = |words: &[String]| !options.in_cluster || words[0].contains('/');
         if let Function::Command { words } = function
             && is_here(words)
@@ -70,7 +70,7 @@ pub fn plan_again(
     let spec = JobSpec {
         name: options.name.unwrap_or_else(|| paths::name_of(&output)),
         kind: MapReduce::ReduceAgain { source: job }.into(),
-        // Nothing is read but I-files; the report names the job they come from.
+        // The job reads only I-files; the report names their job.
         inputs: Vec::new(),
         reducer,
         output,
@@ -92,14 +92,14 @@ pub fn plan_again(
     Ok(Plan { spec, splits, state_dir, start_dir, json, standard_output: None, standard_input: None })
 }
 
-/// Shares follow from the memory of now; the sizes of what is on disk already are as they are.
+/// Returns the layout of the new job. Shares follow from the current memory; sizes of data on disk stay as they are.
 fn again_layout(old: &JobSpec, memory_bytes: u64, slots: u32) -> anyhow::Result<Layout> {
     let input_bytes = old.inputs.iter().map(|input| input.size_bytes).sum();
     let derived = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines: false })?;
     Ok(Layout { ifile_count: old.layout.ifile_count, chunk_bytes: old.layout.chunk_bytes, ..derived })
 }
 
-/// Files of the old job, but those that a new one of the same name takes the place of.
+/// Returns the files of the old job, except those that a new file of the same name replaces.
 fn merged_files(old: &[PathBuf], new: Vec<PathBuf>) -> Vec<PathBuf> {
     let replaced = |file: &&PathBuf| !new.iter().any(|other| other.file_name() == file.file_name());
     let mut files: Vec<PathBuf> = old.iter().filter(replaced).cloned().collect();
@@ -107,7 +107,7 @@ fn merged_files(old: &[PathBuf], new: Vec<PathBuf>) -> Vec<PathBuf> {
     files
 }
 
-/// A built-in that folds values of the mapper would fold partial results of another one without a word.
+/// Returns an error for a built-in reducer that would silently fold partial results of a different combiner.
 fn check_combined(job: JobId, old: &JobSpec, reducer: Option<&Function>) -> anyhow::Result<()> {
     let (Some(combiner), Some(reducer @ Function::Builtin { .. })) = (&old.combiner, reducer) else {
         return Ok(());
@@ -124,14 +124,14 @@ fn check_combined(job: JobId, old: &JobSpec, reducer: Option<&Function>) -> anyh
     );
 }
 
-/// A built-in combiner keeps every key, and `unique` looks at nothing else.
+/// Returns whether the reducer needs only keys. A built-in combiner keeps every key, and `unique` reads nothing else.
 fn needs_only_keys(combiner: &Function, reducer: &Function) -> bool {
     let unique = Function::Builtin { name: "unique".to_string(), argument: None };
     matches!(combiner, Function::Builtin { .. }) && *reducer == unique
 }
 
-/// Returns a note for the user if the reducer reads values that the combiner has folded. None if there is no combiner, or if the
-/// reducer is the old one, the combiner itself, or one that needs only keys.
+/// Returns a note for the user if the reducer reads values that the combiner has folded. None if there is no combiner,
+/// or if the reducer is the old one, the combiner itself, or one that needs only keys.
 pub fn note_on_partial_values(old: &JobSpec, reducer: Option<&Function>) -> Option<String> {
     let combiner = old.combiner.as_ref()?;
     let as_before = reducer == old.reducer.as_ref() || reducer == Some(combiner);

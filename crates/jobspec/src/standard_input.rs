@@ -1,4 +1,4 @@
-//! `--input -`: standard input, made a file that attempts can read again and again.
+//! `--input -`: standard input as a file that attempts can read repeatedly.
 
 use anyhow::{Context, bail, ensure};
 use api::InputFile;
@@ -8,17 +8,17 @@ use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Argument that stands for standard input among the inputs.
+/// The argument for standard input among the inputs.
 pub const ARGUMENT: &str = "-";
 
-/// Standard input as an input that is pinned. The file must stay open while the job runs.
+/// Standard input as a pinned input. The file must stay open while the job runs.
 #[derive(Debug)]
 pub struct StandardInput {
     pub input: InputFile,
     pub file: File,
 }
 
-/// Refuses what cannot be read to an end, or not twice.
+/// Returns an error if standard input is given twice, or is a terminal.
 pub fn check(arguments: &[String]) -> anyhow::Result<()> {
     let count = arguments.iter().filter(|argument| *argument == ARGUMENT).count();
     ensure!(count <= 1, "--input - is given {count} times, but standard input can be read only once");
@@ -29,15 +29,15 @@ pub fn check(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes standard input. A regular file that is read from its start is used where it lies; all else is copied
-/// into a file in `dir` that never has a name, so that nothing is left of it however the process ends. With a limit, more
-/// bytes are refused.
+/// Pins standard input. A regular file at its start is used directly; everything else is copied into a file in `dir`
+/// that never gets a name, so that nothing is left of it however the process ends. With `bytes_max`, a larger input is
+/// an error.
 pub fn take(dir: &Path, bytes_max: Option<u64>) -> anyhow::Result<StandardInput> {
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().context("reading standard input")?;
     let source = File::from(stdin);
     let is_file = source.metadata().is_ok_and(|metadata| metadata.is_file());
     let at_start = is_file && rustix::fs::tell(&source).is_ok_and(|offset| offset == 0);
-    // It may have been opened by somebody with more rights; then it is copied.
+    // The file may have been opened with more permissions; it is copied in this case.
     if at_start && let Ok(input) = mapper::input::pin_open_file(source.as_fd()) {
         check_size(input.size_bytes, bytes_max)?;
         return Ok(StandardInput { input, file: source });
@@ -45,7 +45,7 @@ pub fn take(dir: &Path, bytes_max: Option<u64>) -> anyhow::Result<StandardInput>
     let where_to = || format!("copying standard input to {}", dir.display());
     io_call(IoCall::Create, dir).and_then(|()| std::fs::create_dir_all(dir)).with_context(where_to)?;
     let mut file = tempfile::tempfile_in(dir).with_context(where_to)?;
-    // One byte more than may be tells that there are too many.
+    // One byte beyond the limit shows that there are too many.
     let mut source = source.take(bytes_max.map_or(u64::MAX, |bytes| bytes.saturating_add(1)));
     let copied = io_call(IoCall::Write, dir).and_then(|()| std::io::copy(&mut source, &mut file));
     let copied = copied.with_context(where_to)?;

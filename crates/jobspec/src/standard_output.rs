@@ -1,5 +1,5 @@
-//! `--output -`: the job publishes its output into a private directory, from which the front end prints it. Until the proof has agreed
-//! and all is published, not a byte is printed.
+//! `--output -`: the job publishes its output into a private directory, from which the front end prints it. No byte is
+//! printed until the proof agrees and everything is published.
 
 use anyhow::{Context, bail};
 use faults::{IoCall, io_call};
@@ -8,16 +8,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Argument that stands for standard output.
+/// The argument for standard output.
 pub const ARGUMENT: &str = "-";
-/// Begins the name of each private directory, so that nothing else is ever removed.
+/// Prefix of all private directories, so that nothing else is ever removed.
 const DIR_PREFIX: &str = "sailfish-stdout-";
 const OUTPUT_NAME: &str = "output";
-/// A sweep may take a new directory for an old one in the moment before it is locked.
+/// Maximum number of tries: a sweep may remove a new directory before it is locked.
 const CREATE_TRIES_MAX: u32 = 10;
 
-/// A private output directory. It goes with the value; that of a process which was killed has a lock that is
-/// free, and the next run removes it.
+/// A private output directory, removed when this value is dropped. If the process is killed, its lock becomes free, and
+/// the next run removes the directory.
 #[derive(Debug)]
 pub struct PrivateOutput {
     dir: TempDir,
@@ -25,7 +25,7 @@ pub struct PrivateOutput {
 }
 
 impl PrivateOutput {
-    /// Makes one on a disk of the job.
+    /// Creates a private directory on a disk of the job.
     pub fn create(disk: &Path) -> anyhow::Result<PrivateOutput> {
         let making = || format!("--output -: cannot make a directory in {}", disk.display());
         let made = io_call(IoCall::Create, disk).and_then(|()| std::fs::create_dir_all(disk));
@@ -39,7 +39,7 @@ impl PrivateOutput {
         bail!("--output -: another process removes files from {}", disk.display())
     }
 
-    /// The directory all of it lies in.
+    /// Returns the private directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -50,7 +50,7 @@ impl PrivateOutput {
     }
 }
 
-/// The output of a job: the directory that was named, or else a private one on a disk of the job.
+/// Returns the named output directory of a job, otherwise a private one on a disk of the job.
 pub fn unless_named(named: Option<PathBuf>, disk: &Path) -> anyhow::Result<(PathBuf, Option<PrivateOutput>)> {
     if let Some(output) = named {
         return Ok((output, None));
@@ -59,23 +59,25 @@ pub fn unless_named(named: Option<PathBuf>, disk: &Path) -> anyhow::Result<(Path
     Ok((private.output(), Some(private)))
 }
 
-/// Whether an output is one that goes to standard output.
+/// Returns whether an output is a private directory for standard output.
 pub fn is_private(output: &Path) -> bool {
     let parent = output.parent().and_then(Path::file_name);
     parent.is_some_and(|name| name.to_string_lossy().starts_with(DIR_PREFIX))
 }
 
-/// Returns the name of an output for messages: its path, or `standard output` for a private one, whose path nobody knows.
+/// Returns the name of an output for messages: its path, or `standard output` for a private one, whose path means
+/// nothing to users.
 pub fn shown(output: &Path) -> String {
     if is_private(output) { "standard output".to_string() } else { output.display().to_string() }
 }
 
-/// Returns the default name of a job: the last part of what [`shown`] gives for its output.
+/// Returns the default name of a job: the last component of the result of [`shown`].
 pub fn name_of(output: &Path) -> String {
     if is_private(output) { shown(output) } else { crate::paths::name_of(output) }
 }
 
-/// Removes what processes that were killed have left on the disks. What cannot be removed is left to the next.
+/// Removes private directories of killed processes from the disks. A directory that cannot be removed is left to the
+/// next run.
 pub fn sweep(disks: &[PathBuf]) {
     for disk in disks {
         let Ok(entries) = std::fs::read_dir(disk) else { continue };
@@ -89,7 +91,7 @@ pub fn sweep(disks: &[PathBuf]) {
     }
 }
 
-/// A lock on a directory that still has its name; None where another process holds it.
+/// Locks a directory that still has its name; None if another process holds the lock.
 fn locked(dir: &Path) -> Option<File> {
     let file = File::open(dir).ok()?;
     file.try_lock().ok()?;

@@ -1,10 +1,10 @@
-//! Place of the state of this user's jobs.
+//! The directory for the state of this user's jobs.
 
 use anyhow::Context;
 use etcetera::BaseStrategy;
 use std::path::{Path, PathBuf};
 
-/// The state directory: the one given, absolute, or `sailfish` in the XDG state directory.
+/// Returns the state directory: the given one, absolute, otherwise `sailfish` in the XDG state directory.
 pub fn state_dir(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     match given {
         Some(path) => std::path::absolute(path).with_context(|| format!("--state {}", path.display())),
@@ -12,14 +12,14 @@ pub fn state_dir(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// `sailfish` in the XDG state directory.
+/// Returns `sailfish` in the XDG state directory.
 fn user_dir() -> Result<PathBuf, etcetera::HomeDirError> {
     let directories = etcetera::choose_base_strategy()?;
-    // The XDG strategy always has a state directory; others fall back to where data goes.
+    // The XDG strategy always has a state directory; other strategies fall back to their data directory.
     Ok(directories.state_dir().unwrap_or_else(|| directories.data_dir()).join("sailfish"))
 }
 
-/// Names the directory in which servers of this user keep their own tokens; None where the user has no home.
+/// Returns the directory in which servers of this user keep their own tokens; None if the user has no home.
 pub fn servers_dir() -> Option<PathBuf> {
     Some(user_dir().ok()?.join("servers"))
 }

@@ -1,4 +1,4 @@
-//! Jobs of Hadoop Streaming: their options as those of any other job, and what only they have.
+//! Hadoop Streaming jobs: their options in terms of other jobs, and their specific ones.
 
 use crate::options::{FunctionText, JobOptions, replication_mode};
 use crate::plan::Plan;
@@ -11,10 +11,10 @@ use api::{
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};
 
-/// Input of one partition, where their number is left to us.
+/// Bytes of input per partition, if the user leaves their number to us.
 const BYTES_PER_PARTITION: u64 = 32 << 20;
 const PARTITIONS_MAX: u64 = 64;
-/// The options of a run that say the same; what only streaming has goes along beside them.
+/// Returns the equivalent options of a run, together with the options that only streaming has.
 pub fn options(mut job: StreamingJob, start_dir: PathBuf, in_cluster: bool) -> anyhow::Result<JobOptions> {
     for link in &mut job.streaming.links {
         link.path = shipped(link, &start_dir)?;
@@ -65,7 +65,7 @@ pub fn options(mut job: StreamingJob, start_dir: PathBuf, in_cluster: bool) -> a
     })
 }
 
-/// A file or directory to ship, as an absolute path.
+/// Returns the absolute path of a file or directory to ship.
 fn shipped(link: &FileLink, start_dir: &Path) -> anyhow::Result<PathBuf> {
     let shown = link.path.display();
     let path = start_dir.join(&link.path);
@@ -74,12 +74,12 @@ fn shipped(link: &FileLink, start_dir: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(&path).with_context(|| format!("-file {shown}"))
 }
 
-/// Whether a program lies in the work directory under this name.
+/// Returns whether a program is in the work directory under this name.
 pub fn ships(job: Option<&StreamingJob>, program: &str) -> bool {
     job.is_some_and(|job| job.streaming.links.iter().any(|link| link.name == program))
 }
 
-/// Splits of a streaming job lie in one file each: its mappers ask which.
+/// Returns the splits of a streaming job. Each is in one file, because its mappers ask for the file.
 fn splits(job: &StreamingJob, inputs: &[InputFile], planned: Vec<Split>) -> anyhow::Result<Vec<Split>> {
     if let Some(lines) = job.lines_per_map {
         return mapper::plan_lines(inputs, lines).context("-inputformat NLineInputFormat");
@@ -92,7 +92,7 @@ fn splits(job: &StreamingJob, inputs: &[InputFile], planned: Vec<Split>) -> anyh
     Ok(splits)
 }
 
-/// A plan with what only streaming says, where the job is one of streaming.
+/// Completes the plan of a streaming job with its specific options. Returns other plans unchanged.
 pub fn complete(job: Option<&StreamingJob>, mut plan: Plan) -> anyhow::Result<Plan> {
     if let Some(job) = job {
         plan.splits = splits(job, &plan.spec.inputs, plan.splits)?;
@@ -112,7 +112,7 @@ fn apply(job: &StreamingJob, spec: &mut JobSpec) -> anyhow::Result<()> {
     };
     let combined = fields_of_combiner(spec);
     match &job.partitions {
-        // Hadoop has one reducer here: what the combiner puts together must not be parted.
+        // Hadoop has one reducer here: keys that the combiner merges must stay in one partition.
         PartitionChoice::Engine => {
             if let Some(fields) = combined.filter(|fields| !part_by(&spec.keys, *fields)) {
                 spec.keys.separator.clone_from(&spec.formats.map_output.separator);
@@ -130,8 +130,8 @@ fn apply(job: &StreamingJob, spec: &mut JobSpec) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The fields of a key that its combiner gives back, where it is a program that gives back fewer than it gets: the rest it may change, as
-/// jobs of mrjob do that have their values sorted.
+/// Returns the number of key fields that a combiner program must return unchanged, if it returns fewer than it gets. It
+/// may change the others, as mrjob jobs with sorted values do.
 fn fields_of_combiner(spec: &JobSpec) -> Option<u32> {
     let is_program = matches!(spec.combiner, Some(Function::Command { .. }));
     let (given, taken) = (&spec.formats.map_output, spec.formats.reduce_output.as_ref()?);
@@ -144,7 +144,7 @@ fn first_fields(count: u32) -> KeyStretch {
     KeyStretch { end: Some(FieldPlace { field: count, character: 0 }), ..KeyStretch::WHOLE }
 }
 
-/// Whether the place of a key follows from its first so many fields.
+/// Returns whether the partition of a key depends only on this many leading fields.
 fn part_by(keys: &KeyRules, fields: u32) -> bool {
     let is_within = |stretch: &KeyStretch| stretch.end.is_some_and(|end| end.field <= fields);
     let steps = keys.order.iter().take(keys.group_steps as usize);

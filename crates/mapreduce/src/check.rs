@@ -1,5 +1,5 @@
-//! Checks of a MapReduce job that came over a network, so that later code need not fear its numbers. Our own front
-//! end derives them; a message may contain anything.
+//! Checks of a MapReduce job from the network, so that later code can trust its numbers. Our front ends derive them
+//! correctly; a message may contain anything.
 
 use crate::layout::{
     BLOCK_BYTES, CHUNK_BYTES, CHUNK_BYTES_MIN, COMBINE_WINDOW_BYTES_MAX, FRAME_BYTES_MAX, FRAME_BYTES_MIN,
@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 /// A reason why a job is impossible. Its sender must change it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    #[error("a job of one task is handed in with others of its kind, not as a MapReduce")]
+    #[error("a job of one task must be submitted as a batch, not as a MapReduce job")]
     NotMapReduce,
     #[error("the path {path:?} of its {what} is not absolute, or leads through `.` or `..`")]
     Path { what: &'static str, path: PathBuf },
@@ -22,17 +22,15 @@ pub enum SpecError {
     Number { what: &'static str, given: u64, min: u64, max: u64 },
     #[error("its inputs are more bytes than can be counted")]
     InputBytes,
-    #[error(
-        "a split reads {length_bytes} bytes at {offset_bytes} of input {file_index}, which are not there"
-    )]
+    #[error("a split reads {length_bytes} bytes at {offset_bytes} of input {file_index}, which do not exist")]
     Segment { file_index: u32, offset_bytes: u64, length_bytes: u64 },
-    #[error("its input {path:?} is an intermediate file: only the server names those of stages before")]
+    #[error("its input {path:?} is an intermediate file: only the server may name those of earlier stages")]
     StageFile { path: PathBuf },
     #[error("its keys: {0}")]
     Keys(#[from] KeyRulesError),
 }
 
-/// Refuses what no front end of ours would make.
+/// Returns an error for a job that none of our front ends would make.
 pub fn check(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
     if spec.kind.program().is_some() {
         return Err(SpecError::NotMapReduce);
@@ -47,13 +45,13 @@ pub fn check(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
     files.try_for_each(|input| check_path("input", &input.path))?;
     number("slots", u64::from(spec.slots), 1, u64::from(SLOTS_MAX))?;
     number("memory_bytes", spec.memory_bytes, MEMORY_BYTES_MIN, i64::MAX as u64)?;
-    // Kept I-files that are reduced again are as many and as large as they were made: no chunk is opened for them.
+    // Kept I-files that are reduced again keep their number and size: no chunk is opened for them.
     let opens_chunks = spec.kind.source().is_none();
     check_layout(&spec.layout, spec.memory_bytes, opens_chunks)?;
     check_records(spec)?;
     KeyEncoder::new(&spec.keys)?;
     check_inputs(&spec.inputs, spec.kind.generated().map_or(0, |rows| rows.bytes()))?;
-    // Rows that are made are counted by the bytes that they will have.
+    // Generated rows count with their future bytes.
     match spec.kind.generated() {
         Some(_) => Ok(()),
         None => check_splits(&spec.inputs, splits),

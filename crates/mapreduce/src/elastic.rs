@@ -1,4 +1,4 @@
-//! A reduce task that is cut while it runs: its unread end becomes a task of its own (`docs/internals/elastic.md`).
+//! Splitting of a running reduce task: its unread end becomes a separate task (`docs/internals/elastic.md`).
 
 use crate::JobResults;
 use crate::expand::REDUCE_TASKS_MAX;
@@ -8,13 +8,13 @@ use ids::{RunId, TaskIndex};
 use std::collections::BTreeSet;
 use workbuilder::{TailCut, tail_cuts, within};
 
-/// A tail with less than this is not worth a task.
+/// Least bytes of a tail that is worth a task.
 const TAIL_BYTES_MIN: u64 = 64 << 10;
-/// So many tasks below the most that there may be, nobody is asked any more.
+/// Number of tasks below the maximum at which no attempt is asked any more.
 const TASKS_LEFT_FREE: u32 = 4096;
 
-/// Whether reduce tasks of a job may be cut. Not where its user has set the partitions, for each is one part; nor where parts are objects,
-/// which keep the names that they were begun with.
+/// Returns whether reduce tasks of a job may be split. Not if its user has set the partitions, because each is one
+/// part; nor if parts are objects, whose names are fixed when they are begun.
 pub fn may_split(spec: &JobSpec) -> bool {
     let has_own_partitions = spec.keys.partitions.is_some() || spec.streaming.is_some();
     spec.elastic
@@ -24,7 +24,7 @@ pub fn may_split(spec: &JobSpec) -> bool {
         && !is_object_url(&spec.output)
 }
 
-/// Result of a cut: the two tasks as they are now.
+/// Result of a split: the two tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
     pub head: ReduceTask,
@@ -32,9 +32,9 @@ pub struct Split {
 }
 
 impl JobResults {
-    /// Returns keys at which a task of the plan may be cut after `done_bytes` of it have been read, the best first.
+    /// Returns keys at which a task of the plan may be split after `done_bytes` of it have been read, the best first.
     pub fn split_keys(&self, task: TaskIndex, done_bytes: u64, keys_max: usize) -> Vec<KeyBytes> {
-        // An attempt that gave something up cannot take it back: there must be room for what was asked for before, too.
+        // An attempt cannot take back a tail: there must also be room for the tails of earlier requests.
         if self.plan.len() as u32 >= REDUCE_TASKS_MAX - TASKS_LEFT_FREE {
             return Vec::new();
         }
@@ -52,8 +52,8 @@ impl JobResults {
         tail_cuts(&weights, (lower, upper), done_bytes, cuts_max)
     }
 
-    /// Cuts a task of the plan, which is not done, at a key: its attempt ends there. None where the key does not lie within its
-    /// range, or there can be no more tasks.
+    /// Splits an unfinished task of the plan at a key: its attempt ends there. Returns None if the key is not within
+    /// its range, or if the maximum number of tasks is reached.
     pub fn split(&mut self, task: TaskIndex, key: &KeyBytes) -> Option<Split> {
         let added = self.plan.len() as u32;
         let is_done = self.reduces.contains_key(&task);
@@ -141,14 +141,14 @@ mod tests {
             (PlanVersion(2), PlanVersion(2), 2)
         );
         assert_eq!(results.plan, [head, results.plan[1].clone(), tail]);
-        // Not what lies outside.
+        // Keys outside of the range are refused.
         for outside in ["e", "f"] {
             assert_eq!(results.split(first, &key(outside)), None);
         }
         assert_eq!(results.split(TaskIndex(2), &key("e")), None);
         assert_eq!(results.split(TaskIndex(9), &key("b")), None);
         assert!(results.split(TaskIndex(2), &key("g")).is_some());
-        // Nor what is done.
+        // Finished tasks are not split either.
         finish_reduces(&mut results);
         assert_eq!(results.split(first, &key("b")), None);
     }

@@ -13,21 +13,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use workbuilder::{CutRequest, RunWeights, TaskRange, cut, within};
 
 const MIB: u64 = 1 << 20;
-/// Reduce tasks per slot aimed at, so that the last ones to finish wait little for each other.
+/// Target number of reduce tasks per slot, so that the last tasks wait little for each other.
 const TASKS_PER_SLOT: u64 = 3;
 const TARGET_BYTES_MIN: u64 = 16 * MIB;
-/// Beyond one full chunk a task gains nothing by being larger, until retrievals get small.
+/// Largest target: beyond one full chunk a task gains nothing by being larger, until retrievals get small.
 const TARGET_BYTES_MAX: u64 = 128 * MIB;
 /// Least bytes that a task should retrieve from each run it opens, so that reading stays sequential.
 const RETRIEVAL_BYTES_MIN: u64 = MIB;
 const RETRIEVAL_TARGET_BYTES_MAX: u64 = 1024 * MIB;
-/// Most reduce tasks of a plan: five digits number a part.
+/// Maximum number of reduce tasks of a plan: a part number has five digits.
 pub const REDUCE_TASKS_MAX: u32 = 50_000;
 const _: () = assert!(PARTITIONS_MAX <= REDUCE_TASKS_MAX);
-/// Findings of the proof that fit in a message.
+/// Maximum number of findings of the proof in a message.
 const FINDINGS_SHOWN_MAX: usize = 4;
 
-/// Why a stage has no tasks. Always the engine's fault, so never tried again.
+/// The reason why a stage has no tasks. Always the engine's fault, so never retried.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ExpandError {
     #[error("there is no stage {stage} in this kind of job")]
@@ -36,9 +36,9 @@ pub enum ExpandError {
     NoResult { stage: StageKind },
     #[error("the reduce task {task} has no result, but the job is to be committed")]
     NoPart { task: TaskIndex },
-    #[error("the job reduces I-files again, but nobody told which")]
+    #[error("the job reduces I-files again, but has no source runs")]
     NothingToAdopt,
-    #[error("{0} of the I-files that were kept is lost, and so is its replica")]
+    #[error("{0} of the kept I-files is lost, and so is its replica")]
     KeptRunMissing(RunId),
     #[error("the proof failed, the output is not published: {}", findings_text(.0))]
     Proof(Box<Proof>),
@@ -65,7 +65,7 @@ pub fn stages(spec: &JobSpec) -> Vec<StageKind> {
     }
 }
 
-/// The tasks of a stage, from the results of those before it. The reduce plan is remembered in `results`.
+/// Returns the tasks of a stage, made from the results of earlier stages. Stores the reduce plan in `results`.
 pub fn expand(stage: StageKind, spec: &JobSpec, results: &mut JobResults) -> Result<Vec<Task>, ExpandError> {
     let tasks = stage_tasks(stage, spec, results)?;
     Ok(tasks.into_iter().map(|task| results.placed_now(task)).collect())
@@ -81,7 +81,7 @@ fn stage_tasks(stage: StageKind, spec: &JobSpec, results: &mut JobResults) -> Re
         StageKind::Seal => Ok(seal_tasks(results)),
         StageKind::Adopt => {
             let adopts = results.adopt.clone().ok_or(ExpandError::NothingToAdopt)?;
-            // The results of the tasks are added up.
+            // The results of the tasks are added to this.
             results.seal = Some(SealResult::default());
             Ok(adopts.into_iter().map(Task::Adopt).collect())
         }
@@ -108,7 +108,7 @@ fn stage_tasks(stage: StageKind, spec: &JobSpec, results: &mut JobResults) -> Re
     }
 }
 
-/// One for each node that holds what a winner appended. Nothing else will be read.
+/// Returns a task for each node with data that a winner appended. Nothing else will be read.
 fn seal_tasks(results: &mut JobResults) -> Vec<Task> {
     let commits = results.maps.values().flat_map(|(_, map)| &map.commits);
     let chunks: BTreeSet<ChunkId> = commits.map(|commit| commit.chunk).collect();
@@ -116,7 +116,7 @@ fn seal_tasks(results: &mut JobResults) -> Vec<Task> {
     let nodes: BTreeSet<NodeId> = chunks.iter().map(|chunk| replicas.chunk_home(*chunk)).collect();
     let seal = |node| Task::Seal(SealTask { node, standing: replicas.standing_on(node, &chunks) });
     let tasks = nodes.into_iter().map(seal).collect();
-    // The results of the tasks are added up.
+    // The results of the tasks are added to this.
     results.seal = Some(SealResult::default());
     tasks
 }
@@ -129,12 +129,12 @@ pub enum Place {
     Near(Vec<NodeId>),
 }
 
-/// Least share of the runs of an I-file that makes the node where they lie the best place to reduce it (numerator,
-/// denominator). With replication `selective` some of an I-file always lies elsewhere.
+/// Least share of the runs of an I-file that makes their node the best one to reduce it (numerator, denominator). With
+/// replication `selective`, some runs of an I-file are always on another node.
 const MOST_RUNS: (usize, usize) = (3, 4);
 
-/// The place of a task: chunks are sealed and runs opened and merged where they are, unless they move; a reduce task whose runs lie on one
-/// node, all or most of them, reads them best there, and what is sent again is sent from where its spool lies.
+/// Returns the place of a task. Chunks are sealed, and runs opened and merged, on their node, unless they move. A
+/// reduce task runs best on the node that has all or most of its runs. Data is sent again from the node of its spool.
 pub fn place(task: &Task) -> Place {
     let nodes = |runs: &[RunId], places: &[RunPlace]| -> BTreeSet<NodeId> {
         runs.iter().map(|run| run_home(*run, places)).collect()
@@ -148,7 +148,7 @@ pub fn place(task: &Task) -> Place {
         }
         Task::Reduce(reduce) => match nodes(&reduce.runs, &reduce.places) {
             nodes if nodes.len() == 1 => Place::Near(nodes.into_iter().collect()),
-            // Tasks that read all I-files would all be near the same node.
+            // Tasks that read all I-files would all prefer the same node.
             _ if reduce.ifiles.len() == 1 => near_most(reduce),
             _ => Place::Anywhere,
         },
@@ -181,13 +181,13 @@ fn map_tasks(spec: &JobSpec, results: &JobResults) -> Vec<Task> {
     results.splits.iter().enumerate().map(map_task).collect()
 }
 
-/// Bytes a reduce task aims at. From the data and the slots, between 16 MiB and a chunk; larger only where
-/// there are so many runs that a task would read less than 1 MiB of each.
+/// Returns the target bytes of a reduce task. They follow from the data and the slots, between 16 MiB and a chunk;
+/// larger only if there are so many runs that a task would read less than 1 MiB of each.
 fn target_bytes(runs: &[&RunSummary], spec: &JobSpec) -> u64 {
     let total_bytes: u64 = runs.iter().map(|run| run.record_bytes).sum();
     let by_slots = total_bytes / (u64::from(spec.slots.max(1)) * TASKS_PER_SLOT);
-    // A hash task opens the runs of one I-file. A range task opens the runs of all, but its keys lie mostly
-    // in those of one.
+    // A hash task opens the runs of one I-file. A range task opens the runs of all, but its keys are mostly in those of
+    // one.
     let ifiles = u64::from(spec.layout.ifile_count.max(1));
     let by_retrieval = (runs.len() as u64).div_ceil(ifiles) * RETRIEVAL_BYTES_MIN;
     by_slots.clamp(TARGET_BYTES_MIN, TARGET_BYTES_MAX).max(by_retrieval).min(RETRIEVAL_TARGET_BYTES_MAX)
@@ -234,7 +234,7 @@ fn reduce_tasks(spec: &JobSpec, results: &JobResults) -> Vec<ReduceTask> {
     cut(&request).into_iter().enumerate().map(reduce_task).collect()
 }
 
-/// The same parts, over the runs that there are now: what ended before stands, so no range may change.
+/// Returns the same parts over the current runs: finished tasks stay valid, so no range may change.
 fn planned_again(results: &JobResults, before: Vec<ReduceTask>) -> Vec<ReduceTask> {
     let runs = results.surviving_runs();
     let (valid_attempts, older_attempts) = (results.valid_attempts(), results.older_attempts());
@@ -253,7 +253,7 @@ fn planned_again(results: &JobResults, before: Vec<ReduceTask>) -> Vec<ReduceTas
     before.into_iter().map(again).collect()
 }
 
-/// One task for each partition, whatever it holds: a reducer runs over an empty one too, as Hadoop has it.
+/// Returns a task for each partition, even an empty one: a reducer runs over it too, as in Hadoop.
 fn partition_tasks(count: u32, ifile_count: u32, results: &JobResults) -> Vec<ReduceTask> {
     let mut by_ifile: BTreeMap<IfileIndex, Vec<&RunSummary>> = BTreeMap::new();
     for run in results.surviving_runs().into_iter().filter(|run| run.records > 0) {
@@ -282,15 +282,15 @@ fn partition_tasks(count: u32, ifile_count: u32, results: &JobResults) -> Vec<Re
     (0..count).map(partition_task).collect()
 }
 
-/// Bytes of a partition by the weights of the runs.
+/// Estimates the bytes of a partition by the weights of the runs.
 fn partition_bytes(runs: &[&RunSummary], partition: u32) -> u64 {
     let (lower, upper) = (lower_bound_of_partition(partition), lower_bound_of_partition(partition + 1));
     let inside = runs.iter().flat_map(|run| within(&run.weights, (Some(&lower), Some(&upper))));
     inside.map(|weight| weight.bytes).sum()
 }
 
-/// The tasks of the plan in the order of their parts: by I-file and key. Tasks that were added while others ran are the last of the
-/// plan, but their keys lie between those of others.
+/// Returns the tasks of the plan in the order of their parts: by I-file and key. Tasks that were added during the stage
+/// are at the end of the plan, but their keys are between those of others.
 pub(crate) fn part_order(spec: &JobSpec, results: &JobResults) -> Vec<TaskIndex> {
     let mut order: Vec<TaskIndex> = (0..results.plan.len() as u32).map(TaskIndex).collect();
     if spec.keys.partitions.is_none() {
@@ -303,7 +303,7 @@ pub(crate) fn part_order(spec: &JobSpec, results: &JobResults) -> Vec<TaskIndex>
     order
 }
 
-/// The parts of the reduce tasks, numbered anew where tasks were added.
+/// Returns the parts of the reduce tasks, renumbered if tasks were added.
 fn reduced_parts(spec: &JobSpec, results: &JobResults) -> Vec<Part> {
     let part = |index: TaskIndex| results.reduces.get(&index).map(|result| result.part.clone());
     let order = part_order(spec, results);
@@ -339,7 +339,7 @@ fn commit_task(spec: &JobSpec, results: &JobResults) -> Result<CommitTask, Expan
     Ok(CommitTask { parts, report })
 }
 
-/// The parts without those that have no records, where the job leaves these out.
+/// Returns the parts, without empty ones if the job omits them.
 fn without_empty(spec: &JobSpec, parts: Vec<Part>) -> Vec<Part> {
     let lazy = spec.streaming.as_ref().is_some_and(|streaming| streaming.lazy_output);
     if !lazy && !spec.formats.omit_empty_parts {

@@ -1,13 +1,14 @@
-//! Decisions about the stages of a flow, by the state of each (ISS, section 4; `docs/internals/flows.md`): which stages begin, rest, or
-//! may go, which parts are made again, and where each part is read.
+//! Decisions about the stages of a flow from the state of each (intermediate storage system, ISS, section 4;
+//! `docs/internals/flows.md`): when stages begin, rest and end, which parts are recomputed, and where each part is
+//! read.
 //!
-//! A stage that feeds others is not over when its parts are there. It *rests*: its I-files stay until all stages that
-//! read it are over, so that lost parts can be made again with the least work. A lost part is made again only if a
-//! stage has yet to read it, and so is the data of earlier stages that this work needs. A loss costs nothing if the
-//! part has a replica or was read.
+//! A stage that feeds others is not over when its parts are complete. It *rests*: its I-files stay until all stages
+//! that read it are over, so that lost parts can be recomputed with the least work. A lost part is recomputed only if a
+//! stage has yet to read it, with the lost data of earlier stages that this needs. A loss costs nothing if the part has
+//! a replica or was read.
 //!
-//! The server asks for these decisions about its jobs, and the simulator about those of its worlds: the code that is
-//! proved there is the code that runs.
+//! The server asks for these decisions about its jobs, and the simulator about those of its worlds: the code tested
+//! there is the code that runs.
 
 use crate::layout::LayoutError;
 use crate::{Gone, JobResults, with_inputs};
@@ -16,33 +17,33 @@ use api::{InputFile, JobSpec, Split, StageFile, StageFilePlace, Task, TaskResult
 use ids::{AttemptKey, JobId, NodeId, StageKind, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How far a job is as a stage of a flow.
+/// State of a job as a stage of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageState {
-    /// The scheduler waits for its first tasks.
+    /// True if the scheduler waits for its first tasks.
     pub is_asked: bool,
-    /// The inputs that it reads from other stages are known.
+    /// True if its inputs from other stages are known.
     pub has_inputs: bool,
-    /// Its parts are there and wait for those who read them.
+    /// True if its parts are complete and wait for their readers.
     pub rests: bool,
-    /// Somebody has begun to read its parts: those that are made again must be the same.
+    /// True if a stage has begun to read its parts: recomputed parts must be the same.
     pub is_read: bool,
 }
 
 impl StageState {
-    /// Whether the stages that it reads are not done, so that nobody knows its inputs.
+    /// Returns whether a stage that it reads is not done, so that its inputs are not known yet.
     pub fn waits(&self, spec: &JobSpec) -> bool {
         !spec.reads().is_empty() && !self.has_inputs
     }
 }
 
-/// A job as its flow sees it.
+/// A job for the decisions about its flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage<'a> {
     pub spec: &'a JobSpec,
     pub results: &'a JobResults,
     pub state: StageState,
-    /// It has ended, however that was.
+    /// True if it has ended, in any way.
     pub is_over: bool,
 }
 
@@ -52,11 +53,11 @@ impl Stage<'_> {
     }
 }
 
-/// The jobs of flows, as the decisions find them.
+/// Access to the jobs of flows.
 pub trait Flows {
-    /// A job, as long as anything is known of it.
+    /// Returns a job, as long as it is known.
     fn stage(&self, job: JobId) -> Option<Stage<'_>>;
-    /// The jobs of a flow of which anything is known.
+    /// Returns the known jobs of a flow.
     fn of_flow(&self, flow: JobId) -> Vec<JobId>;
     /// Returns the jobs of all flows.
     fn of_all_flows(&self) -> BTreeSet<JobId>;
@@ -66,15 +67,15 @@ pub trait Flows {
 /// The inputs of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inputs {
-    /// They are known already, or none of them comes from a stage.
+    /// The inputs are known already, or none of them comes from a stage.
     Known,
     /// A stage that it reads is not done.
     NotYet,
-    /// All are done: the specification with them, and the splits.
+    /// All stages are done: the specification with their parts as inputs, and the splits.
     Are(Box<(JobSpec, Vec<Split>)>),
 }
 
-/// Returns the inputs of a job that is to begin.
+/// Returns the inputs of a job that is about to begin.
 pub fn inputs(flows: &impl Flows, job: JobId) -> Result<Inputs, LayoutError> {
     let Some(stage) = flows.stage(job).filter(Stage::waits) else { return Ok(Inputs::Known) };
     let mut inputs: Vec<InputFile> = Vec::new();
@@ -88,7 +89,7 @@ pub fn inputs(flows: &impl Flows, job: JobId) -> Result<Inputs, LayoutError> {
     with_inputs(stage.spec, inputs).map(|planned| Inputs::Are(Box::new(planned)))
 }
 
-/// The jobs that read what a job puts out.
+/// Returns the jobs that read the output of a job.
 pub fn readers(flows: &impl Flows, job: JobId) -> Vec<JobId> {
     let flow = flows.stage(job).and_then(|stage| Some(stage.spec.stage.as_ref()?.flow));
     let of_flow = flow.map(|flow| flows.of_flow(flow)).unwrap_or_default();
@@ -96,7 +97,7 @@ pub fn readers(flows: &impl Flows, job: JobId) -> Vec<JobId> {
     of_flow.into_iter().filter(reads).collect()
 }
 
-/// Whether a job needs nothing any more: of one that is over nothing may be known.
+/// Returns whether a job needs nothing any more: an unknown job is over.
 fn is_over(flows: &impl Flows, job: JobId) -> bool {
     flows.stage(job).is_none_or(|stage| stage.is_over)
 }
@@ -105,43 +106,42 @@ fn readers_are_over(flows: &impl Flows, job: JobId) -> bool {
     readers(flows, job).into_iter().all(|reader| is_over(flows, reader))
 }
 
-/// The next step when all parts of a stage are there.
+/// The next step for a stage whose parts are complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AtRest {
     /// The stage ends: no job will read its parts.
     Ends,
-    /// The stage rests, and these begin unless they wait for another one.
+    /// The stage rests, and these stages begin unless they wait for another one.
     Begin(Vec<JobId>),
 }
 
-/// Decides about a stage whose parts are there, and proved. `is_recovering`: the jobs that read it may not be there
-/// yet.
+/// Decides about a stage whose parts are complete and proved. `is_recovering`: its readers may not be restored yet.
 pub fn at_rest(flows: &impl Flows, job: JobId, is_recovering: bool) -> AtRest {
     if !is_recovering && readers_are_over(flows, job) {
         return AtRest::Ends;
     }
-    // One that is only coming in is asked when it is there.
+    // A stage that is still being submitted is asked later.
     let begins = |stage: &Stage<'_>| !stage.is_over && stage.waits() && stage.state.is_asked;
     let is_to_begin = |reader: &JobId| flows.stage(*reader).as_ref().is_some_and(begins);
     AtRest::Begin(readers(flows, job).into_iter().filter(is_to_begin).collect())
 }
 
-/// Whether nobody needs the parts of a resting stage any more.
+/// Returns whether no stage needs the parts of a resting stage any more.
 pub fn may_end(flows: &impl Flows, job: JobId) -> bool {
     let rests = flows.stage(job).is_some_and(|stage| stage.state.rests && !stage.is_over);
     rests && readers_are_over(flows, job)
 }
 
-/// The next step for other jobs of a flow when a job is over.
+/// The next step for the other jobs of a flow after the end of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AfterEnd {
-    /// These stages, which rested for it, may go.
+    /// These stages rested for the job and may end.
     LetEnd(Vec<JobId>),
-    /// The job did not succeed: these jobs stop, because they cannot succeed any more.
+    /// The job did not succeed: these jobs are stopped, because they cannot succeed any more.
     Stop(Vec<JobId>),
 }
 
-/// Decides about the other jobs of a flow when a job is over.
+/// Decides about the other jobs of a flow after the end of a job.
 pub fn after_end(flows: &impl Flows, job: JobId, succeeded: bool) -> AfterEnd {
     let Some(of_flow) = flows.stage(job).and_then(|stage| stage.spec.stage.as_ref()) else {
         return AfterEnd::LetEnd(Vec::new());
@@ -155,13 +155,13 @@ pub fn after_end(flows: &impl Flows, job: JobId, succeeded: bool) -> AfterEnd {
     AfterEnd::Stop(flows.of_flow(of_flow.flow).into_iter().filter(goes_on).collect())
 }
 
-/// Whether a job can never have its inputs: a stage that it reads is over before it.
+/// Returns whether a job can never get its inputs, because a stage that it reads ended too early.
 pub fn is_cut_off(flows: &impl Flows, job: JobId) -> bool {
     let goes_on = flows.stage(job).filter(|stage| !stage.is_over);
     goes_on.is_some_and(|stage| stage.spec.reads().iter().any(|read| is_over(flows, *read)))
 }
 
-/// Returns the current places of the parts of other stages that a map task reads.
+/// Returns the current locations of the parts of other stages that a map task reads.
 pub fn places(flows: &impl Flows, job: JobId, map: &MapTask) -> Vec<StageFilePlace> {
     let Some(stage) = flows.stage(job).filter(|stage| !stage.spec.reads().is_empty()) else {
         return Vec::new();
@@ -177,7 +177,7 @@ pub fn places(flows: &impl Flows, job: JobId, map: &MapTask) -> Vec<StageFilePla
     files.into_iter().filter_map(place).collect()
 }
 
-/// The nodes near which each of these tasks runs best; none where it is all the same.
+/// Returns the preferred nodes of each of these tasks; empty if there is no preference.
 pub fn near(flows: &impl Flows, job: JobId, tasks: &[Task]) -> Vec<Vec<NodeId>> {
     let near = |task: &Task| {
         let Task::Map(map) = task else { return Vec::new() };
@@ -189,13 +189,13 @@ pub fn near(flows: &impl Flows, job: JobId, tasks: &[Task]) -> Vec<Vec<NodeId>> 
     tasks.iter().map(near).collect()
 }
 
-/// The jobs of all flows as it is to be asked of them what they lack. Who reads comes behind what it reads: what it lacks of those
-/// may take more of ones before, so the last are asked first.
+/// Returns the jobs of all flows in the order in which to ask for their missing parts: readers before the stages that
+/// they read, because recomputing a part may need more parts of earlier stages.
 pub fn last_first(flows: &impl Flows) -> Vec<JobId> {
     flows.of_all_flows().into_iter().rev().collect()
 }
 
-/// The parts that a job has yet to read and that lie nowhere any more, by the stages that must make them again.
+/// Returns the lost parts that a job has yet to read, by the stages that must recompute them.
 pub fn lacks(flows: &impl Flows, job: JobId) -> Vec<(JobId, Vec<TaskIndex>)> {
     let mut wanted: BTreeMap<JobId, BTreeSet<TaskIndex>> = BTreeMap::new();
     for file in files_to_read(flows, job) {
@@ -213,7 +213,7 @@ pub fn lacks(flows: &impl Flows, job: JobId) -> Vec<(JobId, Vec<TaskIndex>)> {
     lacks
 }
 
-/// The files that a job has yet to read: where it has not begun, all that there are.
+/// Returns the files that a job has yet to read: all of them before it begins.
 fn files_to_read(flows: &impl Flows, job: JobId) -> BTreeSet<StageFile> {
     let Some(stage) = flows.stage(job).filter(|stage| !stage.is_over) else { return BTreeSet::new() };
     if !stage.waits() {
@@ -227,8 +227,8 @@ fn files_to_read(flows: &impl Flows, job: JobId) -> BTreeSet<StageFile> {
     files.collect()
 }
 
-/// Whether what an attempt gives is another part than those who read it were told of, or comes of maps that give other data each time
-/// where somebody has begun to read what came of them.
+/// Returns whether the result of an attempt is another part than its readers have been told of, or comes from maps that
+/// are not deterministic while a stage has begun to read their output.
 pub fn differs_from_told(flows: &impl Flows, attempt: AttemptKey, result: &TaskResult) -> bool {
     let (job, task) = (attempt.task.job, attempt.task.task);
     let Some(stage) = flows.stage(job).filter(|stage| stage.state.is_read) else { return false };
@@ -247,22 +247,22 @@ pub fn differs_from_told(flows: &impl Flows, attempt: AttemptKey, result: &TaskR
     differs || readers(flows, job).into_iter().any(is_told_otherwise)
 }
 
-/// The way in which parts of a stage are made again.
+/// The way to recompute parts of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartsAgain {
-    /// The data before their tasks is being made again already. When it is there, the parts are looked at once more.
+    /// Their input data is already being recomputed. When it is ready, the parts are checked again.
     Anyhow,
-    /// It was done as often as the job allows.
+    /// The limit of the job is reached.
     TooOften,
     /// Their tasks are map tasks, and run again.
     ByMaps,
-    /// Their tasks are reduce tasks, and run again; this part of the data that they read is gone as well.
+    /// Their tasks are reduce tasks, and run again; this part of their input is lost too.
     ByReduces(Gone),
 }
 
 impl JobResults {
-    /// These parts are to be made again, of a job with so many stages that have their tasks. Where that is to be done, they are
-    /// forgotten.
+    /// Decides how to recompute these parts of a job with `stages_expanded` expanded stages. If they will be
+    /// recomputed, their results are forgotten.
     pub fn parts_again(
         &mut self,
         spec: &JobSpec,

@@ -1,4 +1,4 @@
-//! Sizes from memory, slots and input.
+//! The sizes of a job, derived from memory, slots and input.
 
 use api::Layout;
 use api::layout::BLOCK_BYTES_MIN;
@@ -7,14 +7,14 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// The least memory a job runs with.
+/// Least memory of a job, in bytes.
 pub const MEMORY_BYTES_MIN: u64 = 64 * MIB;
-/// Most I-files of a job, over all nodes.
+/// Maximum number of I-files of a job, over all nodes.
 pub const IFILES_MAX: u64 = 512;
-/// Input below which another I-file is of no use: a reduce task reads at least one, and the number of tasks
-/// should follow the data. Should the mapper put out much more, key ranges give the parallelism all the same.
+/// Bytes of input per I-file. More I-files are useless: a reduce task reads at least one, and the number of tasks
+/// should follow the data. If the mapper emits much more, key ranges provide the parallelism.
 const INPUT_BYTES_PER_IFILE: u64 = 32 * MIB;
-/// Most I-files that one node's memory asks for.
+/// Maximum number of I-files by the memory of one node.
 const IFILES_PER_NODE_MAX: u64 = 16;
 pub(crate) const CHUNK_BYTES: u64 = 128 * MIB;
 pub(crate) const CHUNK_BYTES_MIN: u64 = 4 * MIB;
@@ -28,26 +28,26 @@ const COMBINE_WINDOW_BYTES_MIN: u64 = MIB;
 pub(crate) const COMBINE_WINDOW_BYTES_MAX: u64 = 16 * MIB;
 const SPLIT_BYTES_MIN: u64 = MIB;
 const SPLIT_BYTES_MAX: u64 = 64 * MIB;
-/// Splits per slot, so that the last ones to finish wait little for each other.
+/// Splits per slot, so that the last tasks wait little for each other.
 const SPLITS_PER_SLOT: u64 = 16;
 
 const _: () = assert!(IFILES_PER_NODE_MAX <= IFILES_MAX);
 const _: () = assert!(CHUNK_BYTES_MIN <= MEMORY_BYTES_MIN / 4);
 const _: () = assert!(BLOCK_BYTES_MIN <= CHUNK_BYTES_MIN / FRAMES_PER_CHUNK_MIN);
 
-/// The quantities from which the sizes of a job follow.
+/// The quantities that determine the sizes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRequest {
-    /// Budget of the engine's own buffers.
+    /// Memory budget of the engine's own buffers.
     pub memory_bytes: u64,
     pub slots: u32,
-    /// Bytes of all inputs as stored.
+    /// Stored bytes of all inputs.
     pub input_bytes: u64,
-    /// Whether map output is combined: a combiner, or a reducer that combines by itself.
+    /// True if map output is combined: by a combiner, or by a reducer that is its own combiner.
     pub combines: bool,
 }
 
-/// Why no layout exists. The user's to change.
+/// The reason why no layout exists. The user must change the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     #[error("--memory of {memory_bytes} bytes is below the minimum of 64M (67108864 bytes)")]
@@ -93,16 +93,16 @@ pub fn derive(request: &LayoutRequest) -> Result<Layout, LayoutError> {
     })
 }
 
-/// A slot fills one frame for each I-file: with many slots frames shrink, so that those in flight stay within
-/// their share.
+/// Returns the size of a frame. A slot fills one frame for each I-file: with many slots frames shrink, so that those in
+/// flight stay within their share.
 fn frame_bytes(share_bytes: u64, slots: u64, ifile_count: u64, chunk_bytes: u64) -> u64 {
     let by_chunk = power_of_two_at_most(chunk_bytes / FRAMES_PER_CHUNK_MIN).min(FRAME_BYTES_MAX);
     let by_share = power_of_two_at_most((share_bytes / (slots * ifile_count)).max(FRAME_BYTES_MIN));
     by_chunk.min(by_share)
 }
 
-/// Blocks shrink until every slot can merge at once: a merge holds two blocks of each run it reads. The
-/// fan-in is guessed from the input, as if the mapper put out what it read.
+/// Returns the size of a block. Blocks shrink until every slot can merge at once: a merge holds two blocks of each run
+/// it reads. The fan-in is estimated from the input, as if the mapper emitted its input.
 fn block_bytes(request: &LayoutRequest, ifile_count: u64, chunk_bytes: u64, sort_share_bytes: u64) -> u64 {
     let fan_in = request.input_bytes.div_ceil(ifile_count).div_ceil(chunk_bytes).max(1);
     let mut block = BLOCK_BYTES;

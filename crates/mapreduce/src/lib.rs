@@ -1,16 +1,16 @@
 //! # What it does
-//! The abstract job MapReduce: a job specification becomes stages of tasks, their results become the tasks
-//! of the next stage, and at the end the proof and the report. Where jobs are stages of a flow: what follows for the others.
+//! The abstract MapReduce job: a specification becomes stages of tasks, their results become the tasks of the next
+//! stage, and at the end the proof and the report. For stages of a flow, it decides the consequences for other stages.
 //!
 //! # Where it sits
 //! cli (submit) -> mapreduce -> server (which expands stages with it); workbuilder cuts its key ranges.
 //!
 //! # Invariants
-//! Pure: the same specification and results give the same tasks. No commit task is made unless the proof
-//! agrees. Only results of winning attempts are looked at, but for the times in the report.
+//! Pure: the same specification and results give the same tasks. No commit task is made unless the proof agrees. Only
+//! results of winning attempts count, except for the times in the report.
 //!
 //! # Deliberately absent
-//! No I/O, no clock, no store; no knowledge of slots that run or of attempts that fail.
+//! No I/O, no clock, no store; no knowledge of running slots or failed attempts.
 //!
 //! # How it is tested
 //! Unit tests with rows of examples beside each step, a property test of the proof in `tests/`.

@@ -1,13 +1,13 @@
-//! Lost data is made again, and no more of it than was lost (Sailfish section 6.3.3; `docs/internals/lost-data.md`).
+//! Recomputation of lost data, and of no more than was lost (Sailfish section 6.3.3; `docs/internals/lost-data.md`).
 //!
-//! A map task that lost some of its data runs once more. It appends to the I-files that lost data, and only counts
-//! the data that it would put into all others. If this equals, I-file by I-file, the commits of the earlier attempt,
-//! it is the same data: the new attempt stands in for the earlier one in those I-files, the data of the earlier one
-//! in the others stands, and so does every reduce task that has ended. If it differs, the task gives other data each
-//! time it runs: it runs in full, and all reduce tasks with it.
+//! A map task that lost some of its data runs again. It appends to the I-files that lost data, and only counts its
+//! records for all others. If the counts equal, I-file by I-file, the commits of the earlier attempt, the data is the
+//! same: the new attempt replaces the earlier one in the I-files that lost data, and the earlier data in the others
+//! stays valid, as does every finished reduce task. If they differ, the task is not deterministic: it runs in full, and
+//! all reduce tasks run again.
 //!
-//! If the data of a task was spooled (mode `selective`) and its spool is still there, the same is done from the
-//! spool: the attempt is a stand-in like any other, but it need not run the user's program.
+//! If the data of a task was spooled (mode `selective`) and its spool still exists, the same is done from the spool:
+//! the attempt replaces the earlier one in the same way, without the user's program.
 
 mod fall_back;
 mod kept_copies;
@@ -25,22 +25,22 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The verdict on a result of a map task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It counts.
+    /// The result counts.
     Good,
-    /// It ran for less than is lost by now: the task runs once more.
+    /// The attempt ran for less data than is lost by now: the task runs again.
     Stale,
-    /// It is other data than before: nothing of the task stands any more.
+    /// The data differs from before: no earlier data of the task is valid any more.
     Differs,
 }
 
 impl JobResults {
-    /// Whether anything that the next stages read lies on a node. `sealed`: the maps are over and their chunks are runs,
+    /// Returns whether the next stages read any data on a node. `sealed`: the maps are over and their chunks are runs,
     /// which may have moved.
     pub fn needs(&self, node: NodeId, sealed: bool) -> bool {
         self.needs_any(&Gone::node(node), sealed)
     }
 
-    /// The same of any data.
+    /// Does the same for any data.
     pub fn needs_any(&self, gone: &Gone, sealed: bool) -> bool {
         match sealed {
             true => {
@@ -53,7 +53,7 @@ impl JobResults {
         }
     }
 
-    /// Whether a reduce task that is planned, or yet to be, reads an I-file.
+    /// Returns whether a planned or future reduce task reads an I-file.
     pub(crate) fn is_read(&self, ifile: IfileIndex) -> bool {
         let is_done = |part_index| self.reduces.contains_key(&TaskIndex(part_index));
         self.keeps_runs
@@ -61,20 +61,19 @@ impl JobResults {
             || self.plan.iter().any(|task| task.ifiles.contains(&ifile) && !is_done(task.part_index))
     }
 
-    /// Returns the chunks of all data that counts: the data of winners, and the data that stands of tasks that run
-    /// again.
+    /// Returns the chunks of all data that counts: the data of winners, and the valid data of tasks that run again.
     pub(crate) fn all_chunks(&self) -> impl Iterator<Item = ChunkId> {
         let committed = self.maps.values().flat_map(|(_, map)| &map.commits);
         let standing = self.again.values().flat_map(|again| again.standing.iter().map(|(_, commit)| commit));
         committed.chain(standing).map(|commit| commit.chunk)
     }
 
-    /// Data is gone: the map tasks that must run again, for as much as is lost. That is what was in the runs that are gone,
-    /// or before there are runs in the chunks, and what was appended on nodes that left before. Reduce tasks that have ended stand,
-    /// and so do the ranges of the plan. None, and nothing forgotten, where nobody needs it, unless what is there is to be told
-    /// anew all the same (`seals_again`): then there may be no such tasks.
+    /// Handles lost data. Returns the map tasks that must run again for the lost data: the data in lost runs, or before
+    /// the seal in lost chunks, and the data that was appended on nodes that left before. Finished reduce tasks and the
+    /// ranges of the plan stay valid. Returns None, and forgets nothing, if no task needs the data, unless nodes must
+    /// report their inventory again (`seals_again`): the list of tasks may be empty then.
     ///
-    /// Replicas have taken the place of what they can before ([`Self::fall_back`]).
+    /// [`Self::fall_back`] must have replaced as much as possible by replicas before.
     pub fn lose(
         &mut self,
         gone: &Gone,
@@ -148,7 +147,7 @@ impl JobResults {
         victims
     }
 
-    /// Tasks that run again already, of which more is lost now.
+    /// Returns the tasks that run again already and of which more is lost now.
     fn lose_standing(
         &mut self,
         is_lost: &impl Fn(ChunkId) -> bool,
@@ -170,14 +169,14 @@ impl JobResults {
         if sums(result) == again.expected { Verdict::Good } else { Verdict::Differs }
     }
 
-    /// Whether a map task that runs again gives other data than before.
+    /// Returns whether a map task that runs again gives other data than before.
     pub fn differs(&self, task: TaskIndex, result: &MapResult) -> bool {
         self.verdict(task, result) == Verdict::Differs
     }
 
-    /// Leaves out of an inventory what nobody committed anything to that counts: attempts that lost, and data that was lost and
-    /// made again elsewhere. What is damaged must not be read for nothing. What another node told of stays as it said: it has a
-    /// replica of a run that is damaged.
+    /// Removes from an inventory the chunks and runs without committed data that counts: those of attempts that lost,
+    /// and of lost data that was recomputed on other nodes. Otherwise damaged data would be read for nothing. Entries
+    /// of other nodes stay: such a node has a replica of a damaged run.
     pub fn retain_committed(&self, seal: &mut SealResult) {
         let committed: BTreeSet<ChunkId> = self.all_chunks().collect();
         let told = self.seal.as_ref();
@@ -194,13 +193,14 @@ impl JobResults {
         });
     }
 
-    /// Chunks of the runs that nodes have told of since the last loss.
+    /// Returns the chunks of the runs that nodes have reported since the last loss.
     fn covered(&self) -> BTreeSet<ChunkId> {
         self.seal.iter().flat_map(|told| &told.runs).flat_map(|run| run.chunks.iter().copied()).collect()
     }
 
-    /// Chunks that count and lie only in runs of this inventory that must not be read: another run that was told has some of the
-    /// same chunks. So it is where a merge was made whose result did not count, and a replica stands for one of its runs.
+    /// Returns the chunks that count and are only in runs of this inventory that must not be read, because another
+    /// reported run has some of the same chunks. This happens after a merge whose result did not count, if a replica
+    /// replaces one of its runs.
     pub fn in_clashing_runs(&self, seal: &SealResult) -> Vec<ChunkId> {
         let committed: BTreeSet<ChunkId> = self.all_chunks().collect();
         let mut covered = self.covered();
@@ -217,25 +217,25 @@ impl JobResults {
         clashing
     }
 
-    /// A map task gave other data than before: nothing stands of it, nor of what was made of it.
+    /// Resets a map task that gave other data than before: nothing of it is valid any more, nor anything made from it.
     pub fn run_in_full(&mut self, task: TaskIndex) {
         self.again.remove(&task);
         self.planned_before.clear();
         self.reduces.clear();
     }
 
-    /// Takes the result of the winner of a map task, which is good.
+    /// Records the valid result of the winner of a map task.
     pub(crate) fn record_map(&mut self, task: TaskIndex, attempt: AttemptNumber, mut result: MapResult) {
         if result.part.is_some() {
             self.part_is_new(task);
         }
         if let Some(again) = self.again.remove(&task) {
-            // What stands of others lies in the spool as well, but a new spool has only what is in it.
+            // Valid data of earlier attempts is in their spool too, but a new spool has only its own data.
             let spool = again.resend.as_ref().map(|resend| &resend.spool);
             if !result.withheld.is_empty() {
                 result.spool.take_if(|told| Some(&*told) != spool);
             }
-            // One that ran in full, because it began before anything was lost, needs nothing of the others.
+            // An attempt that ran in full, because it began before the loss, needs nothing of the others.
             let withheld: BTreeSet<IfileIndex> = result.withheld.iter().map(|(ifile, _)| *ifile).collect();
             let standing = again.standing.iter().filter(|(_, commit)| withheld.contains(&commit.ifile));
             let mut older = BTreeMap::new();
@@ -243,7 +243,8 @@ impl JobResults {
                 result.commits.push(*commit);
                 older.insert(commit.ifile, *number);
             }
-            // What it withheld is among its commits from now on: were it told twice, the next stand-in could never give the same.
+            // Withheld records are among its commits from now on: if they counted twice, the next rerun could never
+            // match.
             result.withheld.clear();
             if !older.is_empty() {
                 self.older.insert(task, older);
@@ -252,13 +253,13 @@ impl JobResults {
         self.maps.insert(task, (attempt, result));
     }
 
-    /// The attempt that counts of a map task in an I-file.
+    /// Returns the attempt of a map task that counts in an I-file.
     pub fn attempt_in(&self, task: TaskIndex, attempt: AttemptNumber, ifile: IfileIndex) -> AttemptNumber {
         self.older.get(&task).and_then(|older| older.get(&ifile)).copied().unwrap_or(attempt)
     }
 
-    /// Returns, in order, the I-files and map tasks for which another attempt counts than [`Self::valid_attempts`]
-    /// says.
+    /// Returns, in order, the I-files and map tasks for which another attempt counts than the one in
+    /// [`Self::valid_attempts`].
     pub fn older_attempts(&self) -> Vec<(IfileIndex, TaskIndex, AttemptNumber)> {
         let of_task = |(task, older): (&TaskIndex, &BTreeMap<IfileIndex, AttemptNumber>)| {
             let task = *task;
@@ -271,8 +272,8 @@ impl JobResults {
     }
 }
 
-/// Gives up data that stood in lost chunks, with all other data of the task in the same I-files. Returns whether
-/// there was any.
+/// Abandons valid data in lost chunks, with all other data of the task in the same I-files. Returns whether there was
+/// any.
 fn give_up_lost(again: &mut MapAgain, is_lost: &impl Fn(ChunkId) -> bool) -> bool {
     let lost: BTreeSet<IfileIndex> = again
         .standing
@@ -286,7 +287,7 @@ fn give_up_lost(again: &mut MapAgain, is_lost: &impl Fn(ChunkId) -> bool) -> boo
     !lost.is_empty()
 }
 
-/// How the data of a task is to be sent again, where it has a spool on a node that is there.
+/// Returns the way to send the data of a task again, if it has a spool on a live node.
 fn resend(map: MapResult, lives: &impl Fn(NodeId) -> bool) -> Option<Box<Resend>> {
     let spool = map.spool.clone().filter(|spool| lives(spool.node))?;
     let told = MapResult {
@@ -330,7 +331,7 @@ mod tests {
         let mut results = JobResults::default();
         results.maps.insert(TaskIndex(0), (AttemptNumber(0), map_result(&[on(1, 0), on(2, 1)])));
         let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };
-        // Each stand-in appends where the one before it did, and that node dies as well.
+        // Each rerun appends where the one before it did, and that node dies too.
         for (lost, next) in [(1, 3), (3, 4), (4, 5)] {
             let victims = results.lose(&Gone::node(NodeId(lost)), false, |_| false, false);
             assert_eq!(victims, Some(vec![TaskIndex(0)]));
@@ -357,7 +358,7 @@ mod tests {
         let task = TaskKey { job: JobId(1), stage: StageIndex(1), task: TaskIndex(0) };
         let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
         let seal = seal_of(&results);
-        // Nodes tell one after the other; what is told again counts once.
+        // Nodes report one after the other; a repeated report counts once.
         let mut of_others = seal.clone();
         let first = SealResult {
             chunks: vec![of_others.chunks.remove(0)],
@@ -378,8 +379,8 @@ mod tests {
         assert!(results.seal.is_none() && results.maps.len() == 1);
     }
 
-    /// Node 1 merged the runs of chunks 0 and 1, and that result did not count; node 2 has a replica that stands for the run of
-    /// chunk 1. Of the two inventories only one may count for chunk 1, whoever tells first.
+    /// Node 1 merged the runs of chunks 0 and 1, and that result did not count; node 2 has a promoted replica of the
+    /// run of chunk 1. Only one of the two inventories may count for chunk 1, in any order of the reports.
     #[test]
     fn chunk_in_merge_and_replica_is_read_once() {
         let chunk = |number| ChunkId::on(NodeId(1), number);
@@ -402,7 +403,7 @@ mod tests {
         merged_first.add_seal(told);
         assert_eq!(merged_first.surviving_runs(), merged.runs.iter().collect::<Vec<_>>());
 
-        // Chunk 0 lies in the merged run only, which must not be read any more: its data is made again.
+        // Chunk 0 is only in the merged run, which must not be read any more: its data is recomputed.
         let replica_first = JobResults { seal: Some(replica), ..results };
         assert_eq!(replica_first.in_clashing_runs(&merged), [chunk(0)]);
     }
@@ -430,7 +431,7 @@ mod tests {
         results.merges.insert(TaskIndex(0), merge);
         assert!(!results.needs(NodeId(1), true) && results.needs(NodeId(3), true));
         assert!(results.needs(NodeId(1), false) && !results.needs(NodeId(3), false));
-        // The node that was emptied goes, and takes nothing with it.
+        // The drained node leaves, and no data is lost.
         assert_eq!(results.lose(&Gone::node(NodeId(1)), true, |_| false, false), None);
         let left = |node| node == NodeId(1);
         assert_eq!(results.lose(&Gone::node(NodeId(3)), true, left, false), Some(vec![TaskIndex(0)]));
@@ -444,7 +445,8 @@ mod tests {
         SourceCommit { ifile: IfileIndex(ifile), chunk, sum: sum(u64::from(3 + ifile)) }
     }
 
-    /// Two maps; of the first, what is in I-file 0 lies on node 1 and the rest on node 2. All reduce tasks but the last are done.
+    /// Two maps. The first has its data of I-file 0 on node 1 and the rest on node 2. All reduce tasks but the last are
+    /// done.
     fn reducing() -> JobResults {
         let mut results = JobResults::new(JobId(7), vec![split(), split()]);
         for (task, commits) in [(0, [on(1, 0, 0), on(2, 1, 1)]), (1, [on(2, 0, 0), on(2, 1, 1)])] {
@@ -508,7 +510,7 @@ mod tests {
         finish_reduces(&mut results);
         assert_eq!(results.reduces[&TaskIndex(1)], standing[&TaskIndex(1)]);
         assert!(prove(&results, IFILES).agrees(), "{:?}", prove(&results, IFILES).findings);
-        // Nobody reads any more what all have read.
+        // All readers are done: no task needs the data.
         assert_eq!(results.lose(&Gone::node(NodeId(2)), true, |_| false, false), None);
         results.keeps_runs = true;
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
@@ -519,7 +521,7 @@ mod tests {
     fn further_losses_during_regeneration_are_counted() {
         let mut results = reducing();
         results.lose(&Gone::node(NodeId(1)), true, |_| false, false).unwrap();
-        // Now what stood of the first, and all of the second.
+        // Now the valid data of the first map is lost, and all data of the second.
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
         assert_eq!(results.lose(&Gone::node(NodeId(2)), false, |_| false, false), both);
         for again in results.again.values() {
@@ -546,7 +548,7 @@ mod tests {
         Some(Spool { node: NodeId(node), name: "spool".into(), bytes: 70, ..Spool::default() })
     }
 
-    /// Both maps have spooled what they appended, on nodes 3 and 1.
+    /// Both maps have spooled their data, on nodes 3 and 1.
     fn spooled() -> JobResults {
         let mut results = reducing();
         for (task, node) in [(0, 3), (1, 1)] {
@@ -567,12 +569,12 @@ mod tests {
         assert!(resend.told.commits.is_empty() && resend.told.spool.is_none());
         let again = expand::place(&map_again(&results, 0));
         assert_eq!(again, expand::Place::Near(vec![NodeId(3)]));
-        // Sent again, it still has its spool.
+        // After it is sent again, it still has its spool.
         let sent = MapResult { spool: spool(3), ..stand_in(&[on(2, 2, 0)], &[(1, 4)]) };
         assert_eq!(results.verdict(TaskIndex(0), &sent), Verdict::Good);
         results.record(map_attempt(0, 1), TaskResult::Map(sent));
         assert_eq!(results.maps[&TaskIndex(0)].1.spool, spool(3));
-        // The other spool went with node 1.
+        // The other spool was lost with node 1.
         let left = |node: NodeId| node == NodeId(1);
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
         assert_eq!(results.lose(&Gone::node(NodeId(2)), false, left, false), both);
@@ -590,7 +592,7 @@ mod tests {
         results.lose(&Gone::node(NodeId(3)), false, left, true).unwrap();
         assert!(results.again[&TaskIndex(0)].resend.is_none());
         assert_eq!(expand::place(&map_again(&results, 0)), expand::Place::Anywhere);
-        // The user's program ran, and says of a spool that has only what it appended.
+        // The user's program ran, and reports a spool with only its own data.
         let part = MapResult { spool: spool(2), ..stand_in(&[on(2, 2, 0)], &[(1, 4)]) };
         results.record(map_attempt(0, 1), TaskResult::Map(part));
         assert!(results.maps[&TaskIndex(0)].1.spool.is_none());

@@ -1,5 +1,5 @@
-//! Extra merge passes: so many runs of an I-file are merged into fewer that a reduce task can open the rest
-//! within the share of memory for sorting.
+//! Extra merge passes: enough runs of an I-file are merged into fewer, so that a reduce task can open the rest within
+//! the share of memory for sorting.
 
 use api::task::{MergeTask, RunSummary};
 use api::{Layout, Partitioning};
@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 
 /// A merge holds the current block of a run and the next one.
 const BLOCKS_PER_RUN: u64 = 2;
-/// Memory for a run of another node in proportion to a run of this one: a merge holds its current block, and two as
-/// they came.
+/// Memory for a run of another node in proportion to a local run: a merge holds its current block, and two in the
+/// received form.
 const AWAY_BLOCKS: (u64, u64) = (3, 2);
-/// A merge of two is always possible, whatever its blocks take.
+/// A merge of two runs is always permitted, whatever memory its blocks take.
 const FAN_IN_MIN: usize = 2;
 
-/// The merges that must come before the reduce tasks; none in most jobs.
+/// Returns the merges that must precede the reduce tasks; none in most jobs.
 ///
-/// Smallest runs go first, just as many as it takes. Every run is merged once at most: where one round within
-/// the share does not get there (which takes blocks of a size near the share), the rest stays as it is and the
-/// reduce merges run one at a time. Under range partitioning a task reads all I-files, so each gets its part
-/// of the share.
+/// The smallest runs are merged first, and no more than needed. Every run is merged at most once: if one round within
+/// the share is not enough (which takes blocks of a size near the share), the rest stays and the reduce merges runs one
+/// at a time. Under range partitioning a task reads all I-files, so each gets its part of the share.
 ///
-/// `home` says on which node a run lies. All runs on a node of `leaving` are merged, by one of the nodes that stand beside it: so they move there.
+/// `home` returns the node of a run. All runs on a node of `leaving` are merged by one of the nodes listed with it, so
+/// they move there.
 pub fn merge_tasks(
     runs: &[RunSummary],
     layout: &Layout,
@@ -29,7 +29,7 @@ pub fn merge_tasks(
     leaving: &BTreeMap<NodeId, Vec<NodeId>>,
     home: impl Fn(RunId) -> NodeId,
 ) -> Vec<MergeTask> {
-    // A run is merged where it lies; a reduce task opens the runs of all nodes.
+    // A run is merged on its node; a reduce task opens the runs of all nodes.
     let mut by_place: BTreeMap<(IfileIndex, NodeId), Vec<&RunSummary>> = BTreeMap::new();
     for run in runs {
         by_place.entry((run.ifile, home(run.run))).or_default().push(run);
@@ -61,13 +61,13 @@ pub fn merge_tasks(
     tasks
 }
 
-/// Bytes of blocks a merge holds for a run. One run is never counted for more than half of the share: its
+/// Returns the bytes of blocks that a merge holds for a run. A run never counts for more than half of the share: its
 /// large record must be held anyway, and merging would not make it smaller.
 fn need_bytes(run: &RunSummary, layout: &Layout) -> u64 {
     (BLOCKS_PER_RUN * run.block_bytes_max).min(layout.sort_share_bytes / 2)
 }
 
-/// Moves runs to other nodes, as many with one merge as fit the share.
+/// Returns merges that move runs to other nodes, each with as many runs as fit the share.
 fn moves_of_ifile(ifile: IfileIndex, runs: &[&RunSummary], layout: &Layout, to: &[NodeId]) -> Vec<MergeTask> {
     let mut tasks: Vec<MergeTask> = Vec::new();
     let mut needed = 0;
@@ -87,7 +87,8 @@ fn moves_of_ifile(ifile: IfileIndex, runs: &[&RunSummary], layout: &Layout, to: 
     tasks
 }
 
-/// `runs`: the smallest first. `part_bytes`: what the remaining runs may need together.
+/// Returns the merges of an I-file. `runs`: the smallest first. `part_bytes`: the memory for the remaining runs
+/// together.
 fn merges_of_ifile(
     ifile: IfileIndex,
     runs: &[&RunSummary],
@@ -105,7 +106,7 @@ fn merges_of_ifile(
         for run in rest {
             let need = need_bytes(run, layout);
             let fits = group_needed + need <= layout.sort_share_bytes || count < FAN_IN_MIN;
-            // The merged run needs as much as the hungriest of the group.
+            // The merged run needs as much memory as the most demanding run of the group.
             let enough = count >= FAN_IN_MIN && needed - group_needed + group_need_max <= part_bytes;
             if !fits || enough {
                 break;
@@ -161,7 +162,7 @@ mod tests {
         check(15, &[8]);
         check(16, &[8, 2]);
         check(64, &[8, 8, 8, 8, 8, 8, 8, 8]);
-        // One round is not enough: it does what it can.
+        // One round is not enough: it merges as much as possible.
         check(80, &[8; 10]);
     }
 
@@ -199,7 +200,7 @@ mod tests {
         let leaving = BTreeMap::from([(NodeId(1), to.clone()), (NodeId(3), Vec::new())]);
         let tasks = merge_tasks(&all, &layout, Partitioning::Hash, &leaving, RunId::node);
         let counts: Vec<(u32, usize)> = tasks.iter().map(|task| (task.ifile.0, task.runs.len())).collect();
-        // Eight fit the share. What has nowhere to go stays.
+        // Eight fit the share. Runs without a target node stay.
         assert_eq!(counts, [(0, 8), (0, 2), (1, 1)]);
         let away = |task: &MergeTask| task.to == to && task.runs.iter().all(|run| run.node() == NodeId(1));
         assert!(tasks.iter().all(away), "{tasks:?}");

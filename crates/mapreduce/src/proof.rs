@@ -6,7 +6,7 @@ use ids::{ChunkId, IfileIndex, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The sums of one I-file.
+/// The sums of an I-file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IfileProof {
     pub ifile: IfileIndex,
@@ -16,23 +16,23 @@ pub struct IfileProof {
     pub merged: DataSum,
 }
 
-/// Something that does not agree.
+/// A finding: something that does not agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// The two sums of an I-file differ.
     SumsDiffer { ifile: IfileIndex, committed: DataSum, merged: DataSum },
     /// A map task committed to a chunk that was never sealed.
     ChunkForgotten { ifile: IfileIndex, chunk: ChunkId, source: Source, committed: DataSum },
-    /// A chunk's own books say something else than the map task that appended to it.
+    /// The accounts of a chunk differ from the commit of a map task that appended to it.
     ChunkDiffers { ifile: IfileIndex, chunk: ChunkId, source: Source, committed: DataSum, held: DataSum },
     /// A sealed chunk with data is in no run.
     ChunkInNoRun { ifile: IfileIndex, chunk: ChunkId },
 }
 
-/// The proof of a job: its sums, and everything found wrong.
+/// The proof of a job: its sums, and all findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proof {
-    /// In I-file order; I-files without data stand in it too.
+    /// In I-file order, including I-files without data.
     pub ifiles: Vec<IfileProof>,
     pub findings: Vec<Finding>,
 }
@@ -48,7 +48,7 @@ impl Finding {
         }
     }
 
-    /// The chunk that is at fault, where the finding names one.
+    /// Returns the chunk at fault; None if the finding names no chunk.
     pub fn chunk(&self) -> Option<ChunkId> {
         match self {
             Self::SumsDiffer { .. } => None,
@@ -64,7 +64,7 @@ impl Proof {
         self.findings.is_empty()
     }
 
-    /// The committed sums of all I-files together.
+    /// Returns the committed sums of all I-files together.
     pub fn committed_total(&self) -> DataSum {
         let mut total = DataSum::default();
         for row in &self.ifiles {
@@ -74,8 +74,8 @@ impl Proof {
     }
 }
 
-/// Compares what the winning maps committed with what the reduce tasks merged, I-file by I-file; and, to name
-/// the culprit, with the books of the chunks between them.
+/// Compares the commits of the winning maps with the sums that the reduce tasks merged, I-file by I-file; and, to
+/// locate the fault, with the accounts of the chunks between them.
 pub fn prove(results: &JobResults, ifile_count: u32) -> Proof {
     let mut rows: BTreeMap<IfileIndex, IfileProof> = BTreeMap::new();
     for index in 0..ifile_count {

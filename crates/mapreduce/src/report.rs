@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// Everything known before the output is published; the commit itself is not in it.
+/// Returns the report before the output is published; it does not contain the commit itself.
 pub(crate) fn job_report(spec: &JobSpec, results: &JobResults, proof: &Proof, parts: &[Part]) -> JobReport {
     let partitioning = match (!spec.kind.has_shuffle(), spec.partitioning) {
         (true, _) => "map_only",
@@ -83,7 +83,7 @@ fn attempts_of(spec: &JobSpec, results: &JobResults, stage: StageKind) -> u64 {
 }
 
 fn map_report(spec: &JobSpec, results: &JobResults) -> MapReport {
-    // The commits of another job's maps stand in the results; none ran in this one.
+    // The commits are from the maps of another job; no map ran in this one.
     if spec.kind.source().is_some() {
         return MapReport::default();
     }
@@ -145,7 +145,7 @@ fn shuffle_report(spec: &JobSpec, results: &JobResults, proof: &Proof) -> Shuffl
     }
 }
 
-/// Chunks that would do: a chunk of its own for each oversize record, the rest packed without gaps.
+/// Returns the least number of chunks: a separate chunk for each oversize record, the rest packed without gaps.
 fn chunks_optimum(chunks: &[ChunkSummary], chunk_bytes: u64) -> u64 {
     let mut bytes_of: BTreeMap<IfileIndex, u64> = BTreeMap::new();
     for chunk in chunks.iter().filter(|chunk| !chunk.oversize) {
@@ -155,8 +155,8 @@ fn chunks_optimum(chunks: &[ChunkSummary], chunk_bytes: u64) -> u64 {
     packed + chunks.iter().filter(|chunk| chunk.oversize).count() as u64
 }
 
-/// Lowest and mean fill of the chunks that are not the last of their I-file; 100 where there are none.
-/// Chunks are numbered as they are opened, so the last one has the highest number.
+/// Returns the lowest and the mean fill of the chunks that are not the last of their I-file; 100 if there are none.
+/// Chunks are numbered in the order of opening, so the last one has the highest number.
 fn fill_percent(chunks: &[ChunkSummary]) -> (f64, f64) {
     let mut last: BTreeMap<IfileIndex, ChunkId> = BTreeMap::new();
     for chunk in chunks.iter().filter(|chunk| !chunk.oversize) {
@@ -196,7 +196,7 @@ fn reduce_report(spec: &JobSpec, results: &JobResults) -> ReduceReport {
     }
 }
 
-/// The stages that ran, but for the commit, which is still to come.
+/// Returns the stages that ran, without the commit, which is still to come.
 fn phases(spec: &JobSpec, results: &JobResults) -> Vec<PhaseReport> {
     let mut phases = Vec::new();
     for (index, stage) in stages(spec).into_iter().enumerate().filter(|(_, kind)| *kind != StageKind::Commit)
@@ -214,8 +214,8 @@ fn phases(spec: &JobSpec, results: &JobResults) -> Vec<PhaseReport> {
     phases
 }
 
-/// Slot seconds of attempts that did not win, and slot seconds in which nothing ran, from the first start to
-/// the last end.
+/// Returns the slot seconds of attempts that did not win, and the idle slot seconds, from the first start to the last
+/// end.
 fn waste_and_idle(spec: &JobSpec, results: &JobResults) -> (f64, f64) {
     let attempts = &results.attempts;
     let started_ns = attempts.iter().map(|attempt| attempt.started_ns).min().unwrap_or(0);
@@ -226,12 +226,12 @@ fn waste_and_idle(spec: &JobSpec, results: &JobResults) -> (f64, f64) {
     (waste, (f64::from(spec.slots) * seconds(started_ns, ended_ns) - busy).max(0.0))
 }
 
-/// A clock that was set back gives 0, not a negative time.
+/// Returns the seconds between two times; 0 if the clock was set back.
 fn seconds(started_ns: u64, ended_ns: u64) -> f64 {
     ended_ns.saturating_sub(started_ns) as f64 / NANOS_PER_SECOND
 }
 
-/// In the order of the parts, under their final numbers.
+/// Returns the rows in the order of the parts, under their final numbers.
 fn plan_rows(spec: &JobSpec, results: &JobResults) -> Vec<PlanRow> {
     let merged_bytes = |task: ids::TaskIndex| {
         let result = results.reduces.get(&task);

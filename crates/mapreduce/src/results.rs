@@ -13,21 +13,21 @@ use api::{SourceCommit, Split, TaskResult};
 use ids::{AttemptKey, AttemptNumber, IfileIndex, JobId, NodeId, PlanVersion, RunId, StageIndex, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything the next stage may follow from. The server keeps one per running job.
+/// All results that determine the next stage. The server keeps one per running job.
 #[derive(Clone, Debug, Default)]
 pub struct JobResults {
     pub job: JobId,
     pub splits: Vec<Split>,
-    /// The winning attempt of each map task and its result; with what stands of attempts before it.
+    /// The winning attempt of each map task and its result, with valid data of earlier attempts.
     pub maps: BTreeMap<TaskIndex, (AttemptNumber, MapResult)>,
-    /// In these I-files an earlier attempt of a map task counts than the winning one.
+    /// I-files of map tasks in which an earlier attempt than the winning one counts.
     pub older: BTreeMap<TaskIndex, BTreeMap<IfileIndex, AttemptNumber>>,
-    /// Map tasks that run again, with what stands of them.
+    /// Map tasks that run again, with their valid data.
     pub again: BTreeMap<TaskIndex, MapAgain>,
-    /// Tasks that open the data kept by an earlier job, one for each node that has any; only in a job that reduces it
+    /// Tasks that open the kept data of an earlier job, one for each node that has any; only in a job that reduces it
     /// again.
     pub adopt: Option<Vec<AdoptTask>>,
-    /// Replicas of that data, as far as they are known.
+    /// Known replicas of that data.
     pub kept_copies: KeptCopies,
     pub seal: Option<SealResult>,
     pub merges: BTreeMap<TaskIndex, MergeResult>,
@@ -35,26 +35,27 @@ pub struct JobResults {
     pub plan_version: PlanVersion,
     /// The reduce tasks as planned, in part order.
     pub plan: Vec<ReduceTask>,
-    /// Reduce tasks of the plan before, if data was lost since: the ranges of the next plan are the same.
+    /// Reduce tasks of the previous plan, if data was lost since: the ranges of the next plan are the same.
     pub planned_before: Vec<ReduceTask>,
-    /// Bytes per reduce task that the plan aimed at; 0 before there is one.
+    /// Target bytes per reduce task of the plan; 0 before there is a plan.
     pub target_bytes: u64,
     pub reduces: BTreeMap<TaskIndex, ReduceResult>,
-    /// How often data was lost and made again.
+    /// Number of times that lost data was recomputed.
     pub regenerations: u32,
-    /// The runs are of use when the job is over.
+    /// True if the runs are kept after the job.
     pub keeps_runs: bool,
-    /// Every ended attempt, winners or not.
+    /// All ended attempts, winners or not.
     pub attempts: Vec<AttemptTime>,
-    /// Nodes that leave, with those that take over their runs. For the next merges; the server knows it.
+    /// Nodes that are being drained, with the nodes that can take over their runs. The server sets it for the next
+    /// merges.
     pub leaving: BTreeMap<NodeId, Vec<NodeId>>,
-    /// Runs that lie on a second node.
+    /// Replicas of runs.
     pub replicas: Replicas,
-    /// Replicas of its parts, as far as they are known, if later stages read the parts.
+    /// Known replicas of its parts, if later stages read the parts.
     pub stage_files: StageFiles,
 }
 
-/// When an attempt ran, for the report.
+/// The time of an attempt, for the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptTime {
     pub stage: StageIndex,
@@ -66,13 +67,13 @@ pub struct AttemptTime {
 }
 
 impl JobResults {
-    /// The results of a job that has just been submitted.
+    /// Creates the results of a job that has just been submitted.
     pub fn new(job: JobId, splits: Vec<Split>) -> Self {
         Self { job, splits, ..Self::default() }
     }
 
-    /// The results of a job that reduces again what an earlier one kept: the commits of its winning map attempts
-    /// stand for those of maps, so that the proof and the plan are made as ever.
+    /// Creates the results of a job that reduces the kept I-files of an earlier one: the commits of its winning map
+    /// attempts replace maps, so that the proof and the plan are made as usual.
     pub fn reducing_again(
         job: JobId,
         adopt: Vec<AdoptTask>,
@@ -93,7 +94,7 @@ impl JobResults {
         results
     }
 
-    /// Takes the result of the winner of a task.
+    /// Records the result of the winner of a task.
     pub fn record(&mut self, attempt: AttemptKey, result: TaskResult) {
         let task = attempt.task.task;
         match result {
@@ -112,7 +113,7 @@ impl JobResults {
         }
     }
 
-    /// Each node seals its own chunks, and opens what it kept.
+    /// Adds the seal of a node, or the kept data that a node opened.
     pub(crate) fn add_seal(&mut self, more: SealResult) {
         let seal = self.seal.get_or_insert_default();
         seal.chunks.extend(more.chunks);
@@ -123,7 +124,7 @@ impl JobResults {
         seal.write_seconds += more.write_seconds;
     }
 
-    /// The runs to reduce: those of the seal that no merge replaced, and those the merges made.
+    /// Returns the runs to reduce: runs of the seal that no merge replaced, and merged runs.
     pub fn surviving_runs(&self) -> Vec<&RunSummary> {
         let replaced: BTreeSet<RunId> =
             self.merges.values().flat_map(|merge| merge.replaced.iter().copied()).collect();
@@ -132,13 +133,13 @@ impl JobResults {
         sealed.filter(|run| !replaced.contains(&run.run)).chain(merged).collect()
     }
 
-    /// The winning attempt of each map task that put anything out, in map task order.
+    /// Returns the winning attempt of each map task that emitted anything, in map task order.
     pub fn valid_attempts(&self) -> Vec<(TaskIndex, AttemptNumber)> {
         let with_output = self.maps.iter().filter(|(_, (_, result))| !result.commits.is_empty());
         with_output.map(|(task, (attempt, _))| (*task, *attempt)).collect()
     }
 
-    /// The counters of all winners, added up.
+    /// Returns the sums of the counters of all winners.
     pub fn counters(&self) -> BTreeMap<String, i64> {
         let of_maps = self.maps.values().flat_map(|(_, result)| &result.counters);
         let of_reduces = self.reduces.values().flat_map(|result| &result.counters);

@@ -1,14 +1,15 @@
-//! Cutting the inputs of a job into splits, one for each map task.
+//! Division of the inputs of a job into splits, one for each map task.
 
 use api::{InputFile, RecordFormat, Segment, Split};
 
-/// Segments in one split: bounds the message of a job over very many tiny files.
+/// Maximum number of segments in a split: bounds the message of a job over very many tiny files.
 pub const SEGMENTS_PER_SPLIT_MAX: usize = 4096;
 
-/// Cuts inputs into splits of about `split_bytes` stored bytes, in input order. Plain files of lines are cut at
-/// multiples of `split_bytes` (the reader moves both ends to line ends), and so are those that programs read by themselves, those
-/// of records of one length at multiples of that; compressed files stay whole; what is small is packed together up to `split_bytes`. Each
-/// byte of each file is in exactly one split, and empty files are in none.
+/// Divides inputs into splits of about `split_bytes` stored bytes, in input order. Plain files of lines are cut at
+/// multiples of `split_bytes` (the reader moves both ends to line ends), like files that programs read by themselves.
+/// Files of records of fixed length are cut at a multiple of the record length. Compressed files stay whole; small
+/// files are packed together up to `split_bytes`. Each byte of each file is in exactly one split, and empty files are
+/// in none.
 pub fn plan(inputs: &[InputFile], split_bytes: u64, format: RecordFormat) -> Vec<Split> {
     let split_bytes = match format {
         RecordFormat::Lines { .. } | RecordFormat::Stretches => split_bytes.max(1),

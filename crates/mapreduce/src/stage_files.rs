@@ -1,8 +1,9 @@
-//! Parts that later stages of a flow read: intermediate files on the disks of nodes (ISS, section 4; `docs/internals/flows.md`).
+//! Parts that later stages of a flow read: intermediate files on the disks of nodes (intermediate storage system, ISS,
+//! section 4; `docs/internals/flows.md`).
 //!
-//! A part lies on the node that made it and, replicated, on a second one. Where neither has it any more and somebody has yet to read
-//! it, its task runs again, with as much before it as that takes; what it gives then must be the same bytes, because others have
-//! read some of them already.
+//! A part is on the node that made it and, if replicated, on a second one. If both are lost and a stage has yet to read
+//! the part, its task runs again, with as much earlier work as this needs. The recomputed bytes must be the same,
+//! because other tasks may have read some of them already.
 
 use crate::layout::{self, LayoutError, LayoutRequest};
 use crate::{JobResults, expand::part_order, splits};
@@ -13,11 +14,11 @@ use api::{InputFile, JobSpec, LostInput, Split, StageFile, StageFilePlace};
 use ids::{NodeId, RunId, TaskIndex};
 use std::collections::BTreeSet;
 
-/// Replicas of parts that are told of before the ends of their attempts: a poll or two before.
+/// Maximum number of replicas of parts that are reported before the ends of their attempts: a poll or two earlier.
 const EARLY_REPLICAS_MAX: usize = 4096;
 
 impl JobResults {
-    /// The part that a task of the stage has put out, if it has.
+    /// Returns the part of a finished task of the stage.
     pub fn part(&self, task: TaskIndex) -> Option<&Part> {
         let of_map = || self.maps.get(&task).and_then(|(_, map)| map.part.as_ref());
         self.reduces.get(&task).map(|reduce| &reduce.part).or_else(of_map)
@@ -30,14 +31,14 @@ impl JobResults {
         }
     }
 
-    /// The tasks that have put out parts by now.
+    /// Returns the finished tasks with their parts.
     pub fn parts(&self) -> impl Iterator<Item = (TaskIndex, &Part)> {
         let of_maps = self.maps.iter().filter_map(|(task, (_, map))| Some((*task, map.part.as_ref()?)));
         of_maps.chain(self.reduces.iter().map(|(task, reduce)| (*task, &reduce.part)))
     }
 
-    /// Its parts as inputs of a later stage, in their order; empty ones are left out. `named`: what the stage as a whole has for
-    /// its number among the inputs of the later one.
+    /// Returns its parts as inputs of a later stage, in their order, without empty ones. `named`: the number of the
+    /// whole stage among the inputs of the later one.
     pub fn as_inputs(&self, spec: &JobSpec, named: u32) -> Vec<InputFile> {
         let order: Vec<TaskIndex> = match spec.kind.has_shuffle() {
             true => part_order(spec, self),
@@ -59,8 +60,8 @@ impl JobResults {
         order.into_iter().enumerate().filter_map(input).collect()
     }
 
-    /// Returns the place at which the part of a task is read, as input `file_index` of a job. It names no node while
-    /// the part is made again.
+    /// Returns the location of the part of a task, as input `file_index` of a job. It names no node while the part is
+    /// recomputed.
     pub fn part_place(&self, task: TaskIndex, file_index: u32) -> StageFilePlace {
         let part = self.part(task);
         StageFilePlace {
@@ -71,7 +72,8 @@ impl JobResults {
         }
     }
 
-    /// A node has sent the part of a task to another one. False where that is of no use: it is not its own, or there is a replica.
+    /// Records that a node has copied its part to another node. Returns false if this is useless: the part is not its
+    /// own, or it has a replica.
     pub fn add_part_replica(&mut self, task: TaskIndex, from: NodeId, to: NodeId) -> bool {
         let is_its_own = self.part(task).is_some_and(|part| part.node == Some(from));
         let is_new = from != to && !self.stage_files.replicas.contains_key(&task);
@@ -81,10 +83,10 @@ impl JobResults {
         is_its_own && is_new
     }
 
-    /// A node tells that it has sent a part to another one. The same, where it counts by now.
+    /// Handles a node's report that it has copied a part. Returns the report if it counts now.
     pub fn take_part_replica(&mut self, from: NodeId, told: ReplicatedPart) -> Option<ReplicatedPart> {
         match self.part(told.task).map(|part| part.attempt_name.as_str()) {
-            // An attempt that did not win leaves a file as well.
+            // An attempt that did not win leaves a file too.
             Some(winner) if winner != told.name => None,
             Some(_) => self.add_part_replica(told.task, from, told.to).then_some(told),
             None => {
@@ -96,22 +98,22 @@ impl JobResults {
         }
     }
 
-    /// The task of a part is done: its replica, where one was told of before.
+    /// Returns the replica of a finished part if it was reported before.
     pub fn take_early_part_replica(&mut self, task: TaskIndex) -> Option<ReplicatedPart> {
         let name = self.part(task)?.attempt_name.clone();
         let (from, told) = self.stage_files.early.remove(&(task, name))?;
         self.add_part_replica(task, from, told.to).then_some(told)
     }
 
-    /// Restores the places of parts from the stored rows of their replicas: parts on nodes that are gone are read at
-    /// their replicas.
+    /// Restores the locations of parts from the stored rows of their replicas: parts of lost nodes are read from their
+    /// replicas.
     pub fn restore_parts(
         &mut self,
         replicas: impl Iterator<Item = (TaskIndex, NodeId)>,
         lives: impl Fn(NodeId) -> bool,
     ) {
         for (task, node) in replicas.filter(|(_, node)| lives(*node)) {
-            // Of a part that was made again elsewhere since, this may be an old one: a replica that is not there is found out.
+            // A row may be older than a recomputed part: a missing replica is noticed when it is read.
             if let Some(home) = self.part(task).and_then(|part| part.node) {
                 self.add_part_replica(task, home, node);
             }
@@ -122,16 +124,16 @@ impl JobResults {
         }
     }
 
-    /// An attempt of a later stage has not found a part where it was told to.
+    /// Records that an attempt of a later stage did not find a part on the node it was told.
     pub fn part_not_found(&mut self, lost: &LostInput) {
-        // Of an attempt that others found lost before, there is another file by now.
+        // If the part was reported lost before, there is another file by now.
         let is_current = self.part(lost.file.task).is_some_and(|part| part.attempt_name == lost.name);
         for node in lost.nodes.iter().filter(|_| is_current) {
             self.parts_gone(*node, Some(lost.file.task));
         }
     }
 
-    /// The parts that lie on that node and nowhere else.
+    /// Returns the parts that only this node has.
     pub fn parts_on(&self, node: NodeId) -> BTreeSet<TaskIndex> {
         let is_only_there = |(task, part): &(TaskIndex, &Part)| {
             part.node == Some(node) && part.bytes > 0 && !self.stage_files.replicas.contains_key(task)
@@ -139,8 +141,8 @@ impl JobResults {
         self.parts().filter(is_only_there).map(|(task, _)| task).collect()
     }
 
-    /// Another process has found parts on the disks of a node that is about to be given up: each lies on `node` from now on, as its replica
-    /// where the other one made it. Which they are.
+    /// Readmits the parts that another process found on the disks of a node that is about to be abandoned: each is on
+    /// `node` from now on, as the original or the replica. Returns their tasks.
     pub fn readmit_parts(&mut self, before: NodeId, node: NodeId, left: &[LeftPart]) -> Vec<TaskIndex> {
         let is_left = |part: &Part| {
             let same = |left: &&LeftPart| (left.bytes, left.crc32c) == (part.bytes, part.crc32c);
@@ -148,7 +150,7 @@ impl JobResults {
         };
         let back = self.parts().filter(|(_, part)| is_left(part)).filter(|(task, part)| {
             let replica = self.stage_files.replicas.get(task).copied();
-            // Of one that another node has as well nothing changes.
+            // A part that another node has too is not changed.
             replica == Some(before) || (replica.is_none() && part.node == Some(before))
         });
         let back: Vec<TaskIndex> = back.map(|(task, _)| task).collect();
@@ -156,13 +158,13 @@ impl JobResults {
         back
     }
 
-    /// Parts with a second home.
+    /// Returns the parts with replicas.
     pub fn replicated_parts(&self) -> impl Iterator<Item = (TaskIndex, NodeId)> {
         self.stage_files.replicas.iter().map(|(task, node)| (*task, *node))
     }
 
-    /// Takes the loss of these parts, or of all, on a node: replicas take their place where there are any. Returns
-    /// the tasks of parts that are read at replicas now.
+    /// Records the loss of this part, or of all parts, on a node: replicas are promoted if there are any. Returns the
+    /// tasks of parts that are read from replicas now.
     pub fn parts_gone(&mut self, node: NodeId, only: Option<TaskIndex>) -> Vec<TaskIndex> {
         let is_meant = |task: &TaskIndex| only.is_none_or(|only| only == *task);
         self.stage_files.replicas.retain(|task, replica| !(*replica == node && is_meant(task)));
@@ -180,13 +182,13 @@ impl JobResults {
         fallen
     }
 
-    /// The parts that lie nowhere any more.
+    /// Returns the parts that no node has any more.
     pub fn parts_lost(&self, has_left: impl Fn(NodeId) -> bool) -> BTreeSet<TaskIndex> {
         let is_lost = |(_, part): &(TaskIndex, &Part)| part.bytes > 0 && part.node.is_none_or(&has_left);
         self.parts().filter(is_lost).map(|(task, _)| task).collect()
     }
 
-    /// These parts are to be made again.
+    /// Forgets parts that will be recomputed.
     pub fn forget_parts(&mut self, tasks: &[TaskIndex]) {
         for task in tasks {
             self.part_is_new(*task);
@@ -197,18 +199,18 @@ impl JobResults {
         }
     }
 
-    /// Forgets the replica of a part that is put out anew.
+    /// Forgets the replica of a part that was made anew.
     pub(crate) fn part_is_new(&mut self, task: TaskIndex) {
         self.stage_files.replicas.remove(&task);
     }
 
-    /// The runs that lie on nodes which have left.
+    /// Returns the runs on nodes that have left.
     pub fn runs_left_behind(&self, has_left: impl Fn(NodeId) -> bool) -> Vec<RunId> {
         let runs = self.surviving_runs().into_iter().map(|run| run.run);
         runs.filter(|run| has_left(self.replicas.home(*run))).collect()
     }
 
-    /// The intermediate files that map tasks of this stage have yet to read.
+    /// Returns the intermediate files that map tasks of this stage have yet to read.
     pub fn files_to_read(&self, spec: &JobSpec) -> BTreeSet<StageFile> {
         let is_open = |(index, _): &(usize, &Split)| !self.maps.contains_key(&TaskIndex(*index as u32));
         let open = self.splits.iter().enumerate().filter(is_open);
@@ -217,7 +219,7 @@ impl JobResults {
     }
 }
 
-/// A stage whose inputs are all there now: its specification with them, with the sizes that follow, and its splits.
+/// Returns the specification of a stage with all its inputs and the resulting sizes, and its splits.
 pub fn with_inputs(spec: &JobSpec, more: Vec<InputFile>) -> Result<(JobSpec, Vec<Split>), LayoutError> {
     let mut spec = spec.clone();
     spec.inputs.extend(more);
@@ -303,7 +305,7 @@ mod tests {
         assert!(reader.files_to_read(&second).is_empty());
     }
 
-    /// The node 2 died, and comes back as 5; of task 1 there was nothing to read.
+    /// Node 2 died, and comes back as 5; the part of task 1 was empty.
     #[test]
     fn parts_that_come_back_are_read_there() {
         let (_, mut results) = results();
@@ -319,7 +321,7 @@ mod tests {
         assert_eq!(results.readmit_parts(before, node, &[whole(2, 50)]), [TaskIndex(2)]);
         assert_eq!(results.parts_gone(before, None), [TaskIndex(2)]);
         assert_eq!(results.part_place(TaskIndex(2), 0).node, Some(node));
-        // As a second home it comes back as one.
+        // A second copy comes back as the second copy.
         assert!(results.add_part_replica(TaskIndex(0), NodeId(1), before));
         assert_eq!(results.readmit_parts(before, NodeId(6), &[whole(0, 100)]), [TaskIndex(0)]);
         assert_eq!(results.part_place(TaskIndex(0), 0).replica, Some(NodeId(6)));

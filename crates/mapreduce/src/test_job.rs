@@ -1,4 +1,4 @@
-//! Made-up jobs for the unit tests of this crate.
+//! Artificial jobs for the unit tests of this crate.
 
 use crate::JobResults;
 use api::task::{ChunkSummary, KeyWeight, MapResult, Part, ReduceResult, RunSummary, SealResult};
@@ -30,7 +30,7 @@ pub(crate) fn split() -> Split {
     Split { segments: vec![Segment { file_index: 0, offset_bytes: 0, length_bytes: 10 }] }
 }
 
-/// A sum of so many records whose hashes are all 1.
+/// Returns a sum of `records` records whose hashes are all 1.
 pub(crate) fn sum(records: u64) -> DataSum {
     DataSum { records, bytes: 10 * records, hash_sum: u128::from(records) }
 }
@@ -58,7 +58,7 @@ pub(crate) fn run(id: u64, ifile: u32, block_bytes_max: u64, record_bytes: u64) 
     }
 }
 
-/// Seals what the maps committed: one run per chunk, books as they should be.
+/// Seals the commits of the maps: one run per chunk, with correct accounts.
 pub(crate) fn seal_of(results: &JobResults) -> SealResult {
     let mut chunks: BTreeMap<ChunkId, ChunkSummary> = BTreeMap::new();
     for (map_task, (attempt, result)) in &results.maps {
@@ -91,7 +91,7 @@ pub(crate) fn reduce_result(part: u32, merged: &[(u32, DataSum)]) -> ReduceResul
     }
 }
 
-/// Lets the planned reduce tasks merge all that was committed: the first of an I-file gets it all.
+/// Lets the planned reduce tasks merge all commits: the first task of an I-file gets everything.
 pub(crate) fn finish_reduces(results: &mut JobResults) {
     let mut left: BTreeMap<IfileIndex, DataSum> = BTreeMap::new();
     for commit in results.maps.values().flat_map(|(_, result)| &result.commits) {

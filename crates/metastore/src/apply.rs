@@ -1,5 +1,5 @@
-//! A list of changes as one transaction. What they do to the tables of jobs is gathered first, so that a thousand jobs
-//! cost as many statements as one.
+//! A list of changes as one transaction. Effects on the tables of jobs are gathered first, so that a thousand jobs cost
+//! as many statements as one.
 
 use crate::batch::Batch;
 use crate::database::{Connection, Session, sqlite};
@@ -11,7 +11,7 @@ use ids::JobId;
 use rows::Change;
 use sqlx::Connection as _;
 
-/// An error inside a transaction, before the name of the database is known.
+/// An error inside a transaction, without the name of the database.
 pub(crate) enum ApplyError {
     Driver(sqlx::Error),
     Store(StoreError),
@@ -29,22 +29,22 @@ impl From<StoreError> for ApplyError {
     }
 }
 
-/// Transactions that PostgreSQL undid because of another one are tried this often.
+/// Maximum number of tries of a transaction that PostgreSQL rolled back because of another one.
 const SERIALIZATION_TRIES_MAX: u32 = 5;
 
 impl Metastore {
-    /// Takes the number of a new job. A number that is never used is no harm.
+    /// Reserves the number of a new job. A number that is never used does no harm.
     pub async fn reserve_job_id(&self) -> Result<JobId, StoreError> {
         Ok(self.reserve_job_ids(1).await?.start)
     }
 
-    /// Takes `count` numbers for new jobs, in one transaction.
+    /// Reserves `count` numbers for new jobs, in one transaction.
     pub async fn reserve_job_ids(&self, count: u32) -> Result<std::ops::Range<JobId>, StoreError> {
         let last = self.next_of_sequence("job", count).await?;
         Ok(JobId(last - i64::from(count) + 1)..JobId(last + 1))
     }
 
-    /// Moves a sequence on; the answer is the last of the `count` numbers taken.
+    /// Advances a sequence. Returns the last of the `count` reserved numbers.
     pub(crate) async fn next_of_sequence(&self, name: &'static str, count: u32) -> Result<i64, StoreError> {
         let statement = "UPDATE sequences SET value = value + $2 WHERE name = $1 RETURNING value";
         let rows = self.write_one(statement, vec![name.into(), count.into()]).await?;
@@ -56,8 +56,8 @@ impl Metastore {
 
     /// Writes all changes or none. They are durable when this returns.
     ///
-    /// A server that leads a PostgreSQL store gets over a lost connection by itself: it connects again, looks whether
-    /// the transaction had come through, and repeats it where not. Whoever does not lead gets the error.
+    /// A server that leads a PostgreSQL store survives a lost connection: it reconnects, checks whether the transaction
+    /// was committed, and repeats it if not. A process that does not lead gets the error.
     pub async fn apply(&self, changes: &[Change]) -> Result<(), StoreError> {
         if changes.is_empty() {
             return Ok(());
@@ -113,12 +113,12 @@ async fn write(
 ) -> Result<(), ApplyError> {
     match connection {
         Connection::Sqlite(connection) => {
-            // The write lock is taken at once: a transaction that starts as a reader cannot wait for it later.
+            // Takes the write lock at once: a transaction that starts as a reader cannot wait for it later.
             sqlite::control(connection, "BEGIN IMMEDIATE")?;
             let written = write_all(&mut Session::Sqlite(connection), changes).await;
             let done = written.and_then(|()| Ok(sqlite::control(connection, "COMMIT")?));
             if done.is_err() {
-                // It fails where SQLite has undone all by itself.
+                // This fails if SQLite has already rolled back.
                 let _ = sqlite::control(connection, "ROLLBACK");
             }
             done?;
@@ -167,7 +167,7 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
             | Change::IntermediateReplicaGone { .. }
             | Change::IntermediateRemoved { .. } => user_files::apply_one(db, change).await?,
             Change::StageReopened { job, stage, tasks, stands, now_ns } => {
-                // It strikes rows by what they are, so that all before it must stand.
+                // It deletes rows by their content, so all earlier changes must be written first.
                 std::mem::take(&mut batch).write(db).await?;
                 reopen::stage_reopened(db, *job, *stage, tasks, *stands).await?;
                 batch.stage_reopened(*job, *stage, tasks.len(), *now_ns);

@@ -1,5 +1,5 @@
-//! Effect of a list of changes on the rows of jobs, stages, tasks and attempts: several changes of one row become
-//! one, and rows of one kind go in one statement, in the order of their keys.
+//! Effect of a list of changes on the rows of jobs, stages, tasks and attempts: several changes of one row are merged,
+//! and rows of one kind are written by one statement, in the order of their keys.
 
 use crate::StoreError;
 use crate::convert::{json, path_text};
@@ -17,12 +17,12 @@ pub(crate) struct Batch {
     new_jobs: BTreeMap<JobId, NewJob>,
     jobs: BTreeMap<JobId, JobPatch>,
     jobs_started: BTreeMap<JobId, u64>,
-    /// Jobs after which nobody reports attempts: when, and whether they succeeded.
+    /// Jobs whose attempts send no more reports: the time, and whether the job succeeded.
     jobs_left: BTreeMap<JobId, (u64, bool)>,
     jobs_over: Vec<JobId>,
     reports: Rows,
     ifiles: Rows,
-    /// Specifications in place of those that were handed in.
+    /// Specifications that replace the submitted ones.
     whole_specs: BTreeMap<JobId, String>,
     new_stages: BTreeMap<(JobId, StageIndex), StageKind>,
     stages: BTreeMap<(JobId, StageIndex), StagePatch>,
@@ -31,9 +31,9 @@ pub(crate) struct Batch {
     new_attempts: BTreeMap<AttemptKey, Start>,
     attempts: BTreeMap<AttemptKey, End>,
     events: Vec<[Value; 7]>,
-    /// Index in `events` of the end of a stage of each job; needless if the job ends in the same transaction.
+    /// Index in `events` of the last stage end of each job; dropped if the job ends in the same transaction.
     stages_ended: BTreeMap<JobId, usize>,
-    /// Events that another one of the same transaction made needless.
+    /// Events that another event of the same transaction made unnecessary.
     needless: BTreeSet<usize>,
     audit: Rows,
     data: Data,
@@ -53,7 +53,7 @@ struct NewJob {
     spec: String,
 }
 
-/// New values of the row of a job; None: the value stays.
+/// New values of the row of a job; None keeps the value.
 #[derive(Default)]
 struct JobPatch {
     state: Option<JobState>,
@@ -121,7 +121,7 @@ impl From<AttemptKey> for Subject {
 }
 
 impl Batch {
-    /// A row of the history about no job.
+    /// Adds a row of the history that belongs to no job.
     pub fn note(&mut self, kind: EventKind, now_ns: u64, detail: &str) {
         self.event(Subject::default(), kind, now_ns, Some(detail));
     }
@@ -144,7 +144,7 @@ impl Batch {
         ]);
     }
 
-    /// Notes one change of the rows of jobs.
+    /// Adds a change of the rows of jobs.
     pub fn take(&mut self, change: &Change) -> Result<(), StoreError> {
         match change {
             Change::JobSubmitted { .. } => self.job_submitted(change)?,
@@ -190,7 +190,7 @@ impl Batch {
                 };
                 self.attempt_ended(*attempt, end, failure.as_ref());
             }
-            // The history has the winner already: of all attempts of a task, only it succeeded.
+            // The history has the winner already: it is the only successful attempt of the task.
             Change::TaskDone { attempt, .. } => {
                 self.tasks_done.insert(attempt.task, attempt.attempt);
             }
@@ -271,7 +271,7 @@ impl Batch {
         for (index, kind) in stages.iter().copied().enumerate() {
             self.new_stages.insert((*job, StageIndex(index as u16)), kind);
         }
-        // The sizes of a stage that reads others follow from what these put out.
+        // The sizes of a stage that reads others depend on their output.
         if spec.reads().is_empty() {
             self.new_ifiles(*job, spec);
         }
@@ -304,8 +304,8 @@ impl Batch {
         patch.exit_code = exit_code;
         patch.error = error.map(str::to_string);
         patch.ended_ns = Some(now_ns);
-        // A failed or cancelled job still hears from its attempts. Whoever finds a job interrupted, or published by
-        // a process that died right then, is the last to speak of them.
+        // A failed or cancelled job still gets reports of its attempts. A process that finds a job interrupted, or
+        // published by a process that died right then, writes its last change.
         if matches!(state, JobState::Interrupted | JobState::Succeeded) {
             self.jobs_left.insert(job, (now_ns, state == JobState::Succeeded));
         }
@@ -332,7 +332,7 @@ impl Batch {
             Keep::Until(until) => (Some(KeptFiles::Kept), Some(until)),
         };
         let detail = patch.ifiles.map(|_| "its I-files are kept");
-        // A job that never had a directory is clean the moment it ends.
+        // A job without directories is clean as soon as it ends.
         if patch.ended_ns.is_none() || detail.is_some() {
             self.event(job, EventKind::JobCleaned, now_ns, detail);
         }
@@ -353,7 +353,7 @@ impl Batch {
             let key = TaskKey { job, stage, task: ids::TaskIndex(index as u32) };
             self.new_tasks.insert(key, json(task)?);
         }
-        // The first stage of a job that comes with its tasks: the job was submitted, that says it.
+        // The first stage of a job with tasks needs no event: the submit says it.
         if !self.new_jobs.contains_key(&job) {
             let detail = format!("{} tasks", tasks.len());
             self.event(Subject::stage(job, stage), EventKind::StageExpanded, now_ns, Some(&detail));
@@ -387,7 +387,7 @@ impl Batch {
         self.attempts.insert(attempt, end);
     }
 
-    /// Writes everything: first what is new, from jobs down, then what changed, then the history.
+    /// Writes everything: new rows first, from jobs down, after them changes, and last the history.
     pub async fn write(mut self, db: &mut Session<'_>) -> Result<(), sqlx::Error> {
         self.write_new(db).await?;
         self.data.write(db).await?;
@@ -408,7 +408,7 @@ impl Batch {
         db.insert("audit", columns, "", self.audit).await
     }
 
-    /// New rows; a change of one in the same batch is in it already.
+    /// Writes new rows; changes of them in the same batch are merged already.
     async fn write_new(&mut self, db: &mut Session<'_>) -> Result<(), sqlx::Error> {
         let new_jobs: BTreeSet<JobId> = self.new_jobs.keys().copied().collect();
         let (mut jobs, mut specs) = (Rows::default(), Rows::default());
@@ -452,7 +452,7 @@ impl Batch {
             db.execute("UPDATE specs SET spec = $2 WHERE job = $1", [job.0.into(), spec.into()]).await?;
         }
         db.insert("ifiles", "job, ifile", "", std::mem::take(&mut self.ifiles)).await?;
-        // Only a stage that is made again can have tasks already.
+        // Only a stage that runs again can have tasks already.
         let (mut tasks, mut tasks_again) = (Rows::default(), Rows::default());
         for (key, payload) in std::mem::take(&mut self.new_tasks) {
             let winner = self.tasks_done.remove(&key);
@@ -470,7 +470,7 @@ impl Batch {
         }
         let columns = "job, stage, task, state, winner, payload";
         db.insert("tasks", columns, "", tasks).await?;
-        // What is done still stands; all else was struck.
+        // Finished tasks are still valid; all others were deleted.
         let after = "ON CONFLICT (job, stage, task) DO UPDATE SET payload = excluded.payload, \
                      state = CASE WHEN tasks.winner IS NULL THEN excluded.state ELSE tasks.state END, \
                      winner = coalesce(tasks.winner, excluded.winner)";
@@ -502,7 +502,7 @@ impl Batch {
         db.insert("attempts", columns, "", attempts.collect()).await
     }
 
-    /// Changes of rows that stood there before, each row once.
+    /// Writes changes of existing rows, each row once.
     async fn write_patches(&mut self, db: &mut Session<'_>) -> Result<(), sqlx::Error> {
         let started = self.jobs_started.iter().map(|(job, now_ns)| [job.0.into(), (*now_ns).into()]);
         let head = "UPDATE jobs SET started_ns = v.column2";
@@ -569,8 +569,7 @@ fn task_values(key: TaskKey) -> [Value; 3] {
     [key.job.0.into(), key.stage.0.into(), key.task.0.into()]
 }
 
-/// Ends the attempts that still stand as running of jobs that get no more reports, and deletes the rows that were
-/// kept only for a restart.
+/// Ends the running attempts of jobs that get no more reports, and deletes the rows that are needed only for a restart.
 async fn sweep(
     db: &mut Session<'_>,
     left: &BTreeMap<JobId, (u64, bool)>,
@@ -580,7 +579,7 @@ async fn sweep(
     let head = "UPDATE attempts SET state = 'interrupted', ended_ns = v.column2";
     db.update(head, "WHERE attempts.job = v.column1 AND attempts.state = 'running'", rows().collect())
         .await?;
-    // A job that succeeded although its last attempt never said so was published by it.
+    // If a job succeeded without a report of its last attempt, that attempt published it.
     let succeeded = left.iter().filter(|(_, (_, succeeded))| *succeeded).map(|(job, _)| [job.0.into()]);
     let head = "UPDATE tasks SET state = 'done'";
     db.update(head, "WHERE tasks.job = v.column1 AND tasks.state = 'waiting'", succeeded.collect()).await?;

@@ -1,19 +1,19 @@
-//! Between our types and the columns.
+//! Conversions between our types and the columns.
 
 use crate::StoreError;
 use std::path::Path;
 
-/// A count or size as the store holds it. No real one reaches 2^63; a wrapped one would lie, so it saturates.
+/// Converts a count or size for the store. Real ones do not reach 2^63; larger ones saturate instead of wrapping.
 pub(crate) fn stored(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The wrapping 128-bit sum as its 16 bytes, big-endian, so that the column sorts as the number does.
+/// Converts a wrapping 128-bit sum to 16 bytes, big-endian, so that the column sorts like the number.
 pub(crate) fn hash_sum_bytes(sum: u128) -> Vec<u8> {
     sum.to_be_bytes().to_vec()
 }
 
-/// Reads numbers and paths of rows back; an unreadable one names its column.
+/// Converts numbers and paths of rows back; an error names the column.
 pub(crate) struct Reader<'a> {
     pub database: &'a Path,
 }
@@ -23,7 +23,7 @@ impl Reader<'_> {
         StoreError::DamagedValue { path: self.database.to_path_buf(), column, value: value.to_string() }
     }
 
-    /// A number of any of our widths.
+    /// Converts a number to any of our integer types.
     pub fn number<T: TryFrom<i64>>(&self, column: &'static str, value: i64) -> Result<T, StoreError> {
         T::try_from(value).map_err(|_| self.damaged(column, value))
     }
@@ -42,12 +42,12 @@ impl Reader<'_> {
     }
 }
 
-/// JSON of a message.
+/// Converts a message to JSON.
 pub(crate) fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(StoreError::Json)
 }
 
-/// A path as text, so that people can read it with SQL and we get the same path back.
+/// Converts a path to text, so that users can read it with SQL and we get the same path back.
 pub(crate) fn path_text(path: &Path) -> Result<&str, StoreError> {
     path.to_str().ok_or_else(|| StoreError::PathNotText { path: path.to_path_buf() })
 }

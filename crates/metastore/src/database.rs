@@ -1,8 +1,8 @@
-//! The two databases behind one face: values, rows, statements for one row and for many.
+//! The two databases behind one interface: values, rows, statements for one row and for many.
 //!
-//! Statements are written once, in the words both understand, with `$1` for parameters. A statement over many rows
-//! names them `v.column1`, `v.column2`, ...: SQLite gets them as `VALUES`, PostgreSQL as one array per column,
-//! so that its text, and with it the prepared plan, is the same for any number of rows.
+//! Statements are written once, in SQL that both understand, with `$1` for parameters. A statement over many rows names
+//! them `v.column1`, `v.column2`, ...: SQLite gets them as `VALUES`, PostgreSQL as one array per column, so that its
+//! text, and its prepared plan, is the same for any number of rows.
 
 pub(crate) mod sqlite;
 
@@ -13,10 +13,10 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Connection as _, Postgres, Row as _};
 use std::fmt::Write;
 
-/// Rows in one statement for PostgreSQL: bounds the memory of a message.
+/// Maximum number of rows in one statement for PostgreSQL: bounds the memory of a message.
 const POSTGRES_ROWS_MAX: usize = 8192;
 
-/// Prepared statements a connection keeps: every statement of ours, in every number of rows that SQLite gets.
+/// Maximum number of prepared statements of a connection: all our statements, in every number of rows that SQLite gets.
 pub(crate) const STATEMENTS_MAX: usize = 512;
 
 /// An open connection.
@@ -25,13 +25,13 @@ pub(crate) enum Connection {
     Postgres(PgConnection),
 }
 
-/// A connection, or a transaction on it, for the length of some statements.
+/// A connection, or a transaction on it, for some statements.
 pub(crate) enum Session<'a> {
     Sqlite(&'a mut rusqlite::Connection),
     Postgres(&'a mut PgConnection),
 }
 
-/// A value of a column; absent where it holds none.
+/// A value of a column; absent for NULL.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Integer(Option<i64>),
@@ -39,13 +39,13 @@ pub(crate) enum Value {
     Bytes(Option<Vec<u8>>),
 }
 
-/// One row of an answer.
+/// A row of an answer.
 pub(crate) enum Row {
     Sqlite(SqliteRow),
     Postgres(PgRow),
 }
 
-/// A type that a column can be read as, from both databases.
+/// A type that a column of either database can be read as.
 pub(crate) trait Readable<'r>:
     rusqlite::types::FromSql + sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>
 {
@@ -94,7 +94,7 @@ value_from!(Integer,
 value_from!(Text, String => |value| value, &str => |value| value.to_string());
 value_from!(Bytes, Vec<u8> => |value| value, &[u8] => |value| value.to_vec());
 
-/// Rows for one statement, all of the same width. The first value of each is there.
+/// Rows for one statement, all of the same width. The first value of each is not NULL.
 #[derive(Default)]
 pub(crate) struct Rows {
     width: usize,
@@ -112,7 +112,7 @@ impl Rows {
         self.values.is_empty()
     }
 
-    /// Values in a row, and all values.
+    /// Returns the number of values in a row, and all values.
     pub fn into_parts(self) -> (usize, Vec<Value>) {
         (self.width, self.values)
     }
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// Reads rows, aside where that would keep the thread from all else; and the connection, where it is still of use.
+    /// Reads rows, on another thread if a read would block this one. Returns the connection too if it is still usable.
     pub async fn read(
         mut self,
         statement: &'static str,
@@ -165,7 +165,7 @@ impl Connection {
         }
     }
 
-    /// Whether the other end still answers.
+    /// Checks that the database still answers.
     pub async fn ping(&mut self) -> Result<(), sqlx::Error> {
         match self {
             Self::Sqlite(connection) => sqlite::fetch(connection, "SELECT 1", []).map(|_| ()),
@@ -175,7 +175,7 @@ impl Connection {
 }
 
 impl Session<'_> {
-    /// Runs a statement; the answer is the number of rows it changed.
+    /// Runs a statement. Returns the number of changed rows.
     pub async fn execute(
         &mut self,
         statement: &'static str,
@@ -190,7 +190,7 @@ impl Session<'_> {
         }
     }
 
-    /// Runs a statement that answers with rows.
+    /// Runs a statement that returns rows.
     pub async fn fetch(
         &mut self,
         statement: &'static str,
@@ -207,7 +207,7 @@ impl Session<'_> {
         }
     }
 
-    /// Inserts rows; `after` is what follows them, such as `ON CONFLICT ...`, or nothing.
+    /// Inserts rows. `after` is the rest of the statement, such as `ON CONFLICT ...`, or empty.
     pub async fn insert(
         &mut self,
         table: &'static str,
@@ -226,8 +226,8 @@ impl Session<'_> {
         self.bulk(rows, |source| text(source, table, columns, after)).await
     }
 
-    /// Changes many rows at once: `UPDATE ... SET ...` of `head`, `WHERE ...` of `tail`, both over `v.column1` and
-    /// so on.
+    /// Updates many rows at once: `head` is `UPDATE ... SET ...`, `tail` is `WHERE ...`, both over `v.column1` and so
+    /// on.
     pub async fn update(
         &mut self,
         head: &'static str,
@@ -242,7 +242,7 @@ impl Session<'_> {
         self.bulk(rows, text).await
     }
 
-    /// Removes the rows of some jobs; each row given is the number of one.
+    /// Deletes the rows of some jobs; each given row has the number of a job.
     pub async fn delete_of_jobs(&mut self, table: &'static str, jobs: Rows) -> Result<(), sqlx::Error> {
         let sqlite = matches!(self, Self::Sqlite(_));
         let text = |source: &str| match sqlite {
@@ -328,7 +328,7 @@ fn bytes(value: &Value) -> Option<Vec<u8>> {
     }
 }
 
-/// PostgreSQL cannot store the character NUL, which programs may write into their last words.
+/// Replaces NUL, which PostgreSQL cannot store and programs may write.
 fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

@@ -1,4 +1,4 @@
-//! Errors of the store, told apart by the action that the reader should take.
+//! Errors of the store, distinguished by the action that the reader should take.
 
 use std::path::{Path, PathBuf};
 
@@ -23,19 +23,19 @@ pub enum StoreError {
     #[error("the state database {path} holds a value in {column} that cannot be read: {value:?}",
         path = path.display())]
     DamagedValue { path: PathBuf, column: &'static str, value: String },
-    #[error("the state database {path} does not do what it is asked: {source}", path = path.display())]
+    #[error("the state database {path} failed: {source}", path = path.display())]
     Database { path: PathBuf, source: sqlx::Error },
-    #[error("the state database {path} cannot be brought to this version: {source}", path = path.display())]
+    #[error("the state database {path} cannot be migrated to this version: {source}", path = path.display())]
     Migration { path: PathBuf, source: sqlx::migrate::MigrateError },
     #[error("the path {path} is not UTF-8 and cannot be stored", path = path.display())]
     PathNotText { path: PathBuf },
-    /// The statement under way may or may not have taken effect; reads can simply be tried again.
+    /// The statement in progress may or may not have been executed; reads can be retried.
     #[error("the connection to the database {path} was lost: {reason}", path = path.display())]
     ConnectionLost { path: PathBuf, reason: String },
     #[error("the database {path} cannot be reached: {reason}", path = path.display())]
     Unreachable { path: PathBuf, reason: String },
-    /// Another transaction was in the way; this one did nothing.
-    #[error("the database {path} undid a transaction because of another one: {reason}", path = path.display())]
+    /// The transaction conflicted with another one and was rolled back.
+    #[error("the database {path} rolled back a transaction because of another one: {reason}", path = path.display())]
     Serialization { path: PathBuf, reason: String },
     #[error("the database {path} does not allow this: {reason}", path = path.display())]
     Denied { path: PathBuf, reason: String },
@@ -43,19 +43,19 @@ pub enum StoreError {
         "{url:?} is not the address of a database ({reason}); it looks like postgres://user@host:5432/name"
     )]
     BadUrl { url: String, reason: String },
-    /// Whoever sees this must stop at once: another server works with the same jobs.
+    /// The process must stop at once: another server works on the same jobs.
     #[error("another server has taken the lead of the database {path}", path = path.display())]
     LeadLost { path: PathBuf },
     #[error("a message cannot be written as JSON: {0}")]
     Json(serde_json::Error),
 }
 
-/// How long a process waits for another one's transaction.
+/// Timeout of a process that waits for another one's transaction.
 pub(crate) const BUSY_SECONDS_MAX: u64 = 30;
 
 impl StoreError {
-    /// Whether the same may work a moment later, with a new connection where the old one is gone. After a lost
-    /// connection a write may have come through: look before it is repeated.
+    /// Returns whether a retry may succeed, with a new connection if this one is lost. After a lost connection a write
+    /// may have been committed: check before repeating it.
     pub fn retryable(&self) -> bool {
         matches!(
             self,
@@ -66,7 +66,7 @@ impl StoreError {
         )
     }
 
-    /// Sorts an error of either driver.
+    /// Classifies an error of either driver.
     pub(crate) fn from_driver(path: &Path, source: sqlx::Error) -> Self {
         let postgres = match &source {
             sqlx::Error::Database(error) => {
@@ -81,8 +81,8 @@ impl StoreError {
         if postgres { Self::from_postgres(path, source) } else { Self::from_sqlite(path, source) }
     }
 
-    /// By PostgreSQL's error codes (postgresql.org/docs/current/errcodes-appendix.html): the first two characters
-    /// are the class.
+    /// Classifies by PostgreSQL's error codes (postgresql.org/docs/current/errcodes-appendix.html): the first two
+    /// characters are the class.
     fn from_postgres(path: &Path, source: sqlx::Error) -> Self {
         let path = path.to_path_buf();
         let (code, reason) = match &source {
@@ -92,7 +92,7 @@ impl StoreError {
             other => (String::new(), other.to_string()),
         };
         match (code.get(..2).unwrap_or_default(), code.as_str()) {
-            // Shutting down, crashed beside us, starting up, or an idle transaction that was ended.
+            // A shutdown, a crash of another session, a start, or an idle transaction that was ended.
             ("08", _) | (_, "57P01" | "57P02" | "57P03" | "57P05" | "25P03") => {
                 Self::ConnectionLost { path, reason }
             }
@@ -105,7 +105,8 @@ impl StoreError {
         }
     }
 
-    /// By SQLite's result codes (sqlite.org/rescode.html; the low byte of an extended code is the primary one).
+    /// Classifies by SQLite's result codes (sqlite.org/rescode.html; the low byte of an extended code is the primary
+    /// one).
     fn from_sqlite(path: &Path, source: sqlx::Error) -> Self {
         let path = path.to_path_buf();
         let code = match &source {

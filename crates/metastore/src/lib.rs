@@ -1,23 +1,23 @@
 //! # What it does
-//! The relational truth of jobs, tasks, attempts, data and proofs, of machines and of who may do what: one transaction
-//! for a list of changes, typed reads, and read-only SQL for people.
+//! The relational truth about jobs, tasks, attempts, data and proofs, about machines and permissions: one transaction
+//! for a list of changes, typed reads, and read-only SQL for users.
 //!
 //! # Where it sits
 //! server -> metastore -> a SQLite file in the state directory, shared by every process that uses it, or a PostgreSQL
 //! database, led by one server at a time.
 //!
 //! # Invariants
-//! Changes go in whole: one [`Metastore::apply`], one transaction, durable when it returns. History is only
-//! appended to: every change that people may ask about leaves an event. Jobs that are over slow nothing down: what a
-//! server reads again is found by an index of the others. Only this crate holds SQL against our state.
+//! Changes are atomic: one [`Metastore::apply`] is one transaction, durable when it returns. The history is only
+//! appended to: every change that users may ask about leaves an event. Finished jobs slow nothing down: an index finds
+//! the others, which a server reads at its start. Only this crate holds SQL against our state.
 //!
 //! # Deliberately absent
 //! No decisions: it does not know which attempt may follow which. Key indexes of runs stay in their files. No tokens,
-//! only what they hash to.
+//! only their hashes.
 //!
 //! # How it is tested
-//! `suite.rs` holds the one suite, written against the store and not its back-end, and runs it on both; `open.rs`,
-//! `console/tests.rs` and `tests/` test what is particular to one of them.
+//! `suite.rs` has the common suite, written against the store and not its back-end, and runs it on both; `open.rs`,
+//! `console/tests.rs` and `tests/` test the specifics of one back-end.
 
 mod apply;
 mod batch;

@@ -1,13 +1,13 @@
-//! Lists of jobs for people.
+//! Lists of jobs for users.
 
 use crate::database::Value;
 use crate::{Metastore, StoreError};
 use api::history::{JobList, JobState, JobsQuestion, MORE_JOBS_MAX};
 
-/// Jobs where a question says nothing else.
+/// Default number of listed jobs.
 const LISTED: u32 = 20;
 
-/// `$1` to `$3`: state, user and name; empty where there is no such condition.
+/// Conditions with `$1` to `$3`: state, user and name; empty for no condition.
 macro_rules! matching {
     () => {
         "FROM jobs WHERE ($1 = '' OR state = $1) AND ($2 = '' OR user_name = $2) \
@@ -16,7 +16,7 @@ macro_rules! matching {
 }
 
 impl Metastore {
-    /// The latest jobs that a question asks for, newest first, and how many others there are.
+    /// Returns the latest jobs that match a question, newest first, and the number of other matches.
     pub async fn list_jobs(&self, question: &JobsQuestion) -> Result<JobList, StoreError> {
         let limit = question.limit.unwrap_or(LISTED);
         let conditions: [Value; 3] = [
@@ -41,7 +41,7 @@ impl Metastore {
     }
 }
 
-/// A pattern of LIKE for texts that contain another one.
+/// Returns a LIKE pattern for texts that contain this one.
 fn containing(text: &str) -> String {
     let mut pattern = String::from("%");
     for character in text.chars() {

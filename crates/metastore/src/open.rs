@@ -1,4 +1,4 @@
-//! Opening the state database: create, migrate, say what is wrong.
+//! Opening of the state database: creation, migration, and error reports.
 
 mod reader_role;
 
@@ -44,7 +44,7 @@ fn migrator(migrations: &[Embedded]) -> Migrator {
     Migrator::with_migrations(migrations.iter().map(migration).collect())
 }
 
-/// Parameters of a URL that the driver knows. It passes over others, and with a misspelt `sslmode` over encryption.
+/// URL parameters that the driver knows. It ignores others, so a misspelt `sslmode` would disable encryption.
 const URL_PARAMETERS: [&str; 18] = [
     "sslmode",
     "ssl-mode",
@@ -68,8 +68,8 @@ const URL_PARAMETERS: [&str; 18] = [
 /// Longest wait for a new connection.
 const CONNECT_SECONDS_MAX: u64 = 10;
 
-/// Our statements find rows by their keys, however the planner guesses how many there are: one plan for all times, and
-/// never a scan of the history.
+/// Our statements find rows by their keys, whatever the planner estimates: one fixed plan, and never a scan of the
+/// history.
 const PLANNER: [(&str, &str); 5] = [
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
@@ -78,9 +78,9 @@ const PLANNER: [(&str, &str); 5] = [
     ("idle_in_transaction_session_timeout", "60s"),
 ];
 
-/// The store. One connection writes, for the server writes one transaction at a time anyway; another one reads.
+/// The store. One connection writes, because the server writes one transaction at a time anyway; another one reads.
 pub struct Metastore {
-    /// The file, or the address without its password: for people.
+    /// The file, or the address without its password, for messages.
     pub(crate) path: PathBuf,
     pub(crate) place: Place,
     pub(crate) writer: Mutex<Writer>,
@@ -88,14 +88,14 @@ pub struct Metastore {
     pub(crate) reader: Mutex<Option<Connection>>,
 }
 
-/// Place of the rows: a database file or a PostgreSQL server.
+/// Location of the rows: a database file or a PostgreSQL server.
 #[derive(Clone)]
 pub(crate) enum Place {
     Sqlite {
         path: PathBuf,
         state_dir: PathBuf,
     },
-    /// With the address as it was given.
+    /// Contains the address as given.
     Postgres {
         path: PathBuf,
         options: Box<PgConnectOptions>,
@@ -149,27 +149,28 @@ pub(crate) async fn connect_postgres(
     }
 }
 
-/// Makes the file where it is not there, and takes from others the right to read it. SQLite gives its journals the same mode.
+/// Creates the file if it is missing, and removes the read permission of others. SQLite gives its journals the same
+/// mode.
 fn make_private(path: &Path) -> std::io::Result<()> {
     let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
     if file.metadata()?.mode() & 0o077 != 0
         && let Err(error) = file.set_permissions(Permissions::from_mode(0o600))
     {
-        // It is somebody else's, who lets us write.
-        tracing::debug!(%error, "the mode of the database stays");
+        // The file belongs to another user, who lets us write.
+        tracing::debug!(%error, "cannot change the mode of the database");
     }
     Ok(())
 }
 
 impl Metastore {
-    /// Opens the store of a state directory and creates both where they are missing.
+    /// Opens the store of a state directory, and creates both if they are missing.
     pub async fn open(state_dir: &Path) -> Result<Metastore, StoreError> {
         let unwritable = |error: std::io::Error| StoreError::StateDirUnwritable {
             path: state_dir.to_path_buf(),
             reason: error.to_string(),
         };
         let asked = io_call(IoCall::Create, state_dir);
-        // What programs of jobs have in their environment is in the store: nobody else's to read.
+        // The store contains the environment of programs of jobs, which nobody else may read.
         let mut private = DirBuilder::new();
         private.recursive(true).mode(0o700);
         asked.and_then(|()| private.create(state_dir)).map_err(unwritable)?;
@@ -186,7 +187,7 @@ impl Metastore {
             let named = format!("{DATABASE_NAME}: {error}");
             unwritable(std::io::Error::new(error.kind(), named))
         })?;
-        // A migration that makes a table anew drops the old one, which foreign keys would not allow.
+        // A migration that replaces a table drops the old one, which foreign keys would prevent.
         let options = SqliteConnectOptions::new()
             .filename(&path)
             .create_if_missing(true)
@@ -207,9 +208,9 @@ impl Metastore {
         Ok(Self::new(Place::Sqlite { path, state_dir: state_dir.to_path_buf() }, writer))
     }
 
-    /// Opens the store in a PostgreSQL database, `postgres://user:password@host:5432/name`, and creates its tables where
-    /// they are missing. The database must exist; version 14 or later. Of the parameters behind `?`, `sslmode` and `sslrootcert` say
-    /// how it is spoken to and whom to believe, as in libpq; `PGPASSFILE` and `PGPASSWORD` give a password where the URL has none.
+    /// Opens the store in a PostgreSQL database, `postgres://user:password@host:5432/name`, and creates missing tables.
+    /// The database must exist, in version 14 or later. The parameters `sslmode` and `sslrootcert` control encryption
+    /// and trust, as in libpq; `PGPASSFILE` and `PGPASSWORD` give a password if the URL has none.
     pub async fn connect(url: &str) -> Result<Metastore, StoreError> {
         let (path, options) = postgres_options(url)?;
         let place = Place::Postgres { path, options: Box::new(options), url: SecretText(url.to_string()) };
@@ -226,12 +227,12 @@ impl Metastore {
         Self { path: place.path().to_path_buf(), place, writer: Mutex::new(writer), reader: Mutex::new(None) }
     }
 
-    /// The database file, or the address of the database without its password.
+    /// Returns the database file, or the address of the database without its password.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Ends the connections in good order, so that the write-ahead log of SQLite is folded into the database.
+    /// Closes the connections properly, so that SQLite checkpoints its write-ahead log.
     pub async fn close(self) -> Result<(), StoreError> {
         let reader = self.reader.into_inner();
         for connection in reader.into_iter().chain(self.writer.into_inner().connection) {
@@ -245,7 +246,7 @@ impl Metastore {
     }
 }
 
-/// The address for people, and how to connect.
+/// Returns the address for messages, and the connection options.
 pub(crate) fn postgres_options(url: &str) -> Result<(PathBuf, PgConnectOptions), StoreError> {
     let wrong = |reason: String| StoreError::BadUrl { url: without_password(url), reason };
     if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
@@ -262,7 +263,7 @@ pub(crate) fn postgres_options(url: &str) -> Result<(PathBuf, PgConnectOptions),
     Ok((PathBuf::from(without_password(url)), options))
 }
 
-/// The names of what stands behind `?`.
+/// Returns the names of the URL parameters.
 fn parameters(url: &str) -> impl Iterator<Item = &str> {
     let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
     let parameters = parameters.split('&').filter(|parameter| !parameter.is_empty());
@@ -273,7 +274,7 @@ fn is_parameter(name: &str) -> bool {
     URL_PARAMETERS.contains(&name) || name.starts_with("options[") || name.starts_with("options%5B")
 }
 
-/// An address for people and logs: between `//` and `@` only the user is left, and no parameters.
+/// Returns an address for messages and logs: only the user is left between `//` and `@`, and no parameters.
 fn without_password(url: &str) -> String {
     let url = url.split_once('?').map_or(url, |(address, _)| address);
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_string() };
@@ -370,7 +371,7 @@ mod tests {
         store.close().await.unwrap();
     }
 
-    /// A connection beside those of the store.
+    /// Opens another connection beside those of the store.
     async fn raw(store: &Metastore) -> sqlx::SqliteConnection {
         use sqlx::ConnectOptions;
         sqlx::sqlite::SqliteConnectOptions::new().filename(store.path()).connect().await.unwrap()
@@ -435,7 +436,7 @@ mod tests {
         assert!(attempts.len() > 3 && attempts.iter().all(|row| row.opened_ns.is_none() && row.slot < 2));
         assert!(!store.winning_commits(job).await.unwrap().is_empty());
         store.close().await.unwrap();
-        // And once more: nothing is left to do.
+        // A second migration has nothing to do.
         assert_eq!(Metastore::open(dir.path()).await.unwrap().jobs(10).await.unwrap(), jobs);
     }
 

@@ -1,5 +1,5 @@
-//! Typed reads: what the server needs to clean up, and what `sailfish jobs` and `sailfish show` print.
-//! Times are nanoseconds since 1970.
+//! Typed reads: for the cleanup of the server, and for `sailfish jobs` and `sailfish show`. Times are nanoseconds since
+//! 1970.
 
 use crate::convert::Reader;
 use crate::database::{Readable, Row};
@@ -18,26 +18,28 @@ use rows::{ChunkRow, PartRow, PlanTaskRow, ProofRow, RunRow, TaskRow, TaskState}
 use std::path::PathBuf;
 
 impl Metastore {
-    /// The latest jobs, newest first.
+    /// Returns the latest jobs, newest first.
     pub async fn jobs(&self, count_max: u32) -> Result<Vec<JobRow>, StoreError> {
         let statement = "SELECT * FROM jobs ORDER BY job DESC LIMIT $1";
         self.rows(statement, [count_max.into()]).await?.iter().map(|row| self.job_row(row)).collect()
     }
 
-    /// One job, where it exists.
+    /// Returns a job; None if it does not exist.
     pub async fn job(&self, job: JobId) -> Result<Option<JobRow>, StoreError> {
         let statement = "SELECT * FROM jobs WHERE job = $1";
         self.rows(statement, [job.0.into()]).await?.first().map(|row| self.job_row(row)).transpose()
     }
 
-    /// Jobs of other processes, though not of `sailfish server`, whose directories may still exist, oldest first.
+    /// Returns jobs of other processes, except those of `sailfish server`, whose directories may still exist, oldest
+    /// first.
     pub async fn jobs_to_clean(&self, own_uuid: &str) -> Result<Vec<JobRow>, StoreError> {
         let statement =
             "SELECT * FROM jobs WHERE cleaned_ns IS NULL AND owner <> $1 AND owner <> 'cluster' ORDER BY job";
         self.rows(statement, [own_uuid.into()]).await?.iter().map(|row| self.job_row(row)).collect()
     }
 
-    /// Everything about a job but its report, with so many of its latest events; None where there is no such job.
+    /// Returns everything about a job except its report, with at most `events_max` of its latest events; None for an
+    /// unknown job.
     pub async fn job_details(&self, job: JobId, events_max: u32) -> Result<Option<JobDetails>, StoreError> {
         let (Some(row), Some(spec)) = (self.job(job).await?, self.job_spec(job).await?) else {
             return Ok(None);
@@ -70,12 +72,12 @@ impl Metastore {
         .await
     }
 
-    /// Which attempts of a job were slow or had long to go, why, and what was done about it, as sentences: the first so many.
+    /// Returns sentences about slow attempts of a job, with reasons and decisions, at most `count_max`, oldest first.
     pub async fn slow_attempts(&self, job: JobId, count_max: u32) -> Result<Vec<String>, StoreError> {
         self.sentences(job, [EventKind::Speculation, EventKind::RangeSplit], count_max).await
     }
 
-    /// The events of up to seven kinds.
+    /// Returns the details of events of up to seven kinds.
     async fn sentences<const KINDS: usize>(
         &self,
         job: JobId,
@@ -98,13 +100,13 @@ impl Metastore {
         rows.first().map(|row| self.spec(row)).transpose()
     }
 
-    /// The report a job published, or was about to; None before its commit.
+    /// Returns the report that a job published, or was about to; None before its commit.
     pub async fn job_report(&self, job: JobId) -> Result<Option<JobReport>, StoreError> {
         let statement = "SELECT report FROM reports WHERE job = $1";
         self.rows(statement, [job.0.into()]).await?.first().map(|row| self.json(row, "report")).transpose()
     }
 
-    /// The stages of a job, in order.
+    /// Returns the stages of a job, in order.
     pub async fn stages(&self, job: JobId) -> Result<Vec<StageRow>, StoreError> {
         let statement = "SELECT stages.*, (SELECT count(*) FROM tasks WHERE tasks.job = stages.job \
              AND tasks.stage = stages.stage AND tasks.state = 'done') AS tasks_done \
@@ -112,7 +114,7 @@ impl Metastore {
         self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.stage_row(row)).collect()
     }
 
-    /// The tasks of a job, in order of stage and task.
+    /// Returns the tasks of a job, in order of stage and task.
     pub async fn tasks(&self, job: JobId) -> Result<Vec<TaskRow>, StoreError> {
         let statement = "SELECT tasks.*, EXISTS (SELECT 1 FROM attempts WHERE attempts.job = tasks.job \
              AND attempts.stage = tasks.stage AND attempts.task = tasks.task AND attempts.state = 'running') AS runs \
@@ -120,13 +122,13 @@ impl Metastore {
         self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.task_row(row)).collect()
     }
 
-    /// The attempts of a job, in order of stage, task and number.
+    /// Returns the attempts of a job, in order of stage, task and number.
     pub async fn attempts(&self, job: JobId) -> Result<Vec<AttemptRow>, StoreError> {
         let statement = "SELECT * FROM attempts WHERE job = $1 ORDER BY stage, task, attempt";
         self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.attempt_row(row)).collect()
     }
 
-    /// The latest events of a job, oldest first; without the logs of its tasks ([`Self::logs_of_tasks`]).
+    /// Returns the latest events of a job, oldest first; without the logs of its tasks ([`Self::logs_of_tasks`]).
     pub async fn events(&self, job: JobId, count_max: u32) -> Result<Vec<EventRow>, StoreError> {
         let statement = "SELECT * FROM (SELECT * FROM events WHERE job = $1 AND (kind <> $2 OR stage IS NULL) \
                          ORDER BY event DESC LIMIT $3) AS latest ORDER BY event";
@@ -158,25 +160,25 @@ impl Metastore {
         })
     }
 
-    /// The chunks of a job.
+    /// Returns the chunks of a job.
     pub async fn chunks(&self, job: JobId) -> Result<Vec<ChunkRow>, StoreError> {
         let statement = "SELECT * FROM chunks WHERE job = $1 ORDER BY chunk, generation";
         self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.chunk_row(row)).collect()
     }
 
-    /// The runs of a job.
+    /// Returns the runs of a job.
     pub async fn runs(&self, job: JobId) -> Result<Vec<RunRow>, StoreError> {
         let statement = "SELECT * FROM runs WHERE job = $1 ORDER BY run";
         self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.run_row(row)).collect()
     }
 
-    /// The tasks of every version of a job's plan, by version and part.
+    /// Returns the tasks of every version of a job's plan, by version and part.
     pub async fn plan_tasks(&self, job: JobId) -> Result<Vec<PlanTaskRow>, StoreError> {
         let statement = "SELECT * FROM plan_tasks WHERE job = $1 ORDER BY version, part";
         self.rows(statement, [job.0.into()]).await?.iter().map(|row| self.plan_row(row)).collect()
     }
 
-    /// The proof of each I-file of a job; empty before its commit.
+    /// Returns the proof of each I-file of a job; empty before its commit.
     pub async fn proofs(&self, job: JobId) -> Result<Vec<ProofRow>, StoreError> {
         let statement = "SELECT * FROM proofs WHERE job = $1 ORDER BY ifile";
         let proof_row = |row: &Row| {
@@ -197,13 +199,13 @@ impl Metastore {
         self.rows(statement, [job.0.into()]).await?.iter().map(proof_row).collect()
     }
 
-    /// The range boundaries of a job, the latest version; None where none are fixed.
+    /// Returns the latest range boundaries of a job; None if there are none.
     pub async fn boundaries(&self, job: JobId) -> Result<Option<Boundaries>, StoreError> {
         let statement = "SELECT * FROM boundaries WHERE job = $1 ORDER BY version DESC LIMIT 1";
         self.rows(statement, [job.0.into()]).await?.first().map(|row| self.boundaries_row(row)).transpose()
     }
 
-    /// The output parts of a job, by name.
+    /// Returns the output parts of a job, by name.
     pub async fn parts(&self, job: JobId) -> Result<Vec<PartRow>, StoreError> {
         let statement = "SELECT * FROM parts WHERE job = $1 ORDER BY name";
         let part_row = |row: &Row| {
@@ -218,7 +220,7 @@ impl Metastore {
         self.rows(statement, [job.0.into()]).await?.iter().map(part_row).collect()
     }
 
-    /// The counters of a job, by name.
+    /// Returns the counters of a job, by name.
     pub async fn counters(&self, job: JobId) -> Result<Vec<(String, i64)>, StoreError> {
         let statement = "SELECT * FROM counters WHERE job = $1 ORDER BY name";
         let counter = |row: &Row| Ok((self.get(row, "name")?, self.get(row, "value")?));
@@ -241,7 +243,7 @@ impl Metastore {
         self.reader().damaged(column, value)
     }
 
-    /// A word that stands for one of a few states.
+    /// Converts a word of a column to a state.
     pub(crate) fn word<T>(
         &self,
         row: &Row,

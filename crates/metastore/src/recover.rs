@@ -1,5 +1,5 @@
-//! State that a server must load when it starts again: the jobs that are not done with, whole, and the machines. The
-//! history is not read, so the time to start depends on the work in hand and not on the years before it.
+//! State that a server loads when it restarts: unfinished jobs, complete, and the nodes. The history is not read, so
+//! the time to start depends on the current work and not on the age of the store.
 
 use crate::database::Row;
 use crate::{Metastore, StoreError};
@@ -13,22 +13,23 @@ type HotJobs = BTreeMap<JobId, RecoveredJob>;
 /// See [`spans`].
 type Spans<'a> = Option<&'a [(JobId, JobId)]>;
 
-/// Rows of all jobs that are not done with.
+/// Rows of all unfinished jobs.
 struct HotWork {
     stages: Vec<Row>,
     tasks: Vec<Row>,
 }
 
-/// One table, as it is read for all hot jobs at once.
+/// A table, read for all hot jobs at once.
 struct OfHotJobs {
-    /// For the jobs in a span of numbers, `$1` to `$2`; some of them may not be hot.
+    /// Statement for the jobs in a span of numbers, `$1` to `$2`; some of them may not be hot.
     in_span: &'static str,
-    /// For the hot jobs, wherever they are.
+    /// Statement for the hot jobs, wherever they are.
     anywhere: &'static str,
 }
 
-/// A job of the cluster that is not done with. One that waited has tasks since it was admitted; its row says so no earlier than
-/// at its end, because to change each row then would cost more than all else that its admission writes.
+/// Condition for hot jobs: unfinished jobs of the cluster. A job that waited has tasks since it was admitted. Its row
+/// shows this only at its end, because an update of each row would cost more than everything else that an admission
+/// writes.
 macro_rules! hot {
     () => {
         "jobs.cleaned_ns IS NULL AND jobs.owner = 'cluster' \
@@ -36,7 +37,7 @@ macro_rules! hot {
     };
 }
 
-/// `CROSS JOIN` tells SQLite to begin with the jobs, through their index, and never with the table, which holds the
+/// `CROSS JOIN` makes SQLite begin with the jobs, through their index, and never with the table, which contains the
 /// history.
 macro_rules! of_hot_jobs {
     ($columns:literal, $table:literal, $order:literal) => {
@@ -73,8 +74,8 @@ macro_rules! of_hot_jobs {
     };
 }
 
-/// Selects rows of the hot jobs that can have data. A job of one task has none, and no staging directory either;
-/// there may be very many of these.
+/// Selects rows of the hot jobs that can have data. Jobs of one task have none, and no staging directory either; there
+/// may be very many of them.
 macro_rules! of_hot_jobs_with_data {
     ($columns:literal, $table:literal, $order:literal) => {
         of_hot_jobs!($columns, $table, $order, " AND jobs.staging <> ''")
@@ -83,11 +84,11 @@ macro_rules! of_hot_jobs_with_data {
 
 /// Largest difference between the numbers of neighbouring hot jobs in one span.
 const SPAN_GAP_MAX: i64 = 8;
-/// Most spans of hot jobs; with more, the jobs are looked up one by one.
+/// Maximum number of spans of hot jobs; beyond it, the jobs are looked up one by one.
 const SPANS_MAX: usize = 64;
 
-/// The numbers of the hot jobs as few spans, first and last of each; none where they lie too far apart. A span is read in one
-/// sweep of an index, where a join looks up each job.
+/// Returns the numbers of the hot jobs as a few spans, first and last of each; None if they are too far apart. A span
+/// is read by one sweep of an index, while a join looks up each job.
 fn spans(jobs: impl IntoIterator<Item = JobId>) -> Option<Vec<(JobId, JobId)>> {
     let mut spans: Vec<(JobId, JobId)> = Vec::new();
     for job in jobs {
@@ -102,11 +103,11 @@ fn spans(jobs: impl IntoIterator<Item = JobId>) -> Option<Vec<(JobId, JobId)>> {
     Some(spans)
 }
 
-/// Longest specification that is read with those of many other jobs.
+/// Longest specification, in bytes, that is read together with those of many other jobs.
 const SHORT_SPEC_BYTES: u32 = 8 << 10;
 
 impl Metastore {
-    /// So many jobs that wait with numbers above this one, the oldest first.
+    /// Returns the oldest `count_max` waiting jobs with numbers above this one.
     pub async fn waiting_jobs(&self, above: JobId, count_max: u32) -> Result<Vec<WaitingJobRow>, StoreError> {
         let statement = "SELECT jobs.job, jobs.user_name, jobs.priority, \
              CASE WHEN length(specs.spec) <= $1 THEN specs.spec END AS spec FROM jobs CROSS JOIN specs \
@@ -125,7 +126,7 @@ impl Metastore {
         self.rows(statement, values).await?.iter().map(waiting_row).collect()
     }
 
-    /// Reads what the server of a cluster knew. Only rows of jobs that are not done with are read, and of few others.
+    /// Reads the state of the server of a cluster: rows of unfinished jobs, and few others.
     pub async fn recover(&self) -> Result<Recovered, StoreError> {
         let statement = concat!("SELECT job FROM jobs WHERE ", hot!(), " ORDER BY job");
         let hot = self.rows(statement, []).await?;
@@ -137,7 +138,7 @@ impl Metastore {
             return Ok(recovered);
         }
         let spans = spans(hot);
-        // Most of the time goes into these, where very many jobs wait.
+        // If very many jobs wait, most of the time is spent on them.
         let (jobs, work) =
             tokio::try_join!(self.hot_jobs(spans.as_deref()), self.hot_work(spans.as_deref()))?;
         recovered.jobs = jobs;
@@ -146,7 +147,7 @@ impl Metastore {
         Ok(recovered)
     }
 
-    /// The hot jobs with what else concerns the whole of each, and with their attempts.
+    /// Returns the hot jobs with their own data and their attempts.
     async fn hot_jobs(&self, spans: Spans<'_>) -> Result<HotJobs, StoreError> {
         let statement = concat!("SELECT * FROM jobs WHERE ", hot!(), " ORDER BY job");
         let mut rows = BTreeMap::new();
@@ -155,7 +156,7 @@ impl Metastore {
             rows.insert(row.job, row);
         }
         let mut jobs = HotJobs::new();
-        // Jobs that were handed in together differ in little, often in nothing.
+        // Jobs that were submitted together differ in little, often in nothing.
         let mut before: Option<(String, JobSpec)> = None;
         for row in self.hot_rows(of_hot_jobs!("specs.*", "specs", ""), spans).await? {
             let Some(job) = rows.remove(&JobId(self.number(&row, "job")?)) else { continue };
@@ -193,7 +194,7 @@ impl Metastore {
             Ok(())
         })
         .await?;
-        // There is an index of these events alone, which are few.
+        // An index covers only these events, which are few.
         let statement = "SELECT events.job, events.detail FROM events CROSS JOIN jobs \
              WHERE events.kind = 'job cancel asked' AND jobs.job = events.job AND jobs.cleaned_ns IS NULL \
              AND jobs.owner = 'cluster' ORDER BY events.job, events.event";
@@ -206,7 +207,7 @@ impl Metastore {
 
     async fn hot_work(&self, spans: Spans<'_>) -> Result<HotWork, StoreError> {
         let stages = of_hot_jobs!("stages.*, CAST(0 AS BIGINT) AS tasks_done", "stages", ", stages.stage");
-        // Which of them run is told by the attempts.
+        // The attempts show which of them run.
         let tasks = of_hot_jobs!("tasks.*, 1 = 0 AS runs", "tasks", ", tasks.stage, tasks.task");
         Ok(HotWork {
             stages: self.hot_rows_beside(stages, spans).await?,
@@ -230,7 +231,7 @@ impl Metastore {
     async fn recover_data(&self, jobs: &mut HotJobs, spans: Spans<'_>) -> Result<(), StoreError> {
         let table = of_hot_jobs_with_data!("boundaries.*", "boundaries", ", boundaries.version");
         self.each(jobs, table, spans, |job, row| {
-            // The latest version comes last.
+            // The latest version is last.
             job.boundaries = Some(self.boundaries_row(row)?);
             Ok(())
         })
@@ -287,7 +288,7 @@ impl Metastore {
         .await
     }
 
-    /// Hands each row of a table to the job it belongs to.
+    /// Passes each row of a table to its job.
     async fn each(
         &self,
         jobs: &mut HotJobs,
@@ -307,7 +308,7 @@ impl Metastore {
         Ok(rows)
     }
 
-    /// Beside [`Self::hot_rows`], where the store can do both at a time.
+    /// Reads beside [`Self::hot_rows`], if the store can do both at a time.
     async fn hot_rows_beside(&self, table: OfHotJobs, spans: Spans<'_>) -> Result<Vec<Row>, StoreError> {
         let Some(spans) = spans else { return self.rows_beside(table.anywhere, []).await };
         let mut rows = Vec::new();
@@ -324,7 +325,7 @@ impl Metastore {
         add: impl Fn(&mut RecoveredJob, &Row) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         for row in rows {
-            // A span may hold jobs that are over, and one that was submitted between two of the statements.
+            // A span may contain finished jobs, and one that was submitted between two of the statements.
             if let Some(job) = jobs.get_mut(&JobId(self.number(&row, "job")?)) {
                 add(job, &row)?;
             }
@@ -333,7 +334,7 @@ impl Metastore {
     }
 }
 
-/// The states that are told by other rows: which tasks run, and how many of a stage are done.
+/// Computes the states that other rows determine: the running tasks, and the number of finished ones of each stage.
 fn count_tasks(job: &mut RecoveredJob) {
     let running: std::collections::BTreeSet<_> = job
         .attempts

@@ -1,37 +1,38 @@
-//! The connections: one that writes, one that reads, and who leads a store that several servers can reach.
+//! The connections: one that writes, one that reads; and the lead of a store that several servers can reach.
 //!
-//! With SQLite a lock file tells who serves a state directory. With PostgreSQL the leader holds an advisory lock of
-//! the session through which it writes: where the session ends, the lock is free and nothing more can be written
-//! through it, so that an old leader and a new one never write at the same time.
+//! With SQLite, a lock file decides which process serves a state directory. With PostgreSQL, the leader holds an
+//! advisory lock of the session through which it writes: when the session ends, the lock is free and nothing more can
+//! be written through the session. So an old leader and a new one never write at the same time.
 
 use crate::database::{Connection, Row, Value};
 use crate::open::Place;
 use crate::{Metastore, StoreError};
 use std::time::Duration;
 
-/// The lock of the leader, within the database it leads: the letters `sailfish`.
+/// The lock of the leader, within its database: the letters `sailfish`.
 const LEAD_LOCK: i64 = i64::from_be_bytes(*b"sailfish");
-/// How often a standby asks, and how soon again at first: a leader that was killed is gone for the database in a moment. It
-/// asks and goes, for a session that waits for a lock holds a snapshot, and with it every dead row of the database.
+/// Interval between two requests of a standby for the lead, and the first interval: a killed leader disappears for the
+/// database within a moment. A standby must not wait for the lock, because a waiting session holds a snapshot, and with
+/// it every dead row of the database.
 const STANDBY_ASKS_EVERY: Duration = Duration::from_millis(500);
 const STANDBY_ASKS_FIRST: Duration = Duration::from_millis(10);
-/// How long a leader tries to get its session back before it gives up.
+/// Timeout of a leader for restoring its session.
 const RECONNECT_MAX: Duration = Duration::from_secs(60);
 const RECONNECT_EVERY: Duration = Duration::from_millis(100);
 
 /// The connection that writes.
 #[derive(Default)]
 pub(crate) struct Writer {
-    /// None after a loss.
+    /// None after a lost connection.
     pub connection: Option<Connection>,
     /// Set while this process leads.
     pub lead: Option<Lead>,
 }
 
 pub(crate) struct Lead {
-    /// Its row.
+    /// The row of this leader.
     pub number: i64,
-    /// The number of the last transaction that came through.
+    /// Number of the last committed transaction.
     pub applied: i64,
 }
 
@@ -41,7 +42,7 @@ impl Metastore {
         writer: &'a mut Writer,
     ) -> Result<&'a mut Connection, StoreError> {
         if writer.connection.is_none() {
-            // A session that lost its connection has lost the lock with it.
+            // A lost session has lost the lock too.
             if writer.lead.is_some() {
                 self.take_lead_again(writer).await?;
             } else {
@@ -51,7 +52,7 @@ impl Metastore {
         Ok(writer.connection.as_mut().expect("it was opened just now"))
     }
 
-    /// Runs one statement that writes, as a transaction of its own; never repeated.
+    /// Runs a single writing statement as a separate transaction; never repeated.
     pub(crate) async fn write_one(
         &self,
         statement: &'static str,
@@ -66,7 +67,7 @@ impl Metastore {
         done
     }
 
-    /// Reads rows. A lost connection is opened once more.
+    /// Reads rows. Reopens a lost connection once.
     pub(crate) async fn rows(
         &self,
         statement: &'static str,
@@ -91,8 +92,7 @@ impl Metastore {
         }
     }
 
-    /// Reads rows beside what [`Self::rows`] reads at the same time, where PostgreSQL can work for both: through the connection
-    /// that writes.
+    /// Reads rows in parallel with [`Self::rows`] if the database is PostgreSQL: through the connection that writes.
     pub(crate) async fn rows_beside(
         &self,
         statement: &'static str,
@@ -111,8 +111,8 @@ impl Metastore {
         self.rows(statement, values).await
     }
 
-    /// Takes the lead where nobody has it; `owner` is remembered as who took it. With SQLite the answer is always
-    /// yes: there the lock file of the state directory decides.
+    /// Takes the lead if it is free; `owner` is stored as the leader. Always true with SQLite, where the lock file of
+    /// the state directory decides.
     pub async fn try_lead(&self, owner: &str) -> Result<bool, StoreError> {
         if matches!(self.place, Place::Sqlite { .. }) {
             return Ok(true);
@@ -128,7 +128,7 @@ impl Metastore {
                 Ok(writer.lead.is_some())
             }
             Err(error) => {
-                // A session that may hold the lock without knowing must not stay.
+                // A session that may hold the lock unknowingly must be closed.
                 writer.connection = None;
                 Err(error)
             }
@@ -154,8 +154,8 @@ impl Metastore {
         Ok(rows.first().map(|row| self.get::<i64>(row, "locked")).transpose()? == Some(1))
     }
 
-    /// Waits until this process leads. What keeps it from asking (PostgreSQL restarts) is waited out too; only an
-    /// error that will not go away by itself ends the wait.
+    /// Waits until this process leads. Temporary failures (a restart of PostgreSQL) are retried; only a permanent error
+    /// ends the wait.
     pub async fn lead(&self, owner: &str) -> Result<(), StoreError> {
         let mut pause = STANDBY_ASKS_FIRST;
         loop {
@@ -163,7 +163,7 @@ impl Metastore {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(error) if error.retryable() => {
-                    tracing::info!(%error, "cannot ask for the lead, asking again");
+                    tracing::info!(%error, "cannot ask for the lead, retrying");
                 }
                 Err(error) => return Err(error),
             }
@@ -172,8 +172,8 @@ impl Metastore {
         }
     }
 
-    /// Looks whether this process still leads, for a server that has had nothing to write for a while. Opens a lost
-    /// session again; [`StoreError::LeadLost`] where another server leads by now.
+    /// Checks that this process still leads, for a server that has written nothing for a while. Reopens a lost session;
+    /// fails with [`StoreError::LeadLost`] if another server leads.
     pub async fn keep_lead(&self) -> Result<(), StoreError> {
         let mut writer = self.writer.lock().await;
         if writer.lead.is_none() {
@@ -193,7 +193,7 @@ impl Metastore {
         Ok(())
     }
 
-    /// Gives the lead up, so that a standby has it at once.
+    /// Gives up the lead, so that a standby gets it at once.
     pub async fn resign(&self) -> Result<(), StoreError> {
         let mut writer = self.writer.lock().await;
         if writer.lead.take().is_none() {
@@ -209,8 +209,7 @@ impl Metastore {
         StoreError::LeadLost { path: self.path.clone() }
     }
 
-    /// Opens the session of the leader again and takes the lock with it; the answer is the number of the last
-    /// transaction that came through.
+    /// Reopens the session of the leader and takes its lock. Returns the number of the last committed transaction.
     pub(crate) async fn take_lead_again(&self, writer: &mut Writer) -> Result<i64, StoreError> {
         let number = writer.lead.as_ref().map(|lead| lead.number).ok_or_else(|| self.lead_lost())?;
         writer.connection = None;
@@ -221,7 +220,7 @@ impl Metastore {
                     writer.connection = Some(connection);
                     return Ok(applied);
                 }
-                // PostgreSQL has not noticed yet that our old session is gone.
+                // PostgreSQL has not noticed yet that our old session has ended.
                 Ok(None) => StoreError::ConnectionLost {
                     path: self.path.clone(),
                     reason: "the old session still holds the lock of the leader".to_string(),
@@ -239,7 +238,7 @@ impl Metastore {
         }
     }
 
-    /// A new session of the leader, or none while the lock is held by a session that leads under our number.
+    /// Returns a new session of the leader, or None while the lock is held by a session that leads under our number.
     async fn reopen(&self, number: i64) -> Result<Option<(Connection, i64)>, StoreError> {
         let mut connection = self.place.connect_writer().await?;
         let locked = self.try_lock(&mut connection).await?;
@@ -247,7 +246,7 @@ impl Metastore {
         let rows = connection.session().fetch(statement, []).await;
         let rows = rows.map_err(|error| self.driver_error(error))?;
         let row = rows.first().ok_or_else(|| self.lead_lost())?;
-        // Somebody led in between: what this process remembers is no longer what the store says.
+        // Another server led in between: the memory of this process no longer matches the store.
         if self.get::<i64>(row, "lead")? != number {
             return Err(self.lead_lost());
         }

@@ -1,4 +1,4 @@
-//! The compressors in front of a part file.
+//! The compressors of a part file.
 
 use crate::part_file::PartFile;
 use api::Compression;
@@ -7,14 +7,14 @@ use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
 use std::io::{BufWriter, IntoInnerError, Write};
 
-/// Compressed bytes gathered before they go to the file.
+/// Bytes of compressed data that are buffered before they are written to the file.
 const COMPRESSED_BUFFER_BYTES: usize = 64 << 10;
-/// Level of xz: its window is 1 MiB, so that an encoder takes 9 MiB; the tool's own default takes 94.
+/// Level of xz: its window is 1 MiB, so an encoder takes 9 MiB; the default level of the tool takes 94 MiB.
 const XZ_LEVEL: u32 = 1;
 
 type Buffered = BufWriter<PartFile>;
 
-/// A part file, or a compressor in front of it.
+/// A part file, with or without a compressor.
 pub(crate) enum PartSink {
     Plain(PartFile),
     Gzip(Box<GzEncoder<Buffered>>),
@@ -33,7 +33,7 @@ impl PartSink {
             }
             Some(Compression::Zstd) => {
                 let mut encoder = zstd::stream::write::Encoder::new(buffered(file), 0)?;
-                // As the command line tool does: without it damage to literals cannot be seen.
+                // As in the command line tool: without the checksum, damage to literals would go unnoticed.
                 encoder.include_checksum(true)?;
                 Self::Zstd(Box::new(encoder))
             }
@@ -54,7 +54,7 @@ impl PartSink {
         }
     }
 
-    /// Ends the compressed stream; gives back the file with its final counts.
+    /// Ends the compressed stream. Returns the file with its final counts.
     pub(crate) fn finish(self) -> std::io::Result<PartFile> {
         let buffered = match self {
             Self::Plain(file) => return Ok(file),

@@ -1,12 +1,13 @@
 //! # What it does
-//! Writes one output part: pairs become lines or plain bytes, compressed on request; bytes, records and checksum are counted on
-//! the way to a file, an intermediate file or an upload. Says what an output directory holds, and whether it may be replaced.
+//! Writes an output part: pairs become lines or plain bytes, compressed on request; bytes, records and checksum are
+//! counted on the way to a file, an intermediate file or an upload. Defines the content of an output directory, and
+//! whether it may be replaced.
 //!
 //! # Where it sits
 //! map and reduce functions (pairs) -> **output** -> `diskfile`, `stagefile`, `objects`.
 //!
 //! # Invariants
-//! A part that was not finished is removed, or its upload taken back. The sum is that of the stored bytes, behind the compressor.
+//! An unfinished part is removed, or its upload aborted. The checksum covers the stored bytes, after the compressor.
 //!
 //! # Deliberately absent
 //! No publishing: the commit renames parts, or completes their uploads. No functions and no programs.

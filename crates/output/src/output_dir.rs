@@ -1,4 +1,4 @@
-//! The files of an output directory. Limits of `--overwrite`: it may replace an output, and no file that anybody else put there.
+//! The files of an output directory. `--overwrite` may replace an output, but no file that anybody else put there.
 
 use api::{ReportedJob, ReportedParts};
 use ids::JobId;
@@ -10,14 +10,14 @@ use std::io::{BufReader, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// In each output: what the job did, with the names of its parts.
+/// File in each output with the figures of the job and the names of its parts.
 pub const REPORT_NAME: &str = "_report.json";
-/// In each output: it is whole.
+/// File in each output that marks it as complete.
 pub const SUCCESS_NAME: &str = "_SUCCESS";
-/// A part takes a few hundred bytes of a report.
+/// Limit of a report in bytes; a part takes a few hundred bytes of it.
 const REPORT_BYTES_MAX: u64 = 1 << 30;
 
-/// An entry of an output that no job wrote there: the output is not replaced.
+/// An error: the directory has an entry that no job wrote, so it is not replaced.
 #[derive(Debug)]
 pub struct ForeignEntry {
     pub path: PathBuf,
@@ -38,20 +38,21 @@ impl fmt::Display for ForeignEntry {
 
 impl std::error::Error for ForeignEntry {}
 
-/// Returns the job that made an output directory, as its report says; None where there is no report.
+/// Returns the job that made an output directory, according to its report; None without a report.
 pub fn job_of_output(dir: &Path) -> std::io::Result<Option<JobId>> {
     let report = open_report(dir)?;
     let made = report.and_then(|report| serde_json::from_reader::<_, ReportedJob>(report).ok());
     Ok(made.map(|made| made.job))
 }
 
-/// An entry of a directory that no job of ours wrote there; None where it is empty, or has only what its own report lists.
+/// Returns an entry of a directory that no job wrote; None if it is empty, or has only the files that its own report
+/// lists.
 pub fn foreign_entry(dir: &Path) -> std::io::Result<Option<OsString>> {
     let entries = std::fs::read_dir(dir)?.collect::<std::io::Result<Vec<DirEntry>>>()?;
     if entries.is_empty() {
         return Ok(None);
     }
-    // Read as it comes: of a report only names are held.
+    // The report is parsed as a stream: only names are held in memory.
     let report =
         open_report(dir)?.and_then(|report| serde_json::from_reader::<_, ReportedParts>(report).ok());
     let of_parts = report.map(|report| report.parts.into_iter().map(|part| part.name));
@@ -70,7 +71,7 @@ pub fn foreign_entry(dir: &Path) -> std::io::Result<Option<OsString>> {
     Ok(None)
 }
 
-/// The bytes of the report of an output, where it has one.
+/// Returns the bytes of the report of an output; None without a report.
 pub fn read_report(dir: &Path) -> std::io::Result<Option<Vec<u8>>> {
     let Some(mut report) = open_report(dir)? else { return Ok(None) };
     let mut bytes = Vec::new();
@@ -78,7 +79,7 @@ pub fn read_report(dir: &Path) -> std::io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// No link is followed, and no writer of a pipe waited for.
+/// Opens the report without following links or waiting for the writer of a pipe.
 fn open_report(dir: &Path) -> std::io::Result<Option<impl Read>> {
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
     let file = match File::options().read(true).custom_flags(flags).open(dir.join(REPORT_NAME)) {

@@ -1,5 +1,5 @@
-//! Writing one output part: pairs become lines or plain bytes; bytes, records and checksum are counted on the
-//! way to the file.
+//! Writing of an output part: pairs become lines or plain bytes; bytes, records and checksum are counted on the way to
+//! the file.
 
 use crate::codec::PartSink;
 use crate::part_file::PartFile;
@@ -13,26 +13,27 @@ use objects::{ObjectError, ObjectUrl, Upload};
 use roots::shown;
 use std::path::{Path, PathBuf};
 
-/// Which part of which attempt is written, and where.
+/// The location of a part: its staging directory, number and attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct PartPlace<'a> {
     /// The staging directory of the job, or the URL of its staging prefix.
     pub staging: &'a Path,
     pub part_index: u32,
     pub attempt: AttemptNumber,
-    /// Bytes gathered before they are written.
+    /// Bytes that are buffered before a write.
     pub buffer_bytes: usize,
     /// Bytes of memory for an upload.
     pub object_buffer_bytes: usize,
-    /// Sync the file when it is finished.
+    /// True if the file must be synced when it is finished.
     pub sync: bool,
-    /// The part is for later stages: an intermediate file in `staging`, which is a directory of this node.
+    /// True if later stages read the part: an intermediate file in `staging`, which is a directory of this node.
     pub is_stage_file: bool,
 }
 
-/// A part while it is written. Dropped before [`PartWriter::finish`] it removes its file, or takes back its upload.
+/// A part that is being written. If it is dropped before [`PartWriter::finish`], its file is removed, or its upload
+/// aborted.
 pub struct PartWriter {
-    /// None only while the part is being finished.
+    /// None only during [`PartWriter::finish`].
     sink: Option<PartSink>,
     output: OutputFormat,
     path: PathBuf,
@@ -40,17 +41,17 @@ pub struct PartWriter {
     attempt_name: String,
     buffer: Vec<u8>,
     finished: bool,
-    /// Pairs and records of formats in which they cannot be counted from the bytes.
+    /// Number of pairs and records, for formats in which the bytes do not show it.
     counted_records: u64,
     line_ends: u64,
     last_byte: u8,
-    /// Whether the value of the pair begun by [`PartWriter::start_pair`] has begun.
+    /// True if the value of the pair begun by [`PartWriter::start_pair`] has begun.
     value_begun: bool,
 }
 
 impl PartWriter {
-    /// Creates `.part-PPPPP.attempt-A`, with the extension of the codec behind the number, in the staging
-    /// directory. Error: [`Blame::Environment`], as for all of this type, naming the path.
+    /// Creates `.part-PPPPP.attempt-A`, with the extension of the codec after the number, in the staging directory.
+    /// Fails with [`Blame::Environment`], like all functions of this type, and names the path.
     pub fn create(place: PartPlace<'_>, formats: &Formats) -> Result<PartWriter, TaskFailure> {
         let name = formats.part_name(place.part_index);
         let attempt_name = match place.is_stage_file {
@@ -79,7 +80,7 @@ impl PartWriter {
         })
     }
 
-    /// Appends what a program printed, as it is. Lines may be cut anywhere between two calls.
+    /// Appends output of a program unchanged. A call may end within a line.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TaskFailure> {
         if self.output == OutputFormat::Discard {
             self.count_lines(bytes);
@@ -88,7 +89,7 @@ impl PartWriter {
         self.append(bytes)
     }
 
-    /// Appends a pair with its separator, also where its value is empty.
+    /// Appends a pair with its separator, even if its value is empty.
     #[cold]
     pub fn write_separated(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
         self.start_pair(key)?;
@@ -99,7 +100,7 @@ impl PartWriter {
         self.end_pair()
     }
 
-    /// Appends a pair as the output format has it.
+    /// Appends a pair in the output format.
     #[inline]
     pub fn write_pair(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
         match &self.output {
@@ -128,7 +129,7 @@ impl PartWriter {
         Ok(())
     }
 
-    /// A pair for which the buffer has no room.
+    /// Appends a pair for which the buffer has no room.
     #[cold]
     fn write_pair_slowly(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
         self.start_pair(key)?;
@@ -136,13 +137,13 @@ impl PartWriter {
         self.end_pair()
     }
 
-    /// Begins a pair whose value comes in pieces.
+    /// Begins a pair whose value follows in pieces.
     pub fn start_pair(&mut self, key: &[u8]) -> Result<(), TaskFailure> {
         self.value_begun = false;
         self.append_unless_discarded(key)
     }
 
-    /// A piece of the value of the pair begun. The separator goes before its first byte.
+    /// Appends a piece of the value of the current pair. The separator goes before its first byte.
     pub fn extend_value(&mut self, bytes: &[u8]) -> Result<(), TaskFailure> {
         if bytes.is_empty() {
             return Ok(());
@@ -151,7 +152,7 @@ impl PartWriter {
         self.append_unless_discarded(bytes)
     }
 
-    /// Ends the pair begun.
+    /// Ends the current pair.
     pub fn end_pair(&mut self) -> Result<(), TaskFailure> {
         match self.output {
             OutputFormat::Lines { always_separate, terminator, .. } => {
@@ -167,7 +168,7 @@ impl PartWriter {
         }
     }
 
-    /// Whether records may be appended whose number is told, and not counted from the bytes.
+    /// Returns whether records may be appended with their number, instead of being counted from the bytes.
     pub fn takes_records(&self) -> bool {
         !matches!(self.output, OutputFormat::Lines { .. })
     }
@@ -211,16 +212,15 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Records written so far: lines (a last one without its end counts), or pairs of a format without lines.
-    /// What a program printed as raw bytes has no records that could be counted.
+    /// Returns the number of records so far: lines (an unfinished last one counts), or pairs of a format without lines.
+    /// Raw bytes of a program have no countable records.
     pub fn records(&mut self) -> Result<u64, TaskFailure> {
         self.flush()?;
         let open_line = self.last_byte != line_terminator(&self.output);
         Ok(self.counted_records + self.line_ends + u64::from(open_line))
     }
 
-    /// Writes out what is buffered, ends the compressed stream, syncs if asked to, and tells what the file
-    /// holds.
+    /// Writes out the buffer, ends the compressed stream, syncs if requested, and returns the description of the file.
     pub fn finish(mut self) -> Result<Part, TaskFailure> {
         let records = self.records()?;
         let sink = self.sink.take().expect("a part is finished once");
@@ -286,7 +286,7 @@ fn part_file(
     Ok(PartFile::uploading(upload))
 }
 
-/// The byte that ends the lines by which output is counted.
+/// Returns the byte that ends the lines by which output is counted.
 fn line_terminator(output: &OutputFormat) -> u8 {
     match output {
         OutputFormat::Lines { terminator, .. } => *terminator,
@@ -296,9 +296,9 @@ fn line_terminator(output: &OutputFormat) -> u8 {
 
 impl Drop for PartWriter {
     fn drop(&mut self) {
-        // An upload takes itself back.
+        // A dropped upload aborts itself.
         if !self.finished && !api::is_object_url(&self.path) {
-            // What cannot be removed here is a stray in the staging directory, which the commit removes.
+            // A file that cannot be removed here stays in the staging directory, which the commit removes.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Writes a part; gives back what the file holds.
+    /// Writes a part. Returns its description and the content of the file.
     fn written(
         formats: &Formats,
         buffer_bytes: usize,
@@ -452,7 +452,7 @@ mod tests {
             let staging = tempfile::tempdir().unwrap();
             let formats = Formats { output_codec: codec, ..Formats::default() };
             let attempt_name = format!(".{}.attempt-1", formats.part_name(3));
-            // A pipe whose reader goes away takes nothing any more.
+            // A pipe without a reader accepts no bytes.
             let pipe = staging.path().join(&attempt_name);
             rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
             let no_wait = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;

@@ -1,4 +1,4 @@
-//! The file or the upload behind a part: bytes that reach it are counted and summed.
+//! The file or the upload of a part: it counts and sums all bytes.
 
 use diskfile::{SequentialWriter, Through};
 use faults::{IoCall, io_call};
@@ -17,15 +17,15 @@ pub(crate) struct PartFile {
     pub crc32c: u32,
 }
 
-/// The ways to a part.
+/// The destinations of a part.
 enum Target {
-    /// To an object store, which lets nobody see it yet.
+    /// An object store, in which nobody sees the object yet.
     Upload(Box<Upload>),
-    /// Through the page cache, from the caller's own buffer.
+    /// A file through the page cache, from the caller's own buffer.
     PageCache(File, PathBuf),
     /// An intermediate file.
     StageFile(Box<StageFileWriter>),
-    /// Past it, in the background: for what must be on the disk before anybody may see it.
+    /// A file past the page cache, written in the background: for data that must be on disk before it is published.
     Durable(SequentialWriter),
 }
 
@@ -36,7 +36,7 @@ impl PartFile {
             true => Target::Durable(SequentialWriter::create(path, Through::Direct, buffer_bytes)?),
             false => {
                 io_call(IoCall::Create, path)?;
-                // Others may put a link there, where the directory is theirs too.
+                // Another user may put a link there, if the directory is writable for that user.
                 let no_link = OFlags::NOFOLLOW.bits() as i32;
                 let mut options = File::options();
                 options.create(true).truncate(true).write(true).custom_flags(no_link);
@@ -46,22 +46,22 @@ impl PartFile {
         Ok(PartFile { file, bytes: 0, crc32c: 0 })
     }
 
-    /// A part that later stages read.
+    /// Creates a part for later stages.
     pub(crate) fn for_later_stages(path: &Path) -> std::io::Result<PartFile> {
         let file = Target::StageFile(Box::new(StageFileWriter::create(path)?));
         Ok(PartFile { file, bytes: 0, crc32c: 0 })
     }
 
-    /// A part that is uploaded.
+    /// Creates a part that is uploaded.
     pub(crate) fn uploading(upload: Upload) -> PartFile {
         PartFile { file: Target::Upload(Box::new(upload)), bytes: 0, crc32c: 0 }
     }
 
-    /// Writes what is left and, where it is durable, waits until all is on the disk.
+    /// Writes the rest and, if durable, waits until everything is on disk.
     pub(crate) fn close(self) -> std::io::Result<()> {
         match self.file {
             Target::Upload(upload) => Ok(upload.finish()?),
-            // What is lost with a machine is made again.
+            // Data lost with a machine is recomputed.
             Target::StageFile(file) => file.finish(false).map(drop).map_err(std::io::Error::from),
             Target::PageCache(..) => Ok(()),
             Target::Durable(file) => file.finish(true).map(drop),

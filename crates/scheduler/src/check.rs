@@ -1,11 +1,11 @@
-//! Conditions that must hold after every event.
+//! Conditions that hold after every event.
 
 use crate::state::{Job, Phase, State, Task};
 use crate::{Placement, Slot};
 use ids::{AttemptKey, JobId, StageIndex, TaskIndex, TaskKey};
 use std::collections::BTreeMap;
 
-/// Panics where the state contradicts itself.
+/// Panics if the state contradicts itself.
 pub fn sanity_check(state: &State) {
     let mut user_running: BTreeMap<u64, u32> = BTreeMap::new();
     for (id, job) in &state.jobs {
@@ -20,7 +20,7 @@ pub fn sanity_check(state: &State) {
             _ if task.only.is_some() => {
                 task.only.iter().flatten().any(|node| state.free_slots.first_of(*node).is_some())
             }
-            // Whether it may have one of them depends on who else waits, and how long.
+            // Whether it may have such a slot depends on the other waiting jobs, and on their waiting times.
             Placement::Anywhere if !job.claim.needs.is_nothing() && !job.claim.needs.everywhere => false,
             Placement::Anywhere if !job.claim.needs.everywhere => !state.free_slots.is_empty(),
             Placement::Anywhere => state.free_slots.iter().any(|slot| state.shares(slot.node)),

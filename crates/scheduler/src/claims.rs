@@ -1,17 +1,17 @@
-//! Choice of the next job: jobs with tasks that wait, by claim.
+//! Choice of the next job: jobs with waiting tasks, by claim.
 //!
-//! Entries are dropped late: a job that has nothing left to give, or has moved to another level, keeps its place
-//! until somebody finds it there. So the cost of a change does not depend on how many jobs wait.
+//! Entries are dropped late: a job without waiting tasks, or on another level now, keeps its entry until it is found
+//! there. So the cost of a change does not depend on the number of waiting jobs.
 
 use ids::JobId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rank of a job among others, the lowest first: level, share that its user has got, age.
+/// Rank of a job, the lowest first: level, share of its user, age.
 pub(crate) type Standing = (Reverse<i64>, Served, JobId);
 
-/// Share that a user has got, the least first: running attempts, and among equals the count of all starts at its last
-/// one.
+/// Share of a user, the least first: running attempts, and among equals the total number of starts at the user's last
+/// start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Served {
     pub running: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Served {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct User {
     pub served: Served,
-    /// Jobs that are in the state.
+    /// Number of the user's jobs in the state.
     pub jobs: u32,
 }
 
@@ -54,8 +54,8 @@ impl Claims {
         self.levels.is_empty()
     }
 
-    /// The best standing and its user: among the users of the highest level the one that was served least, and the
-    /// oldest job of this one.
+    /// Returns the best standing and its user: on the highest level, the user who was served least, and the oldest job
+    /// of this user.
     pub fn best(&self, all_users: &BTreeMap<u64, User>) -> Option<(Standing, u64)> {
         let (level, users) = self.levels.first_key_value()?;
         let standing = |(user, jobs): (&u64, &BTreeSet<JobId>)| {

@@ -1,7 +1,7 @@
-//! Second attempts beside slow ones: the progress that attempts report, and the orders that follow from it.
+//! Speculative attempts ("copies") beside slow ones: the reported progress of attempts, and the resulting orders.
 //!
-//! Slots that nothing else waits for are lent to copies. At most one runs beside an attempt; the first success of the
-//! two wins, and the other is told to stop. The cost of copies that did not win is bounded by a share of the job.
+//! Idle slots are lent to copies. At most one runs beside an attempt; the first success of the two wins, and the other
+//! is told to stop. The cost of copies that did not win is limited to a share of the job.
 
 use crate::dispatch::{choose, start};
 use crate::speculation::{Judged, Label, Observed, Waits, Where, WhyLeft, judge};
@@ -10,40 +10,40 @@ use crate::{Action, Outbox, Placement, Slot, UnixNanos};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Copies of a job that run at once, of the tasks of its stage; but [`COPIES_MIN`] at least, for slow nodes have more than
-/// one slot.
+/// Maximum number of running copies of a job per task of its stage, but at least [`COPIES_MIN`], because slow nodes
+/// have more than one slot.
 pub const COPIES_PER_TASK: f64 = 0.1;
 pub const COPIES_MIN: f64 = 2.0;
-/// Attempts of a task that may run at once: one, and its copy.
+/// Maximum number of running attempts of a task: an attempt and its copy.
 const LIVE_MAX: usize = 2;
-/// Share of the time of all attempts of a job that copies which did not win may cost; beyond it the job gets no more
-/// copies.
+/// Maximum cost of the copies that did not win, as a share of the time of all attempts of a job; beyond it the job gets
+/// no more copies.
 pub const WASTE_PER_TASK_TIME: f64 = 0.03;
-/// A node that was found slow gets no copies for so long.
+/// Time for which a slow node gets no copies.
 pub const SLOW_NODE_NS: u64 = 120_000_000_000;
-/// Attempts that ended last, with which others are compared.
+/// Number of ended attempts with which others are compared: the last ones.
 const ENDED_MAX: usize = 256;
 
-/// Progress of the attempts of a job, and the copies that run.
+/// Progress of the attempts of a job, and its running copies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     /// Stages whose tasks may run twice at the same time.
     stages: BTreeSet<StageIndex>,
     progress: BTreeMap<AttemptKey, Progress>,
-    /// The last attempts of one stage that have ended, with their progress.
+    /// The last ended attempts of one stage, with their progress.
     ended: VecDeque<Observed>,
-    /// Copies that run, and the attempts that they were to overtake.
+    /// Running copies, with the attempts that they race.
     copies: BTreeMap<AttemptKey, Original>,
     /// Attempts that have had their copy.
     copied: BTreeSet<AttemptKey>,
-    /// Attempts that run, with the labels under which they were told as slow.
+    /// Running attempts, with the labels under which they were reported as slow.
     told: BTreeSet<(AttemptKey, Label)>,
-    /// Time of all attempts that have ended, and of the copies among them that did not win.
+    /// Time of all ended attempts, and of the copies among them that did not win.
     spent_ns: u64,
     wasted_ns: u64,
-    /// Somebody said something since the attempts were judged last.
+    /// True if progress was reported since the attempts were last judged.
     has_news: bool,
-    /// The stage whose ranges may be cut, and when attempts of it were asked last.
+    /// The stage whose ranges may be split, and the time of the last request to each of its attempts.
     pub(crate) splits: Option<StageIndex>,
     pub(crate) asked: BTreeMap<AttemptKey, UnixNanos>,
 }
@@ -57,7 +57,7 @@ struct Original {
 /// Progress that an attempt has reported.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
-    /// Time from which it is measured, and the units and waits that it had by then.
+    /// Time from which it is measured, with its units and waits at that time.
     since: UnixNanos,
     first_done: u64,
     first_waits: Waits,
@@ -70,31 +70,31 @@ struct Progress {
     largest_step: u64,
 }
 
-/// How fast an attempt is.
+/// Speed of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub attempt: AttemptKey,
-    /// Time from the start of the measurement until it was heard of last, and the units that it did in that time.
+    /// Time from the start of the measurement to the last report, and the units done in that time.
     pub took_ns: u64,
     pub did: u64,
-    /// Units done since its start, and units left.
+    /// Units done since its start, and remaining units.
     pub done: u64,
     pub left: u64,
 }
 
-/// An attempt that has left the books.
+/// An attempt that has been removed.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     progress: Option<Progress>,
     node: NodeId,
     ran_ns: u64,
-    /// The attempt that it was to overtake, if it was a copy.
+    /// The attempt that it raced, if it was a copy.
     original: Option<Original>,
 }
 
 impl Progress {
     fn begin(running: &Running, now: UnixNanos, done: u64, total: u64, waits: Option<Waits>) -> Self {
-        // What another server saw of it is not known here.
+        // The progress that the previous server saw is unknown.
         let (since, first_done, first_waits) = match running.is_taken_over {
             true => (now, done, waits.unwrap_or_default()),
             false => (running.started, 0, Waits::default()),
@@ -145,22 +145,23 @@ impl Progress {
 }
 
 impl Watch {
-    /// Tasks of these stages may run twice.
+    /// Allows copies for the tasks of these stages.
     pub fn allow(&mut self, stages: Vec<StageIndex>) {
         self.stages.extend(stages);
     }
 
-    /// Ranges of this stage may be cut.
+    /// Allows splits of the ranges of this stage.
     pub fn allow_splits(&mut self, stage: StageIndex) {
         self.splits = Some(stage);
     }
 
-    /// Whether what attempts of a stage say is of use.
+    /// Returns whether the progress of the attempts of a stage is needed.
     fn listens_to(&self, stage: StageIndex) -> bool {
         self.stages.contains(&stage) || self.splits == Some(stage)
     }
 
-    /// Attempts of a stage that have said how far they are: when each was measured from, what it has done since, and what it has left.
+    /// Returns the attempts of a stage that have reported progress: start of their measurement, units done since then,
+    /// and units left.
     pub fn paces(&self, stage: StageIndex) -> impl Iterator<Item = Pace> {
         let of_stage = self.progress.iter().filter(move |(attempt, _)| attempt.task.stage == stage);
         of_stage.map(|(attempt, said)| Pace {
@@ -172,7 +173,7 @@ impl Watch {
         })
     }
 
-    /// An attempt is off the books; [`Self::won`] follows where it won.
+    /// Removes an ended attempt; [`Self::won`] follows if it won.
     pub fn leave(&mut self, attempt: AttemptKey, running: &Running, now: UnixNanos) -> Left {
         let ran_ns = now.0.saturating_sub(running.started.0);
         let original = self.copies.remove(&attempt);
@@ -186,7 +187,7 @@ impl Watch {
         Left { progress: self.progress.remove(&attempt), node: running.slot.node, ran_ns, original }
     }
 
-    /// The attempt that left has won. The answer is a node that a copy has proved slow.
+    /// Records that the removed attempt has won. Returns a node that a copy has proved slow.
     pub fn won(&mut self, attempt: AttemptKey, left: Left, now: UnixNanos) -> Option<NodeId> {
         if self.ended.front().is_some_and(|ended| ended.attempt.task.stage != attempt.task.stage) {
             self.ended.clear();
@@ -207,12 +208,12 @@ impl Watch {
         matches!(original.label, Label::SlowProgram | Label::SlowNode).then_some(original.node)
     }
 
-    /// Whether an attempt is a copy of another one.
+    /// Returns whether an attempt is a copy of another one.
     pub fn is_copy(&self, attempt: AttemptKey) -> bool {
         self.copies.contains_key(&attempt)
     }
 
-    /// Attempts of which something is kept; these run.
+    /// Returns the attempts in the records; all of them run.
     pub fn attempts(&self) -> impl Iterator<Item = AttemptKey> {
         let copied = self.copied.iter().chain(self.asked.keys()).copied();
         self.progress.keys().copied().chain(self.copies.keys().copied()).chain(copied)
@@ -220,7 +221,7 @@ impl Watch {
 }
 
 impl Job {
-    /// Attempts of a task that run and were not told to stop.
+    /// Returns the running attempts of a task that were not told to stop.
     pub fn live(&self, task: TaskKey) -> impl Iterator<Item = (AttemptKey, Slot)> {
         let (first, last) = (AttemptNumber(0), AttemptNumber(u32::MAX));
         let all = AttemptKey { task, attempt: first }..=AttemptKey { task, attempt: last };
@@ -228,7 +229,7 @@ impl Job {
         live.map(|(attempt, running)| (*attempt, running.slot))
     }
 
-    /// The task has a winner, or `kept` has what nobody else of it will have: tells its other attempts to stop.
+    /// Tells the other attempts of a task to stop: it has a winner, or only `kept` has the current range.
     pub fn stop_others(&mut self, outbox: &mut impl Outbox, task: TaskKey, kept: Option<AttemptKey>) {
         let live: Vec<(AttemptKey, Slot)> = self.live(task).collect();
         for (attempt, slot) in live.into_iter().filter(|(attempt, _)| Some(*attempt) != kept) {
@@ -236,8 +237,8 @@ impl Job {
         }
     }
 
-    /// Stops attempts that cannot be copies of each other, the older ones. The server before this one had told them to stop, and no
-    /// row says so.
+    /// Stops the older of two attempts that cannot be copies of each other. The previous server had told them to stop,
+    /// and no row shows it.
     pub fn stop_surplus(&mut self, outbox: &mut impl Outbox, task: TaskKey) {
         let mut live: Vec<(AttemptKey, Slot)> = self.live(task).collect();
         live.reverse();
@@ -258,7 +259,7 @@ impl Job {
         self.task(attempt.task).expect("a running attempt has its task").running -= 1;
     }
 
-    /// The attempts of the stage that runs, as far as they have said anything.
+    /// Returns the attempts of the current stage, as far as they have reported progress.
     fn observed(&self) -> Vec<Observed> {
         let mut all: Vec<Observed> = self.watch.ended.iter().cloned().collect();
         all.retain(|ended| ended.attempt.task.stage == self.current);
@@ -280,7 +281,7 @@ impl Job {
         all
     }
 
-    /// Whether one more copy is within its means.
+    /// Returns an error with the reason if the job may have no further copy.
     fn may_copy(&self, now: UnixNanos) -> Result<(), WhyLeft> {
         let tasks = self.stages[usize::from(self.current.0)].tasks.len();
         let most = (tasks as f64 * COPIES_PER_TASK).max(COPIES_MIN);
@@ -296,7 +297,7 @@ impl Job {
     }
 }
 
-/// An attempt says how far it is.
+/// Handles the progress of an attempt.
 pub(crate) fn on_progress(
     state: &mut State,
     now: UnixNanos,
@@ -318,13 +319,13 @@ pub(crate) fn on_progress(
     state.has_progress.insert(attempt.task.job);
 }
 
-/// Looks for slow attempts, and lends slots that nothing waits for to copies of them.
+/// Looks for slow attempts, and lends idle slots to copies of them.
 pub(crate) fn speculate(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos) {
     state.slow_nodes.retain(|_, until| *until > now);
     for id in std::mem::take(&mut state.has_progress) {
         let Some(job) = state.jobs.get_mut(&id) else { continue };
         let is_current = job.phase == Phase::Running && job.watch.stages.contains(&job.current);
-        // Their memory is that of the job.
+        // They use the memory of their job.
         let needs_nothing_more = job.claim.needs.everywhere || job.claim.needs.is_nothing();
         if !std::mem::take(&mut job.watch.has_news) || !is_current || !needs_nothing_more {
             continue;
@@ -341,7 +342,7 @@ pub(crate) fn speculate(state: &mut State, outbox: &mut impl Outbox, now: UnixNa
     }
 }
 
-/// Starts a copy where that is advised and there is a slot, and says what was decided.
+/// Starts a copy if that is advised and there is a slot, and reports the decision.
 fn act(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, id: JobId, judged: Judged) {
     let Judged { attempt, label, inputs, advice, .. } = judged;
     let place = advice.and_then(|place| {
@@ -368,9 +369,9 @@ fn act(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, id: JobId, j
     }
 }
 
-/// A slot for a copy, near its data if there is one, that nothing else waits for.
+/// Returns an idle slot for a copy, near its data if there is one.
 fn find_slot(state: &mut State, now: UnixNanos, of: AttemptKey, place: &Where) -> Option<Slot> {
-    // Tasks that wait for a slot near their data would soon take any.
+    // Tasks that wait for a slot near their data would soon take any slot.
     if !state.far_due.is_empty() {
         return None;
     }

@@ -1,5 +1,5 @@
-//! Which task goes to which slot: slots in the order in which they asked, each to the job with the best claim that
-//! has a task for its node. What an event costs follows from what it starts, not from how many jobs or slots wait.
+//! Assignment of tasks to slots: slots in the order in which they asked, each to the job with the best claim that has a
+//! task for its node. The cost of an event depends on the number of starts, not on the number of waiting jobs or slots.
 
 use crate::claims::Standing;
 use crate::ready::Queue;
@@ -7,7 +7,7 @@ use crate::state::{Phase, Running, State};
 use crate::{AGING_NS, Action, LOCALITY_DELAY_NS, Outbox, Slot, UnixNanos, Why, WhyHere};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, TaskIndex, TaskKey};
 
-/// Gives every waiting slot work as long as there is some.
+/// Gives work to every waiting slot as long as there is work.
 pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos) {
     state.let_far_tasks_go(now);
     state.raise_those_who_wait(now);
@@ -15,7 +15,8 @@ pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNan
         let Some(slot) = state.free_slots.first() else { break };
         match choose(state, slot.node, now) {
             Some((job, task)) => start(state, outbox, job, task, slot, now),
-            // Nothing for this one is nothing for anybody, where nodes do not differ: only tasks bound to others are left.
+            // If nodes do not differ, nothing for this node means nothing for any: only tasks bound to other nodes are
+            // left.
             None => {
                 if std::mem::take(&mut state.look_everywhere) || !state.shares(slot.node) {
                     state.woken.extend(state.free_slots.nodes());
@@ -35,7 +36,7 @@ pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNan
             start(state, outbox, job, task, slot, now);
         }
     }
-    // Slots first: what waits at one node could run at once in a slot of another.
+    // Slots come first: a task that waits for a place of one node could run at once in a slot of another.
     while state.free_slots.is_empty()
         && let Some(place) = state.places.first()
         && let Some((job, task)) = choose(state, place.node, now)
@@ -45,7 +46,7 @@ pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNan
     }
 }
 
-/// The job with the best claim that has a task for the node, and this task.
+/// Returns the job with the best claim that has a task for the node, and this task.
 pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<(JobId, TaskIndex)> {
     let drains = state.draining.contains(&node);
     loop {
@@ -66,7 +67,7 @@ pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<
         });
         match found {
             Some((task, _)) if is_current => return Some((id, task)),
-            // It has nothing in this queue any more, or stands on another level now.
+            // It has no task in this queue any more, or is on another level now.
             _ => {
                 state.claims_mut(queue).remove(level.0, user, id);
                 state.forget_if_empty(queue);
@@ -78,10 +79,10 @@ pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<
     }
 }
 
-/// The best claim over the kinds of queues, or over that of the node alone; among equals a task near its data
-/// goes first.
+/// Returns the best claim over all kinds of queues, or only over that of the node if it drains; among equals a task
+/// near its data goes first.
 fn best_claim(state: &State, node: NodeId, drains: bool, now: UnixNanos) -> Option<(Standing, u64, Queue)> {
-    // Where a node takes no part in jobs with data everywhere, what any other node can do is left to these.
+    // If a node takes no part in jobs with data everywhere, these jobs keep to the other nodes.
     let is_left_out = drains || !state.shares(node);
     let near = state.near.get(&node).map(|claims| (claims, Queue::Of(node)));
     let others = [(&state.anywhere, Queue::Anywhere), (&state.far, Queue::Far)];
@@ -93,7 +94,7 @@ fn best_claim(state: &State, node: NodeId, drains: bool, now: UnixNanos) -> Opti
     best.chain(needy).min_by_key(|(standing, _, _)| *standing)
 }
 
-/// Starts a task that was chosen for the slot, or a copy of one that runs.
+/// Starts the task that was chosen for the slot, or a copy of a running one.
 pub(crate) fn start(
     state: &mut State,
     outbox: &mut impl Outbox,
@@ -138,7 +139,7 @@ pub(crate) fn start(
 }
 
 impl State {
-    /// Tasks wait in queues of the current stage of a job: its claims stand where they can be found.
+    /// Enters the claims of a job with waiting tasks in the current stage.
     pub(crate) fn claim(&mut self, id: JobId, now: UnixNanos) {
         if self.must_wait_for_memory(id, now) {
             return;
@@ -189,7 +190,7 @@ impl State {
         }
     }
 
-    /// From now on the tasks of a job that are far from their data wait for a nearer slot.
+    /// Makes the far tasks of a job wait for a slot nearer to their data.
     fn keep_far_tasks(&mut self, id: JobId, now: UnixNanos) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let due = UnixNanos(now.0 + LOCALITY_DELAY_NS);
@@ -201,7 +202,7 @@ impl State {
         self.far.remove(level, user, id);
     }
 
-    /// Lets go of the far tasks that have waited long enough.
+    /// Releases the far tasks that have waited long enough.
     fn let_far_tasks_go(&mut self, now: UnixNanos) {
         while let Some((due, id)) = self.far_due.first().copied().filter(|(due, _)| *due <= now) {
             self.far_due.remove(&(due, id));
@@ -212,7 +213,7 @@ impl State {
         }
     }
 
-    /// A job was just served, or has just come: it is on its own level again and waits from now on.
+    /// Restarts the wait of a job that was just served or submitted: it is on its own level again.
     fn begin_wait(&mut self, id: JobId, now: UnixNanos) {
         self.leave_waiting(id);
         let Some(job) = self.jobs.get(&id) else { return };
@@ -227,7 +228,7 @@ impl State {
         *self.levels.entry(job.level).or_default() += 1;
     }
 
-    /// Takes a job off the list of those that wait.
+    /// Removes a job from the list of waiting jobs.
     pub(crate) fn leave_waiting(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let Some(since) = job.waits_since.take() else { return };
@@ -240,8 +241,8 @@ impl State {
         }
     }
 
-    /// Jobs that were not served for [`AGING_NS`] rise by a level, as long as there is one above them, so that no
-    /// priority starves another for good. On one level users share, and of a user the oldest job goes first.
+    /// Raises jobs that were not served for [`AGING_NS`] by a level, as long as a higher one exists, so that no
+    /// priority starves another forever. On one level users share, and the oldest job of a user goes first.
     fn raise_those_who_wait(&mut self, now: UnixNanos) {
         while let Some((since, id)) = self.waits_since.first().copied() {
             if now.0.saturating_sub(since.0) < AGING_NS {
@@ -260,7 +261,7 @@ impl State {
         }
     }
 
-    /// Changes the level of a job. Claims on the old one are dropped when they are found.
+    /// Changes the level of a job. Claims on the old level are dropped when they are found.
     fn move_to(&mut self, id: JobId, level: i64) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if job.level == level {

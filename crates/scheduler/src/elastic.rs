@@ -1,7 +1,8 @@
-//! Idle slots and long ranges: what a running attempt has not read yet can become a task of its own (Sailfish section 4 has the reduce
-//! tasks cut from the data, here they are cut once more while they run; `docs/internals/elastic.md`).
+//! Splitting of long ranges for idle slots: the unread rest of a running attempt can become a separate task (Sailfish
+//! section 4 cuts reduce tasks from the data before they run; here they are cut again while they run;
+//! `docs/internals/elastic.md`).
 //!
-//! Asked is only where a slot is free that nothing else waits for, and for the attempt that needs longest to its end.
+//! A request is sent only if a slot is idle, and to the attempt with the longest remaining time.
 
 use crate::dispatch::choose;
 use crate::state::{Job, Phase, State};
@@ -10,37 +11,37 @@ use ids::{AttemptKey, JobId, NodeId, TaskKey};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An attempt that has run for less is not asked: nobody knows yet how fast it is.
+/// Least run time of an attempt before a request: until then its speed is unknown.
 pub const SPLIT_AFTER_NS: u64 = 1_000_000_000;
-/// Nor one that ends sooner than this: a new task costs about a tenth of it.
+/// Least remaining time of an attempt for a request: a new task costs about a tenth of it.
 pub const SPLIT_LEFT_NS_MIN: u64 = 2_000_000_000;
-/// At a time.
+/// Maximum number of requests at the same time.
 const ASKED_AT_ONCE_MAX: usize = 8;
-/// An attempt is asked again after so long.
+/// Time until an attempt is asked again.
 pub const ASKED_AGAIN_AFTER_NS: u64 = 2_000_000_000;
 
-/// Asks for tasks where slots are idle, of the jobs that were heard of.
+/// Sends requests for idle slots to attempts of the jobs with news.
 pub(crate) fn lend_to_tails(
     state: &mut State,
     outbox: &mut impl Outbox,
     now: UnixNanos,
     heard: BTreeSet<JobId>,
 ) {
-    // Tasks that wait for a slot near their data would soon take any.
+    // Tasks that wait for a slot near their data would soon take any slot.
     if heard.is_empty() || !state.far_due.is_empty() || state.free_slots.is_empty() {
         return;
     }
     let mut idle = idle_nodes(state, now).min(ASKED_AT_ONCE_MAX);
     for id in heard {
         let Some(job) = state.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running) else { continue };
-        // Their memory is that of the job.
+        // They use the memory of their job.
         let needs_nothing_more = job.claim.needs.everywhere || job.claim.needs.is_nothing();
         if job.watch.splits != Some(job.current) || !needs_nothing_more {
             continue;
         }
         let is_recent = |asked: &UnixNanos| now.0.saturating_sub(asked.0) < ASKED_AGAIN_AFTER_NS;
         job.watch.asked.retain(|_, asked| is_recent(asked));
-        // Those that were asked a moment ago may be on their way to filling a slot.
+        // Attempts with a recent request may be about to fill a slot.
         idle = idle.saturating_sub(job.watch.asked.len());
         for (attempt, done) in longest(job).into_iter().take(idle) {
             idle -= 1;
@@ -51,14 +52,15 @@ pub(crate) fn lend_to_tails(
     }
 }
 
-/// Nodes with a slot that nothing waits for.
+/// Returns the number of nodes with an idle slot.
 fn idle_nodes(state: &mut State, now: UnixNanos) -> usize {
     let nodes: Vec<NodeId> = state.free_slots.nodes().filter(|node| state.shares(*node)).collect();
     nodes.into_iter().filter(|node| choose(state, *node, now).is_none()).count()
 }
 
-/// Attempts of the stage that runs which are worth being cut, those that need longest first, with what each has done. Of two attempts
-/// of a task it is the one that would end first: the other is stopped when this one gives up its end, so a copy keeps no task whole.
+/// Returns the attempts of the current stage that are worth a split, longest remaining time first, with their progress.
+/// Among two attempts of a task it is the one that would end first: the other is stopped when this one gives up its
+/// end, so a copy does not prevent a split.
 fn longest(job: &Job) -> Vec<(AttemptKey, u64)> {
     let mut found: BTreeMap<TaskKey, (u64, AttemptKey, u64)> = BTreeMap::new();
     let mut undecided: BTreeSet<TaskKey> = BTreeSet::new();
@@ -93,8 +95,8 @@ fn longest(job: &Job) -> Vec<(AttemptKey, u64)> {
     worth.into_iter().map(|(_, attempt, done)| (attempt, done)).collect()
 }
 
-/// An attempt gave up the end of its range: its stage has one more task, behind all others, if it still runs. Other attempts of the task
-/// would go on to the old end.
+/// Adds a task for the range that an attempt gave up, after all others, if the stage still runs. Stops the other
+/// attempts of the split task, which would go on to the old end.
 pub(crate) fn on_task_added(
     state: &mut State,
     outbox: &mut impl Outbox,

@@ -1,17 +1,18 @@
-//! A task that failed for a reason of its node goes to another one. A node with a full disk fails an attempt within
-//! milliseconds and asks for the next: it would get the same task again, until the job fails, while others are busy.
+//! Retries on other nodes: a task that failed because of its node goes to another one. A node with a full disk fails an
+//! attempt within milliseconds and asks again: it would get the same task until the job fails, while other nodes are
+//! busy.
 
 use crate::state::{State, Task};
 use crate::{Placement, UnixNanos};
 use ids::{JobId, NodeId, TaskKey};
 
 impl State {
-    /// An attempt failed for a reason of its node. As long as there are nodes where the task has not failed, it waits for these
-    /// alone; each of its failures is then one of another node. Before it is put into a queue.
+    /// Excludes a node for a task that failed because of it. While there are nodes on which the task has not failed, it
+    /// waits only for these; each of its failures is on another node then. Call it before the task is put into a queue.
     pub(crate) fn keep_away(&mut self, key: TaskKey, node: NodeId) {
         let Some(job) = self.jobs.get_mut(&key.job) else { return };
         let needs = job.claim.needs;
-        // Where the node must have something, which one does is found when it asks.
+        // If the node must have a resource, the search happens when nodes ask.
         let picks_nodes = !needs.everywhere && !needs.is_nothing();
         let Some(task) = job.task(key).filter(|task| !matches!(task.placement, Placement::On(_))) else {
             return;
@@ -30,7 +31,8 @@ impl State {
         job.stage(key.stage).keep_to(key.task, Some(others).filter(|others| !others.is_empty()));
     }
 
-    /// A node went, or is being emptied: tasks that waited for none but such may go anywhere again.
+    /// Lifts exclusions after a node has left or begun to drain: tasks that waited only for such nodes may run anywhere
+    /// again.
     pub(crate) fn free_those_kept_away(&mut self, now: UnixNanos) {
         let Self { jobs, rooms, draining, .. } = self;
         let works = |node: &NodeId| rooms.contains_key(node) && !draining.contains(node);

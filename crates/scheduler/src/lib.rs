@@ -5,13 +5,13 @@
 //! events from the server -> scheduler -> actions for the server.
 //!
 //! # Invariants
-//! Pure: (state, outbox, now, event) and nothing else, so every history can be replayed. The first success of
-//! a task wins. Every start it orders is answered by exactly one end. A job that is over leaves the state when
-//! its last attempt has ended, and says so once. A slot runs an attempt or waits; nobody waits for the slot of
-//! another stage, so no reduce holds one while maps run. [`sanity_check`] holds after every event.
+//! Pure: (state, outbox, now, event) and nothing else, so every history can be replayed. The first success of a task
+//! wins. Every start that it orders is answered by exactly one end. A finished job leaves the state when its last
+//! attempt has ended, which is reported once. A slot runs an attempt or waits; no attempt waits in a slot for another
+//! stage, so no reduce holds one while maps run. [`sanity_check`] holds after every event.
 //!
 //! # Deliberately absent
-//! It never looks inside a task, does not know what a chunk is, and keeps nothing of a job that is over.
+//! It never looks inside a task, does not know chunks, and keeps nothing of a finished job.
 //!
 //! # How it is tested
 //! Unit tests with a recording outbox that must be empty at the end, a property test of random events in
@@ -43,22 +43,22 @@ pub use state::{StageCounts, State, has_jobs, stage_counts};
 
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 
-/// Failures of one task that count as the user's; with the last one the job fails. For jobs that say nothing else.
+/// Number of failures of one task that make the job fail, if they count as the user's. Default for all jobs.
 pub const FAILURES_MAX: u32 = 3;
 
-/// Time for which a job leaves a slot alone that is far from the data of its tasks, in the hope of a nearer one
-/// (delay scheduling, Zaharia et al., EuroSys 2010). Counted from its last start near its data.
+/// Time for which a job does not use slots far from the data of its tasks, waiting for a nearer one (delay scheduling,
+/// Zaharia et al., EuroSys 2010). Counted from its last start near its data.
 pub const LOCALITY_DELAY_NS: u64 = 500_000_000;
 
-/// A job that was not served for this long counts as one priority higher, each time again up to that of the most
-/// urgent one: urgent jobs go first, but none waits for ever.
+/// Time without service after which a job counts as one priority higher, repeatedly, up to the highest priority
+/// present: urgent jobs go first, but none waits forever.
 pub const AGING_NS: u64 = 60_000_000_000;
 
 /// Nanoseconds since 1970, given by the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixNanos(pub u64);
 
-/// Room for one pipeline on a node.
+/// Room for a pipeline on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     pub node: NodeId,
@@ -71,49 +71,49 @@ pub struct Slot {
 pub enum Placement {
     #[default]
     Anywhere,
-    /// This node alone has what the task needs.
+    /// Only this node has the data of the task.
     On(NodeId),
-    /// Best on one of these; elsewhere where those do not ask for [`LOCALITY_DELAY_NS`].
+    /// Preferably one of these nodes; any other if these do not ask for [`LOCALITY_DELAY_NS`].
     Near(Vec<NodeId>),
 }
 
-/// A task as it stood.
+/// A task of a recovered job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveredTask {
     pub placement: Placement,
-    /// Attempts are numbered from here on.
+    /// Number of the next attempt.
     pub attempts_started: u32,
     pub failures: u32,
     pub winner: Option<AttemptNumber>,
 }
 
-/// Reason why an attempt runs on its slot.
+/// The reason why an attempt runs in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Why {
     pub place: WhyHere,
-    /// Nanoseconds since its job was served last, or came.
+    /// Nanoseconds since its job was last served, or was submitted.
     pub waited_ns: u64,
-    /// Slots that asked for work, this one among them.
+    /// Number of slots that asked for work, this one included.
     pub slots_free: u32,
-    /// Attempts that its user had running before.
+    /// Number of running attempts of its user before it.
     pub user_running: u32,
-    /// Levels that its job had risen, because it waited.
+    /// Number of levels that its job had risen because it waited.
     pub levels_risen: u32,
 }
 
-/// Reason for this node.
+/// The reason for this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyHere {
-    /// Any would do; its slot had asked first.
+    /// Any node would do; its slot was the first to ask.
     Any,
-    /// The node alone has what the task needs.
+    /// Only this node has the data of the task.
     OnlyHere,
     NearData,
     /// No slot near its data had asked for [`LOCALITY_DELAY_NS`].
     NoNearerSlot,
-    /// Another attempt of the task is slow elsewhere.
+    /// A speculative attempt: another attempt of the task is slow on another node.
     BesideSlow,
-    /// The task failed for a reason of its node, and this is another one.
+    /// A retry: the task failed because of its previous node.
     NotWhereItFailed,
 }
 
@@ -121,43 +121,43 @@ pub enum WhyHere {
 /// attempts (among equals, the user who was not served for longest), and of this user the oldest job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
-    /// Any number that is the user's alone.
+    /// Number of the user, unique among users.
     pub user: u64,
     pub priority: i32,
     pub needs: Needs,
 }
 
-/// Resources of nodes that a job needs, besides a slot.
+/// Node resources that a job needs, besides a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Needs {
-    /// Bytes out of the memory of a node for the buffers of jobs.
+    /// Bytes of a node's memory for buffers of jobs.
     pub memory_bytes: u64,
-    /// Any number that is the architecture's alone; None: any.
+    /// Number of the architecture; None accepts any.
     pub architecture: Option<u32>,
-    /// Whether the job holds its memory on every node from its first start to its end, because its data may lie on each; else
-    /// on the node of an attempt, while that runs. Goes with no architecture.
+    /// True if the job holds its memory on every node from its first start to its end, because its data may be on each;
+    /// otherwise it holds the memory only on the node of a running attempt. Excludes an architecture.
     pub everywhere: bool,
 }
 
 impl Needs {
-    /// Whether any node with a free slot will do.
+    /// Returns whether any node with a free slot will do.
     pub fn is_nothing(&self) -> bool {
         self.memory_bytes == 0 && self.architecture.is_none()
     }
 }
 
-/// Reason why nothing of a job runs.
+/// The reason why no attempt of a job runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     pub needs: Needs,
-    /// Nodes that work.
+    /// Number of working nodes.
     pub nodes: u32,
-    /// Nodes among them that could run it if nobody else did.
+    /// Number of these nodes that could run it if no other job ran.
     pub nodes_large_enough: u32,
-    /// Memory that jobs hold on all nodes, on each of them; and the number of these jobs.
+    /// Memory that jobs hold on all nodes, per node; and the number of these jobs.
     pub held_bytes: u64,
     pub jobs_with_memory: u32,
-    /// Older jobs that wait to be let in.
+    /// Number of older jobs that wait for admission.
     pub before: u32,
 }
 
@@ -169,10 +169,10 @@ pub enum Event {
         job: JobId,
         claim: Claim,
         stages: Vec<StageKind>,
-        /// Failures of one task with which the job fails; at least 1.
+        /// Number of failures of one task that make the job fail; at least 1.
         failures_max: u32,
     },
-    /// A job that another server began, as it stood. All but the last of the expanded stages are complete.
+    /// A job of a previous server, with its state. All expanded stages except the last are complete.
     JobRecovered {
         job: JobId,
         claim: Claim,
@@ -180,70 +180,72 @@ pub enum Event {
         failures_max: u32,
         /// The tasks of each expanded stage; at least those of the first.
         tasks: Vec<Vec<RecoveredTask>>,
-        /// Attempts of the last expanded stage that run, as far as anybody knows.
+        /// Running attempts of the last expanded stage, as far as known.
         running: Vec<(AttemptKey, Slot)>,
-        /// Numbers of attempts that stages have used before, also for tasks that are no more.
+        /// Attempt numbers that stages have used, including those of dropped tasks.
         attempts_used: Vec<(StageIndex, u32)>,
-        /// Winners of tasks that are done in stages which are not expanded.
+        /// Winners of finished tasks in stages that are not expanded.
         standing: Vec<(StageIndex, TaskIndex, AttemptNumber)>,
     },
-    /// Tasks of these stages of a job may run twice at the same time. After the job came; without it none does.
+    /// Allows speculative attempts for the tasks of these stages of a job. Follows the submit; without it there are
+    /// none.
     MayCopy {
         job: JobId,
         stages: Vec<StageIndex>,
     },
-    /// The range of a running attempt of this stage may be cut, and its unread end become a task of its own, where slots are
-    /// idle. After the job came; without it none is.
+    /// Allows splits of running attempts of this stage: the unread end of a range may become a separate task for an
+    /// idle slot. Follows the submit; without it there are none.
     MaySplit {
         job: JobId,
         stage: StageIndex,
     },
-    /// An attempt gave up the end of its range, as [`Action::SplitTask`] asked for: its stage has one more task. Other attempts of
-    /// its own task, which have the range whole, are told to stop.
+    /// An attempt gave up the end of its range, as ordered by [`Action::SplitTask`]: its stage has one more task. Other
+    /// attempts of the split task, which have the whole range, are told to stop.
     TaskAdded {
         of: AttemptKey,
         placement: Placement,
     },
-    /// Progress of an attempt: units that it has done of all that its task has, and its time by cause, both since its
-    /// start. Bytes, or whatever all tasks of the stage count alike.
+    /// Progress of an attempt: finished units, all units of its task, and its time by cause, since its start. Units are
+    /// bytes, or anything that all tasks of the stage count in the same way.
     Progress {
         attempt: AttemptKey,
         done: u64,
-        /// 0: nobody knows.
+        /// 0 if unknown.
         total: u64,
-        /// None: nobody knows, or as before.
+        /// None if unknown or unchanged.
         waits: Option<Waits>,
     },
     /// The answer to [`Action::ExpandStage`].
     StageExpanded {
         job: JobId,
         stage: StageIndex,
-        /// One for each task.
+        /// A placement for each task.
         tasks: Vec<Placement>,
     },
-    /// The other answer to [`Action::ExpandStage`]: the stage cannot be run and the job must fail. Also later, where what
-    /// its tasks need is gone for good.
+    /// The other answer to [`Action::ExpandStage`]: the stage cannot run and the job must fail. Also sent later if the
+    /// input of its tasks is lost permanently.
     StageRefused {
         job: JobId,
         stage: StageIndex,
     },
-    /// The tasks of the stage that the job asked for last will come later, perhaps much later: others may have its memory. Where what
-    /// came before must run again meanwhile ([`Event::StageSentBack`]), it takes the memory back at once: others wait for it.
+    /// The tasks of the last requested stage will come later, perhaps much later: other jobs may use the memory
+    /// meanwhile. If earlier stages must run again before that ([`Event::StageSentBack`]), the job takes the memory
+    /// back at once, because other jobs wait for it.
     JobRests {
         job: JobId,
     },
-    /// The third answer to [`Action::ExpandStage`]: what came before is not as it should be. As [`Event::ResultsLost`] from
-    /// there on.
+    /// The third answer to [`Action::ExpandStage`]: the results of an earlier stage are wrong. The effect is that of
+    /// [`Event::ResultsLost`] for that stage.
     StageSentBack {
         job: JobId,
         stage: StageIndex,
-        /// The one that is to run again.
+        /// The stage that runs again.
         to: StageIndex,
         tasks: Vec<TaskIndex>,
         stands: Option<Standing>,
     },
-    /// A node is there, before its slots ask. What jobs need is compared with what it has; a node of which this was never
-    /// said has everything.
+    /// A node has joined; sent before its slots ask. Its resources are compared with the needs of jobs. A node without
+    /// declared resources matches any request.
     NodeCame {
         node: NodeId,
         memory_bytes: u64,
@@ -253,9 +255,9 @@ pub enum Event {
     SlotFree {
         slot: Slot,
     },
-    /// A node has so many places where an attempt may wait for one of its slots, under these numbers, none of which is a
-    /// slot's. It says so anew each time that changes. Only tasks that are all of their job are given to them, and only when no
-    /// slot asks: such a task is a program, there may be very many of them, and each may be over sooner than the next
+    /// A node has these places in which an attempt may wait for a slot; their numbers differ from those of slots. The
+    /// event is repeated when the list changes. Places get only tasks that are the only one of their job, and only if
+    /// no slot asks: such a task is a program, there may be very many of them, and each may end sooner than the next
     /// one could be fetched.
     PlacesFree {
         node: NodeId,
@@ -265,7 +267,8 @@ pub enum Event {
     SlotGone {
         slot: Slot,
     },
-    /// Nor does any of a node, and none of its places takes anything. All at once: what happens to one slot gives work to others.
+    /// All slots and places of a node stop asking. They do so together, because a change of one slot gives work to the
+    /// others.
     SlotsGone {
         node: NodeId,
     },
@@ -275,56 +278,56 @@ pub enum Event {
     AttemptFailed {
         attempt: AttemptKey,
         retryable: bool,
-        /// The reason may be one of its node: the task goes to another one, where there is any.
+        /// True if the node may be the cause: the task is retried on another node if there is one.
         of_node: bool,
     },
-    /// Nobody knows what became of the attempt. The task runs again and this does not count as a failure;
-    /// if the lost attempt succeeds after all, it wins or loses like any other.
+    /// An attempt was lost: its outcome is unknown. The task runs again, and this does not count as a failure. If the
+    /// lost attempt succeeds after all, it wins or loses like any other.
     AttemptLost {
         attempt: AttemptKey,
     },
-    /// A node is being emptied, or cannot write: from now on its slots get only tasks that can run nowhere else.
+    /// A node is being drained, or cannot write: from now on its slots get only tasks that can run on no other node.
     NodeDraining {
         node: NodeId,
     },
-    /// It works as before.
+    /// A node gets any tasks again.
     NodeResumes {
         node: NodeId,
     },
-    /// A node is gone: its slots ask no more, its attempts are lost.
+    /// A node is lost: its slots no longer ask, its attempts are lost.
     NodeLost {
         node: NodeId,
     },
-    /// Results of a stage that is complete, or runs, no longer exist: these tasks run again, and all stages after
-    /// this one are made anew. Attempts of those that still run will be discarded; numbers of attempts go on.
+    /// Results of a stage that is complete, or runs, are lost: these tasks run again, and all later stages are created
+    /// anew. Running attempts of later stages will be discarded; attempt numbers continue.
     ResultsLost {
         job: JobId,
         stage: StageIndex,
         tasks: Vec<TaskIndex>,
         stands: Option<Standing>,
     },
-    /// Tasks of a stage that wait for nothing now are to run elsewhere than was said when they run again: before the event that lets
-    /// them.
+    /// New placements for tasks that are not waiting now, for their next run. Sent before the event that lets them run
+    /// again.
     TasksMoved {
         job: JobId,
         stage: StageIndex,
         tasks: Vec<(TaskIndex, Placement)>,
     },
-    /// Time has passed: slots that were kept for a task nearby may go to others.
+    /// Time has passed: slots that were reserved for a task nearby may be given to other tasks.
     Tick,
-    /// Somebody wants the job to stop.
+    /// The job is to be cancelled.
     JobCancelled {
         job: JobId,
     },
 }
 
-/// A later stage of which the tasks that are done stay so, and attempts run on; it will have the same tasks.
+/// A later stage whose finished tasks stay valid and whose attempts keep running; it will have the same tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub stage: StageIndex,
-    /// But not attempts of these: they read what was lost.
+    /// Tasks whose attempts must stop, because they read lost data.
     pub stops: Vec<TaskIndex>,
-    /// And these run again though they are done.
+    /// Finished tasks that run again nevertheless.
     pub redo: Vec<TaskIndex>,
 }
 
@@ -336,8 +339,8 @@ pub enum Action {
         job: JobId,
         stage: StageIndex,
     },
-    /// Why the attempt that starts next runs where it does. Not said of the only task of a stage that may run
-    /// anywhere: there is little to say, and there may be very many of them.
+    /// The reason for the placement of the next started attempt. Omitted for the only task of a stage that may run
+    /// anywhere: there is little to say, and there may be very many such tasks.
     Placed {
         attempt: AttemptKey,
         why: Why,
@@ -354,37 +357,38 @@ pub enum Action {
     AttemptDiscarded {
         attempt: AttemptKey,
     },
-    /// The task of this attempt has a winner: it is of no use any more. Its end is awaited all the same.
+    /// The task of this attempt has a winner: stop the attempt. Its end is still reported.
     StopAttempt {
         attempt: AttemptKey,
         slot: Slot,
     },
-    /// The attempt that starts next is a second one beside one that is slow.
+    /// The next started attempt is a speculative one beside a slow attempt.
     Speculated {
         attempt: AttemptKey,
         of: AttemptKey,
         label: Label,
         inputs: Inputs,
     },
-    /// An attempt is slow and gets no copy, at least not now. Once for each label.
+    /// An attempt is slow and gets no speculative attempt for now. Sent once per label.
     SlowTask {
         attempt: AttemptKey,
         label: Label,
         left: WhyLeft,
         inputs: Inputs,
     },
-    /// Slots are idle that the unread end of what this attempt has would keep busy. It may say no: nothing follows then.
+    /// Slots are idle: ask this attempt to give up the unread end of its range. It may refuse; nothing follows in this
+    /// case.
     SplitTask {
         attempt: AttemptKey,
         slot: Slot,
-        /// Units of its data that it had done by what it said last.
+        /// Units of its data that were done at its last report.
         done: u64,
     },
     /// The task runs again.
     TaskRetried {
         task: TaskKey,
     },
-    /// The job failed. Attempts that still run are to be told to stop.
+    /// The job failed. Running attempts must be told to stop.
     JobFailed {
         job: JobId,
         because: FailureCause,
@@ -396,8 +400,8 @@ pub enum Action {
     JobCancelled {
         job: JobId,
     },
-    /// The job is over and none of its attempts runs any more: its files may go. Once per job, after one of
-    /// the three above; nothing about the job follows.
+    /// The job is over and none of its attempts runs: its files may be removed. Sent once per job, after one of the
+    /// three above; nothing follows for the job.
     JobDrained {
         job: JobId,
     },
@@ -407,11 +411,11 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCause {
     Attempt(AttemptKey),
-    /// The tasks of this stage could not be made.
+    /// The tasks of this stage could not be created.
     Stage(StageIndex),
 }
 
-/// Takes actions in order. The server executes them, the tests record them.
+/// A receiver of actions in order. The server executes them, tests record them.
 pub trait Outbox {
     fn push(&mut self, action: Action);
 }

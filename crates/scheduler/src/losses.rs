@@ -30,7 +30,7 @@ pub(crate) fn on_tasks_moved(
     let stage = state.jobs.get_mut(&job).and_then(|job| job.stages.get_mut(usize::from(stage.0)));
     let Some(stage) = stage else { return };
     for (index, placement) in tasks {
-        // One that waits stands in the queues of where it was to run before.
+        // A waiting task is in the queues of its previous placement.
         if let Some(task) = stage.tasks.get_mut(index.0 as usize).filter(|task| !task.queued) {
             task.placement = placement;
         }
@@ -47,7 +47,7 @@ pub(crate) fn on_results_lost(
     stands: Option<&Standing>,
 ) {
     let Some(job) = state.jobs.get(&id) else { return };
-    // A cancelled job needs no data, and one between two stages is asked again when it runs.
+    // A cancelled job needs no data, and a job between two stages is asked again when it runs.
     if job.phase != Phase::Running || job.current < stage {
         return;
     }
@@ -57,7 +57,7 @@ pub(crate) fn on_results_lost(
     let late = job.running.keys().filter(|attempt| attempt.task.stage > stage && !goes_on(attempt.task));
     let late: Vec<AttemptKey> = late.copied().collect();
     for attempt in late {
-        // One that was told to stop is discarded whenever it comes back.
+        // An attempt that was told to stop is discarded whenever it ends.
         if take_off(state, attempt, now).is_some()
             && let Some(job) = state.jobs.get_mut(&id)
         {

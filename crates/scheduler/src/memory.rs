@@ -1,10 +1,10 @@
-//! The memory of nodes for the buffers of jobs, and the jobs that hold it: a job begins only where its claim fits
-//! beside the others.
+//! The memory of nodes for the buffers of jobs, and the jobs that hold it: a job begins only if its memory fits beside
+//! that of the others.
 //!
-//! The data of a MapReduce job lies on all nodes that take chunks, wherever its tasks ran. So it holds its memory on all
-//! nodes that share such jobs, from its admission until the last of its attempts has ended; admissions are in line, and nobody
-//! passes the first. A job that needs memory, or an architecture, only where its attempt runs holds it while that runs; where one
-//! of them has waited long, a node is kept for it.
+//! The data of a MapReduce job is on all nodes that accept chunks, wherever its tasks ran. So the job holds its memory
+//! on all nodes that share such jobs, from its admission until the end of its last attempt. Admissions are in order,
+//! and no job passes the first one. A job that needs memory or an architecture only where its attempt runs holds it
+//! during the attempt; if such a job has waited long, a node is reserved for it.
 
 use crate::claims::Standing;
 use crate::ready::Queue;
@@ -14,8 +14,8 @@ use ids::{JobId, NodeId};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Time that a job that needs memory where it runs waits before a node is kept for it; and time that a job that needs
-/// memory on all nodes waits before no more of the former start.
+/// Time after which a node is reserved for a job that needs memory where it runs; and time after which no more of these
+/// jobs start while a job waits for memory on all nodes.
 pub const MEMORY_PATIENCE_NS: u64 = 2_000_000_000;
 
 /// Resources of a node.
@@ -23,15 +23,15 @@ pub const MEMORY_PATIENCE_NS: u64 = 2_000_000_000;
 pub(crate) struct Room {
     pub memory_bytes: u64,
     pub architecture: u32,
-    /// Memory of the attempts that run there and hold memory on this node alone.
+    /// Memory of running attempts that hold it on this node alone.
     pub ran_bytes: u64,
-    /// Whether it takes part in jobs that hold memory on all nodes. One that came when they held more than it has does not,
-    /// until enough of them have ended.
+    /// True if it takes part in jobs that hold memory on all nodes. A node that joined when they held more than it has
+    /// takes no part until enough of them have ended.
     pub shares: bool,
 }
 
 impl State {
-    /// Takes in the resources of a node. Comes before its slots ask.
+    /// Adds the resources of a node. Comes before its slots ask.
     pub(crate) fn add_room(&mut self, node: NodeId, memory_bytes: u64, architecture: u32) {
         let shares = self.held_bytes <= memory_bytes;
         self.rooms.insert(node, Room { memory_bytes, architecture, ran_bytes: 0, shares });
@@ -44,7 +44,7 @@ impl State {
         self.room_changed = true;
     }
 
-    /// A node is kept no longer, where it is this one or for this job.
+    /// Ends the reservation of a node if `is_it` holds for it.
     pub(crate) fn keep_for_nobody(&mut self, is_it: impl Fn(JobId, NodeId) -> bool) {
         if self.kept.is_some_and(|(job, node)| is_it(job, node)) {
             self.kept = None;
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// Puts a job in line where it must hold memory on all nodes first. True where it must wait.
+    /// Puts a job in line if it must get memory on all nodes first. Returns true if it must wait.
     pub(crate) fn must_wait_for_memory(&mut self, id: JobId, now: UnixNanos) -> bool {
         let Some(job) = self.jobs.get_mut(&id) else { return false };
         let waits = job.claim.needs.everywhere && !job.has_memory && job.phase == Phase::Running;
@@ -63,7 +63,7 @@ impl State {
         waits
     }
 
-    /// A job takes its memory on all nodes.
+    /// Takes the memory of a job on all nodes.
     pub(crate) fn take_memory(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if !job.claim.needs.everywhere || std::mem::replace(&mut job.has_memory, true) {
@@ -73,12 +73,12 @@ impl State {
         self.line.remove(&id);
         self.held_bytes += bytes;
         self.holders.insert(id);
-        // Nothing of any other job lies on these.
+        // These nodes have no data of other jobs.
         let small = self.rooms.values_mut().filter(|room| room.memory_bytes < bytes);
         small.for_each(|room| room.shares = false);
     }
 
-    /// A job leaves.
+    /// Releases the memory of a job that leaves.
     pub(crate) fn give_memory_back(&mut self, id: JobId) {
         if self.line.remove(&id) {
             (self.room_changed, self.look_everywhere) = (true, true);
@@ -93,7 +93,7 @@ impl State {
         }
     }
 
-    /// An attempt begins (`takes`) or ends on a node.
+    /// Counts the memory of an attempt that begins (`takes`) or ends on a node.
     pub(crate) fn attempt_memory(&mut self, id: JobId, node: NodeId, takes: bool) {
         let Some(needs) = self.jobs.get(&id).map(|job| job.claim.needs) else { return };
         if needs.everywhere || needs.memory_bytes == 0 {
@@ -113,7 +113,7 @@ impl State {
         }
     }
 
-    /// Lets jobs in that fit now, in their order, and nodes that have room again.
+    /// Admits jobs that fit now, in their order, and nodes that have room again.
     pub(crate) fn admit(&mut self, now: UnixNanos) {
         if !std::mem::take(&mut self.room_changed) {
             return;
@@ -136,16 +136,16 @@ impl State {
         }
     }
 
-    /// Returns the jobs in line, without those for which no node that works is large enough: these wait for such a
-    /// node, and block nobody.
+    /// Returns the jobs in line, without those for which no working node is large enough: these wait for such a node,
+    /// and block no other job.
     fn in_line(&self) -> impl Iterator<Item = &JobId> {
         let working = self.rooms.iter().filter(|(node, _)| !self.draining.contains(node));
         let largest_bytes = working.map(|(_, room)| room.memory_bytes).max().unwrap_or(0);
         self.line.iter().filter(move |id| self.jobs[*id].claim.needs.memory_bytes <= largest_bytes)
     }
 
-    /// Returns the job that is let in next: first jobs that have waited very long, then by priority, then of the user
-    /// with the fewest such jobs.
+    /// Returns the job that is admitted next: first jobs that have waited very long, after that by priority, and among
+    /// these of the user with the fewest such jobs.
     fn first_in_line(&self, now: UnixNanos) -> Option<JobId> {
         let rank = |id: &JobId| {
             let job = &self.jobs[id];
@@ -162,7 +162,7 @@ impl State {
     }
 
     fn fits_everywhere(&self, id: JobId, bytes: u64) -> bool {
-        // A node is kept for somebody who came before.
+        // A node is reserved for an older job.
         if self.kept.is_some_and(|(kept, _)| kept < id) {
             return false;
         }
@@ -170,7 +170,7 @@ impl State {
         let mut any = false;
         for (_, room) in self.rooms.iter().filter(works) {
             match room.memory_bytes < bytes {
-                // It goes without this one, but not while others have data there.
+                // The job can go without this node, but not while other jobs have data there.
                 true if self.held_bytes > 0 => return false,
                 true => {}
                 false if self.held_bytes + room.ran_bytes + bytes > room.memory_bytes => return false,
@@ -180,12 +180,12 @@ impl State {
         any
     }
 
-    /// Whether a node takes part in jobs that hold memory everywhere. One that never said what it has, does.
+    /// Returns whether a node takes part in jobs that hold memory everywhere. A node without declared resources does.
     pub(crate) fn shares(&self, node: NodeId) -> bool {
         self.rooms.get(&node).is_none_or(|room| room.shares)
     }
 
-    /// The best claim of a job that needs nothing, or something of the node where it runs alone, and fits there.
+    /// Returns the best claim of a job that needs nothing, or resources of its own node only, and fits there.
     pub(crate) fn best_needy(&self, node: NodeId, now: UnixNanos) -> Option<(Standing, u64, Queue)> {
         let best = self.needy.iter().filter_map(|(needs, claims)| {
             let (standing, user) = claims.best(&self.users)?;
@@ -203,7 +203,7 @@ impl State {
                 || held_bytes + room.ran_bytes + needs.memory_bytes <= room.memory_bytes)
     }
 
-    /// Whether nobody who has waited long would be passed.
+    /// Returns whether no job that has waited long would be passed.
     fn may_take(&self, needs: Needs, id: JobId, node: NodeId, now: UnixNanos) -> bool {
         if needs.memory_bytes == 0 {
             return true;
@@ -217,7 +217,7 @@ impl State {
         !(kept_for_other || would_pass)
     }
 
-    /// Keeps the node with the most room for a job that has waited long and fits nowhere now. One at a time.
+    /// Reserves the node with the most room for a job that has waited long and fits nowhere now. One at a time.
     pub(crate) fn keep_a_node(&mut self, now: UnixNanos) {
         if self.kept.is_some() {
             return;
@@ -238,7 +238,7 @@ impl State {
         self.kept = oldest;
     }
 
-    /// The job with the best claim of those that need this and have a task that waits.
+    /// Returns the job with the best claim among those with these needs and a waiting task.
     fn first_needy(&mut self, needs: Needs) -> Option<JobId> {
         loop {
             let ((level, _, id), user) = self.needy.get(&needs)?.best(&self.users)?;

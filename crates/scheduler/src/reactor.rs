@@ -1,4 +1,4 @@
-//! One function per event.
+//! The event handlers.
 
 use crate::copies::{Left, SLOW_NODE_NS, Watch, on_progress, speculate};
 use crate::dispatch::dispatch;
@@ -9,8 +9,8 @@ use crate::state::{Job, Phase, Stage, State};
 use crate::{Action, Claim, Event, FailureCause, Outbox, Placement, Slot, UnixNanos};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind, TaskKey};
 
-/// Takes one event and orders what follows from it. Events about jobs or attempts that are gone are late, not
-/// wrong: a success is discarded, the rest is ignored.
+/// Handles an event and emits the resulting actions. Events about jobs or attempts that are gone are late, not wrong: a
+/// success is discarded, others are ignored.
 pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event: Event) {
     let mut judges = false;
     match event {
@@ -68,7 +68,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         Event::Tick => {
             state.keep_a_node(now);
             judges = true;
-            // Who waits may have become the first in line, or waits too long now to be passed.
+            // A waiting job may be the first in line now, or may have waited too long to be passed.
             (state.room_changed, state.look_everywhere) = (true, true);
         }
         Event::JobCancelled { job } => on_job_cancelled(state, outbox, job),
@@ -82,7 +82,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
 
 fn lend_idle_slots(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos) {
     let heard = state.has_progress.clone();
-    // First copies: of two attempts one would go on to the old end of a range.
+    // Copies come first: of two attempts, one would go on to the old end of a range.
     speculate(state, outbox, now);
     lend_to_tails(state, outbox, now, heard);
 }
@@ -207,7 +207,7 @@ fn on_node_resumes(state: &mut State, node: NodeId) {
         state.draining_slots.remove(slot);
         state.free_slots.insert(slot);
     }
-    // What is near it left its queue in the meantime.
+    // Tasks near it may have left its queue in the meantime.
     let State { jobs, line, near, .. } = state;
     for (id, job) in jobs.iter_mut().filter(|(id, job)| job.phase == Phase::Running && !line.contains(id)) {
         let (level, user, current) = (job.level, job.claim.user, job.current);
@@ -218,7 +218,7 @@ fn on_node_resumes(state: &mut State, node: NodeId) {
     state.woken.insert(node);
 }
 
-/// Takes an attempt off the books; None for one that is not on them, or was told to stop: nothing follows from its end.
+/// Removes an ended attempt; None for an unknown one, or one that was told to stop: its end has no effect.
 pub(crate) fn take_off(state: &mut State, attempt: AttemptKey, now: UnixNanos) -> Option<Left> {
     let job = state.jobs.get_mut(&attempt.task.job)?;
     if job.lost.remove(&attempt) {
@@ -242,13 +242,13 @@ fn on_attempt_succeeded(state: &mut State, outbox: &mut impl Outbox, now: UnixNa
         outbox.push(Action::AttemptDiscarded { attempt });
         return;
     };
-    // A cancelled job is only interested in what its last stage has done for good.
+    // A cancelled job only counts results of its last stage, which are final.
     let counts = match job.phase {
         Phase::Running => true,
         Phase::Cancelling => job.in_last_stage(),
         Phase::Expanding | Phase::Over => false,
     };
-    // An attempt of a task that was made anew since has worked on data that is no more.
+    // An attempt of a task that was recreated since has worked on lost data.
     let base = job.stages.get(usize::from(attempt.task.stage.0)).map_or(0, |stage| stage.attempts_base);
     let counts = counts && attempt.attempt.0 >= base;
     let left = left.filter(|_| counts);
@@ -283,13 +283,13 @@ fn on_attempt_failed(
     let is_copy = job.watch.is_copy(attempt);
     let counts = take_off(state, attempt, now).is_some() && !was_lost;
     let Some(job) = state.jobs.get_mut(&id) else { return };
-    // A lost attempt's task already went again; its failure says nothing new.
+    // The task of a lost attempt already runs again; its failure adds nothing.
     if counts && job.phase == Phase::Running {
         let failures_max = job.failures_max;
         let goes_on = job.live(attempt.task).next().is_some();
         let task = job.task(attempt.task).expect("the attempt was on the books");
         if task.winner.is_none() {
-            // What fails only because somebody else runs it too does not count.
+            // A failure of a copy does not count while the original runs.
             task.failures += u32::from(!(is_copy && goes_on));
             if !retryable || task.failures >= failures_max {
                 let because = FailureCause::Attempt(attempt);
@@ -304,7 +304,7 @@ fn on_attempt_failed(
     drain(state, outbox, id);
 }
 
-/// A task goes again, unless an attempt of it runs on, or it waits already.
+/// Queues a task again, unless an attempt of it runs, or it waits already.
 fn go_again_where_idle(job: &mut Job, outbox: &mut impl Outbox, key: TaskKey) {
     let waits = job.task(key).is_some_and(|task| task.queued);
     if !waits && job.live(key).next().is_none() {
@@ -326,7 +326,7 @@ pub(crate) fn on_attempt_lost(
     }
     let counts = take_off(state, attempt, now).is_some();
     let job = state.jobs.get_mut(&id).expect("the job was looked at a moment ago");
-    // One that was told to stop is discarded whenever it comes back.
+    // An attempt that was told to stop is discarded whenever it ends.
     if counts {
         job.lost.insert(attempt);
     }
@@ -348,7 +348,7 @@ fn on_job_cancelled(state: &mut State, outbox: &mut impl Outbox, id: JobId) {
     }
 }
 
-/// Goes to the next stage, or to the end, where the current one is complete.
+/// Goes to the next stage, or to the end, if the current stage is complete.
 pub(crate) fn advance(state: &mut State, outbox: &mut impl Outbox, id: JobId) {
     let job = state.jobs.get_mut(&id).expect("the caller has just looked at the job");
     let current = job.current;
@@ -371,7 +371,7 @@ fn end_job(state: &mut State, outbox: &mut impl Outbox, id: JobId, announcement:
     drain(state, outbox, id);
 }
 
-/// Lets go of a job that is over once its last attempt has ended.
+/// Removes a finished job once its last attempt has ended.
 fn drain(state: &mut State, outbox: &mut impl Outbox, id: JobId) {
     let Some(job) = state.jobs.get_mut(&id) else { return };
     if !job.running.is_empty() {

@@ -1,11 +1,11 @@
-//! The tasks of a stage that wait for a slot: queues by where they may run.
+//! The waiting tasks of a stage: queues by placement.
 
 use crate::state::{Stage, Task};
 use crate::{Needs, Placement, RecoveredTask, WhyHere};
 use ids::{AttemptNumber, NodeId, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// One of the queues of a stage.
+/// A queue of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Queue {
     /// Queue of tasks on or near a node.
@@ -13,7 +13,7 @@ pub(crate) enum Queue {
     Anywhere,
     /// Queue of the tasks near some node, for all other nodes.
     Far,
-    /// As `Anywhere`, of a job that holds memory nowhere but where it runs, or none: any node may run it that has what it needs.
+    /// Like `Anywhere`, for a job without memory on all nodes: any node with the needed resources may run it.
     Needy(Needs),
 }
 
@@ -28,19 +28,19 @@ impl Queue {
     }
 }
 
-/// Queues of one stage. A task near several nodes stands in the queue of each and in `far`; whoever takes it
-/// first clears its mark, and the other entries are passed over.
+/// Queues of one stage. A task near several nodes is in the queue of each and in `far`; the first to take it clears its
+/// mark, and the other entries are skipped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ready {
     anywhere: VecDeque<TaskIndex>,
     by_node: BTreeMap<NodeId, VecDeque<TaskIndex>>,
     far: VecDeque<TaskIndex>,
-    /// Queues that have tasks since somebody looked last.
+    /// Queues that have become non-empty since the last look.
     pub opened: BTreeSet<Queue>,
 }
 
 impl Stage {
-    /// Takes the placements of the tasks; all wait from now on, in their order, but for those that stand and are done or run.
+    /// Sets the placements of the tasks; all wait from now on, in their order, except valid ones that are done or run.
     pub fn fill(&mut self, placements: Vec<Placement>) {
         let tasks = std::mem::take(&mut self.tasks);
         let mut stood = if std::mem::take(&mut self.stands) { tasks } else { Vec::new() }.into_iter();
@@ -56,7 +56,7 @@ impl Stage {
         self.queue_idle();
     }
 
-    /// Keeps the tasks for when it is expanded again: what is done, and attempts that run on.
+    /// Keeps the tasks for the next expansion: finished tasks, and running attempts.
     pub fn let_stand(&mut self) {
         self.stands |= self.expanded;
         self.expanded = false;
@@ -64,14 +64,14 @@ impl Stage {
         self.tasks.iter_mut().for_each(|task| task.queued = false);
     }
 
-    /// Takes back that a task is done.
+    /// Marks a task as not done.
     pub fn undo(&mut self, index: TaskIndex) {
         if let Some(task) = self.tasks.get_mut(index.0 as usize) {
             self.done -= u32::from(task.winner.take().is_some());
         }
     }
 
-    /// A task is done in a stage that is not expanded.
+    /// Marks a task as done in a stage that is not expanded.
     pub fn stand_done(&mut self, index: TaskIndex, winner: AttemptNumber) {
         let place = index.0 as usize;
         let attempts_started = self.attempts_base;
@@ -81,7 +81,7 @@ impl Stage {
         self.done += u32::from(self.tasks[place].winner.replace(winner).is_none());
     }
 
-    /// Takes tasks as they stood; [`Self::queue_idle`] follows when it is known which of them run.
+    /// Restores tasks; [`Self::queue_idle`] follows when the running ones are known.
     pub fn restore(&mut self, tasks: Vec<RecoveredTask>) {
         self.done = tasks.iter().filter(|task| task.winner.is_some()).count() as u32;
         let task = |task: RecoveredTask| Task {
@@ -96,7 +96,7 @@ impl Stage {
         self.ready = Ready::default();
     }
 
-    /// Tasks that neither run nor are done wait.
+    /// Queues the tasks that neither run nor are done.
     pub fn queue_idle(&mut self) {
         for index in 0..self.task_count() {
             let task = &self.tasks[index as usize];
@@ -106,7 +106,7 @@ impl Stage {
         }
     }
 
-    /// One more task, which waits from now on.
+    /// Adds a task, which waits from now on.
     pub fn add(&mut self, placement: Placement) {
         let index = TaskIndex(self.task_count());
         let attempts_started = self.attempts_base.max(self.attempts_used);
@@ -114,21 +114,21 @@ impl Stage {
         self.enqueue(index, VecDeque::push_back);
     }
 
-    /// A task that goes again goes before all others.
+    /// Queues a task again before all others.
     pub fn go_again(&mut self, index: TaskIndex) {
         self.enqueue(index, VecDeque::push_front);
     }
 
-    /// From when it waits again, a task that waits nowhere now waits for these nodes alone; None: for those of its placement.
+    /// Limits a task that is not waiting to these nodes for its next wait; None restores its placement.
     pub fn keep_to(&mut self, index: TaskIndex, only: Option<Vec<NodeId>>) {
         self.tasks[index.0 as usize].only = only;
-        // Entries of a task that was taken stay in the queues, and would count again.
+        // Entries of a taken task stay in the queues, and would count again.
         let ready = &mut self.ready;
         let queues = [&mut ready.anywhere, &mut ready.far].into_iter().chain(ready.by_node.values_mut());
         queues.for_each(|queue| queue.retain(|each| *each != index));
     }
 
-    /// It no longer waits for a few nodes alone; where it waits, it goes before all others.
+    /// Removes the limit to a few nodes; if the task waits, it goes before all others.
     pub fn go_anywhere(&mut self, index: TaskIndex) {
         let task = &mut self.tasks[index.0 as usize];
         task.only = None;
@@ -139,7 +139,7 @@ impl Stage {
 
     fn enqueue(&mut self, index: TaskIndex, put: fn(&mut VecDeque<TaskIndex>, TaskIndex)) {
         let task = &mut self.tasks[index.0 as usize];
-        // One that stands in its queues since it waited last keeps its places there.
+        // A task with entries from its last wait keeps its positions.
         let is_new = !std::mem::replace(&mut task.queued, true);
         let ready = &mut self.ready;
         let mut open = |queue: Queue, tasks: &mut VecDeque<TaskIndex>| {
@@ -166,7 +166,7 @@ impl Stage {
         }
     }
 
-    /// The first task of a queue that still waits.
+    /// Returns the first task of a queue that still waits.
     pub fn first_waiting(&mut self, queue: Queue) -> Option<TaskIndex> {
         let Self { tasks, ready, .. } = self;
         match queue {
@@ -182,8 +182,8 @@ impl Stage {
         }
     }
 
-    /// The first task that waits for a node and can run nowhere else. Tasks that are only near to it stand in other
-    /// queues as well, and leave this one.
+    /// Returns the first task that waits for a node and can run on no other. Tasks that are only near it are in other
+    /// queues too, and leave this one.
     pub fn first_bound(&mut self, node: NodeId) -> Option<TaskIndex> {
         loop {
             let index = self.first_waiting(Queue::Of(node))?;
@@ -194,7 +194,7 @@ impl Stage {
         }
     }
 
-    /// Makes the queue of a node anew, with the tasks near it that left it; whether any waits there.
+    /// Refills the queue of a node with the tasks near it that left the queue. Returns whether any waits there.
     pub fn refill(&mut self, node: NodeId) -> bool {
         let waits_there = |task: &Task| match &task.placement {
             _ if !task.queued || task.winner.is_some() => false,
@@ -203,7 +203,7 @@ impl Stage {
             Placement::On(bound) => *bound == node,
             Placement::Near(nodes) => nodes.contains(&node),
         };
-        // One that won while it waited leaves all queues, or it would not be put into one again should it have to.
+        // A task that won while it waited leaves all queues; otherwise it could not be queued again.
         self.tasks.iter_mut().for_each(|task| task.queued &= task.winner.is_none());
         let there = self.tasks.iter().enumerate().filter(|(_, task)| waits_there(task));
         let queue: VecDeque<TaskIndex> = there.map(|(index, _)| TaskIndex(index as u32)).collect();
@@ -215,20 +215,20 @@ impl Stage {
         any
     }
 
-    /// Whether any task waits.
+    /// Returns whether any task waits.
     pub fn has_waiting(&mut self) -> bool {
         !self.queues_with_waiting().is_empty()
     }
 
-    /// The queues in which tasks wait.
+    /// Returns the queues with waiting tasks.
     pub fn queues_with_waiting(&mut self) -> Vec<Queue> {
         let nodes = self.ready.by_node.keys().map(|node| Queue::Of(*node));
         let all: Vec<Queue> = nodes.chain([Queue::Anywhere, Queue::Far]).collect();
         all.into_iter().filter(|queue| self.first_waiting(*queue).is_some()).collect()
     }
 
-    /// Takes a task that [`Self::first_waiting`] named for the node, or one that runs already; the answer is why it
-    /// runs there.
+    /// Takes a task that [`Self::first_waiting`] returned for the node, or a running one. Returns the reason for its
+    /// placement.
     pub fn take(&mut self, index: TaskIndex, node: NodeId) -> WhyHere {
         let task = &mut self.tasks[index.0 as usize];
         if !std::mem::take(&mut task.queued) {
@@ -246,11 +246,11 @@ impl Stage {
     }
 }
 
-/// The first task of a queue that still waits; entries of others are dropped.
+/// Returns the first task of a queue that still waits; entries of others are dropped.
 fn front(queue: &mut VecDeque<TaskIndex>, tasks: &mut [Task]) -> Option<TaskIndex> {
     while let Some(index) = queue.front() {
         let task = &mut tasks[index.0 as usize];
-        // A lost attempt may have won while its task waited to go again.
+        // A lost attempt may have won while its task waited for the rerun.
         task.queued &= task.winner.is_none();
         if task.queued {
             return Some(*index);

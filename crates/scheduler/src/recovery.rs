@@ -1,4 +1,4 @@
-//! A job that another server began goes on.
+//! Recovery of a job of a previous server.
 
 use crate::reactor::advance;
 use crate::state::{Job, Phase, Running, Stage, State};
@@ -51,7 +51,7 @@ pub(crate) fn on_job_recovered(
     }
     let mut job = Job::new(recovered.claim, stages, recovered.failures_max, Phase::Running);
     (job.current, job.running) = (StageIndex(current as u16), running);
-    // Who was to stop may not have heard of it.
+    // Attempts that were told to stop may not know it.
     let done: BTreeSet<TaskKey> = job.running.keys().map(|attempt| attempt.task).collect();
     for task in done {
         match job.task(task).is_some_and(|task| task.winner.is_some()) {
@@ -60,7 +60,7 @@ pub(crate) fn on_job_recovered(
         }
     }
     let (user, attempts) = (job.claim.user, job.running.len() as u32);
-    // Whatever fits: what has begun has its memory already.
+    // No check of the memory: a job that has begun has its memory already.
     let has_begun = current > 0 || job.stages[0].tasks.iter().any(|task| task.attempts_started > 0);
     let nodes: Vec<NodeId> = job.running.values().map(|running| running.slot.node).collect();
     state.add_job(id, job);

@@ -1,20 +1,20 @@
-//! The slots that wait for work, in the order in which they asked.
+//! The waiting slots, in the order in which they asked.
 
 use crate::Slot;
 use ids::NodeId;
 use std::collections::BTreeMap;
 
-/// Waiting slots. No call looks at more of them than it gives back.
+/// Waiting slots. No call visits more of them than it returns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeSlots {
     by_ticket: BTreeMap<u64, Slot>,
-    /// Slot number to ticket, by node.
+    /// Ticket by slot number, by node.
     by_node: BTreeMap<NodeId, BTreeMap<u32, u64>>,
     next_ticket: u64,
 }
 
 impl FreeSlots {
-    /// A slot that waits already keeps its place.
+    /// Adds a slot. A slot that waits already keeps its position.
     pub fn insert(&mut self, slot: Slot) {
         let tickets = self.by_node.entry(slot.node).or_default();
         if tickets.contains_key(&slot.slot) {
@@ -49,23 +49,23 @@ impl FreeSlots {
         self.by_ticket.is_empty()
     }
 
-    /// The slot that has waited longest.
+    /// Returns the slot that has waited longest.
     pub fn first(&self) -> Option<Slot> {
         self.by_ticket.first_key_value().map(|(_, slot)| *slot)
     }
 
-    /// The slot of a node that has waited longest.
+    /// Returns the slot of a node that has waited longest.
     pub fn first_of(&self, node: NodeId) -> Option<Slot> {
         let (slot, _) = self.by_node.get(&node)?.iter().min_by_key(|(_, ticket)| **ticket)?;
         Some(Slot { node, slot: *slot })
     }
 
-    /// The nodes that have any.
+    /// Returns the nodes with waiting slots.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
         self.by_node.keys().copied()
     }
 
-    /// All of them, in their order.
+    /// Returns all slots, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &Slot> {
         self.by_ticket.values()
     }

@@ -1,69 +1,71 @@
-//! Which attempts of a stage are slow, why, and whether a second attempt elsewhere would help.
+//! Detection of slow attempts in a stage, the causes, and the decision whether a speculative attempt ("copy") would
+//! help.
 //!
-//! Attempts are compared by what a unit of their data costs them, counted from their own start: neither a late start nor
-//! much data is slowness. How much slower than usual counts as slow follows from how far the attempts of the stage differ
-//! anyway. What a slow attempt waits for, beside what others wait for, is the cause: a copy must not wait for the
-//! same. Where no place avoids it, there is none (Kawamoto et al., section 4: such copies only add to the congestion;
-//! Zaharia et al., OSDI 2008: rank by time to end; Ananthanarayanan et al., OSDI 2010: act by cause).
+//! Attempts are compared by the cost of a unit of their data, counted from their own start: neither a late start nor
+//! much data counts as slow. The threshold follows from the normal variation between the attempts of the stage. The
+//! cause of a slow attempt is the wait that exceeds the waits of others: a copy must not wait for the same. If no node
+//! avoids it, there is no copy (Kawamoto et al., section 4: such copies only add to the congestion; Zaharia et al.,
+//! OSDI 2008: rank by time to end; Ananthanarayanan et al., OSDI 2010: act by cause).
 
 use crate::UnixNanos;
 use ids::{AttemptKey, NodeId};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// An attempt is judged and compared when it has run for so long, and for half of what is usual.
+/// Least run time before an attempt is judged and compared; it must also be half of the usual time.
 pub const JUDGED_AFTER_NS: u64 = 1_000_000_000;
-/// Attempts with which one is compared, at least.
+/// Least number of attempts for a comparison.
 pub const COMPARED_MIN: usize = 3;
-/// An attempt whose data has not grown for so long, and for three times as long as others paused, makes no progress.
+/// Time without growth of its data after which an attempt makes no progress, if it is also three times the pauses of
+/// others.
 pub const NO_PROGRESS_NS: u64 = 5_000_000_000;
-/// Bounds of how much more than usual a unit costs a slow attempt.
+/// Bounds of the factor by which a unit of a slow attempt costs more than usual.
 const SLOW_TIMES_MIN: f64 = 1.5;
 const SLOW_TIMES_MAX: f64 = 4.0;
-/// An attempt that takes less than this many times as long as usual delays nobody; and a copy must be done in
-/// this much less time than the original needs.
+/// Factor of the usual time below which an attempt delays nothing; a copy must also be faster than the rest of the
+/// original by this factor.
 const LATE_TIMES: f64 = 1.5;
-/// More data than this many times the usual is large.
+/// Factor of the usual data above which an attempt has large data.
 const LARGE_TIMES: f64 = 2.0;
-/// Least share of the extra cost of an attempt that makes a part of it a cause of its own.
+/// Least share of the extra cost of an attempt at which a part of it is a separate cause.
 const CAUSE_SHARE: f64 = 0.25;
-/// Another attempt shares the trouble if it has at least this share of it.
+/// Least share of the extra cost at which another attempt shares the trouble.
 const SHARED_SHARE: f64 = 0.4;
 
-/// Time that an attempt has spent since its start, by cause.
+/// Time of an attempt since its start, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     /// Time that it waited for its input, or for the runs that it merges.
     pub read_ns: u64,
     /// Time in the user's program, and all other time.
     pub program_ns: u64,
-    /// Time that it waited for chunks, or its output, to take its data.
+    /// Time that it waited for chunks, or its output, to accept data.
     pub append_ns: u64,
-    /// The node whose data it waited for most; None: its input lies on no node.
+    /// The node for whose data it waited most; None if its input is on no node.
     pub read_from: Option<NodeId>,
-    /// The node whose chunks it waited for most; None: none but its own.
+    /// The node for whose chunks it waited most; None if it is its own.
     pub append_to: Option<NodeId>,
 }
 
-/// Reason why an attempt is slow.
+/// The reason why an attempt is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Label {
     /// It has more data than others, and is as fast.
     LargeData,
-    /// The program takes longer over its records.
+    /// The program needs longer for its records.
     SlowProgram,
-    /// Whatever runs on its node takes longer.
+    /// All attempts on its node need longer.
     SlowNode,
-    /// Its input comes slowly.
+    /// Its input arrives slowly.
     SlowRead,
-    /// Its output is taken slowly.
+    /// Its output is accepted slowly.
     SlowAppend,
-    /// Nothing happens any more.
+    /// It makes no progress any more.
     NoProgress,
 }
 
 impl Label {
-    /// Returns the word for people and tables.
+    /// Returns the word for users and tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::LargeData => "large-data",
@@ -76,26 +78,26 @@ impl Label {
     }
 }
 
-/// Reason why a slow attempt gets no copy.
+/// The reason why a slow attempt gets no copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyLeft {
-    /// A copy would have the same data to go through.
+    /// A copy would have the same amount of data.
     LargeData,
-    /// Others run the same program at the usual pace on the same node: it is what this one was given.
+    /// Others run the same program at the usual speed on the same node: its records are the cause.
     OwnRecords,
     /// A copy would wait for the same disk, link or node.
     SameBottleneck,
     /// A copy would not end much sooner.
     EndsBeforeCopy,
-    /// Enough copies of the job run.
+    /// The job has its maximum of running copies.
     EnoughCopies,
-    /// Copies that were of no use have cost enough.
+    /// Copies that did not win have used up the budget.
     BudgetSpent,
     /// No slot is free where a copy would help, or other work waits for it.
     NoSlot,
 }
 
-/// Figures from which a decision was made.
+/// The figures of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inputs {
     pub node: NodeId,
@@ -104,46 +106,45 @@ pub struct Inputs {
     /// Units of its data: bytes.
     pub done: u64,
     pub total: u64,
-    /// Units in a second: its own, those of the attempt in the middle, and the rate below which an attempt is slow
-    /// here.
+    /// Units per second: of this attempt, of the median attempt, and the rate below which an attempt is slow.
     pub rate: u64,
     pub usual_rate: u64,
     pub slow_below: u64,
-    /// Data and time of the attempt in the middle.
+    /// Data and time of the median attempt.
     pub usual_total: u64,
     pub usual_ns: u64,
-    /// Time until it ends, if it goes on like this; None: no end in sight.
+    /// Time until it ends at its current rate; None if no end is in sight.
     pub left_ns: Option<u64>,
-    /// Time that a copy would take.
+    /// Expected time of a copy.
     pub copy_ns: u64,
-    /// Attempts that it was compared with.
+    /// Number of attempts that it was compared with.
     pub compared: u32,
     pub waits: Waits,
 }
 
-/// An attempt of a stage, as far as it is known.
+/// The known facts about an attempt of a stage.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     pub attempt: AttemptKey,
     pub node: NodeId,
-    /// Time from which it is measured: its start, or when it was first heard of.
+    /// Time from which it is measured: its start, or its first report.
     pub since: UnixNanos,
-    /// Time when it was heard of last, or ended.
+    /// Time of its last report, or of its end.
     pub until: UnixNanos,
-    /// Units between the two.
+    /// Units done between the two.
     pub done: u64,
     pub total: u64,
     pub left: u64,
     pub waits: Option<Waits>,
-    /// When its data last grew, and the longest time in which it did not, before that.
+    /// Time at which its data last grew, and the longest pause before that.
     pub grew: UnixNanos,
     pub longest_gap_ns: u64,
-    /// The most by which it grew from one report to the next.
+    /// Largest growth between two reports.
     pub largest_step: u64,
     pub has_ended: bool,
-    /// Runs alone for its task, and may be copied.
+    /// True if it is the only attempt of its task, and may be copied.
     pub may_be_judged: bool,
-    /// Nodes with its data, where that is known.
+    /// Nodes with its data, if known.
     pub near: Vec<NodeId>,
 }
 
@@ -161,11 +162,11 @@ pub(crate) struct Judged {
     pub label: Label,
     pub inputs: Inputs,
     pub advice: Result<Where, WhyLeft>,
-    /// Its node is slow for others too: no copies there for a while.
+    /// True if its node is slow for others too and gets no copies for a while.
     pub node_is_slow: bool,
 }
 
-/// The parts of what a unit costs: read, program, append.
+/// The parts of the cost of a unit: read, program, append.
 const PARTS: usize = 3;
 const READ: usize = 0;
 const PROGRAM: usize = 1;
@@ -182,7 +183,7 @@ impl Observed {
         (done > 0).then_some(done as f64)
     }
 
-    /// Nanoseconds per unit, at least; None where it is too early to say.
+    /// Returns the least nanoseconds per unit; None if it is too early to say.
     fn cost(&self, step: u64) -> Option<f64> {
         let long_enough = self.has_ended || self.took_ns() >= JUDGED_AFTER_NS;
         let done = self.done_at_most(step).filter(|_| long_enough)?;
@@ -196,10 +197,10 @@ impl Observed {
     }
 }
 
-/// Usual figures of the attempts of a stage.
+/// Usual figures of a stage's attempts.
 struct Usual {
     cost: f64,
-    /// A unit that costs more is slow.
+    /// Cost above which a unit is slow.
     slow_above: f64,
     parts: [f64; PARTS],
     total: u64,
@@ -212,7 +213,7 @@ struct Usual {
     ended: usize,
 }
 
-/// The value below which lie `quarters` of all; the lower one of two.
+/// Returns the quantile at `quarters` quarters; the lower of two values.
 fn quantile<T: Copy>(sorted: &[T], quarters: usize) -> T {
     sorted[(sorted.len() - 1) * quarters / 4]
 }
@@ -224,7 +225,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 impl Usual {
-    /// None where too few attempts have come far enough to say.
+    /// Returns the usual figures; None if too few attempts have come far enough.
     fn of(stage: &[Observed]) -> Option<Self> {
         let known: Vec<(&Observed, f64)> =
             stage.iter().filter_map(|each| Some((each, each.cost(0)?))).collect();
@@ -233,12 +234,13 @@ impl Usual {
         }
         let costs = sorted(known.iter().map(|(_, cost)| *cost));
         let (fast, cost) = (quantile(&costs, 1), quantile(&costs, 2));
-        // The spread of those that are fast: the slow ones are what is looked for.
+        // The spread of the fast half: the slow half contains the attempts that are searched for.
         let slow_times = (cost / fast.max(f64::MIN_POSITIVE)).powi(4).clamp(SLOW_TIMES_MIN, SLOW_TIMES_MAX);
         let with_parts: Vec<[f64; PARTS]> = known.iter().filter_map(|(each, _)| each.part_costs(0)).collect();
         let mut parts = [0.0; PARTS];
         for (index, part) in parts.iter_mut().enumerate().filter(|_| !with_parts.is_empty()) {
-            // Those that ended before they told anything have no parts: of the others, which are slow, none is usual by that.
+            // Attempts that ended without a report have no parts; the others are slow, so their parts are not the usual
+            // ones.
             *part = quantile(&sorted(with_parts.iter().map(|parts| parts[index])), 2).min(cost);
         }
         let whole_ns = |(each, cost): &(&Observed, f64)| each.took_ns() as f64 + each.left as f64 * cost;
@@ -259,7 +261,7 @@ impl Usual {
     }
 }
 
-/// Judges the attempts of a stage that may be judged. Those that need longest to their end come first.
+/// Judges the attempts of a stage that may be judged. Those with the longest remaining time come first.
 pub(crate) fn judge(stage: &[Observed], slow_nodes: &BTreeSet<NodeId>) -> Vec<Judged> {
     let Some(usual) = Usual::of(stage) else { return Vec::new() };
     let candidates = stage.iter().filter(|each| each.may_be_judged && !each.has_ended);
@@ -310,8 +312,8 @@ fn judge_one(
     judged(label, advice, node_is_slow)
 }
 
-/// Whether it went as usual and then its data has not grown for longer than that of others ever paused. A program may think
-/// when it has read everything: that is known of those that have ended.
+/// Returns whether it ran as usual, and its data has not grown for longer than any pause of others. A program may
+/// compute after reading everything: ended attempts show that.
 fn is_stuck(slow: &Observed, usual: &Usual) -> bool {
     let still_ns = slow.until.0.saturating_sub(slow.grew.0);
     let knows_ends = slow.left > 0 || usual.ended >= COMPARED_MIN;
@@ -320,7 +322,7 @@ fn is_stuck(slow: &Observed, usual: &Usual) -> bool {
         && still_ns >= NO_PROGRESS_NS.max(usual.gap_ns.saturating_mul(3)).max(usual.took_ns / 2)
 }
 
-/// Whether it would not be slow if it had not stopped a while ago: it goes on soon, or makes no progress.
+/// Returns whether it would not be slow without its current pause: it continues soon, or makes no progress.
 fn pauses(slow: &Observed, usual: &Usual) -> bool {
     let went_ns = slow.grew.0.saturating_sub(slow.since.0);
     slow.done > 0 && slow.until > slow.grew && went_ns as f64 <= slow.done as f64 * usual.slow_above
@@ -345,7 +347,7 @@ fn inputs(slow: &Observed, usual: &Usual, left_ns: Option<u64>, copy_ns: u64) ->
     }
 }
 
-/// Counts of other attempts: those that share a trouble, and those that are as usual.
+/// Counts of other attempts: those with the same trouble, and the usual ones.
 #[derive(Default)]
 struct Company {
     slow: u32,
@@ -358,19 +360,18 @@ impl Company {
     }
 }
 
-/// The part of a slow attempt that stands out, and the attempts to compare it with.
+/// The part of a slow attempt that stands out, and the attempts for the comparison.
 struct Trouble<'a> {
     slow: &'a Observed,
     stage: &'a [Observed],
     part: usize,
     step: u64,
-    /// An attempt whose part costs more shares it.
+    /// Cost of the part above which another attempt shares the trouble.
     shared_above: f64,
 }
 
 impl Trouble<'_> {
-    /// Counts the chosen attempts that ran since this one began: those that share the trouble, and those that are as
-    /// usual.
+    /// Counts the chosen attempts that ran since this one began: those with the same trouble, and the usual ones.
     fn company(&self, is_chosen: impl Fn(&Observed) -> bool) -> Company {
         let mut company = Company::default();
         let is_other = |each: &&Observed| each.attempt != self.slow.attempt && each.until > self.slow.since;
@@ -379,7 +380,7 @@ impl Trouble<'_> {
             let Some(costs) = other.part_costs(self.step) else { continue };
             match costs[self.part] > self.shared_above {
                 true => company.slow += 1,
-                // Of one that has told nothing it is not known.
+                // Nothing is known of an attempt without reports.
                 false => company.usual += u32::from(other.done > 0),
             }
         }
@@ -395,11 +396,11 @@ impl Trouble<'_> {
         Where { avoid: BTreeSet::from([self.slow.node]), only: None }
     }
 
-    /// Returns the nodes on which its slow input might come faster, or why it gets no copy.
+    /// Returns the nodes on which its slow input might arrive faster, or the reason against a copy.
     fn read_advice(&self) -> Result<Where, WhyLeft> {
         let (slow, here) = (self.slow, self.company_here());
         let Some(source) = slow.waits.and_then(|waits| waits.read_from) else {
-            // A store that everybody reaches: is it this node's way to it, or the store?
+            // A store that every node reads: is the path from this node slow, or the store?
             return match here.shares_it() || here.usual == 0 {
                 true => Ok(self.elsewhere()),
                 false => Err(WhyLeft::SameBottleneck),
@@ -419,7 +420,7 @@ impl Trouble<'_> {
         }
     }
 
-    /// Returns the nodes on which its output might be taken faster, or why it gets no copy.
+    /// Returns the nodes on which its output might be accepted faster, or the reason against a copy.
     fn append_advice(&self) -> Result<Where, WhyLeft> {
         let slow = self.slow;
         let to = slow.waits.and_then(|waits| waits.append_to).filter(|to| *to != slow.node);
@@ -433,15 +434,15 @@ impl Trouble<'_> {
     }
 }
 
-/// Returns the reason why it is slow, the nodes where a copy would not be slow (or why it gets none), and whether its
-/// node is slow for others too.
+/// Returns the reason why it is slow, the nodes on which a copy would be faster (or the reason against a copy), and
+/// whether its node is slow for others too.
 fn cause(
     slow: &Observed,
     stage: &[Observed],
     usual: &Usual,
     slow_nodes: &BTreeSet<NodeId>,
 ) -> (Label, Result<Where, WhyLeft>, bool) {
-    // Who does not say what it waits for is taken to compute.
+    // An attempt that reports no waits counts as computing.
     let step = usual.step;
     let parts = slow.part_costs(step).unwrap_or([0.0, slow.cost(step).unwrap_or(0.0), 0.0]);
     let more: [f64; PARTS] = std::array::from_fn(|part| (parts[part] - usual.parts[part]).max(0.0));

@@ -9,20 +9,20 @@ use crate::{Claim, Needs, Placement, Slot, UnixNanos};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskKey};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Jobs that are not over, or whose attempts still run, and the slots that wait for work.
+/// Unfinished jobs, finished jobs with running attempts, and the waiting slots.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     pub(crate) jobs: BTreeMap<JobId, Job>,
     pub(crate) free_slots: FreeSlots,
-    /// Nodes that are being emptied, or were: their numbers are given to nobody else. And their slots that wait, for
-    /// tasks that can run nowhere else.
+    /// Nodes that are or were being drained; their numbers are never reused. And their waiting slots, for tasks that
+    /// can run on no other node.
     pub(crate) draining: BTreeSet<NodeId>,
     pub(crate) draining_slots: FreeSlots,
     /// Places where attempts may wait for a slot of their node.
     pub(crate) places: FreeSlots,
     /// The users of jobs.
     pub(crate) users: BTreeMap<u64, User>,
-    /// Attempts started so far.
+    /// Number of attempts started so far.
     pub(crate) starts: u64,
     /// Jobs with tasks for any node.
     pub(crate) anywhere: Claims,
@@ -30,34 +30,34 @@ pub struct State {
     pub(crate) near: BTreeMap<NodeId, Claims>,
     /// Jobs with tasks that have waited long enough for a node near their data.
     pub(crate) far: Claims,
-    /// Times at which the tasks of jobs that still wait for a node near their data may go elsewhere.
+    /// Times at which tasks may stop waiting for a node near their data, by job.
     pub(crate) far_due: BTreeSet<(UnixNanos, JobId)>,
-    /// Jobs by when they were served last.
+    /// Waiting jobs by the time of their last service.
     pub(crate) waits_since: BTreeSet<(UnixNanos, JobId)>,
-    /// Jobs in that list, by level.
+    /// Number of jobs in that list, by level.
     pub(crate) levels: BTreeMap<i64, u32>,
-    /// Nodes with a slot or a task that came since the last dispatch.
+    /// Nodes with a new slot or task since the last dispatch.
     pub(crate) woken: BTreeSet<NodeId>,
-    /// Memory and architecture of nodes, as far as they told.
+    /// Declared memory and architecture of nodes.
     pub(crate) rooms: BTreeMap<NodeId, Room>,
-    /// Memory of the jobs that hold theirs on all nodes.
+    /// Memory of the jobs that hold it on all nodes.
     pub(crate) held_bytes: u64,
     /// Jobs that hold memory on all nodes.
     pub(crate) holders: BTreeSet<JobId>,
     /// Jobs that wait to hold memory on all nodes.
     pub(crate) line: BTreeSet<JobId>,
-    /// Jobs that hold nothing everywhere: with tasks that need something of the node where they run, or nothing.
+    /// Jobs without memory on all nodes: their tasks need resources of their own node, or nothing.
     pub(crate) needy: BTreeMap<Needs, Claims>,
-    /// A job that needs memory where it runs, and has waited long, and the node that is kept for it.
+    /// A job that needs memory where it runs and has waited long, and the node that is reserved for it.
     pub(crate) kept: Option<(JobId, NodeId)>,
-    /// Whether a job may fit since the memory was looked at last.
+    /// True if a job may fit since the memory was last checked.
     pub(crate) room_changed: bool,
-    /// Whether some node may run since then a task that it could not: a job that needs something of a node came, or
-    /// no job waits before it any more.
+    /// True if a node may now be able to run a task that it could not run before: a job with needs came, or no older
+    /// job waits any more.
     pub(crate) look_everywhere: bool,
-    /// Jobs whose attempts have said how far they are since they were judged.
+    /// Jobs with reports of progress since they were last judged.
     pub(crate) has_progress: BTreeSet<JobId>,
-    /// Nodes that were found slow, and until when they get no copies.
+    /// Slow nodes, with the time until which they get no copies.
     pub(crate) slow_nodes: BTreeMap<NodeId, UnixNanos>,
 }
 
@@ -65,27 +65,27 @@ pub struct State {
 pub(crate) struct Job {
     pub claim: Claim,
     pub stages: Vec<Stage>,
-    /// Failures of one task with which the job fails.
+    /// Number of failures of one task that make the job fail.
     pub failures_max: u32,
-    /// The stage that runs.
+    /// The current stage.
     pub current: StageIndex,
     pub phase: Phase,
     /// Attempts that were started and have not ended, over all stages.
     pub running: BTreeMap<AttemptKey, Running>,
-    /// Attempts declared lost that have not been heard of since.
+    /// Attempts declared lost and not heard of since.
     pub lost: BTreeSet<AttemptKey>,
-    /// Its priority, and one more for each time it was not served for long.
+    /// Its priority, plus one for each long time without service.
     pub level: i64,
     /// Its entries in the lists of the state by time.
     pub far_due: Option<UnixNanos>,
     pub waits_since: Option<UnixNanos>,
-    /// Holds its memory on all nodes.
+    /// True if it holds its memory on all nodes.
     pub has_memory: bool,
-    /// It has given its memory back until its next stage.
+    /// True if it has given back its memory until its next stage.
     pub rests: bool,
     /// Time since which it has waited to hold memory on all nodes.
     pub in_line_since: UnixNanos,
-    /// Some of its tasks do not wait for all nodes for which they were placed.
+    /// True if some of its tasks are limited to a part of their nodes.
     pub keeps_away: bool,
     pub watch: Watch,
 }
@@ -94,9 +94,9 @@ pub(crate) struct Job {
 pub(crate) struct Running {
     pub slot: Slot,
     pub started: UnixNanos,
-    /// Another server began it, nobody knows when.
+    /// True if a previous server began it, at an unknown time.
     pub is_taken_over: bool,
-    /// Its task has, or had, another winner: whatever becomes of it is discarded.
+    /// True if its task has, or had, another winner: its result is discarded.
     pub is_told_to_stop: bool,
 }
 
@@ -111,10 +111,10 @@ pub(crate) enum Phase {
     /// Waits for the tasks of the current stage.
     Expanding,
     Running,
-    /// Cancelled; starts nothing more. If the last stage completes all the same, the job has succeeded:
-    /// what it published cannot be taken back.
+    /// Cancelled; starts nothing more. If the last stage completes nevertheless, the job has succeeded: its output is
+    /// published and cannot be taken back.
     Cancelling,
-    /// The end has been announced; waits for attempts that still run.
+    /// The end has been announced; some attempts still run.
     Over,
 }
 
@@ -125,31 +125,31 @@ pub(crate) struct Stage {
     pub tasks: Vec<Task>,
     pub ready: Ready,
     pub done: u32,
-    /// Attempts below this number belong to tasks that this stage had before its data was lost.
+    /// Attempts below this number belong to earlier tasks of this stage, whose data was lost.
     pub attempts_base: u32,
-    /// Below this number were all attempts that another server knew, also of tasks that are no more.
+    /// All attempt numbers of previous servers are below this one, including those of dropped tasks.
     pub attempts_used: u32,
-    /// Its tasks stand as they are until it is expanded again.
+    /// True if its tasks stay valid until it is expanded again.
     pub stands: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Task {
     pub placement: Placement,
-    /// Waits in the queues of its stage.
+    /// True if it waits in the queues of its stage.
     pub queued: bool,
     pub attempts_started: u32,
     pub failures: u32,
-    /// Attempts running now, but for those that were told to stop.
+    /// Number of running attempts, without those that were told to stop.
     pub running: u32,
     pub winner: Option<AttemptNumber>,
-    /// Nodes on which it failed for a reason of the node.
+    /// Nodes on which it failed because of the node.
     pub failed_on: Vec<NodeId>,
-    /// Nodes for which alone it waits because of that, wherever it was placed.
+    /// The only nodes that it may wait for because of that, regardless of its placement.
     pub only: Option<Vec<NodeId>>,
 }
 
-/// How far a stage is.
+/// Progress of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageCounts {
     pub kind: StageKind,
@@ -160,7 +160,7 @@ pub struct StageCounts {
 }
 
 impl State {
-    /// Takes in a job. Panics where its id was used before.
+    /// Adds a job. Panics if its id was used before.
     pub(crate) fn add_job(&mut self, id: JobId, job: Job) {
         self.users.entry(job.claim.user).or_default().jobs += 1;
         let before = self.jobs.insert(id, job);
@@ -189,7 +189,7 @@ impl Job {
         }
     }
 
-    /// Whether it is a single task that may run anywhere, and nothing else.
+    /// Returns whether it is a single task that may run anywhere.
     pub fn is_one_task(&self) -> bool {
         match &self.stages[..] {
             [stage] => matches!(&stage.tasks[..], [task] if task.placement == Placement::Anywhere),
@@ -201,7 +201,7 @@ impl Job {
         &mut self.stages[usize::from(stage.0)]
     }
 
-    /// The task, where the job has it.
+    /// Returns the task; None if the job does not have it.
     pub fn task(&mut self, key: TaskKey) -> Option<&mut Task> {
         self.stages.get_mut(usize::from(key.stage.0))?.tasks.get_mut(key.task.0 as usize)
     }
@@ -221,12 +221,12 @@ impl Stage {
     }
 }
 
-/// Whether any job is not over or has attempts running.
+/// Returns whether there are unfinished jobs, or running attempts.
 pub fn has_jobs(state: &State) -> bool {
     !state.jobs.is_empty()
 }
 
-/// How far the stages of a job are; None for a job that is gone.
+/// Returns the progress of a job's stages; None for a job that is gone.
 pub fn stage_counts(state: &State, job: JobId) -> Option<Vec<StageCounts>> {
     let job = state.jobs.get(&job)?;
     let count = |(index, stage): (usize, &Stage)| StageCounts {

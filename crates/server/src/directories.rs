@@ -1,5 +1,5 @@
-//! The directories of a job: where they are, what stands in their way, how they come and go. Where the output is a prefix
-//! of objects, so is its staging; `objects` knows what lies there.
+//! The directories of a job: their paths, obstacles, creation and removal. If the output is a prefix of objects, so is
+//! the staging prefix; `objects` handles its content.
 
 pub(crate) mod sweep;
 
@@ -18,14 +18,14 @@ use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// In the name of every directory we make, so that nothing else is ever removed.
+/// Part of the name of every directory that we create, so that nothing else is ever removed.
 const MARK: &str = "sailfish-";
-/// In place of a staging directory, of a job whose parts are for later stages. Jobs of one task have none at all.
+/// Staging directory of a job whose parts are for later stages. A job of one task has none at all.
 pub(crate) const NOT_STAGED: &str = "/.sailfish-not-staged";
-/// A task that stops late may add a file while its directory is being removed; then it is removed again.
+/// Maximum number of tries: a task that stops late may add a file while its directory is being removed.
 const REMOVE_TRIES_MAX: u32 = 200;
 
-/// The directories of one job. `staging` is [`NOT_STAGED`] where its parts stay on the disks, for later stages.
+/// The directories of a job. `staging` is [`NOT_STAGED`] if its parts stay on the disks for later stages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Directories {
     pub staging: PathBuf,
@@ -38,7 +38,7 @@ impl From<JobDirs> for Directories {
     }
 }
 
-/// Refuses an output that exists, or one whose replacement would take the job's own input away.
+/// Returns an error if the output exists, or if replacing it would remove an input of the job.
 pub(crate) fn check_output(spec: &JobSpec, state_dir: &Path) -> Result<(), ServerError> {
     let output = &spec.output;
     if spec.feeds() {
@@ -74,7 +74,7 @@ pub(crate) fn check_output(spec: &JobSpec, state_dir: &Path) -> Result<(), Serve
     }
 }
 
-/// The job that made what stands where a job is to put its output, as the report there says; None where there is no report.
+/// Returns the job that made the existing output at this path, according to the report there; None without a report.
 pub(crate) fn job_of_output(output: &Path) -> Result<Option<JobId>, ServerError> {
     if is_object_url(output) {
         let report = staging::report_of(&ObjectUrl::from_path(output)?)?;
@@ -85,7 +85,7 @@ pub(crate) fn job_of_output(output: &Path) -> Result<Option<JobId>, ServerError>
     output::output_dir::job_of_output(output).map_err(unreadable)
 }
 
-/// The same for a prefix of objects, and whether this process may write there. Asks the object store.
+/// Does the same for a prefix of objects, and checks that this process may write there. Asks the object store.
 fn check_object_output(spec: &JobSpec) -> Result<(), ServerError> {
     let output = ObjectUrl::from_path(&spec.output)?;
     for input in spec.inputs.iter().filter(|input| input.object.is_some()) {
@@ -101,7 +101,7 @@ fn check_object_output(spec: &JobSpec) -> Result<(), ServerError> {
     Ok(staging::check_writable(&output)?)
 }
 
-/// Refuses an output whose replacement would take away directories that the job reads.
+/// Returns an error if replacing the output would remove directories that the job reads.
 pub(crate) fn check_output_against(spec: &JobSpec, dirs: &[PathBuf]) -> Result<(), ServerError> {
     let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let output = resolved(&spec.output);
@@ -115,7 +115,7 @@ pub(crate) fn check_output_against(spec: &JobSpec, dirs: &[PathBuf]) -> Result<(
 }
 
 impl Directories {
-    /// Names the directories of a job; creates nothing.
+    /// Chooses the names of a job's directories; creates nothing.
     pub fn choose(
         spec: &JobSpec,
         job: JobId,
@@ -125,7 +125,7 @@ impl Directories {
         let dir_name = format!("{MARK}{owner_uuid}-job{job}");
         let disk_dirs = match service {
             Service::Embedded => spec.disks.iter().map(|disk| disk.join(&dir_name)).collect(),
-            // Each node makes its own and removes them.
+            // Each node creates and removes its own.
             Service::Cluster => Vec::new(),
         };
         let output = &spec.output;
@@ -144,7 +144,7 @@ impl Directories {
         hidden.push(name);
         hidden.push(format!(".{MARK}{job}"));
         let mut staging = parent.join(&hidden);
-        // A job of that number in another state directory may be there; the owner tells them apart.
+        // A job with that number of another state directory may be there; the owner in the name distinguishes them.
         if staging.symlink_metadata().is_ok() {
             hidden.push(format!("-{owner_uuid}"));
             staging = parent.join(&hidden);
@@ -152,14 +152,14 @@ impl Directories {
         Ok(Self { staging, disk_dirs })
     }
 
-    /// Creates them, and the directories they lie in. A prefix of objects needs no creating. The staging directory is made below
-    /// a root of `paths`.
+    /// Creates the directories and their parents. A prefix of objects needs no creation. The staging directory is
+    /// created below a root of `paths`.
     pub fn create(&self, paths: &JobPaths) -> Result<(), ServerError> {
         let is_dir = |staging: &&PathBuf| !is_object_url(staging) && *staging != Path::new(NOT_STAGED);
         let staging = Some(&self.staging).filter(is_dir);
         for path in staging.into_iter().chain(&self.disk_dirs) {
             let wrong = |source| ServerError::DirectoryUnwritable { path: path.clone(), source };
-            // Those on disks are ours.
+            // The directories on disks are ours.
             let paths = if *path == self.staging { paths } else { &JobPaths::default() };
             let parent = path.parent().unwrap_or(path);
             let (there, missing) = roots::deepest_existing(parent).map_err(wrong)?;
@@ -170,7 +170,7 @@ impl Directories {
             sync_above(&there, &missing).map_err(wrong)?;
             match io_call(IoCall::Create, path).and_then(|()| std::fs::create_dir(&place)) {
                 Ok(()) => {}
-                // The same --disk given twice is one directory.
+                // A --disk that is given twice is one directory.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && *path != self.staging => {}
                 Err(error) => return Err(wrong(error)),
             }
@@ -179,8 +179,8 @@ impl Directories {
         Ok(())
     }
 
-    /// Removes them, but the intermediate data where it is kept; the staging directory below a root of `paths`. All are tried;
-    /// the first error is returned.
+    /// Removes the directories, except intermediate data that is kept; the staging directory below a root of `paths`.
+    /// Tries all, and returns the first error.
     pub fn remove(&self, paths: &JobPaths, keep_disk_dirs: bool) -> std::io::Result<()> {
         crash_point(CrashPoint::CleanupBeforeRemove);
         let kept: &[PathBuf] = if keep_disk_dirs { &[] } else { &self.disk_dirs };
@@ -191,7 +191,7 @@ impl Directories {
             let removed = match *path == self.staging && !is_object_url(path) {
                 true => match held_place(paths, path, JobPaths::open_dir) {
                     Ok((_held, place)) => remove_tree(&place),
-                    // With all that was in it.
+                    // Removed with its parent.
                     Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
                     Err(error) => Err(error),
                 },
@@ -207,8 +207,8 @@ impl Directories {
     }
 }
 
-/// Returns a path that leads to the same place whatever happens to the directories above it, and the open directory
-/// that it needs. Where jobs may name anything, returns the path itself and no directory.
+/// Returns a path that stays valid whatever happens to the directories above it, and the open directory that it needs.
+/// Without roots, returns the path itself and no directory.
 fn held_place(
     paths: &JobPaths,
     path: &Path,
@@ -224,7 +224,7 @@ fn held_place(
     }
 }
 
-/// Makes directories durable that were made below one that was there: their entries.
+/// Makes new directories durable by syncing the entries above them.
 fn sync_above(there: &Path, made: &[&OsStr]) -> std::io::Result<()> {
     let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits() as i32;
     let mut dir = there.to_path_buf();

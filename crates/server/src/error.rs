@@ -1,9 +1,9 @@
-//! Why the server refuses or gives up.
+//! The reasons why the server refuses a request or stops.
 
 use ids::JobId;
 use std::path::PathBuf;
 
-/// Answers whose move it is: the user's (options, paths), the machine's, or a look-up that went wrong.
+/// An error that says who must act: the user (options, paths), the machine, or nobody (a failed look-up).
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error(transparent)]
@@ -61,7 +61,7 @@ pub enum ServerError {
     Spec(#[from] mapreduce::SpecError),
     #[error("the flow cannot be taken: {0}")]
     Flow(#[from] crate::FlowError),
-    #[error("{count} jobs were handed in together; give 1 to {max}", max = api::control::BATCH_JOBS_MAX)]
+    #[error("{count} jobs were submitted together: give 1 to {max}", max = api::control::BATCH_JOBS_MAX)]
     BatchSize { count: usize },
     #[error(
         "jobs of {user:?} keep {kept_bytes} bytes of I-files, and a user may keep {bytes_max} here: remove some with `sailfish gc`"

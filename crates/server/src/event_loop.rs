@@ -1,4 +1,4 @@
-//! The loop: drain requests, let control decide, write one transaction, reply.
+//! The event loop: drains requests, lets control decide, writes one transaction, and replies.
 
 mod answers;
 mod job_files;
@@ -23,25 +23,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// Requests that may wait for the loop; more callers block.
+/// Maximum number of requests that wait for the loop; more callers block.
 pub(crate) const REQUESTS_MAX: usize = 1024;
-/// Requests that go into one transaction.
+/// Maximum number of requests in one transaction.
 const BATCH_MAX: usize = 256;
-/// Least time between two transactions while so many attempts run: each costs the more processor time for a job, the fewer
-/// ends of jobs it has.
+/// Least time between two transactions while many attempts run: a transaction with few ends of attempts costs more
+/// processor time per job.
 const WRITES_APART: Duration = Duration::from_millis(4);
 const RUNNING_FOR_MORE: usize = 8;
-/// Longest that a server acts without having heard from its store.
+/// Longest time that a server acts without contact to its store.
 const LOOK_AT_LEAD_EVERY: Duration = Duration::from_secs(2);
 
-/// The shell of control: it waits, reads and writes the store, and touches files.
+/// The shell of control: it waits, reads and writes the store, and handles files.
 pub(crate) struct EventLoop {
     pub service: Service,
     pub store: Metastore,
     pub lock: OwnerLock,
     pub numbers: JobNumbers,
     pub shared: Arc<Shared>,
-    /// Signs what data ports let in.
+    /// Signs the rights that data ports accept.
     pub signing: Arc<Signing>,
     pub files: JobFiles,
     pub control: Control,
@@ -49,11 +49,11 @@ pub(crate) struct EventLoop {
     pub timing: Timing,
 }
 
-/// When things were done last.
+/// Times of the last periodic actions.
 pub(crate) struct Timing {
-    /// The look for kept files whose time is over.
+    /// The last search for expired kept files.
     pub collected: Option<Instant>,
-    /// The last word from the store.
+    /// The last contact with the store.
     written: Instant,
 }
 
@@ -80,7 +80,7 @@ impl EventLoop {
         }
     }
 
-    /// Runs until it is shut down, or until the store fails.
+    /// Runs until a shutdown, or until the store fails.
     pub async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
@@ -107,7 +107,7 @@ impl EventLoop {
         }
     }
 
-    /// Tells control the time. Every entry of control comes after this.
+    /// Sets the time for control. Must come before every call of control.
     pub fn tell_time(&mut self) {
         self.outbox.set_now(clock::now());
     }
@@ -122,7 +122,7 @@ impl EventLoop {
         self.collect_in_time().await
     }
 
-    /// A server that has had nothing to write for a while looks whether it still leads.
+    /// Checks that this server still leads, if it has written nothing for a while.
     async fn keep_lead(&mut self) -> Result<(), StoreError> {
         if self.timing.written.elapsed() >= LOOK_AT_LEAD_EVERY {
             self.store.keep_lead().await?;
@@ -131,8 +131,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Takes what has been asked, perhaps nothing before it is time to look at the clock; false at the end of all
-    /// who might ask.
+    /// Collects requests, or none if the next tick comes first. Returns false when all senders are gone.
     async fn next_batch(&self, requests: &mut mpsc::Receiver<Request>, batch: &mut Vec<Request>) -> bool {
         let receive = requests.recv_many(batch, BATCH_MAX);
         match self.service {
@@ -149,7 +148,7 @@ impl EventLoop {
         }
     }
 
-    /// Waits a moment while many attempts run, so that requests shortly after a transaction share the next one.
+    /// Waits briefly while many attempts run, so that requests shortly after a transaction share the next one.
     async fn let_more_come(&self, requests: &mut mpsc::Receiver<Request>, batch: &mut Vec<Request>) {
         let next_due = self.timing.written + WRITES_APART;
         if batch.is_empty() || !self.control.runs_at_least(RUNNING_FOR_MORE) || next_due <= Instant::now() {
@@ -163,7 +162,7 @@ impl EventLoop {
         }
     }
 
-    /// Returns the owner that the store notes for the jobs of this server.
+    /// Returns the owner that is stored for the jobs of this server.
     pub fn owner(&self) -> String {
         match self.service {
             Service::Embedded => self.lock.uuid.clone(),
@@ -171,12 +170,12 @@ impl EventLoop {
         }
     }
 
-    /// Takes one request. An error of the store ends the server; all others go to whoever asked.
+    /// Handles a request. An error of the store ends the server; all other errors go to the caller.
     async fn take(&mut self, request: Request) -> Result<(), StoreError> {
         self.tell_time();
         let (control, outbox) = (&mut self.control, &mut self.outbox);
         match request {
-            // Its row must stand before its directories do, so it does not wait for the batch.
+            // Its row must be stored before its directories exist, so it does not wait for the batch.
             Request::Submit { submission, reply } => self.submit(*submission, reply).await?,
             Request::SubmitFlow { stages, reply } => self.submit_flow(stages, reply).await?,
             Request::SubmitBatch { batch, hold, quota, reply } => {
@@ -196,7 +195,7 @@ impl EventLoop {
             Request::Propose { job, keys, reply } => control.propose(outbox, job, keys, caller(reply)),
             Request::Cancel { job, reason, reply } => {
                 control.cancel(outbox, job, reason);
-                // Also where it is over: the end may be in the same transaction.
+                // Answered even if the job is over: its end may be in the same transaction.
                 reply.into_iter().for_each(|reply| outbox.answer(caller(reply), Ok(())));
             }
             Request::Wait { job, reply } => control.wait(job, caller(reply)),
@@ -244,7 +243,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// The end of a batch: slots without a job are sent home, all changes written, and then the replies go.
+    /// Ends a batch: stops slots without a job, writes all changes, and sends the replies.
     pub async fn write_and_reply(&mut self) -> Result<(), StoreError> {
         self.control.stop_idle_slots(&mut self.outbox);
         self.tell_shell();
@@ -279,7 +278,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Does what need not wait for the transaction: lines of the log, and flags that stop attempts of this process.
+    /// Performs actions that need not wait for the transaction: log lines, and flags that stop attempts of this
+    /// process.
     fn tell_shell(&mut self) {
         for line in self.outbox.take_log() {
             match line.is_warning {
@@ -303,7 +303,7 @@ impl EventLoop {
         }
     }
 
-    /// Removes the directories of a drained job, on a thread of its own: that may be a lot of files.
+    /// Removes the directories of a finished job on a separate thread, because they may hold many files.
     fn clean(&mut self, job: ids::JobId) {
         let Some((dirs, keeps)) = self.control.dirs_of(job) else { return };
         if let Err(error) = self.files.clean(job, dirs, keeps) {
@@ -311,7 +311,7 @@ impl EventLoop {
         }
     }
 
-    /// An orderly end. Whatever is not over is marked interrupted and removed.
+    /// Ends in order: marks unfinished jobs as interrupted and removes their files.
     async fn end(mut self, mut requests: mpsc::Receiver<Request>, reply: Option<Reply<()>>) {
         requests.close();
         if self.service == Service::Embedded {
@@ -324,7 +324,7 @@ impl EventLoop {
             }
         }
         self.files.wait_for_cleaners();
-        // The jobs of a cluster wait for the next server.
+        // The jobs of a cluster continue under the next server.
         if self.service == Service::Embedded {
             self.interrupt_jobs();
         }
@@ -339,7 +339,7 @@ impl EventLoop {
         let closed = self.store.close().await;
         match written.and(closed) {
             Ok(()) => self.lock.release(),
-            // The lock file stays: the next process sees a dead owner and does the rest.
+            // The lock file stays: the next process sees a dead owner and completes the cleanup.
             Err(error) => tracing::warn!(%error, "cannot store the end of the server"),
         }
         if let Some(reply) = reply {
@@ -359,8 +359,8 @@ impl EventLoop {
         self.control.interrupt_waiting(&mut self.outbox);
     }
 
-    /// The store failed: what is in memory may differ from it, so nothing more is promised. The rows that stand
-    /// let the next process clean up; the files go now as far as they can.
+    /// Ends after a failure of the store. The state in memory may differ from the store, so nothing more is promised.
+    /// The stored rows let the next process clean up; this one removes files as far as possible.
     fn fail(self, error: StoreError) {
         tracing::error!(%error, "the store failed, the server stops");
         self.shared.fail(error.to_string());

@@ -1,4 +1,4 @@
-//! Reading the store without being a server: `sailfish jobs`, `show`, `report`, `state`.
+//! Reads from the store without a server: `sailfish jobs`, `show`, `report`, `state`.
 
 mod gone;
 mod placements;
@@ -11,7 +11,7 @@ use metastore::{Metastore, QueryError, QueryLimits, StoreError, Table, query_rea
 use std::path::{Path, PathBuf};
 use tokio::runtime::Runtime;
 
-/// The store of a state directory for a thread that blocks.
+/// The store of a state directory, for a blocking thread.
 pub struct History {
     runtime: Runtime,
     store: Metastore,
@@ -19,7 +19,7 @@ pub struct History {
 }
 
 impl History {
-    /// Opens (and where it is missing creates) the store. Takes no owner lock and cleans nothing.
+    /// Opens the store, and creates it if it is missing. Takes no owner lock and cleans nothing.
     pub fn open(state_dir: &Path) -> Result<Self, ServerError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -29,7 +29,7 @@ impl History {
         Ok(Self { runtime, store, state_dir: state_dir.to_path_buf() })
     }
 
-    /// Reads with any of the store's typed reads: `history.read(async |store| store.jobs(20).await)`.
+    /// Runs any typed read of the store: `history.read(async |store| store.jobs(20).await)`.
     pub fn read<T>(
         &self,
         read: impl AsyncFnOnce(&Metastore) -> Result<T, StoreError>,
@@ -37,7 +37,7 @@ impl History {
         self.runtime.block_on(read(&self.store))
     }
 
-    /// Asks one read-only SQL statement.
+    /// Runs one read-only SQL statement.
     pub fn query(&self, statement: &str, limits: QueryLimits) -> Result<Table, QueryError> {
         self.runtime.block_on(query_read_only(&self.state_dir, statement, limits))
     }

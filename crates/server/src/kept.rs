@@ -1,4 +1,4 @@
-//! Data that jobs keep on the disks: read again by other jobs, checked, and removed.
+//! Kept data of jobs: read again by other jobs, checked, and removed.
 
 mod checks;
 mod collecting;

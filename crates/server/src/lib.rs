@@ -1,7 +1,7 @@
 //! # What it does
-//! Decides and remembers: a loop that drains events, asks the scheduler, writes one transaction and then
-//! replies. Slots of this process pull work from it by function call; nodes elsewhere poll it, and it tells by
-//! their silence that they are gone.
+//! The shell of control, and the memory of a cluster: a loop that drains events, lets control decide, writes one
+//! transaction and replies. Slots of this process pull work by function call; remote nodes poll, and their silence
+//! shows that they are lost.
 //!
 //! # Where it sits
 //! scheduler + metastore + mapreduce -> server -> node, controlport, cli.
@@ -80,12 +80,11 @@ pub use kept::{
 pub use messages::{LocalAssignment, LocalJob, PullReply, ServerOptions, Submitter, UserQuota};
 pub use submission::{ShippedOptions, job_logs};
 
-/// How long whoever got no answer waits for the end of the loop, which knows why.
+/// Timeout of a caller without an answer for the end of the event loop, which knows the reason.
 const END_WAIT_MAX: Duration = Duration::from_secs(1);
 const END_LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// The server; share it by `Arc`. Methods that are not async may be called from any thread and block it, so they
-/// may not be called from async code.
+/// The server; shared by `Arc`. Methods that are not async block the calling thread, so async code may not call them.
 pub struct Server {
     owner_uuid: String,
     state_dir: PathBuf,
@@ -98,7 +97,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the state, removes what dead owners left behind, starts the loop.
+    /// Opens the state, removes the remains of dead owners, and starts the event loop.
     pub fn open(options: ServerOptions) -> Result<Server, ServerError> {
         let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
         let (shared, signing) = (Arc::new(Shared::default()), Arc::new(Signing::begin()?));
@@ -116,11 +115,11 @@ impl Server {
             runtime.block_on(async {
                 let begun = start(&state_dir, database.as_deref()).await;
                 let begun = begun.and_then(|(store, lock)| match (service, database) {
-                    // Who leads a PostgreSQL is told by a lock in it.
+                    // A lock inside PostgreSQL decides who leads.
                     (Service::Embedded, _) | (_, Some(_)) => Ok((store, lock, None)),
                     _ => owner::serve_alone(&state_dir).map(|file| (store, lock, Some(file))),
                 });
-                // Only whoever leads looks what is there.
+                // Only the leader inspects existing files.
                 let begun = begun.and_then(|begun| Ok((begun, shipping::open(service, &files, &state_dir)?)));
                 match begun {
                     Ok(((store, lock, _alone), depot)) => {
@@ -154,13 +153,13 @@ impl Server {
         Ok(Server { owner_uuid, state_dir: options.state_dir, sender, shared, depot, roots, signing, thread })
     }
 
-    /// The name of this process among the owners of jobs.
+    /// Returns the name of this process among the owners of jobs.
     pub fn owner_uuid(&self) -> &str {
         &self.owner_uuid
     }
 
-    /// Stores a job and creates its staging and disk directories. Refuses an output that exists (unless it may
-    /// be overwritten) and directories that cannot be written.
+    /// Stores a job and creates its staging and disk directories. Fails if the output exists (unless it may be
+    /// overwritten), or if a directory is not writable.
     pub fn submit(&self, spec: JobSpec, splits: Vec<Split>) -> Result<SubmittedJob, ServerError> {
         let spec = JobSpec { stage: None, ..spec };
         let submission = JobSubmission { spec, splits, user: String::new(), priority: 0 };
@@ -229,37 +228,36 @@ impl Server {
         Ok((batch, hold))
     }
 
-    /// The files that clients have shipped, in a cluster.
+    /// Returns the shipped files of clients, in a cluster.
     pub fn depot(&self) -> Option<&Arc<Depot>> {
         self.depot.as_ref()
     }
 
-    /// Hands in what a slot finished and waits for its next attempt. Before the first submit it waits; once all
-    /// submitted jobs are over the answer is to stop.
+    /// Reports the result of a slot and waits for its next attempt. Waits before the first submit; once all submitted
+    /// jobs are over, the answer is to stop.
     pub fn pull(&self, request: PullRequest) -> Result<PullReply, ServerError> {
         self.ask(|reply| Request::Pull { request: Box::new(request), reply })
     }
 
-    /// Proposes range boundaries; the first proposal stored wins and everybody gets it.
+    /// Proposes range boundaries. The first stored proposal wins, and every caller gets it.
     pub fn propose_boundaries(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, ServerError> {
         self.ask(|reply| Request::Propose { job, keys, reply })
     }
 
-    /// Tells a job to stop. Nothing happens where it is over already, or where its output gets published all
-    /// the same because the commit was too far.
+    /// Cancels a job. Has no effect if the job is over, or if its commit is too far to be stopped.
     pub fn cancel(&self, job: JobId, reason: &str) {
-        // A server that is gone has stopped the job already. The flag comes second: an attempt that stops because of
-        // it must not end before the loop knows of the cancel, or it would count as a failure.
+        // If the server has ended, it has stopped the job already. The flag comes second: an attempt that stops because
+        // of it must not end before the event loop knows of the cancel, or it would count as a failure.
         let _ = self.sender.blocking_send(Request::Cancel { job, reason: reason.to_string(), reply: None });
         self.shared.stop(job);
     }
 
-    /// The flag that running attempts of a job poll; always true for a job this server does not know.
+    /// Returns the flag that running attempts of a job poll; always true for an unknown job.
     pub fn cancelled(&self, job: JobId) -> Arc<AtomicBool> {
         self.shared.cancelled(job)
     }
 
-    /// Waits until a job is over, its attempts have ended and its directories are removed where they must go.
+    /// Waits until a job is over, its attempts have ended, and its directories are removed if they must be.
     pub fn wait(&self, job: JobId) -> Result<JobOutcome, ServerError> {
         self.ask(|reply| Request::Wait { job, reply })
     }
@@ -269,13 +267,13 @@ impl Server {
         self.shared.progress(job)
     }
 
-    /// Stops the loop. Jobs that are not over are marked interrupted and their files removed: cancel and wait
-    /// first where that matters. Does nothing the second time.
+    /// Stops the event loop. Unfinished jobs are marked as interrupted and their files removed: cancel and wait first
+    /// if that matters. A second call has no effect.
     pub fn shutdown(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(thread) = thread else { return };
         let (reply, _answer) = oneshot::channel();
-        // It may have stopped by itself; then there is only the thread to wait for.
+        // The loop may have ended by itself; only its thread is left in this case.
         let _ = self.sender.blocking_send(Request::Shutdown { reply });
         if thread.join().is_err() {
             tracing::error!("the thread of the server panicked");
@@ -300,8 +298,8 @@ impl Server {
         }
     }
 
-    /// Waits for the end of the loop after a request got no answer, and returns the reason: a store that failed ends
-    /// the loop soon.
+    /// Waits for the end of the event loop after a request without an answer, and returns the reason: a failed store
+    /// ends the loop soon.
     fn gone_soon(&self) -> ServerError {
         let deadline = Instant::now() + END_WAIT_MAX;
         while !self.sender.is_closed() && Instant::now() < deadline {
@@ -318,15 +316,15 @@ impl Server {
     }
 }
 
-/// Requests of the control port: the methods above for async code.
+/// Requests of the control port: the same methods for async code.
 impl Server {
-    /// Stores a job and creates its staging directory. With a limit, the user has at most so many jobs then.
+    /// Stores a job and creates its staging directory. Fails if the quota of the user does not allow the job.
     pub async fn submit_job(
         &self,
         mut submission: JobSubmission,
         submitter: &Submitter,
     ) -> Result<SubmittedJob, ServerError> {
-        // Stages come with their flow.
+        // Stages are only submitted with their flow.
         submission.spec.stage = None;
         mapreduce::check(&submission.spec, &submission.splits)?;
         let submission = self.checked(submission, submitter)?;
@@ -334,7 +332,7 @@ impl Server {
         self.ask_later(|reply| Request::Submit { submission, reply }).await
     }
 
-    /// Stores the stages of a flow in one transaction. With a limit, the user has at most so many jobs then.
+    /// Stores the stages of a flow in one transaction. Fails if the quota of the user does not allow them.
     pub async fn submit_stages(
         &self,
         flow: FlowSubmission,
@@ -350,7 +348,8 @@ impl Server {
         self.ask_later(|reply| Request::SubmitFlow { stages, reply }).await
     }
 
-    /// The job that made the output which this one is to replace, where there is one with a report. Looks only below the roots.
+    /// Returns the job that made the output which this job will replace; None without a report. Looks only below the
+    /// roots.
     pub async fn replaced_job(&self, spec: &JobSpec, user: &str) -> Result<Option<JobId>, ServerError> {
         if !spec.overwrite || spec.feeds() {
             return Ok(None);
@@ -362,14 +361,14 @@ impl Server {
         looking.await.map_err(|_| ServerError::ShutDown)?
     }
 
-    /// Whether a job may read what it names and write its output.
+    /// Checks that a job may read its inputs and write its output.
     async fn check_place(&self, spec: &Arc<JobSpec>, user: &str) -> Result<(), ServerError> {
         let of_roots = Arc::clone(spec);
         self.within_roots(user, move |roots| roots.check_job(&of_roots)).await?;
         let (spec, state_dir) = (Arc::clone(spec), self.state_dir.clone());
         match api::is_object_url(&spec.output) {
             false => directories::check_output(&spec, &state_dir),
-            // An object store may take its time; nobody else waits for it.
+            // An object store may be slow; nobody else waits for it.
             true => {
                 let check = move || directories::check_output(&spec, &state_dir);
                 tokio::task::spawn_blocking(check).await.map_err(|_| ServerError::ShutDown)?
@@ -377,7 +376,7 @@ impl Server {
         }
     }
 
-    /// Stores jobs of one task each, in one transaction. With a limit, the user has at most so many jobs then.
+    /// Stores jobs of one task each, in one transaction. Fails if the quota of the user does not allow them.
     pub async fn submit_jobs(
         &self,
         batch: JobBatch,
@@ -395,7 +394,7 @@ impl Server {
         self.ask_later(|reply| Request::SubmitBatch { batch, hold, quota, reply }).await
     }
 
-    /// Looks at file systems, which may take their time; nobody else waits for them.
+    /// Runs a check of file systems on another thread, because it may be slow.
     async fn within_roots<T: Default + Send + 'static>(
         &self,
         user: &str,
@@ -408,23 +407,23 @@ impl Server {
         Ok(checked.map_err(|_| ServerError::ShutDown)??)
     }
 
-    /// The roots below which jobs may name paths and objects, as they were given; None: any.
+    /// Returns the roots below which jobs may name paths and objects, as given; None permits all.
     pub fn roots(&self) -> Option<Vec<String>> {
         self.roots.as_ref().map(|roots| roots.texts())
     }
 
-    /// Remembers a token, and its user where nobody has that name yet.
+    /// Stores a token, and its user if the name is new.
     pub async fn issue_token(&self, token: NewToken) -> Result<(), ServerError> {
         let token = Box::new(token);
         self.ask_later(|reply| Request::IssueToken { token, reply }).await
     }
 
-    /// Makes a token good for nothing from now on.
+    /// Revokes a token.
     pub async fn revoke_token(&self, token: String) -> Result<(), ServerError> {
         self.ask_later(|reply| Request::RevokeToken { token, reply }).await
     }
 
-    /// Remembers what callers did or were refused; the rows go with what is written next.
+    /// Stores audit rows about callers with the next transaction.
     pub async fn audit(&self, rows: Vec<AuditRow>) -> Result<(), ServerError> {
         self.sender.send(Request::Audit { rows }).await.map_err(|_| self.gone())
     }
@@ -434,20 +433,20 @@ impl Server {
         self.ask_later(|reply| Request::Wait { job, reply }).await
     }
 
-    /// Tells a job to stop; nothing happens where it is over. Answered when that is durable: whichever server has the
-    /// job from then on stops it.
+    /// Cancels a job; has no effect if it is over. Returns when the request is durable: any later server that has the
+    /// job stops it.
     pub async fn cancel_job(&self, job: JobId, reason: String) -> Result<(), ServerError> {
         self.ask_later(|reply| Request::Cancel { job, reason, reply: Some(reply) }).await?;
         self.shared.stop(job);
         Ok(())
     }
 
-    /// Proposes range boundaries; the first proposal stored wins.
+    /// Proposes range boundaries; the first stored proposal wins.
     pub async fn propose(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, ServerError> {
         self.ask_later(|reply| Request::Propose { job, keys, reply }).await
     }
 
-    /// Takes a node in, which will be known by a secret with this SHA-256, as long as the token by which it came is good.
+    /// Registers a node under a secret with this SHA-256, as long as its join token is valid.
     pub async fn register_node(
         &self,
         info: NodeInfo,
@@ -458,12 +457,12 @@ impl Server {
         self.ask_later(|reply| Request::Register { joining, reply }).await
     }
 
-    /// Signs what a data port is to let in.
+    /// Signs a right for data ports.
     pub fn sign(&self, right: &DataRight) -> String {
         self.signing.sign(right)
     }
 
-    /// New tokens of jobs for a node, in place of those it has.
+    /// Returns new tokens of jobs for a node.
     pub async fn renew_tokens(
         &self,
         node: NodeId,
@@ -473,47 +472,47 @@ impl Server {
         self.ask_later(|reply| Request::RenewTokens { node, question, reply }).await
     }
 
-    /// Takes finished work and gives new work; waits while there is none.
+    /// Handles a poll: takes results and returns orders; waits while there are none.
     pub async fn poll_node(&self, node: NodeId, poll: NodePoll) -> Result<NodeOrders, ServerError> {
         let poll = Box::new(poll);
         self.ask_later(|reply| Request::Poll { node, poll, reply }).await
     }
 
-    /// A node says good-bye: what it ran goes to others.
+    /// Handles the graceful shutdown of a node: its attempts are retried on other nodes.
     pub async fn leave_node(&self, node: NodeId, incarnation: String) -> Result<(), ServerError> {
         self.ask_later(|reply| Request::Leave { node, incarnation, reply }).await
     }
 
-    /// Begins to empty a node, given by its name or number: no new work goes there, what jobs that run need of it moves,
-    /// and when nobody needs it, it is told to leave. Answered when that is durable.
+    /// Begins to drain a node, given by its name or number: it gets no new work, its data moves to other nodes, and
+    /// when no job needs it, it is told to leave. Returns when the drain is durable.
     pub async fn drain_node(&self, name: String) -> Result<NodeStatus, ServerError> {
         self.ask_later(|reply| Request::Drain { name, reply }).await
     }
 
-    /// A node tells what is kept on its disks.
+    /// Handles a node's announcement of kept data.
     pub async fn kept(&self, node: NodeId, announcement: KeptAnnouncement) -> Result<(), ServerError> {
         let announcement = Box::new(announcement);
         self.ask_later(|reply| Request::Kept { node, announcement, reply }).await
     }
 
-    /// Removes what jobs keep on the disks of nodes, those of a user or of all.
+    /// Removes kept data from the disks of nodes, of a user or of all users.
     pub async fn collect(&self, options: GcOptions, user: Option<String>) -> Result<GcAnswer, ServerError> {
         let options = Box::new(options);
         self.ask_later(|reply| Request::Collect { options, user, reply }).await
     }
 
-    /// Begins to check what a job kept on the disks of nodes; with the name of a check, says how far that is.
+    /// Begins a check of a job's kept data on nodes, or returns the progress of the check of this name.
     pub async fn fsck(&self, job: JobId, check: Option<String>) -> Result<FsckAnswer, ServerError> {
         self.ask_later(|reply| Request::Fsck { job, check, reply }).await
     }
 
-    /// A node tells what it has read for a check.
+    /// Handles a node's findings for a check.
     pub async fn check_news(&self, node: NodeId, news: CheckNews) -> Result<CheckAnswer, ServerError> {
         let news = Box::new(news);
         self.ask_later(|reply| Request::CheckNews { node, news, reply }).await
     }
 
-    /// Has a fault strike a node, given by its name or number, and waits until that says what became of it.
+    /// Injects a fault into a node, given by its name or number, and waits for its report.
     pub async fn drill_node(&self, node: String, fault: DrillFault) -> Result<DrillOutcome, ServerError> {
         self.ask_later(|reply| Request::Strike {
             strike: NewStrike { name: Uuid::new_v4().to_string(), node, fault },
@@ -522,12 +521,12 @@ impl Server {
         .await
     }
 
-    /// A node tells what became of a fault.
+    /// Handles a node's report on the outcome of a fault.
     pub async fn drill_news(&self, node: NodeId, news: DrillNews) -> Result<(), ServerError> {
         self.ask_later(|reply| Request::Struck { node, news, reply }).await
     }
 
-    /// Makes an intermediate file of a user, to be written on a node.
+    /// Creates an intermediate file of a user, to be written on a node.
     pub async fn create_intermediate(
         &self,
         user: String,
@@ -537,8 +536,8 @@ impl Server {
         self.ask_later(|reply| Request::CreateFile { user, new, bytes_max, reply }).await
     }
 
-    /// How an intermediate file stands, and where it is read; with `wait`, once it is not being written any more. Dropping the future
-    /// ends the wait.
+    /// Returns the state of an intermediate file, and the nodes to read it from; with `wait`, after it is no longer
+    /// being written. Dropping the future ends the wait.
     pub async fn open_intermediate(
         &self,
         user: String,
@@ -549,19 +548,19 @@ impl Server {
         self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 
-    /// The intermediate files of a user, or of all.
+    /// Returns the intermediate files of a user, or of all users.
     pub async fn intermediates(&self, user: Option<String>) -> Result<IntermediateList, ServerError> {
         let request = |reply| FileRequest::List { user, reply: caller(reply) };
         self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 
-    /// Removes an intermediate file, also one that is being written.
+    /// Removes an intermediate file, even while it is being written.
     pub async fn remove_intermediate(&self, user: String, name: String) -> Result<(), ServerError> {
         let request = |reply| FileRequest::Remove { user, name, reply: caller(reply) };
         self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 
-    /// A node tells of intermediate files; the answer names those that it drops.
+    /// Handles a node's report about intermediate files. The answer lists the files that it must drop.
     pub async fn intermediate_news(
         &self,
         node: NodeId,
@@ -576,7 +575,7 @@ impl Server {
         self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 
-    /// Returns the facts that a node must know of a job that runs.
+    /// Returns the facts of a running job that a node needs.
     pub async fn job_brief(
         &self,
         node: NodeId,
@@ -586,7 +585,7 @@ impl Server {
         self.ask_later(|reply| Request::Brief { node, job, question, reply }).await
     }
 
-    /// Returns the current places of runs of a job that runs.
+    /// Returns the current locations of runs of a running job.
     pub async fn places(&self, job: JobId, question: PlacesQuestion) -> Result<PlacesAnswer, ServerError> {
         self.ask_later(|reply| Request::Places { job, question, reply }).await
     }
@@ -597,23 +596,23 @@ impl Server {
         self.ask_later(|reply| Request::WaitsFor { job, reply }).await
     }
 
-    /// Returns the output so far of the program of a job of one task; None if none runs, or its node told nothing
-    /// yet.
+    /// Returns the output so far of the program of a job of one task; None if no program runs, or its node has reported
+    /// nothing yet.
     pub async fn job_said(&self, job: JobId) -> Result<Option<JobLogs>, ServerError> {
         self.ask_later(|reply| Request::OutputSoFar { job, reply }).await
     }
 
-    /// Waits until the loop has ended: by a shutdown, or because its store failed.
+    /// Waits until the event loop has ended: by a shutdown, or because its store failed.
     pub async fn stopped(&self) {
         self.sender.closed().await;
     }
 
-    /// Why the loop ended, where its store failed.
+    /// Returns the reason for the end of the event loop, if its store failed.
     pub fn failure(&self) -> Option<String> {
         self.shared.failure()
     }
 
-    /// The nodes that live.
+    /// Returns the live nodes.
     pub async fn cluster_status(&self) -> Result<ClusterStatus, ServerError> {
         self.ask_later(|reply| Request::Cluster { reply }).await
     }
@@ -625,7 +624,7 @@ impl Drop for Server {
     }
 }
 
-/// Opens the store under a new owner lock and removes what dead owners left and what is kept no longer.
+/// Opens the store under a new owner lock, and removes the remains of dead owners and expired kept data.
 async fn start(
     state_dir: &std::path::Path,
     database: Option<&str>,
@@ -635,7 +634,7 @@ async fn start(
     Ok((store, lock))
 }
 
-/// Refuses a name of a job or a user that is too long.
+/// Returns an error if the name of a job or a user is too long.
 fn check_names(job: &str, user: &str) -> Result<(), ServerError> {
     for (what, name) in [("job", job), ("user", user)] {
         if name.len() > api::control::NAME_BYTES_MAX {
@@ -645,12 +644,13 @@ fn check_names(job: &str, user: &str) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Opens the store under a new owner lock, waits for the lead if other servers may have it, and cleans up after dead owners.
+/// Opens the store under a new owner lock, waits for the lead if other servers may have it, and cleans up after dead
+/// owners.
 async fn take_over(
     state_dir: &std::path::Path,
     database: Option<&str>,
 ) -> Result<(Metastore, OwnerLock), ServerError> {
-    // First the store: it tells best what is wrong with a state directory.
+    // The store comes first: its errors describe a bad state directory best.
     let store = match database {
         None => Metastore::open(state_dir).await?,
         Some(url) => Metastore::connect(url).await?,

@@ -1,4 +1,4 @@
-//! Messages to the server and from it by function call. The messages between processes are in `api::control`.
+//! Messages to and from the server that are function calls. `api::control` has the messages between processes.
 
 use crate::submission::ShippedOptions;
 use api::{JobSpec, Task};
@@ -10,69 +10,69 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Options of a server: the place of its state, the nodes that it serves, and the files that jobs may use.
+/// Options of a server: its state directory, its nodes, and the files that jobs may use.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Holds `sailfish.db` and `owners/`; created where it is missing.
+    /// Directory of `sailfish.db` and `owners/`; created if missing.
     pub state_dir: PathBuf,
     pub service: Service,
-    /// A PostgreSQL that has the rows in place of the state directory, `postgres://...`. Several servers may be
-    /// started on one: the first leads, the others wait.
+    /// A PostgreSQL with the rows instead of the state directory, `postgres://...`. Several servers may use the same
+    /// one: one of them leads, the others wait.
     pub database: Option<String>,
-    /// For a cluster.
+    /// Shipped files, for a cluster.
     pub shipped: ShippedOptions,
-    /// Roots below which jobs may name paths and objects; None: every path that this process can reach.
+    /// Roots below which jobs may name paths and objects; None permits every path that this process can reach.
     pub roots: Option<Roots>,
 }
 
 /// Limits of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserQuota {
-    /// Jobs that are not over.
+    /// Maximum number of unfinished jobs.
     pub jobs_max: u32,
-    /// Bytes of the specifications of those jobs: words, variables, names of files.
+    /// Maximum bytes of the specifications of those jobs: words, variables, names of files.
     pub spec_bytes_max: u64,
-    /// Bytes of I-files kept by jobs that are over. One job may exceed it; the next job keeps nothing.
+    /// Maximum bytes of kept I-files of finished jobs. One job may exceed it; the next job keeps nothing.
     pub kept_bytes_max: u64,
-    /// Bytes of intermediate files.
+    /// Maximum bytes of intermediate files.
     pub intermediate_bytes_max: u64,
 }
 
-/// The part of a quota that control knows.
+/// Returns the part of a quota that control checks.
 pub(crate) fn job_quota(quota: UserQuota) -> JobQuota {
     JobQuota { jobs_max: quota.jobs_max, spec_bytes_max: quota.spec_bytes_max }
 }
 
-/// The facts that a server needs about the user who hands a job in.
+/// The server's facts about the user who submits a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Submitter {
-    /// Limits of the user; None: no limits.
+    /// Quota of the user; None is unlimited.
     pub quota: Option<UserQuota>,
-    /// User under whose name the files that the job needs were shipped.
+    /// User under whose name the shipped files of the job were sent.
     pub files_of: String,
 }
 
 impl ServerOptions {
-    /// A server for the node in this process.
+    /// Returns the options of a server for the node in this process.
     pub fn embedded(state_dir: PathBuf) -> Self {
         let shipped = ShippedOptions::default();
         Self { state_dir, service: Service::Embedded, database: None, shipped, roots: None }
     }
 
-    /// A server for nodes elsewhere.
+    /// Returns the options of a server for remote nodes.
     pub fn cluster(state_dir: PathBuf, database: Option<String>) -> Self {
         let shipped = ShippedOptions::default();
         Self { state_dir, service: Service::Cluster, database, shipped, roots: None }
     }
 }
 
-/// A job as its attempts in this process share it.
+/// State of a job that its attempts in this process share.
 #[derive(Clone, Debug)]
 pub struct LocalJob {
     pub spec: Arc<JobSpec>,
     pub staging: PathBuf,
     pub disk_dirs: Vec<PathBuf>,
-    /// Turns true when the job is cancelled, fails, or the server goes.
+    /// True when the job is cancelled or has failed, or the server ends.
     pub cancelled: Arc<AtomicBool>,
 }
 
@@ -80,11 +80,11 @@ pub struct LocalJob {
 #[derive(Clone, Debug)]
 pub enum PullReply {
     Run(Box<LocalAssignment>),
-    /// Every job submitted so far is over, or the server shuts down.
+    /// Every submitted job is over, or the server shuts down.
     Stop,
 }
 
-/// An attempt to run now, in this process.
+/// An attempt to run in this process.
 #[derive(Clone, Debug)]
 pub struct LocalAssignment {
     pub attempt: AttemptKey,

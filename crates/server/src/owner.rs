@@ -1,5 +1,5 @@
-//! Owner locks: a file per process, locked while the process lives. The kernel lets go of the lock however the
-//! process dies, so a free lock proves that its owner is gone.
+//! Owner locks: a file per process, locked while the process lives. The kernel releases the lock however the process
+//! dies, so a free lock proves that its owner is dead.
 
 use crate::ServerError;
 use faults::{CrashPoint, IoCall, crash_point, io_call};
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const LOCK_SUFFIX: &str = "lock";
-/// A lock under construction: it must be locked before anybody sees it under its real name.
+/// Suffix of a new lock file: it must be locked before it gets its real name.
 const NEW_SUFFIX: &str = "new";
-/// Another process that sweeps at the same moment may take a new file for a dead one; then another is made.
+/// Maximum number of tries: a process that sweeps at the same moment may remove a new file as dead.
 const TRIES_MAX: u32 = 16;
-/// A process that dies while it starts a program leaves its lock, for some milliseconds, to the copy of itself that
-/// has not become the program yet. Longest wait for such copies, all locks together.
+/// Longest wait for copies of dead processes, for all locks together. A process that dies while it starts a program
+/// leaves its lock, for some milliseconds, to its forked copy that has not become the program yet.
 const COPIES_WAIT_MAX: Duration = Duration::from_secs(1);
 const COPIES_LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -27,15 +27,15 @@ pub(crate) struct OwnerLock {
     _file: File,
 }
 
-/// The lock of a dead owner, held while its jobs are cleaned so that nobody else does the same.
+/// The lock of a dead owner, held while its jobs are cleaned, so that no other process cleans them.
 pub(crate) struct DeadOwner {
-    /// None for a file that never got its real name.
+    /// Its name; None for a file that never got its real name.
     pub uuid: Option<String>,
     path: PathBuf,
     _file: File,
 }
 
-/// Takes the lock of the one server that may serve a state directory to a cluster; held while the file is open.
+/// Takes the lock of the only server that may serve a state directory to a cluster; held while the file is open.
 pub(crate) fn serve_alone(state_dir: &Path) -> Result<File, ServerError> {
     let path = state_dir.join("server.lock");
     let lock = || -> std::io::Result<File> {
@@ -80,22 +80,22 @@ impl OwnerLock {
         let path = dir.join(format!("{uuid}.{LOCK_SUFFIX}"));
         io_call(IoCall::Create, &new_path)?;
         let file = File::options().write(true).create_new(true).open(&new_path)?;
-        // A file that does not become a lock is not left to the next process.
+        // A file that does not become a lock is removed.
         let file =
             lock_and_name(file, &new_path, &path).inspect_err(|_| drop(std::fs::remove_file(&new_path)))?;
         Ok(Self { uuid, path, _file: file })
     }
 
-    /// Gives the lock up; the process has no jobs any more.
+    /// Releases the lock; the process has no jobs any more.
     pub fn release(self) {
-        // The file goes first: a free lock with a file would be swept, which is only wasted work.
+        // The file is removed first: a free lock with a file would be swept, which is only wasted work.
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "cannot remove the owner lock");
         }
     }
 }
 
-/// Locks a new file, writes into it who holds it, for those who find it held, and gives it its real name.
+/// Locks a new file, writes the holder into it for other processes, and gives it its real name.
 fn lock_and_name(mut file: File, new_path: &Path, path: &Path) -> std::io::Result<File> {
     file.try_lock().map_err(std::io::Error::from)?;
     io_call(IoCall::Write, new_path)?;
@@ -122,7 +122,7 @@ impl DeadOwner {
     }
 }
 
-/// Every owner whose lock is free, but for this process; the locks are held while the list lives.
+/// Returns every owner with a free lock, except this process; the locks are held while the list lives.
 pub(crate) fn dead_owners(state_dir: &Path, own_uuid: &str) -> Result<Vec<DeadOwner>, ServerError> {
     let dir = owners_dir(state_dir);
     let wrong = |source| ServerError::OwnerLock { path: dir.clone(), source };
@@ -141,7 +141,7 @@ pub(crate) fn dead_owners(state_dir: &Path, own_uuid: &str) -> Result<Vec<DeadOw
         }
         let file = match File::options().write(true).open(&path) {
             Ok(file) => file,
-            // Somebody else was faster.
+            // Another process was faster.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(wrong(error)),
         };
@@ -152,7 +152,7 @@ pub(crate) fn dead_owners(state_dir: &Path, own_uuid: &str) -> Result<Vec<DeadOw
     Ok(dead)
 }
 
-/// Takes a lock if it is free, or held only by what is left of a dead process.
+/// Takes a lock if it is free, or held only by the copy of a dead process.
 fn try_lock(file: &File, path: &Path, deadline: Instant) -> std::io::Result<bool> {
     loop {
         match file.try_lock() {
@@ -166,24 +166,24 @@ fn try_lock(file: &File, path: &Path, deadline: Instant) -> std::io::Result<bool
     }
 }
 
-/// Whether the process that took the lock no longer exists. An unreadable file says nothing.
+/// Returns whether the process that took the lock no longer exists. An unreadable file proves nothing.
 fn holder_is_gone(path: &Path) -> bool {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let pid = text.parse().ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
-/// Whether a process holds the lock of this owner.
+/// Returns whether a process holds the lock of this owner.
 pub(crate) fn lives(state_dir: &Path, uuid: &str) -> bool {
     let path = owners_dir(state_dir).join(format!("{uuid}.{LOCK_SUFFIX}"));
-    // A lock that cannot be looked at is taken for held: nothing is removed on a guess.
+    // A lock that cannot be opened counts as held: nothing is removed on a guess.
     match File::options().write(true).open(&path) {
         Ok(file) => file.try_lock().is_err(),
         Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     }
 }
 
-/// Whether an owner has a lock file, free or not.
+/// Returns whether an owner has a lock file, free or not.
 pub(crate) fn has_lock_file(state_dir: &Path, uuid: &str) -> bool {
     owners_dir(state_dir).join(format!("{uuid}.{LOCK_SUFFIX}")).exists()
 }
@@ -193,7 +193,7 @@ mod tests {
     use super::{OwnerLock, dead_owners, has_lock_file};
     use std::sync::{Mutex, PoisonError};
 
-    /// A child that is being started has copies of all files of this process until it is its program, and so holds their locks.
+    /// A forked child has copies of all files of this process until it runs its program, and so holds their locks.
     static STARTS_OR_LOCKS: Mutex<()> = Mutex::new(());
 
     #[test]
@@ -203,12 +203,12 @@ mod tests {
         let (first, second) = (OwnerLock::take(dir.path()).unwrap(), OwnerLock::take(dir.path()).unwrap());
         let first_uuid = first.uuid.clone();
         assert!(dead_owners(dir.path(), &second.uuid).unwrap().is_empty());
-        // As when the process dies: the lock is free, the file stays.
+        // As after a crash: the lock is free, the file stays.
         drop(first);
         let dead = dead_owners(dir.path(), &second.uuid).unwrap();
         assert_eq!(dead.len(), 1);
         assert_eq!(dead[0].uuid.as_ref(), Some(&first_uuid));
-        // While one sweeps, another one sees nothing to sweep.
+        // While one process sweeps, another one finds nothing to sweep.
         assert!(dead_owners(dir.path(), &second.uuid).unwrap().is_empty());
         dead.into_iter().for_each(|owner| owner.bury());
         assert!(!has_lock_file(dir.path(), &first_uuid));

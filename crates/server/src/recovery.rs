@@ -1,4 +1,4 @@
-//! The jobs and nodes of a cluster after a restart: the store is read, and control takes it all over.
+//! Recovery of the jobs and nodes of a cluster after a restart: the store is read, and control restores everything.
 
 use crate::directories::Directories;
 use crate::event_loop::EventLoop;
@@ -7,7 +7,7 @@ use control::{JobDirs, Leftover, RecoveredWork};
 use metastore::{Change, Keep, WinningCommits};
 
 impl EventLoop {
-    /// Takes over what another process of this cluster's server had in hand.
+    /// Restores the state of the previous server of this cluster.
     pub async fn recover(&mut self) -> Result<(), ServerError> {
         self.begin_to_sign().await?;
         let recovered = self.store.recover().await?;

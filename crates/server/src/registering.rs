@@ -1,5 +1,5 @@
-//! Decisions of control that need the store in their middle: a number for a node or a file, and the word of the store about kept
-//! directories.
+//! Decisions of control that need the store in between: a number for a node or a file, and the store's answers about
+//! kept directories.
 
 use crate::ServerError;
 use crate::clock;
@@ -16,21 +16,21 @@ use metastore::StoreError;
 use trust::{Secret, TokenText};
 use uuid::Builder;
 
-/// Returns the incarnation of the process that gets this proof: a hash of it. A process that shows the proof later
+/// Returns the incarnation of the process that gets this proof: a hash of it. A process that presents the proof later
 /// has read it from the disks of the first one, because lists and messages contain only the incarnation.
 fn incarnation_of(proof: &Secret) -> String {
     let hash = proof.hash();
     Builder::from_random_bytes(std::array::from_fn(|index| hash[index])).into_uuid().to_string()
 }
 
-/// Whether a node that tells of a dead process has its disks.
+/// Returns whether a node that reports a dead process has its disks.
 fn is_proven(left: &LeftBehind) -> bool {
     let proof = TokenText::parse(&left.proof.0);
     proof.is_some_and(|proof| incarnation_of(&proof.secret) == left.incarnation)
 }
 
 impl EventLoop {
-    /// Takes a node in. An error of the store ends the server; all others go to the node.
+    /// Registers a node. An error of the store ends the server; all other errors go to the node.
     pub async fn register(&mut self, joining: Joining, reply: Reply<NodeWelcome>) -> Result<(), StoreError> {
         let Joining { mut info, secret_hash, join_token } = joining;
         if let Err(error) = self.control.check_joining(&info) {
@@ -59,7 +59,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Makes an intermediate file of a user.
+    /// Creates an intermediate file of a user.
     pub async fn create_file(
         &mut self,
         user: String,
@@ -77,7 +77,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// A node tells what is kept on its disks: for a job that waits for it, or all that it found.
+    /// Handles a node's announcement of kept data, for one job or for all its disks.
     pub async fn announced(
         &mut self,
         node: NodeId,
@@ -88,7 +88,7 @@ impl EventLoop {
             self.answer(reply, Err(error.into()));
             return Ok(());
         }
-        // The store is asked below: what was decided before must stand in it.
+        // The store is read below: earlier decisions must be written first.
         self.write_and_reply().await?;
         let found = self.control.announced(&mut self.outbox, node, announcement);
         let mut in_store = Vec::with_capacity(found.dirs().len());

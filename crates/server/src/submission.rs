@@ -1,4 +1,4 @@
-//! Jobs come in: of stages, flows, and single programs, with the files that travel with them.
+//! Submission of stages, flows, and single programs, with their shipped files.
 
 pub(crate) mod arguments;
 mod jobs;

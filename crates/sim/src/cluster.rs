@@ -1,4 +1,4 @@
-//! The nodes of a world: which live, and what runs on them.
+//! The nodes of a world: the live ones, and their attempts.
 
 use ids::{AttemptKey, NodeId};
 use scheduler::Slot;
@@ -13,7 +13,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A node joins; numbers are never used twice.
+    /// Adds a node; numbers are never reused.
     pub fn join(&mut self) -> NodeId {
         self.next_node += 1;
         let node = NodeId(self.next_node);
@@ -25,12 +25,12 @@ impl Cluster {
         self.alive.contains(&node)
     }
 
-    /// The live node at some position.
+    /// Returns a random live node.
     pub fn pick(&self, random: &mut fastrand::Rng) -> Option<NodeId> {
         self.alive.iter().nth(random.usize(..self.alive.len().max(1))).copied()
     }
 
-    /// The node answers no more. Nobody knows yet.
+    /// Kills a node, without telling anybody.
     pub fn kill(&mut self, node: NodeId) {
         self.alive.remove(&node);
     }
@@ -46,7 +46,7 @@ impl Cluster {
         self.running.get_mut(&node)?.remove(&attempt)
     }
 
-    /// Forgets a node that was found dead; gives back what it ran.
+    /// Forgets a node that was found dead. Returns the attempts that it ran.
     pub fn bury(&mut self, node: NodeId) -> BTreeMap<AttemptKey, Slot> {
         self.running.remove(&node).unwrap_or_default()
     }

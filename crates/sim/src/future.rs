@@ -1,11 +1,11 @@
-//! Future happenings of a world, in the order of its clock.
+//! Future events of a world, in the order of its clock.
 
 use fastrand::Rng;
 use std::collections::BTreeMap;
 
 const MINUTE_NS: f64 = 60e9;
 
-/// Happenings to come. Those of one moment happen in the order in which they were foreseen.
+/// Events to come. Events at the same time happen in the order in which they were added.
 pub(crate) struct Future<H> {
     happenings: BTreeMap<(u64, u64), H>,
     foreseen: u64,
@@ -23,18 +23,18 @@ impl<H> Future<H> {
         self.happenings.insert((at_ns, self.foreseen), happening);
     }
 
-    /// When the next one happens.
+    /// Returns the time of the next event.
     pub fn next_ns(&self) -> Option<u64> {
         self.happenings.first_key_value().map(|((at_ns, _), _)| *at_ns)
     }
 
-    /// The next one, and when it happens.
+    /// Takes the next event and its time.
     pub fn pop(&mut self) -> Option<(u64, H)> {
         self.happenings.pop_first().map(|((at_ns, _), happening)| (at_ns, happening))
     }
 }
 
-/// How long it is until a node dies, of which so many do each minute on average; None where none does.
+/// Returns the time until the next death of a node at this average rate; None if the rate is 0.
 pub(crate) fn until_death_ns(random: &mut Rng, deaths_per_minute: f64) -> Option<u64> {
     let wait_ns = || -random.f64().max(1e-9).ln() * MINUTE_NS / deaths_per_minute;
     (deaths_per_minute > 0.0).then(wait_ns).map(|wait_ns| wait_ns as u64)

@@ -6,28 +6,28 @@ use ids::{JobId, NodeId, StageIndex, StageKind, TaskIndex};
 use scheduler::{Claim, Needs, Placement};
 use std::collections::BTreeMap;
 
-/// The stages of every job, as those of a real one.
+/// The stages of every job, like those of a real one.
 pub(crate) const STAGES: [StageKind; 3] = [StageKind::Map, StageKind::Reduce, StageKind::Commit];
 
-/// A job, and what became of it.
+/// A job and its history.
 pub(crate) struct Job {
     pub claim: Claim,
     pub arrives_ns: u64,
     map_tasks: u32,
-    /// Its first attempt has started.
+    /// True after the start of its first attempt.
     pub has_begun: bool,
-    /// Whether its map tasks have data on nodes.
+    /// True if its map tasks have data on nodes.
     has_places: bool,
     /// Nodes with the results of its map tasks.
     pub results: BTreeMap<TaskIndex, NodeId>,
-    /// The stage that runs has tasks that wait for a slot.
+    /// Number of tasks of the current stage that wait for a slot.
     pub waiting: u32,
     pub succeeded: bool,
     pub failed: bool,
 }
 
 impl Job {
-    /// The jobs of all users, in the order of their arrival.
+    /// Creates the jobs of all users, in the order of their arrival.
     pub fn all(world: &World, random: &mut Rng) -> BTreeMap<JobId, Job> {
         let mut jobs: Vec<Job> = Vec::new();
         for user in 0..world.users {
@@ -51,7 +51,7 @@ impl Job {
         jobs.into_iter().enumerate().map(|(index, job)| (JobId(index as i64 + 1), job)).collect()
     }
 
-    /// The tasks of a stage; `pick` names a live node.
+    /// Returns the placements of the tasks of a stage; `pick` returns a live node.
     pub fn placements(&self, stage: StageIndex, mut pick: impl FnMut() -> Option<NodeId>) -> Vec<Placement> {
         let count = match stage.0 {
             0 => self.map_tasks,

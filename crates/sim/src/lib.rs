@@ -1,28 +1,29 @@
 //! # What it does
-//! Runs the real scheduler over made-up nodes, users and jobs: a thousand nodes for an hour of their time in seconds of
-//! ours. Nodes die and join, results go with them, attempts fail and come back late. In [`Stragglers`] attempts are slow for
-//! known causes, and are raced by copies. [`copies`] runs a job over the links and disks of [`Racks`]. [`shuffle`] runs whole jobs
-//! at the level of records, while processes die, messages are lost, late or repeated, and disks lose what was not synced: the
-//! output must hold each record once.
+//! Runs the real scheduler over artificial nodes, users and jobs: a thousand nodes for an hour of their time in seconds
+//! of ours. Nodes die and join, their results are lost, attempts fail and come back late. In [`Stragglers`] attempts
+//! are slow for known causes, and are raced by copies. [`copies`] runs a job over the links and disks of [`Racks`].
+//! [`shuffle`] runs whole jobs at the level of records, while processes die, messages are lost, late or repeated, and
+//! disks lose unsynced data: the output must hold each record once.
 //!
 //! # Where it sits
-//! Beside the road: scheduler and control -> sim -> tests and measurements. Nothing of the engine depends on it. [`shuffle`] runs the
-//! real `control` (with scheduler, `mapreduce` and workbuilder under it), appender, books of chunks, order of frames, merge and
-//! winners. It has short versions of code that stands on threads, sockets, files or a database: the shell of the server
-//! (`src/shuffle/server.rs`) and its store (`store.rs`), the frames on their way (`lane.rs`), runs and parts without files
-//! (`run.rs`, `parts.rs`), the steps of attempts (`node.rs`).
+//! Beside the road: scheduler and control -> sim -> tests and measurements. Nothing of the engine depends on it.
+//! [`shuffle`] runs the real `control` (with scheduler, `mapreduce` and workbuilder under it), appender, chunk
+//! accounts, order of frames, merge and winners. It has short versions of code that needs threads, sockets, files or a
+//! database: the shell of the server (`src/shuffle/server.rs`) and its store (`store.rs`), frames in flight
+//! (`lane.rs`), runs and parts without files (`run.rs`, `parts.rs`), the steps of attempts (`node.rs`).
 //!
 //! # Invariants
-//! A world follows from its [`World`], [`Stragglers`], [`Racks`] or [`ShuffleWorld`], with its seed, alone: a run that went wrong
-//! is repeated by its seed.
+//! A world is determined by its [`World`], [`Stragglers`], [`Racks`] or [`ShuffleWorld`], including its seed: a failed
+//! run is repeated by its seed.
 //!
 //! # Deliberately absent
-//! No files, no threads, no wall clock. No record data, except in [`shuffle`]: elsewhere a task is only a duration. [`shuffle`]
-//! never alters a byte, so the proof must always agree; its nodes do not drain, nothing is kept, outputs are no objects.
+//! No files, no threads, no wall clock. No record data, except in [`shuffle`]: elsewhere a task is only a duration.
+//! [`shuffle`] never alters a byte, so the proof must always agree; its nodes do not drain, nothing is kept, outputs
+//! are no objects.
 //!
 //! # How it is tested
-//! It is a test itself; `tests/` says what must hold, and that the simulator notices where it does not: [`Planted`] errors are found,
-//! and each [`Situation`] comes up.
+//! It is a test itself; `tests/` states what must hold, and that the simulator detects violations: [`Planted`] errors
+//! are found, and each [`Situation`] occurs.
 
 mod cluster;
 mod future;
@@ -47,23 +48,23 @@ pub struct World {
     pub nodes: u32,
     pub slots_per_node: u32,
     pub users: u32,
-    /// Jobs that each user submits, at random moments of the first `arrivals_ns`.
+    /// Number of jobs that each user submits, at random times within the first `arrivals_ns`.
     pub jobs_per_user: u32,
     pub arrivals_ns: u64,
-    /// Most tasks in the first stage of a job; at least one.
+    /// Maximum number of tasks in the first stage of a job; at least one.
     pub tasks_max: u32,
-    /// Longest task; the shortest takes a tenth of it.
+    /// Duration of the longest task; the shortest takes a tenth of it.
     pub task_ns_max: u64,
     /// Users have priorities from 0 to this, in turn.
     pub priority_max: i32,
-    /// Nodes that die each simulated minute, on average; each comes back as a new one.
+    /// Average number of nodes that die per simulated minute; each comes back as a new one.
     pub deaths_per_minute: f64,
-    /// Chance of an attempt to fail.
+    /// Probability that an attempt fails.
     pub failure_chance: f64,
-    /// Memory of each node; 0: jobs need none. Else a third of them need up to two thirds of it on all nodes, and a third
-    /// up to all of it where an attempt runs.
+    /// Memory of each node; 0 if jobs need none. Otherwise a third of the jobs need up to two thirds of it on all
+    /// nodes, and a third need up to all of it where an attempt runs.
     pub memory_bytes: u64,
-    /// Check the whole state after each event: slow.
+    /// True if the whole state is checked after each event: slow.
     pub check_always: bool,
 }
 

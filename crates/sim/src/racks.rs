@@ -1,12 +1,13 @@
-//! Racks of nodes with links and disks of some speed, over which maps append, copies travel and reducers read (ISS section 7.6,
-//! Figures 22 and 23, and section 7.2, Figure 11). The model tells when the chunks of a job are on two nodes, and the cost for the job.
+//! Racks of nodes with links and disks of given speed, over which maps append, copies travel and reducers read
+//! (sections 7.6 and 7.2 of the paper on the intermediate storage system, ISS, figures 22, 23 and 11). The model shows
+//! when the chunks of a job are on two nodes, and the cost for the job.
 //!
-//! The model moves bytes and knows no records. It uses the real sizes ([`mapreduce::layout`]), hosts of chunks and of replicas and
-//! the choice among them (`dataport`), closing of chunks that are not full, speed of copies and order in which nodes are offered one
-//! ([`chunkserver::copy_pace`]), books of replicas and plan of reduce tasks (`mapreduce`). It has its own version of the loop
-//! of `crates/node/src/shuffle/replicate.rs`, which sleeps and waits for sockets, and of the slots. Its assumptions: a link or disk gives each
-//! connection an even share; the program of a slot takes its bytes at one speed; so does a sorter. All nodes are alike, and each maps
-//! its own input.
+//! The model moves bytes and knows no records. It uses the real sizes ([`mapreduce::layout`]), hosts of chunks and of
+//! replicas and the choice among them (`dataport`), closing of chunks that are not full, speed of copies and order in
+//! which nodes are offered one ([`chunkserver::copy_pace`]), records of replicas and plan of reduce tasks
+//! (`mapreduce`). It has its own version of the loop of `crates/node/src/shuffle/replicate.rs`, which sleeps and waits
+//! for sockets, and of the slots. Its assumptions: a link or disk gives each connection an even share; the program of a
+//! slot takes its bytes at a constant speed, and so does a sorter. All nodes are alike, and each maps its own input.
 
 mod copier;
 mod links;
@@ -27,32 +28,33 @@ pub struct Racks {
     pub uplink_bytes_per_second: f64,
     /// Speed of the disk of each node, reading and writing together.
     pub disk_bytes_per_second: f64,
-    /// Budget of the job on each node.
+    /// Memory budget of the job on each node.
     pub memory_bytes: u64,
     pub input_bytes_per_node: u64,
-    /// Speed of the program of a slot: input of a map, or range of a reducer. Both put out as many bytes.
+    /// Speed of the program of a slot, for the input of a map or the range of a reducer. Both emit as many bytes as
+    /// they read.
     pub program_bytes_per_second: f64,
     pub sorter_bytes_per_second: f64,
     pub copying: Copying,
 }
 
-/// Steps of replication that are carried out (ISS, Figure 11).
+/// The executed steps of replication (ISS, figure 11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copying {
-    /// As with `--replication none`.
+    /// None, as with `--replication none`.
     None,
     /// Runs are read from their disks, and neither sent nor written.
     Read,
     /// Runs are read and sent, and not written.
     ReadAndSend,
-    /// As with `--replication rack`.
+    /// All, as with `--replication rack`.
     Full,
 }
 
 impl Racks {
-    /// Returns the cluster and the job of ISS, Table 1: 80 nodes in four racks, 2 GB of input on each, sorted; links of nodes with this
-    /// speed, of racks with 1 Gb/s. `map_seconds` is the duration of the map phase if only the programs limit it, about 400 in the
-    /// figures of the paper.
+    /// Returns the cluster and the job of ISS, table 1: 80 nodes in four racks, 2 GB of input on each, sorted; links of
+    /// nodes with this speed, of racks with 1 Gb/s. `map_seconds` is the duration of the map phase if only the programs
+    /// limit it, about 400 in the figures of the paper.
     pub fn of_the_paper(link_bits_per_second: f64, map_seconds: f64) -> Self {
         let (input_bytes_per_node, slots_per_node) = (2_000_000_000, 2);
         Self {
@@ -74,15 +76,15 @@ impl Racks {
 /// Times and bytes of a job with replicas. Times are seconds since the job began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Copies {
-    /// Append of the last record; the end of the shuffle in other systems.
+    /// Time of the last append; the end of the shuffle in other systems.
     pub maps_end_s: f64,
-    /// End of sorting and begin of the reducers.
+    /// End of sorting, and start of the reducers.
     pub reduce_begins_s: f64,
     pub job_s: f64,
     pub runs: usize,
-    /// Time at which each run got its replica; runs without one are left out.
+    /// Times at which runs got their replicas; runs without one are left out.
     pub copied_s: Vec<f64>,
-    /// Time that each of these runs was on one node only, in ascending order.
+    /// Times during which these runs were on one node only, in ascending order.
     pub single_s: Vec<f64>,
     /// Bytes sent between nodes in all, and as replicas.
     pub sent_bytes: f64,

@@ -1,4 +1,4 @@
-//! The clock of a world: its happenings, and the reaction of the scheduler.
+//! The clock of a world: its events, and the reactions of the scheduler.
 
 use crate::World;
 use crate::cluster::Cluster;
@@ -9,12 +9,12 @@ use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex};
 use scheduler::{Action, Event, Slot, State, UnixNanos, handle, has_jobs, sanity_check};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How long a node is silent before it counts as dead.
+/// Silence after which a node counts as dead.
 const LEASE_NS: u64 = 10_000_000_000;
 const TICK_NS: u64 = 100_000_000;
-/// Simulated time after which a world that still has jobs has gone wrong.
+/// Simulated time after which a world with unfinished jobs counts as failed.
 const END_NS: u64 = 100 * 3600 * 1_000_000_000;
-/// Chance that an attempt whose node was found dead succeeds all the same: the node was only cut off.
+/// Probability that an attempt succeeds although its node was found dead: the node was only cut off.
 const COMES_BACK: f64 = 0.1;
 
 /// Counts and times seen in a world.
@@ -25,20 +25,20 @@ pub struct Outcome {
     pub events: u64,
     pub attempts: u64,
     pub deaths: u32,
-    /// Map results that died with their node and were made again.
+    /// Map results that were lost with their nodes and recomputed.
     pub results_lost: u64,
-    /// Attempts that succeeded after their node had been found dead.
+    /// Attempts that succeeded after their nodes had been found dead.
     pub came_back: u64,
-    /// Starts on a node that has the task's data, and starts of such tasks elsewhere.
+    /// Starts on a node with the task's data, and starts of such tasks on other nodes.
     pub near_starts: u64,
     pub far_starts: u64,
     /// Longest time from the arrival of a job to its first start.
     pub longest_first_wait_ns: u64,
-    /// Most memory that was in use on a node.
+    /// Maximum memory in use on a node.
     pub memory_peak_bytes: u64,
-    /// Longest time in which a user had tasks waiting and none was started.
+    /// Longest time in which a user had waiting tasks and none was started.
     pub longest_wait_ns: u64,
-    /// Slot time of each user while every user had tasks waiting for all slots.
+    /// Slot time of each user while every user had enough waiting tasks for all slots.
     pub contended_ns: Vec<u64>,
     pub ended_ns: u64,
 }
@@ -51,7 +51,7 @@ enum Happening {
         succeeds: bool,
     },
     Dies,
-    /// The lease of a dead node has run out.
+    /// The lease of a dead node has expired.
     FoundDead(NodeId),
     ComesBack(AttemptKey),
     Tick,
@@ -68,19 +68,19 @@ struct Simulation {
     jobs: BTreeMap<JobId, Job>,
     /// Placements of the tasks of map stages.
     near: BTreeMap<(JobId, TaskIndex), Vec<NodeId>>,
-    /// Running attempts of each user; `waiting` holds the waiting tasks of each user.
+    /// Number of running attempts of each user; `waiting` has the number of waiting tasks of each user.
     running: Vec<u64>,
     waiting: Vec<u64>,
-    /// When each user was served last, or began to wait.
+    /// Time at which each user was last served, or began to wait.
     served_ns: Vec<u64>,
     jobs_left: usize,
-    /// Memory held by jobs on all nodes; `ran_bytes` holds the memory of attempts on each node.
+    /// Memory held by jobs on all nodes; `ran_bytes` has the memory of attempts on each node.
     held_bytes: u64,
     ran_bytes: BTreeMap<NodeId, u64>,
     outcome: Outcome,
 }
 
-/// Runs a world to its end. Panics, naming the world, where a job never ends or ends twice.
+/// Runs a world to its end. Panics, naming the world, if a job never ends or ends twice.
 pub fn run(world: World) -> Outcome {
     let mut random = Rng::with_seed(world.seed);
     let jobs = Job::all(&world, &mut random);
@@ -189,7 +189,7 @@ impl Simulation {
         self.give_memory_back(attempt, node);
         match succeeds {
             true => {
-                // Jobs that need something of one node leave nothing there.
+                // Jobs that need resources of one node leave no data there.
                 if attempt.task.stage == StageIndex(0)
                     && let Some(job) = self.jobs.get_mut(&attempt.task.job)
                     && (job.claim.needs.everywhere || job.claim.needs.is_nothing())
@@ -254,7 +254,7 @@ impl Simulation {
         job.waiting = waiting;
     }
 
-    /// Gives the scheduler an event and does what it orders.
+    /// Feeds the scheduler an event and executes its orders.
     fn feed(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -300,7 +300,7 @@ impl Simulation {
         None
     }
 
-    /// Takes memory for an attempt, or for its job with the first one. Panics if a node does not have it.
+    /// Takes memory for an attempt, or for its job with the first attempt. Panics if a node does not have it.
     fn take_memory(&mut self, attempt: AttemptKey, node: NodeId) {
         let job = self.jobs.get_mut(&attempt.task.job).expect("a job of this world");
         let needs = job.claim.needs;

@@ -1,11 +1,12 @@
-//! Whole shuffle jobs at the level of records, while everything around them fails (`docs/internals/lost-data.md`).
+//! Whole shuffle jobs at the level of records, under failures of everything around them
+//! (`docs/internals/lost-data.md`).
 //!
-//! Safety: the output of a job that is said to be done holds what each map task put out, each record once, after a power cut too; no
-//! job that was handed in is forgotten; none that ended runs again; the proof never disagrees, as no byte is altered here. Liveness:
-//! once nothing fails any more every job ends. Simulation with the real code in it, and counts that show that rare situations come up,
-//! are from FoundationDB (Zhou et al., SIGMOD 2021, section 4).
+//! Safety: the output of a job reported as done holds the output of each map task, each record once, even after a power
+//! cut; no submitted job is forgotten; no finished job runs again; the proof always agrees, because no byte is altered
+//! here. Liveness: once nothing fails any more, every job ends. Simulation with the real code in it, and counts of rare
+//! situations, are from FoundationDB (Zhou et al., SIGMOD 2021, section 4).
 //!
-//! One attempt's step is the smallest thing that happens; where an appender waits for answers, only packets travel meanwhile.
+//! The smallest unit of time is a step of one attempt; while an appender waits for answers, only packets travel.
 
 mod data_plane;
 mod disk;

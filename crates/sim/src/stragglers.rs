@@ -1,5 +1,6 @@
-//! Jobs with slow attempts of known cause. The real scheduler hears the progress of attempts, and copies run against
-//! their originals. The duration of an attempt follows from its data, its node, and the nodes that it reads from and writes to.
+//! Jobs with slow attempts of known causes. The real scheduler gets the progress of attempts, and copies run against
+//! their originals. The duration of an attempt depends on its data, its node, and the nodes that it reads from and
+//! writes to.
 
 use crate::future::{Future, until_death_ns};
 use fastrand::Rng;
@@ -18,36 +19,36 @@ const JOB: JobId = JobId(1);
 const PARTS: [f64; 3] = [0.3, 0.5, 0.2];
 /// Units of a usual task.
 const UNITS: f64 = 64e6;
-/// A stuck attempt does so much of its data.
+/// Share of its data after which a stuck attempt stops.
 const STUCK_AT: f64 = 0.3;
-/// Simulated time after which a world has gone wrong.
+/// Simulated time after which a world counts as failed.
 const END_NS: u64 = 3600 * SECOND_NS;
-/// How long an attempt may go on that was told to stop.
+/// Longest time that an attempt continues after it was told to stop.
 const STOPS_WITHIN_NS: u64 = 2 * SECOND_NS;
 const DEAD_AFTER_NS: u64 = 5 * SECOND_NS;
 
-/// Trouble in a world.
+/// The trouble in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// One task has five times as much data as others.
     LargeData,
-    /// The program takes long over what one task has, wherever that runs.
+    /// The program is slow with the data of one task, on every node.
     SlowRecords,
-    /// The program takes long on one node, as far as its one slot shows.
+    /// The program is slow on one node, as far as its only slot shows.
     SlowProgram,
-    /// The program takes long on one node, whatever it is given.
+    /// The program is slow on one node, with any data.
     SlowProcessor,
-    /// Everything takes long on one node.
+    /// Everything is slow on one node.
     SlowMachine,
-    /// One node's disk is slow to read from, for whoever does.
+    /// The disk of one node is slow for all readers.
     SlowDisk,
-    /// A store that everybody reaches is slow with the data of one task.
+    /// A store that all nodes read is slow with the data of one task.
     SlowStore,
-    /// Writing to the chunks of one node takes long.
+    /// Writing to the chunks of one node is slow.
     SlowChunks,
-    /// Writing takes long from one node.
+    /// Writing from one node is slow.
     SlowSender,
-    /// One attempt does nothing more.
+    /// One attempt makes no progress any more.
     Stuck,
 }
 
@@ -65,7 +66,7 @@ impl Trouble {
     }
 }
 
-/// One job on some nodes.
+/// A job on some nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Stragglers {
     pub seed: u64,
@@ -79,11 +80,11 @@ pub struct Stragglers {
     pub trouble: Option<Trouble>,
     /// Factor by which the trouble lengthens its part.
     pub times: f64,
-    /// It passes when a copy has begun: the original and the copy end at about the same time.
+    /// True if the trouble passes when a copy has begun: the original and the copy end at about the same time.
     pub passes: bool,
-    /// Whether slow attempts may be copied.
+    /// True if slow attempts may be copied.
     pub copies: bool,
-    /// Nodes that die each minute, on average; others take their place.
+    /// Average number of nodes that die per minute; others replace them.
     pub deaths_per_minute: f64,
     pub failure_chance: f64,
 }
@@ -113,7 +114,7 @@ pub struct Said {
     pub attempt: AttemptKey,
     pub label: Label,
     pub copied: bool,
-    /// Whether it had the trouble of its world.
+    /// True if it had the trouble of its world.
     pub has_trouble: bool,
 }
 
@@ -123,7 +124,7 @@ pub struct Raced {
     pub succeeded: bool,
     /// Labels in the order in which they were given.
     pub said: Vec<Said>,
-    /// Copies that ran beside their originals; of these, copies that won, and pairs of which both came to their end.
+    /// Number of copies beside their originals; of copies that won; and of pairs that both ended.
     pub races: u32,
     pub copies_won: u32,
     pub both_ended: u32,
@@ -133,13 +134,13 @@ pub struct Raced {
     pub ended_ns: u64,
 }
 
-/// An attempt that runs.
+/// A running attempt.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     slot: Slot,
     began_ns: u64,
     units: f64,
-    /// Nanoseconds that each part takes in all.
+    /// Total nanoseconds of each part.
     parts_ns: [f64; 3],
     read_from: Option<NodeId>,
     append_to: Option<NodeId>,
@@ -178,11 +179,12 @@ struct Simulation {
     raced: Raced,
 }
 
-/// Runs a world to its end. Panics, naming the world, where a task has two winners, a slot two attempts, or nothing ends.
+/// Runs a world to its end. Panics, naming the world, if a task has two winners, a slot two attempts, or a job does not
+/// end.
 pub fn race(world: Stragglers) -> Raced {
     let mut random = Rng::with_seed(world.seed);
     let bad_node = NodeId(random.u32(1..=world.nodes));
-    // Among the last of the first wave, so that others are there to compare it with.
+    // One of the last of the first wave, so that there are others for the comparison.
     let bad_task = TaskIndex(random.u32(..world.tasks.min(world.nodes * world.slots_per_node)));
     let mut simulation = Simulation {
         world,
@@ -258,7 +260,7 @@ impl Simulation {
         (units, if has_replicas { near.collect() } else { Vec::new() })
     }
 
-    /// About 1: the sum of uniform numbers is nearly normal.
+    /// Returns a factor of about 1: the sum of uniform numbers is nearly normal.
     fn noise(&mut self) -> f64 {
         let sum: f64 = (0..12).map(|_| self.random.f64()).sum();
         (1.0 + (sum - 6.0) * self.world.noise).max(0.2)
@@ -294,7 +296,7 @@ impl Simulation {
         }
     }
 
-    /// All attempts on nodes that live say how far they are.
+    /// Reports the progress of all attempts on live nodes.
     fn report(&mut self) {
         let running: Vec<(AttemptKey, Attempt)> =
             self.running.iter().map(|(key, one)| (*key, *one)).collect();
@@ -330,7 +332,7 @@ impl Simulation {
         self.raced.both_ended += u32::from(succeeds && self.told_to_stop.contains(&attempt));
         self.feed(match succeeds {
             true => Event::AttemptSucceeded { attempt },
-            // Who was told to stop does not want to be tried again.
+            // An attempt that was told to stop is not retried.
             false => Event::AttemptFailed {
                 attempt,
                 retryable: !self.told_to_stop.contains(&attempt),
@@ -447,7 +449,7 @@ impl Simulation {
         let is_first = attempt.attempt.0 == 0;
         let is_bad_task = attempt.task.task == self.bad_task;
         let is_bad_node = node == self.bad_node;
-        // Which parts the trouble is with.
+        // The parts that have the trouble.
         let troubled = match self.world.trouble {
             Some(Trouble::LargeData) if is_bad_task => Some([false; 3]),
             Some(Trouble::SlowRecords) if is_bad_task => Some([false, true, false]),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How often programs of one job are killed, at most: the third failure of a task ends a job, by contract.
 pub(super) const PROGRAM_KILLS_MAX: u64 = 2;
 /// Error that the next server gives a job with a written row and nothing more; the client of the job had no answer.
-const NEVER_TAKEN_IN: &str = "the server died before it had the job";
+const NEVER_TAKEN_IN: &str = "the server died before the job was submitted completely";
 /// A job that the server did not take in is handed in again, so often at most.
 const HANDED_IN_MAX: u32 = 20;
 const SHOWN_CHARS_MAX: usize = 6000;

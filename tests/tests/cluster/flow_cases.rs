@@ -56,7 +56,7 @@ fn error_of_job_file_names_line_and_key() {
     let same = "[[stage]]\nname = \"c\"\nfrom = \"words\"\noutput = \"out\"\n";
     let same = second(&format!("name = \"b\"\nfrom = \"words\"\noutput = \"out\"\n{same}"));
     sandbox.write("bad.toml", same);
-    start_here(&sandbox, "bad.toml").wait().expect_failure(REFUSED, &["one in the other", "/out"]);
+    start_here(&sandbox, "bad.toml").wait().expect_failure(REFUSED, &["are nested", "/out"]);
     sandbox.assert_nothing_left();
 }
 

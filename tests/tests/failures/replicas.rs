@@ -202,7 +202,7 @@ fn lost_kept_run_is_reduced_from_its_replica() {
     own.iter().for_each(|path| std::fs::remove_file(path).expect("our own file"));
     again(&cluster, "removed");
     let told = cluster.explain(3);
-    assert!(told.contains("cannot be read where they lie"), "{told}");
+    assert!(told.contains("kept runs cannot be read"), "{told}");
     cluster.take_node(doomed).signal(Signal::KILL);
     cluster.nodes().is(State::Up).wait_for(1);
     again(&cluster, "alone");

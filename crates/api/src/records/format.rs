@@ -1,4 +1,4 @@
-//! How input bytes are parted into records, how lines are parted into key and value, and how output is written.
+//! The division of input bytes into records, of lines into key and value, and the format of output.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,32 +6,32 @@ use utoipa::ToSchema;
 /// Length of a row of the sort benchmark, and of its key (docs/formats/tera-rows.md).
 pub const TERA_ROW_BYTES: u32 = 100;
 pub const TERA_KEY_BYTES: u32 = 10;
-/// Most characters of an extension without its dot.
+/// Maximum number of characters of an extension without its dot.
 const EXTENSION_CHARACTERS_MAX: usize = 16;
 
-/// How input is parted into records.
+/// The division of input into records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RecordFormat {
-    /// Each record ends with this byte (LF, or NUL), which is not part of it. The last of a file may lack it.
+    /// Each record ends with this byte (LF, or NUL), which is not part of it. The last record of a file may lack it.
     Lines { terminator: u8 },
-    /// Records of one length, the first bytes of which are the key. A file that is no multiple is an error.
+    /// Records of one length, whose first bytes are the key. A file that is no multiple of the length is an error.
     Fixed { record_bytes: u32, key_bytes: u32 },
-    /// Nothing is parted: a record is a line of JSON that tells of a stretch of a file, which the program reads by itself
+    /// No division: a record is a line of JSON that describes a stretch of a file, which the program reads by itself
     /// ([`crate::program::Stretch`]).
     Stretches,
 }
 
 impl RecordFormat {
-    /// Lines as everybody knows them.
+    /// Lines of text that end with LF.
     pub const TEXT: RecordFormat = RecordFormat::Lines { terminator: b'\n' };
     /// Rows of the sort benchmark.
     pub const TERA: RecordFormat =
         RecordFormat::Fixed { record_bytes: TERA_ROW_BYTES, key_bytes: TERA_KEY_BYTES };
 }
 
-/// How a line is parted: the first `key_fields` fields, with the separators between them, are the key; the
-/// separator behind them is dropped; the rest is the value. A line with fewer separators is a key.
+/// The division of a line: the first `key_fields` fields, with the separators between them, are the key; the separator
+/// after them is dropped; the rest is the value. A line with fewer separators is a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FieldSplit {
@@ -47,7 +47,7 @@ impl Default for FieldSplit {
     }
 }
 
-/// How pairs are written.
+/// The format of written pairs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum OutputFormat {
@@ -55,12 +55,12 @@ pub enum OutputFormat {
     Lines {
         separator: Vec<u8>,
         terminator: u8,
-        /// Write the separator also where the value is empty (Hadoop does).
+        /// Write the separator even if the value is empty (Hadoop does).
         always_separate: bool,
     },
-    /// Key and value one behind the other with nothing between: the records of [`RecordFormat::Fixed`] again.
+    /// Key and value without anything between them: the records of [`RecordFormat::Fixed`] again.
     Raw,
-    /// Nothing is written; records are counted.
+    /// Nothing is written; records are only counted.
     Discard,
 }
 
@@ -81,7 +81,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Extension of a part file, with the dot.
+    /// Returns the extension of a part file, with the dot.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Gzip => ".gz",
@@ -92,7 +92,7 @@ impl Compression {
     }
 }
 
-/// An extension with its dot, as in `.parquet`: nothing that leads out of a directory.
+/// An extension with its dot, as in `.parquet`. It cannot lead out of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "String")]
 pub struct PartExtension(String);
@@ -103,7 +103,7 @@ impl PartExtension {
     }
 }
 
-/// It is no extension.
+/// An error: the text is no extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an extension is a dot and up to {EXTENSION_CHARACTERS_MAX} letters and digits, as in .parquet")]
 pub struct BadExtension;
@@ -121,21 +121,21 @@ impl TryFrom<String> for PartExtension {
     }
 }
 
-/// How programs and the engine speak with each other.
+/// The exchange format between programs and the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Exchange {
-    /// Lines that are parted into key and value.
+    /// Lines that are divided into key and value.
     #[default]
     Lines,
-    /// The same with records that end with a zero byte, each of them: line feeds are bytes like others.
+    /// The same with records that end with a zero byte: line feeds are ordinary bytes.
     Nul,
     /// Frames in which keys and values are any bytes: `docs/formats/program-frames.md`.
     Frames,
 }
 
 impl Exchange {
-    /// The byte that ends a record of a program, where there is one.
+    /// Returns the byte that ends a record of a program; LF for frames, which have none.
     pub fn terminator(self) -> u8 {
         match self {
             Self::Nul => 0,
@@ -144,44 +144,46 @@ impl Exchange {
     }
 }
 
-/// The formats of a job from end to end. The default is what `sailfish run` does without format options.
+/// The formats of a job from end to end. The default corresponds to `sailfish run` without format options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Formats {
     pub input: RecordFormat,
-    /// How the lines that a mapper program prints, and those of the identity mapper, are parted.
+    /// The division of the lines that a mapper program prints, and of those of the identity mapper.
     pub map_output: FieldSplit,
-    /// Stands between key and value in the lines that a reducer program reads.
+    /// Separator between key and value in the lines that a reducer program reads.
     pub reduce_input_separator: Vec<u8>,
-    /// How the lines that a reducer program (in a map-only job: the mapper) prints are parted before `output`
-    /// writes them; None: its bytes are copied as they are.
+    /// The division of the lines that a reducer program (in a map-only job, the mapper) prints before `output` writes
+    /// them; with None its bytes are copied unchanged.
     pub reduce_output: Option<FieldSplit>,
     pub output: OutputFormat,
     pub output_codec: Option<Compression>,
-    /// The names of parts end with it, before the extension of the codec.
+    /// Suffix of the names of parts, before the extension of the codec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part_extension: Option<PartExtension>,
-    /// Parts without records are left out, all but one: readers of a directory may take the types of its first file for all.
+    /// True if parts without records are left out, except one: readers of a directory may take the types of its first
+    /// file for all.
     #[serde(default)]
     pub omit_empty_parts: bool,
-    /// A combiner program may change what follows so many fields of a key; None: nothing of it. Partitions must follow from these fields.
+    /// Number of leading key fields that a combiner program may not change; with None it may change nothing. Partitions
+    /// must depend only on these fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub combiner_key_fields: Option<u32>,
-    /// Exchange with programs. The fields above on lines that programs read and print hold for `lines`.
+    /// Exchange with programs. The fields above about lines of programs apply to `lines`.
     #[serde(default)]
     pub exchange: Exchange,
 }
 
 impl Formats {
-    /// Final name of an output part: `part-00000`, with the extensions of the job and of the codec.
+    /// Returns the final name of an output part: `part-00000`, with the extensions of the job and of the codec.
     pub fn part_name(&self, part_index: u32) -> String {
         let extension = self.part_extension.as_ref().map_or("", PartExtension::as_str);
         let of_codec = self.output_codec.map_or("", Compression::extension);
         format!("part-{part_index:05}{extension}{of_codec}")
     }
 
-    /// How the lines that a combiner prints are parted: it speaks to the engine as the reducer does where that has a separator of its
-    /// own, else as the mapper, whose keys it gives back, with as many fields.
+    /// Returns the division of the lines that a combiner prints. Its separator is that of the reducer if the reducer
+    /// has its own, otherwise that of the mapper, whose keys it returns; with as many fields.
     pub fn combiner_output(&self) -> &FieldSplit {
         let by_reducer = self.reduce_output.as_ref();
         by_reducer.filter(|split| split.separator != self.map_output.separator).unwrap_or(&self.map_output)
@@ -205,8 +207,8 @@ impl Default for Formats {
     }
 }
 
-/// Input that is made, not read: rows of the sort benchmark. A split's segments are then stretches of rows:
-/// `offset_bytes` and `length_bytes` count row bytes from `start`.
+/// Input that is generated: rows of the sort benchmark. The segments of a split are stretches of rows: `offset_bytes`
+/// and `length_bytes` count row bytes from `start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratedRows {
@@ -220,7 +222,7 @@ pub struct GeneratedRows {
 }
 
 impl GeneratedRows {
-    /// Bytes of all rows.
+    /// Returns the bytes of all rows.
     pub fn bytes(&self) -> u64 {
         self.rows.saturating_mul(u64::from(TERA_ROW_BYTES))
     }

@@ -1,4 +1,4 @@
-//! Text of `--mapper`, `--combiner` or `--reducer`, as a user wrote it.
+//! The text of `--mapper`, `--combiner` or `--reducer` as a user writes it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -17,7 +17,7 @@ pub enum Function {
     },
 }
 
-/// Why a function text is not usable. The user's fault, not retryable.
+/// The reason why a function text is not valid. The user must fix it; a retry does not help.
 #[derive(Debug, thiserror::Error)]
 pub enum FunctionError {
     #[error("the command line is empty")]
@@ -29,7 +29,7 @@ pub enum FunctionError {
 }
 
 impl Function {
-    /// Reads what the user typed. Whether a built-in of that name exists is the mapper's or reducer's to say.
+    /// Parses the user's text. The mapper or reducer checks whether a built-in of that name exists.
     pub fn parse(text: &str) -> Result<Self, FunctionError> {
         if let Some(rest) = text.trim().strip_prefix("builtin:") {
             let (name, argument) = match rest.split_once(':') {
@@ -49,7 +49,7 @@ impl Function {
         Ok(Self::Command { words })
     }
 
-    /// The text a user would type for it.
+    /// Returns the text that a user would type for it.
     pub fn display(&self) -> String {
         match self {
             Self::Builtin { name, argument: None } => format!("builtin:{name}"),

@@ -1,4 +1,4 @@
-//! Why an attempt failed, in the three answers a caller needs: retryable, whose fault, what to tell the user.
+//! The failure of an attempt: whether to retry it, who caused it, and the message for the user.
 
 use crate::StageFile;
 use crate::task::RunResult;
@@ -6,45 +6,45 @@ use ids::{NodeId, RunId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Party at fault for a failure; decides the advice given and whether another attempt may help.
+/// The party at fault for a failure; decides the advice, and whether another attempt may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Blame {
-    /// The user's program failed: tried again up to the limit, then its exit code becomes ours.
+    /// The user's program failed: retried up to the limit, after which its exit code becomes ours.
     UserProgram,
-    /// The input, an option or a record is bad: another attempt gives the same answer.
+    /// The input, an option or a record is bad: another attempt gives the same result.
     UserData,
-    /// The machine: a disk, a file, memory. Tried again.
+    /// The machine: a disk, a file, memory. Retried.
     Environment,
-    /// The engine found its own data wrong (a checksum, a proof). Never hidden, not tried again.
+    /// The engine found its own data wrong (a checksum, a proof). Never hidden, not retried.
     Engine,
     /// The attempt was told to stop.
     Cancelled,
 }
 
-/// The failure of one attempt.
+/// The failure of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskFailure {
     pub blame: Blame,
-    /// One sentence that names the file, record or option.
+    /// Message in one sentence that names the file, record or option.
     pub message: String,
-    /// Exit code of the user's program, where it exited by itself.
+    /// Exit code of the user's program, if it exited by itself.
     pub exit_code: Option<i32>,
-    /// Signal that ended the user's program, where one did.
+    /// Signal that ended the user's program, if one did.
     pub signal: Option<i32>,
-    /// The last lines the user's program wrote to its standard error; bounded by the reader.
+    /// The last lines of the user's program on standard error; bounded by the reader.
     pub stderr_tail: Vec<String>,
     /// Output of the program of a one-task job before it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<Box<RunResult>>,
-    /// Runs that the attempt found gone or damaged: the data in them must be made again.
+    /// Runs that the attempt found lost or damaged: their data must be recomputed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_runs: Vec<RunId>,
-    /// The node that the attempt could not reach: it may be dead, which others may not know yet.
+    /// The node that the attempt could not reach: it may be dead without the server's knowledge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<NodeId>,
-    /// The intermediate file that the attempt could not read anywhere.
+    /// The intermediate file that the attempt could not read from any node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_input: Option<Box<LostInput>>,
 }
@@ -54,15 +54,14 @@ pub struct TaskFailure {
 #[serde(deny_unknown_fields)]
 pub struct LostInput {
     pub file: StageFile,
-    /// Name of the file that the attempt looked for: it tells the attempt that made the file.
+    /// Name of the file that the attempt looked for, which identifies the attempt that made the file.
     pub name: String,
-    /// Nodes on which the file was found gone or damaged. Empty: the file was being made again, and was not there in
-    /// time.
+    /// Nodes on which the file was found lost or damaged. Empty if the file was being recomputed and not ready in time.
     pub nodes: Vec<NodeId>,
 }
 
 impl TaskFailure {
-    /// A failure without a program behind it.
+    /// Creates a failure without a program.
     pub fn new(blame: Blame, message: impl Into<String>) -> Self {
         let message = message.into();
         Self {
@@ -78,7 +77,7 @@ impl TaskFailure {
         }
     }
 
-    /// Whether another attempt may succeed.
+    /// Returns whether another attempt may succeed.
     pub fn retryable(&self) -> bool {
         matches!(self.blame, Blame::UserProgram | Blame::Environment)
     }

@@ -1,4 +1,4 @@
-//! The sums by which the shuffle is proven complete (`docs/internals/lost-data.md`).
+//! The sums that prove the shuffle complete (`docs/internals/lost-data.md`).
 
 use ids::{ChunkId, IfileIndex};
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ impl DataSum {
     }
 }
 
-/// Records that one map attempt says it appended to one chunk.
+/// The records that a map attempt claims to have appended to one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SourceCommit {
@@ -44,7 +44,7 @@ pub struct SourceCommit {
     pub sum: DataSum,
 }
 
-/// A 128-bit number as 32 hex digits: JSON numbers do not hold it.
+/// A 128-bit number as 32 hex digits, because JSON numbers cannot hold it.
 pub(crate) mod hash_hex {
     use serde::{Deserialize, Deserializer, Serializer};
 

@@ -1,4 +1,4 @@
-//! Stages that are handed in together are a flow, or are refused.
+//! Validation of the stages that are submitted together as a flow.
 
 use api::RecordFormat;
 use api::flow::{FLOW_STAGES_MAX, FlowSubmission};
@@ -7,28 +7,30 @@ use std::path::PathBuf;
 
 const NAME_BYTES_MAX: usize = 100;
 
-/// A reason why stages that were handed in together are no flow.
+/// A reason why the stages of a submission do not form a flow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FlowError {
     #[error("a flow has {count} stages: give 1 to {FLOW_STAGES_MAX}")]
     Stages { count: usize },
-    #[error("the stage {name:?} reads itself or one behind it")]
+    #[error("the stage {name:?} reads itself or a later stage")]
     ReadsLater { name: String },
-    #[error("the stage {name:?} is read by none, and has no output")]
+    #[error("the stage {name:?} has no output and no stage reads it")]
     FeedsNobody { name: String },
     #[error("the stage {name:?} has an output of its own, so that no other stage can read it")]
     Published { name: String },
-    #[error("two stages have the name {name:?}, or one has none, or one of more than {NAME_BYTES_MAX} bytes")]
+    #[error(
+        "{name:?} cannot name a stage: give each stage a unique name of 1 to {NAME_BYTES_MAX} bytes without control characters"
+    )]
     Name { name: String },
-    #[error("the outputs {} and {} of two stages lie one in the other", first.display(), second.display())]
+    #[error("the outputs {} and {} of two stages are nested: give separate directories", first.display(), second.display())]
     Outputs { first: PathBuf, second: PathBuf },
-    #[error("the stage {name:?} {what}, which a stage that reads others cannot")]
+    #[error("the stage {name:?} {what}, but it reads other stages")]
     CannotRead { name: String, what: &'static str },
-    #[error("the stage {name:?} {what}, which a stage that others read cannot")]
+    #[error("the stage {name:?} {what}, but other stages read it")]
     CannotFeed { name: String, what: &'static str },
 }
 
-/// Refuses what is no flow.
+/// Returns an error if the stages do not form a flow.
 pub fn check(flow: &FlowSubmission) -> Result<(), FlowError> {
     let count = flow.stages.len();
     if !(1..=FLOW_STAGES_MAX).contains(&count) {
@@ -53,7 +55,7 @@ pub fn check(flow: &FlowSubmission) -> Result<(), FlowError> {
             _ => {}
         }
         let only_kept = [
-            (spec.kind.generated().is_some(), "makes rows of its own"),
+            (spec.kind.generated().is_some(), "generates rows"),
             (spec.kind.source().is_some(), "reduces again what another job kept"),
             (spec.formats.input == RecordFormat::Stretches, "has stretches for its records"),
         ];
@@ -64,7 +66,7 @@ pub fn check(flow: &FlowSubmission) -> Result<(), FlowError> {
             (spec.keep_ifiles, "keeps its I-files"),
             (spec.kind.source().is_some(), "reduces again what another job kept"),
             (spec.formats.output_codec.is_some(), "compresses its output"),
-            (spec.streaming.is_some(), "is one of Hadoop Streaming"),
+            (spec.streaming.is_some(), "is a Hadoop Streaming job"),
         ];
         if let Some((_, what)) = hinders.into_iter().find(|(is_so, _)| of_flow.feeds && *is_so) {
             return Err(FlowError::CannotFeed { name, what });
@@ -73,7 +75,7 @@ pub fn check(flow: &FlowSubmission) -> Result<(), FlowError> {
     check_outputs(flow)
 }
 
-/// Each output is one stage's own.
+/// Returns an error if the output of a stage lies in the output of another one.
 fn check_outputs(flow: &FlowSubmission) -> Result<(), FlowError> {
     let ends = flow.stages.iter().map(|stage| &stage.spec).filter(|spec| !spec.feeds());
     let outputs: Vec<&PathBuf> = ends.map(|spec| &spec.output).collect();
@@ -118,15 +120,15 @@ mod tests {
         refused(Vec::new(), "0 stages");
         refused(vec![last.clone(); FLOW_STAGES_MAX + 1], "65 stages");
         refused(vec![first.clone(), stage("b", &[0, 1], false)], "reads itself");
-        refused(vec![first.clone(), stage("b", &[0, 7], false)], "one behind it");
-        refused(vec![first.clone(), stage("b", &[], false)], "is read by none");
+        refused(vec![first.clone(), stage("b", &[0, 7], false)], "a later stage");
+        refused(vec![first.clone(), stage("b", &[], false)], "no stage reads it");
         refused(vec![stage("a", &[], false), last.clone()], "has an output of its own");
-        refused(vec![first.clone(), stage("a", &[0], false)], "two stages");
-        refused(vec![first.clone(), stage("a\nb", &[0], false)], "two stages");
+        refused(vec![first.clone(), stage("a", &[0], false)], "unique name");
+        refused(vec![first.clone(), stage("a\nb", &[0], false)], "unique name");
         refused(vec![first.clone(), stage(&"n".repeat(101), &[0], false)], "100 bytes");
         let mut within = stage("c", &[0], false);
         within.spec.output = "/out/b/c".into();
-        refused(vec![first.clone(), last.clone(), within], "one in the other");
+        refused(vec![first.clone(), last.clone(), within], "are nested");
         let mut keeps = first.clone();
         keeps.spec.keep_ifiles = true;
         refused(vec![keeps, last.clone()], "keeps its I-files");
@@ -134,12 +136,9 @@ mod tests {
         let layout = TeraLayout::Modern;
         let rows = GeneratedRows { layout, skewed: false, start: 0, rows: 1 };
         makes.spec.kind = MapReduce::Shuffled { generate: Some(rows) }.into();
-        refused(vec![first.clone(), makes], "makes rows");
+        refused(vec![first.clone(), makes], "generates rows");
         let mut by_itself = stage("b", &[0], false);
         by_itself.spec.formats.input = api::RecordFormat::Stretches;
-        refused(
-            vec![first, by_itself],
-            "has stretches for its records, which a stage that reads others cannot",
-        );
+        refused(vec![first, by_itself], "has stretches for its records, but it reads other stages");
     }
 }

@@ -1,4 +1,4 @@
-//! Parts that later stages have yet to read are made again when they are lost.
+//! Recomputation of lost parts that later stages still need.
 
 use crate::interface::{Ended, Outbox, Service};
 use crate::job::Job;
@@ -13,7 +13,7 @@ use mapreduce::flow::PartsAgain;
 use scheduler::{Event, Standing};
 use std::sync::Arc;
 
-/// An attempt could not read an intermediate file. That is none of its faults.
+/// Handles an attempt that could not read an intermediate file. The attempt does not count as a failure of its task.
 pub(crate) fn input_lost(
     work: &mut Work,
     outbox: &mut Outbox,
@@ -33,7 +33,7 @@ pub(crate) fn input_lost(
     mend_flows(work, outbox, &with);
 }
 
-/// Intermediate files that lie nowhere any more, and that somebody has yet to read, are made again.
+/// Recomputes the intermediate files that no node has any more and that some stage still needs.
 pub(crate) fn mend_flows(work: &mut Work, outbox: &mut Outbox, with: &str) {
     for id in flow::last_first(work) {
         for (before, again) in flow::lacks(work, id) {
@@ -51,7 +51,7 @@ pub(crate) fn make_parts_again(
 ) {
     let (fleet, service) = (&work.fleet, work.service);
     let has_left = |node| service == Service::Cluster && !fleet.has(node);
-    // Of several that are asked for at once, the first may have ended the flow.
+    // If several are due at once, the first may have ended the flow.
     let Some(job) = work.jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { return };
     let (rested, stage) = (job.in_flow.rests, StageIndex(job.tasks.len() as u16));
     let made = job.make_parts_again(tasks, with, has_left, outbox);
@@ -71,7 +71,7 @@ pub(crate) fn make_parts_again(
 }
 
 impl Job {
-    /// The tasks of these parts run again, and what that takes; an error where the job must fail instead.
+    /// Runs the tasks of lost parts again. Returns the tasks, or an error if the job must fail instead.
     pub(crate) fn make_parts_again(
         &mut self,
         tasks: &[TaskIndex],
@@ -85,7 +85,7 @@ impl Job {
             PartsAgain::TooOften => {
                 let regenerations_max = spec.max_regenerations;
                 let message = format!(
-                    "parts of the stage were lost with {with}, and data of it was made again {regenerations_max} times before, which \
+                    "parts of the stage were lost with {with}, and its data was recomputed {regenerations_max} times before, which \
                      is the most that the job allows (--max-regenerations {regenerations_max})"
                 );
                 self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
@@ -94,7 +94,7 @@ impl Job {
             again @ (PartsAgain::ByMaps | PartsAgain::ByReduces(_)) => again,
         };
         let detail =
-            format!("with {with}: {} parts that later stages have yet to read are made again", tasks.len());
+            format!("with {with}: {} parts that later stages still need are recomputed", tasks.len());
         outbox.note(self.id, EventKind::DataLost, detail);
         let PartsAgain::ByReduces(gone) = again else {
             self.results.regenerations += 1;

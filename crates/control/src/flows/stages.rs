@@ -1,6 +1,6 @@
-//! Flows: stages that are jobs of their own, each of which begins when those that it reads are done (intermediate storage
-//! system, ISS, section 4). What follows from how far each is, `mapreduce::flow` says; here it is done,
-//! written down and told.
+//! Flows: stages are jobs of their own, and each begins when the stages that it reads are done (intermediate storage
+//! system, ISS, section 4). `mapreduce::flow` decides what follows from their states; this module executes the
+//! decisions, stores them and sends the orders.
 
 use crate::interface::Outbox;
 use crate::job::{Job, Jobs};
@@ -39,19 +39,20 @@ impl Flows for Work {
 }
 
 impl Job {
-    /// Whether the stages that it reads are not done, so that nobody knows its inputs.
+    /// Returns whether a stage that it reads is not done, so that its inputs are not known yet.
     pub(crate) fn waits(&self) -> bool {
         self.in_flow.waits(&self.spec)
     }
 
-    /// Proves what a stage that feeds others has put out.
+    /// Checks the proof of a stage that feeds others.
     pub(crate) fn prove_parts(&mut self) -> Result<(), ExpandError> {
         let spec = Arc::clone(&self.spec);
         mapreduce::expand(StageKind::Commit, &spec, &mut self.results).map(drop)
     }
 }
 
-/// Whether the first stage of a job waits for others. Where those are done its inputs are put together; an error is for the job.
+/// Returns whether the first stage of a job still waits for its inputs. Once the stages that it reads are done, plans
+/// its inputs. Fails if the inputs are not valid for the job.
 pub(crate) fn waits_for_inputs(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Result<bool, TaskFailure> {
     let planned = match flow::inputs(work, id) {
         Ok(Inputs::Known) => return Ok(false),
@@ -71,7 +72,7 @@ pub(crate) fn waits_for_inputs(work: &mut Work, outbox: &mut Outbox, id: JobId) 
     Ok(false)
 }
 
-/// A job that has inputs has those whose parts they are not change them.
+/// Marks the jobs that a job reads as read, once its inputs are known: from then on their parts may not change.
 pub(crate) fn tell_those_it_reads(jobs: &mut Jobs, id: JobId) {
     let reads = jobs.get(&id).filter(|job| job.in_flow.has_inputs).map(|job| job.spec.reads().to_vec());
     for read in reads.into_iter().flatten() {
@@ -81,7 +82,7 @@ pub(crate) fn tell_those_it_reads(jobs: &mut Jobs, id: JobId) {
     }
 }
 
-/// Nobody needs the parts of a resting stage any more.
+/// Ends a job whose parts no stage needs any more.
 pub(crate) fn let_end(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Option<Event> {
     let job = work.jobs.get_mut(&id)?;
     let stage = StageIndex(job.tasks.len() as u16);
@@ -95,7 +96,8 @@ pub(crate) fn let_end(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Option
     }
 }
 
-/// A job of a flow is over. With one that did not succeed all others end; after one that did, those that it read may go.
+/// Continues a flow after the end of a job. If the job did not succeed, all others are stopped; if it did, the jobs
+/// that it read may end.
 pub(crate) fn flow_goes_on(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Vec<Event> {
     let outcome = work.jobs.get(&id).and_then(|job| job.outcome.as_ref());
     let succeeded = matches!(outcome, Some(JobOutcome::Succeeded(_)));
@@ -132,14 +134,14 @@ pub(crate) fn stop_with(
     events
 }
 
-/// A task as it is given to a node, with what is known now of where its inputs lie.
+/// Returns a task as it is sent to a node, with the current locations of its inputs.
 pub(crate) fn with_stage_files(work: &Work, id: JobId, task: Task) -> Task {
     let Task::Map(mut map) = task else { return task };
     map.places = flow::places(work, id, &map);
     Task::Map(map)
 }
 
-/// Map tasks run best where what they read lies.
+/// Prefers the nodes that hold the input of a map task for running it.
 pub(crate) fn near_stage_files(work: &Work, id: JobId, placements: &mut [Placement]) {
     let maps = work.jobs.get(&id).and_then(|job| job.tasks.first());
     let near = maps.map(|maps| flow::near(work, id, maps)).unwrap_or_default();
@@ -148,7 +150,7 @@ pub(crate) fn near_stage_files(work: &Work, id: JobId, placements: &mut [Placeme
     }
 }
 
-/// Parts of resting and running stages that lay on a node which is gone.
+/// Records that the parts on a lost node are gone, for all unfinished stages.
 pub(crate) fn parts_gone(jobs: &mut Jobs, node: NodeId) {
     for id in jobs.of_all_flows().collect::<Vec<JobId>>() {
         let Some(job) = jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { continue };
@@ -156,7 +158,7 @@ pub(crate) fn parts_gone(jobs: &mut Jobs, node: NodeId) {
     }
 }
 
-/// A node tells that parts of it lie on others as well.
+/// Handles a node's report that other nodes hold replicas of its parts.
 pub(crate) fn parts_replicated(
     work: &mut Work,
     outbox: &mut Outbox,
@@ -173,14 +175,14 @@ pub(crate) fn parts_replicated(
     }
 }
 
-/// The task of a part is done, whose replica may have been told of before.
+/// Stores a replica of a part that was reported before the part's task was done.
 pub(crate) fn part_is_there(job: &mut Job, outbox: &mut Outbox, attempt: AttemptKey) {
     let early = job.results.take_early_part_replica(attempt.task.task);
     outbox.write_all(early.map(|told| part_replica(job.id, &told)));
 }
 
-/// Refuses a part that came out otherwise than those who read it were told, and maps that give other data each time where
-/// somebody has begun to read what came of them.
+/// Returns an error for a part that differs from the one that later stages have been told of, and for maps that are not
+/// deterministic if a stage has begun to read their output.
 pub(crate) fn check_same_part(
     work: &Work,
     attempt: AttemptKey,
@@ -190,18 +192,18 @@ pub(crate) fn check_same_part(
         false => Ok(()),
         true => Err(TaskFailure::new(
             Blame::UserData,
-            "lost data came out differently when it was made again, and later stages have read some of it: the programs of this stage are not deterministic; run the flow with --replication rack",
+            "lost data came out differently when it was recomputed, and later stages have already read some of it: the programs of this stage are not deterministic; run the flow with --replication rack",
         )),
     }
 }
 
-/// Restores the places of the parts of a recovered stage: parts on nodes that are gone are read at their replicas.
+/// Restores the locations of the parts of a recovered stage: parts of lost nodes are read from their replicas.
 pub(crate) fn restore(recovered: &RecoveredJob, results: &mut JobResults, lives: impl Fn(NodeId) -> bool) {
     let replicas = recovered.part_replicas.iter().map(|row| (row.task, row.node));
     results.restore_parts(replicas, lives);
 }
 
-/// Makes the change by which the store remembers the replica of a part on another node.
+/// Returns the change that stores the replica of a part on another node.
 fn part_replica(job: JobId, told: &ReplicatedPart) -> Change {
     let ReplicatedPart { task, to, bytes, single_ns, sending_ns, .. } = *told;
     let row = PartReplicaRow { task, node: to, bytes, single_ns, sending_ns };

@@ -1,9 +1,9 @@
-//! Reasons for which control refuses a request.
+//! The reasons why control refuses a request.
 
 use crate::users::NoRoom;
 use ids::{JobId, NodeId};
 
-/// The caller's to change, or to ask again: each sentence says which.
+/// An error that the caller can fix, or that allows a retry. Each sentence says which.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
     #[error("a job needs {needs} MiB of memory on a node, and the largest node has {largest} MiB for jobs: give less with \
@@ -16,14 +16,14 @@ pub enum ControlError {
     #[error("the I-files of job {job} cannot be checked: {reason}")]
     CheckFailed { job: JobId, reason: String },
     #[error(
-        "there is no such check: no client asked about it for too long, or the server was restarted; begin a new check"
+        "the check no longer exists: its client stopped polling, or the server was restarted; begin a new check"
     )]
     UnknownCheck,
-    #[error("{checks_max} checks of I-files go on already: begin this one when one of them is done")]
+    #[error("{checks_max} checks of I-files are under way: retry when one of them is done")]
     TooManyChecks { checks_max: usize },
     #[error("{node} did not report the result of the fault: this fault or another one ended it")]
     DrillUnanswered { node: NodeId },
-    #[error("{node} is the only node that works: a drill does not end it")]
+    #[error("{node} is the only working node: a drill may not end it")]
     LastNode { node: NodeId },
     #[error("job {job} is not part of a drill: faults strike only jobs whose name begins with {prefix}",
         prefix = api::drill::DRILL_JOB_PREFIX)]
@@ -41,20 +41,22 @@ pub enum ControlError {
     BadIntermediateName { name: String },
     #[error("a writer may be silent for 1 to {max} seconds, not for {seconds}", max = api::intermediate::SILENCE_SECONDS_MAX)]
     BadSilence { seconds: u32 },
-    #[error("this user has {max} intermediate files, or all users together have too many: remove some first")]
+    #[error(
+        "this user has {max} intermediate files, or all users together have the maximum: remove some first"
+    )]
     TooManyIntermediates { max: usize },
-    #[error("{max} readers wait for files already: ask again in a moment")]
+    #[error("{max} readers already wait for files: retry in a moment")]
     TooManyReaders { max: usize },
-    #[error("no node takes intermediate files now: none works, or their disks are full")]
+    #[error("no node takes intermediate files now: no node is working, or all disks are full")]
     NoNodeForFile,
-    #[error("{node} of that incarnation is unknown: its lease has ended, or this is another server")]
+    #[error("{node} is unknown in this incarnation: its lease has ended, or this is another server")]
     UnknownNode { node: NodeId },
     #[error("{node} may not ask about job {job}: it runs no attempt of the job and holds no data of it")]
     NotOfNode { node: NodeId, job: JobId },
-    #[error("no node of the name {name} works for this server")]
+    #[error("no node of the name {name} is in this cluster")]
     NoSuchNode { name: String },
     #[error(
-        "{word} may mean two nodes: {} named {:?}, and {} named {:?}: say another name or number of the one you mean",
+        "{word} may mean two nodes: {} named {:?}, and {} named {:?}: give another name or number of the node",
         number(nodes[0].0), nodes[0].1, number(nodes[1].0), nodes[1].1
     )]
     TwoNodes { word: String, nodes: [(NodeId, String); 2] },
@@ -78,13 +80,13 @@ pub enum ControlError {
     TooManyIntermediateBytes { user: String, bytes_max: u64 },
 }
 
-/// A number of a node as lists print it.
+/// Formats the number of a node as lists print it.
 fn number(node: NodeId) -> String {
     format!("#{}", node.0)
 }
 
 impl ControlError {
-    /// A user may not have so much.
+    /// Converts an exceeded quota of a user to an error.
     pub(crate) fn of_quota(user: &str, error: NoRoom) -> Self {
         let user = user.to_string();
         match error {

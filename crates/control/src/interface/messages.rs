@@ -1,4 +1,4 @@
-//! Messages by function call. Those between processes are in `api::control`.
+//! Messages that are function calls. `api::control` has the messages between processes.
 
 use crate::program_jobs::FileHold;
 use crate::users::JobQuota;
@@ -7,16 +7,16 @@ use ids::{AttemptKey, JobId, NodeId};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Kind of service: a server works for its own process, or for a cluster.
+/// The kind of service: a server works for its own process, or for a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// The node in this process, which is sent home when every job is over.
+    /// The node in this process. Its slots are stopped when every job is over.
     Embedded,
-    /// Nodes that come and go.
+    /// Nodes that join and leave.
     Cluster,
 }
 
-/// A slot asks for work, and hands in what it finished since it last asked.
+/// A request of a slot for work, with the outcome of its previous attempt.
 #[derive(Debug)]
 pub struct PullRequest {
     pub node: NodeId,
@@ -37,7 +37,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// Takes the outcome out; the rest tells of which attempt it was, and when.
+    /// Splits off the outcome. The rest identifies the attempt and its times.
     pub(crate) fn split(self) -> (Ended, Result<TaskResult, TaskFailure>) {
         let Self { attempt, outcome, started_ns, ended_ns } = self;
         (Ended { attempt, started_ns, ended_ns }, outcome)
@@ -60,7 +60,7 @@ pub enum SlotOrder {
         task: Box<Task>,
         spec: Arc<JobSpec>,
     },
-    /// Every job submitted so far is over, or the server shuts down.
+    /// Every submitted job is over, or the server shuts down.
     Stop,
 }
 
@@ -71,7 +71,7 @@ pub struct JobDirs {
     pub disk_dirs: Vec<PathBuf>,
 }
 
-/// A job that has its row and its directories, and begins.
+/// A job that has its row and its directories, ready to begin.
 pub struct NewJob {
     pub job: JobId,
     pub spec: Arc<JobSpec>,
@@ -79,22 +79,22 @@ pub struct NewJob {
     pub start: JobStart,
     pub user: String,
     pub priority: i32,
-    /// Hold on the shipped files that it needs.
+    /// A hold on the shipped files of the job.
     pub file_hold: Option<FileHold>,
 }
 
-/// The data that a job begins with.
+/// The data with which a job begins.
 pub enum JobStart {
     Splits(Vec<Split>),
-    /// The data that an earlier job left.
+    /// Kept data of an earlier job.
     Kept(Box<mapreduce::JobResults>),
 }
 
-/// The size of jobs that come in together, and the limits of their user.
+/// Size of the jobs that are submitted together, and the quota of their user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoomWanted {
     pub jobs: u32,
-    /// Bytes of their specifications.
+    /// Total bytes of their specifications.
     pub spec_bytes: u64,
     pub quota: Option<JobQuota>,
 }

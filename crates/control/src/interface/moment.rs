@@ -1,23 +1,23 @@
-//! Times that control is told.
+//! Times of events, as the caller gives them.
 
 use std::ops::{Add, AddAssign};
 use std::time::Duration;
 
-/// Time since some start that the caller has chosen; it never goes back.
+/// Time since a start that the caller chooses. It never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub Duration);
 
 /// The time of an event, on both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Nanoseconds since 1970: for rows, and for times that nodes are told.
+    /// Nanoseconds since 1970, for rows and for times that are sent to nodes.
     pub unix_ns: u64,
-    /// For waits and leases.
+    /// Monotonic time, for waits and leases.
     pub moment: Moment,
 }
 
 impl Moment {
-    /// The time since an earlier moment; none since a later one.
+    /// Returns the time since an earlier moment; zero if the moment is later.
     pub fn since(self, earlier: Moment) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

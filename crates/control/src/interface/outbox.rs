@@ -1,4 +1,4 @@
-//! Everything that follows from an event: changes of the store, answers, and work for the shell.
+//! The consequences of an event: changes of the store, answers, and work for the shell.
 
 use crate::interface::{ControlError, Moment, Now, Reply};
 use api::history::EventKind;
@@ -7,20 +7,21 @@ use rows::Change;
 use scheduler::UnixNanos;
 use std::collections::{BTreeSet, VecDeque};
 
-/// The shell sets the time before each event. It writes the changes in one transaction, and sends the answers after that.
+/// An outbox. The shell sets the time before each event, writes the changes in one transaction, and sends the answers
+/// afterwards.
 #[derive(Default)]
 pub struct Outbox {
     now: Now,
     changes: Vec<Change>,
     answers: Vec<Box<dyn FnOnce() + Send>>,
     log: Vec<LogLine>,
-    /// Jobs whose running attempts are to stop.
+    /// Jobs whose running attempts must stop.
     stopped: Vec<JobId>,
-    /// Drained jobs whose directories are to go.
+    /// Finished jobs whose directories must be removed.
     to_clean: Vec<JobId>,
     /// Jobs whose progress may have changed.
     touched: BTreeSet<JobId>,
-    /// Jobs whose end nobody asks for any more.
+    /// Jobs whose end is no longer remembered.
     forgotten: Vec<JobId>,
     facts: VecDeque<Fact>,
 }
@@ -32,17 +33,17 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// An event inside of control: one part tells the others.
+/// An event that one part of control passes to the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fact {
-    /// A node is gone, with all that it held.
+    /// A node was lost, with all its data.
     NodeLost { node: NodeId, name: String },
     /// A job is over, and nothing of it is left to clean.
     JobCleaned { job: JobId },
 }
 
 impl Outbox {
-    /// The time of the next event.
+    /// Sets the time of the next event.
     pub fn set_now(&mut self, now: Now) {
         self.now = now;
     }
@@ -63,7 +64,7 @@ impl Outbox {
         UnixNanos(self.now.unix_ns)
     }
 
-    /// A change for the next transaction.
+    /// Adds a change to the next transaction.
     pub fn write(&mut self, change: Change) {
         self.changes.push(change);
     }
@@ -72,22 +73,22 @@ impl Outbox {
         self.changes.extend(changes);
     }
 
-    /// An event in the history of a job.
+    /// Adds an event to the history of a job.
     pub(crate) fn note(&mut self, job: JobId, kind: EventKind, detail: String) {
         self.write(Change::Note { job: Some(job), kind, detail, now_ns: self.now.unix_ns });
     }
 
-    /// An event that belongs to no job.
+    /// Adds an event that belongs to no job.
     pub(crate) fn note_of_cluster(&mut self, kind: EventKind, detail: String) {
         self.write(Change::Note { job: None, kind, detail, now_ns: self.now.unix_ns });
     }
 
-    /// An answer that leaves after the next transaction.
+    /// Queues an answer that is sent after the next transaction.
     pub fn answer<T: Send + 'static>(&mut self, reply: Reply<T>, answer: Result<T, ControlError>) {
         self.answers.push(Box::new(move || reply.answer(answer)));
     }
 
-    /// Something that the shell does after the next transaction, in order with the answers.
+    /// Queues an action that the shell performs after the next transaction, in order with the answers.
     pub fn after_write(&mut self, act: impl FnOnce() + Send + 'static) {
         self.answers.push(Box::new(act));
     }
@@ -133,12 +134,12 @@ impl Outbox {
         std::mem::take(&mut self.changes)
     }
 
-    /// The changes are in the store: whatever they promise may be told.
+    /// Records that the changes are stored, so that the events they contain may be published.
     pub fn written(&mut self) {
         self.changes.clear();
     }
 
-    /// Sends the answers, in order. The changes must be in the store.
+    /// Sends the answers in order. The changes must be stored already.
     pub fn send_answers(&mut self) {
         self.answers.drain(..).for_each(|answer| answer());
     }

@@ -4,7 +4,7 @@ use crate::interface::ControlError;
 
 /// A caller that waits for one answer. The shell that owns the connection implements it.
 pub trait Asker<T>: Send {
-    /// Whether nobody waits for the answer any more: the caller hung up.
+    /// Returns true if the caller hung up and nobody waits for the answer.
     fn is_gone(&self) -> bool;
 
     fn answer(self: Box<Self>, answer: Result<T, ControlError>);

@@ -1,4 +1,4 @@
-//! Attempts end: what the history remembers of them, and what follows from the result of a winner.
+//! Ends of attempts: their rows in the history, and the consequences of a winner's result.
 
 use crate::interface::{Ended, Outbox};
 use crate::job::Job;
@@ -10,11 +10,11 @@ use ids::AttemptKey;
 use mapreduce::AttemptTime;
 use rows::Change;
 
-/// Most of a node's reason that is remembered.
+/// Longest reason of a node that is stored, in bytes.
 const WHY_BYTES_MAX: usize = 1024;
 
 impl Job {
-    /// The end of an attempt that won, lost or failed.
+    /// Records the end of an attempt that won, lost or failed.
     pub(crate) fn attempt_ended(
         &mut self,
         finished: &Ended,
@@ -62,8 +62,8 @@ impl Job {
         });
     }
 
-    /// The history remembers what a program wrote. What a later attempt wrote takes the place of what one before it
-    /// did, even where it wrote nothing.
+    /// Stores the output of a program in the history. The output of a later attempt replaces that of an earlier one,
+    /// even if it is empty.
     fn remember_output(&self, attempt: AttemptKey, said: &RunResult, outbox: &mut Outbox) {
         let said = [
             (
@@ -81,7 +81,7 @@ impl Job {
         ];
         for (kind, text, bytes_kind, bytes) in said {
             if !text.is_empty() || attempt.attempt.0 > 0 {
-                // A node of another kind may send more. Neither database keeps a text with a zero in it.
+                // A node of another version may send more. Neither database stores a text with a zero byte.
                 let cut = text.ceil_char_boundary(text.len().saturating_sub(SAID_BYTES_MAX));
                 outbox.note(self.id, kind, text[cut..].replace('\0', "\u{fffd}"));
             }
@@ -91,7 +91,7 @@ impl Job {
         }
     }
 
-    /// The last status of a task's programs is remembered in the history of the job.
+    /// Stores the last status of a task's programs in the history of the job.
     fn remember_status(&self, attempt: AttemptKey, result: &TaskResult, outbox: &mut Outbox) {
         let status = match result {
             TaskResult::Map(map) => map.status.as_ref(),
@@ -108,7 +108,7 @@ impl Job {
         outbox.note(self.id, EventKind::Status, detail);
     }
 
-    /// The result of a winner goes into the store and into what the next stage follows from.
+    /// Stores the result of a winner and passes it to the plan of the next stage.
     pub(crate) fn task_done(&mut self, attempt: AttemptKey, result: TaskResult, outbox: &mut Outbox) {
         let job = self.id;
         outbox.write(Change::TaskDone { attempt, now_ns: outbox.now_ns() });
@@ -143,7 +143,7 @@ impl Job {
     }
 }
 
-/// Why the user's program ran once more although there was a spool.
+/// Notes why the user's program ran again although the node had a spool.
 fn remember_not_resent(attempt: AttemptKey, map: &MapResult, outbox: &mut Outbox) {
     let Some(why) = &map.not_resent else { return };
     let cut = &why[..why.floor_char_boundary(WHY_BYTES_MAX)];
@@ -151,7 +151,8 @@ fn remember_not_resent(attempt: AttemptKey, map: &MapResult, outbox: &mut Outbox
     outbox.note(attempt.task.job, EventKind::SpoolNotSent, detail.replace('\0', "\u{fffd}"));
 }
 
-/// The store keeps no key indexes; copying them would cost more than all other columns.
+/// Returns a run without its key index. The store keeps no key indexes: copying them would cost more than all other
+/// columns.
 pub(crate) fn without_weights(run: &RunSummary) -> RunSummary {
     RunSummary { weights: Vec::new(), chunks: run.chunks.clone(), ..*run }
 }

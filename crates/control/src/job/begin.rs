@@ -1,4 +1,4 @@
-//! Jobs begin.
+//! Beginning of jobs.
 
 use crate::interface::{ControlError, JobStart, NewJob, Outbox};
 use crate::job::{Job, Jobs, range_cuts};
@@ -14,7 +14,7 @@ use mapreduce::{AttemptTime, JobResults};
 use rows::Change;
 use scheduler::{Claim, Event, StageCounts};
 
-/// Takes a job in. Returns the events by which the scheduler learns of it.
+/// Adds a job. Returns the events that submit it to the scheduler.
 pub(crate) fn begin_job(work: &mut Work, new: NewJob, owner: JobOwner) -> Vec<Event> {
     let NewJob { job: id, spec, dirs, start, priority, file_hold, .. } = new;
     let results = match start {
@@ -73,7 +73,7 @@ fn stage_progress(stage: StageCounts) -> StageProgress {
     }
 }
 
-/// The progress of a job that is over: complete where it succeeded, else as far as its tasks go.
+/// Returns the progress of a job that is over: complete if it succeeded, otherwise as far as its tasks got.
 fn last_progress(job: &Job) -> Vec<StageProgress> {
     let mut stages = Vec::new();
     for (index, kind) in job.stage_kinds.iter().copied().enumerate() {

@@ -1,5 +1,5 @@
-//! Jobs that somebody wants to stop. That is a row of their history, written before anybody is told that they stop, so that
-//! the next server stops them where this one dies first.
+//! Cancellation of jobs. The request is stored in the history before any attempt is told to stop, so that the next
+//! server stops the job if this one dies first.
 
 use crate::interface::Outbox;
 use crate::scheduling::feed;
@@ -9,7 +9,7 @@ use api::history::EventKind;
 use ids::JobId;
 use scheduler::Event;
 
-/// Tells a job that runs to stop; nothing happens where it is over.
+/// Cancels a running job. Does nothing if the job is over.
 pub(crate) fn cancel(work: &mut Work, outbox: &mut Outbox, id: JobId, reason: String) {
     if work.jobs.get(&id).is_some_and(|job| job.outcome.is_none()) {
         outbox.note(id, EventKind::JobCancelAsked, reason.clone());
@@ -17,7 +17,7 @@ pub(crate) fn cancel(work: &mut Work, outbox: &mut Outbox, id: JobId, reason: St
     }
 }
 
-/// Stops a job of which it is stored that somebody wants that.
+/// Stops a job whose cancellation is stored.
 pub(crate) fn stop(work: &mut Work, outbox: &mut Outbox, id: JobId, reason: String) {
     let Some(job) = work.jobs.get_mut(&id) else { return };
     job.stop_attempts(outbox);

@@ -1,4 +1,4 @@
-//! Jobs that are over, and those who wait for the end of one.
+//! Jobs that are over, and the callers that wait for the end of a job.
 
 use crate::interface::{ControlError, Outbox, Reply, Service};
 use crate::job::Job;
@@ -8,7 +8,7 @@ use ids::JobId;
 use rows::Change;
 use std::collections::VecDeque;
 
-/// Jobs whose end is remembered for somebody who asks late.
+/// Number of jobs whose end is remembered for late callers.
 const FINISHED_JOBS_MAX: usize = 256;
 
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(crate) struct JobEnds {
 }
 
 impl JobEnds {
-    /// Nothing of a job is left but its rows. `problem`: why files of it could not be removed.
+    /// Records that only rows are left of a job. `problem`: the reason why files of the job could not be removed.
     pub fn job_cleaned(&mut self, outbox: &mut Outbox, job: Job, service: Service, problem: Option<String>) {
         let id = job.id;
         match problem {
@@ -50,13 +50,13 @@ impl JobEnds {
         self.waiters.push((job, reply));
     }
 
-    /// Answers those who wait for a job that is over, or that nobody knows.
+    /// Answers the callers that wait for a job that is over or unknown.
     pub fn answer_waiters(&mut self, outbox: &mut Outbox, is_known: impl Fn(JobId) -> bool) {
         if self.waiters.is_empty() {
             return;
         }
         for (job, reply) in std::mem::take(&mut self.waiters) {
-            // A caller over the network gives up now and then, and asks again.
+            // A remote caller hangs up from time to time, and asks again.
             if reply.is_gone() {
                 continue;
             }

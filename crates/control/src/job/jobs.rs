@@ -1,4 +1,4 @@
-//! The jobs that are not cleaned yet, and the flows to which they belong.
+//! The jobs that are not cleaned yet, and their flows.
 
 use crate::job::Job;
 use ids::JobId;
@@ -8,11 +8,11 @@ use std::collections::btree_map::{Keys, Values};
 #[derive(Default)]
 pub(crate) struct Jobs {
     jobs: BTreeMap<JobId, Job>,
-    /// The jobs of each flow, as far as they are not cleaned.
+    /// The uncleaned jobs of each flow.
     flows: BTreeMap<JobId, Vec<JobId>>,
-    /// Parts that later stages want may be gone.
+    /// Whether parts that later stages need may be lost.
     flows_hurt: bool,
-    /// Jobs come back one after the other: those that are not there yet may be.
+    /// Whether jobs are still being restored, so that a missing job may follow.
     is_recovering: bool,
     any_yet: bool,
 }
@@ -26,7 +26,7 @@ impl Jobs {
         self.jobs.get_mut(job)
     }
 
-    /// The job of which the scheduler speaks: it stays until it is cleaned.
+    /// Returns a job that the scheduler names. Panics if it is cleaned: the scheduler names only uncleaned jobs.
     pub fn expect_mut(&mut self, job: JobId) -> &mut Job {
         self.jobs.get_mut(&job).expect("the scheduler speaks of jobs that are not cleaned yet")
     }
@@ -43,7 +43,7 @@ impl Jobs {
         self.jobs.values()
     }
 
-    /// Takes a job in, with its place in its flow.
+    /// Adds a job, and its stage to its flow.
     pub fn insert(&mut self, job: Job) {
         if let Some(stage) = &job.spec.stage
             && !self.jobs.contains_key(&job.id)
@@ -75,12 +75,12 @@ impl Jobs {
         self.flows.values().flatten().copied()
     }
 
-    /// Whether there was any job since the server began.
+    /// Returns whether the server has had any job since it began.
     pub fn any_yet(&self) -> bool {
         self.any_yet
     }
 
-    /// A job came in that waits for its turn.
+    /// Records that a job has been submitted and waits for its turn.
     pub fn one_came(&mut self) {
         self.any_yet = true;
     }

@@ -1,35 +1,36 @@
-//! How far the nodes are that keep what a job left.
+//! Progress of the nodes that keep a job's intermediate data.
 
 use api::kept::KeptPlace;
 use ids::{NodeId, RunId};
 use std::collections::BTreeSet;
 
-/// How far the nodes are that keep what a job left.
+/// Progress of the nodes that keep a job's intermediate data.
 #[derive(Debug, Default)]
 pub(crate) struct Keeping {
-    /// Runs to keep; each lies on at least one node.
+    /// Runs to keep; each is on at least one node.
     pub runs: BTreeSet<RunId>,
-    /// Nodes that have not yet said that they keep their runs.
+    /// Nodes that have not yet confirmed their kept runs.
     pub waiting: BTreeSet<NodeId>,
     pub places: Vec<KeptPlace>,
-    /// Why nothing is kept after all.
+    /// The reason why nothing is kept after all.
     pub lost: Option<String>,
 }
 
-/// Meaning of a directory for a job that is being written to the store.
+/// Classification of a directory for a job whose kept directories are being stored.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FoundWhile {
     /// A directory that the job keeps.
     Kept,
-    /// A directory of which the process that made it has yet to tell.
+    /// A directory that its maker has not reported yet.
     NotToldYet,
-    /// A directory that no job counts on.
+    /// A directory that no job needs.
     Stranger,
 }
 
 impl Keeping {
-    /// A node tells of a directory before all have said what they keep. Where the process that made it had told of it and then died,
-    /// the one after it on the same disks takes its place: else nobody would tell that one when the directory is to go.
+    /// Classifies a directory that a node reports before all nodes have confirmed. If its maker had confirmed it and
+    /// died, the later process on the same disks replaces the maker; otherwise nobody would tell that process to remove
+    /// the directory.
     pub fn found(&mut self, found: KeptPlace, maker_lives: bool) -> FoundWhile {
         match self.places.iter_mut().find(|place| place.dir.name() == found.dir.name()) {
             Some(place) => {

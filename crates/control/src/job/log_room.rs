@@ -1,13 +1,13 @@
-//! The room in the history for what the programs of a job of many tasks write to standard error.
+//! Limits for standard error of the programs of a job with many tasks, as the history stores it.
 
-/// Most that is kept of an attempt, the last of it.
+/// Bytes stored of an attempt: its last ones.
 const ATTEMPT_BYTES_MAX: usize = 24 << 10;
-/// Most that is kept of a job, the first of it.
+/// Bytes stored of a job: its first ones.
 const JOB_BYTES_MAX: usize = 1 << 20;
-/// Text behind the last text that is kept.
-const FULL: &str = "\n(no more is kept of what this job writes)";
+/// Text after the last stored text.
+const FULL: &str = "\n(limit reached: later output of this job is not kept)";
 
-/// Room that is left for the texts of a job.
+/// Bytes that may still be stored for a job.
 #[derive(Clone, Copy, Debug)]
 pub struct LogRoom {
     left_bytes: usize,
@@ -20,7 +20,8 @@ impl Default for LogRoom {
 }
 
 impl LogRoom {
-    /// The text to keep of the lines of an attempt; None where there is none, or no room. Neither database keeps a text with a zero in it.
+    /// Returns the text to store for the lines of an attempt; None if there is no text or no room. Neither database
+    /// stores a text with a zero byte.
     pub fn text_of(&mut self, lines: &[String]) -> Option<String> {
         if lines.is_empty() || self.left_bytes == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! The end of a job, and what stays after it.
+//! The end of a job, and the data that is kept after it.
 
 use crate::interface::{Outbox, Service};
 use crate::job::Job;
@@ -10,28 +10,29 @@ use rows::{Change, Keep};
 use scheduler::FailureCause;
 use std::collections::BTreeSet;
 
-/// Exit codes of a job that failed without one of the user's program: the same that `sailfish run` ends with.
+/// Exit code of a job that failed because of its input, without an exit code of the user's program: `sailfish run` ends
+/// with it.
 const EXIT_BAD_INPUT: i32 = 2;
 const EXIT_JOB_FAILED: i32 = 1;
-/// Exit code that a shell reports for a program that Ctrl-C ended.
+/// Exit code that a shell reports for a program that was ended by Ctrl-C.
 pub(crate) const EXIT_CANCELLED: i32 = 130;
 const EXIT_SIGNAL_BASE: i32 = 128;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 impl Job {
-    /// Whether its intermediate data stays now that it is over. That of a job which failed may tell why; of one that
-    /// was stopped nothing is left, as its user is told.
+    /// Returns whether the intermediate data of the job is kept after its end. The data of a failed job may explain the
+    /// failure; nothing is kept of a cancelled job, as its user is told.
     pub(crate) fn keeps_ifiles(&self) -> bool {
         let ran_to_its_end =
             matches!(self.outcome, Some(JobOutcome::Succeeded(_) | JobOutcome::Failed { .. }));
         self.spec.keep_ifiles && ran_to_its_end
     }
 
-    /// For how long, from now.
+    /// Returns for how long data is kept, counted from now.
     pub(crate) fn keep(&self, now_ns: u64) -> Keep {
         if self.keeps_ifiles() { keep_from(&self.spec, now_ns) } else { Keep::Nothing }
     }
 
-    /// Returns how long kept data stays now that the directories of the job are gone, and the rows of the data that
+    /// Returns how long kept data stays after the directories of the job are removed, and the rows of the data that
     /// nodes keep.
     pub(crate) fn keep_here_or_on_nodes(&self, service: Service, now_ns: u64) -> (Keep, Option<Change>) {
         match (&self.keeping, service) {
@@ -44,14 +45,14 @@ impl Job {
         }
     }
 
-    /// Returns the runs that nodes are to keep; None if the job keeps nothing, or its maps did not all end.
+    /// Returns the runs that nodes must keep; None if the job keeps nothing, or if some of its maps did not end.
     pub(crate) fn runs_to_keep(&self) -> Option<BTreeSet<RunId>> {
         let keeps = self.keeps_ifiles() && self.spec.kind.has_shuffle() && self.is_sealed();
         keeps.then(|| self.results.surviving_runs().iter().map(|run| run.run).collect())
     }
 
-    /// Whether the job may still read what lies on a node. While maps run and chunks are sealed nobody can tell where
-    /// the last of them lie.
+    /// Returns whether the job may still read data on a node. While maps run and chunks are sealed, the last locations
+    /// are not known.
     pub(crate) fn may_need(&self, node: NodeId) -> bool {
         let current = self.tasks.len().checked_sub(1).map(|stage| self.stage_kinds[stage]);
         if self.outcome.is_some() || !self.spec.kind.has_shuffle() || self.is_single() {
@@ -59,9 +60,9 @@ impl Job {
         }
         match current {
             Some(StageKind::Commit) => false,
-            // Its parts are there: runs are read again only where one of them is lost.
+            // Its parts are complete: runs are read again only if a part is lost.
             _ if self.in_flow.rests => false,
-            // Nothing of it lies anywhere.
+            // No node has data of the job.
             None => false,
             _ if self.is_sealed() => self.results.needs(node, true),
             _ => true,
@@ -107,7 +108,7 @@ impl Job {
     }
 }
 
-/// How long what a job keeps stays, counted from a time in nanoseconds since 1970.
+/// Returns how long the kept data of a job stays, counted from `now_ns`, in nanoseconds since 1970.
 pub fn keep_from(spec: &JobSpec, now_ns: u64) -> Keep {
     match spec.keep_seconds {
         None => Keep::ForGood,
@@ -115,7 +116,8 @@ pub fn keep_from(spec: &JobSpec, now_ns: u64) -> Keep {
     }
 }
 
-/// The exit code of a front end for a failure: that of the user's program, or one that tells whose fault it is.
+/// Returns the exit code of a front end for a failure: the code of the user's program, or one that says who caused the
+/// failure.
 pub(crate) fn exit_code(failure: &TaskFailure) -> i32 {
     match failure.blame {
         Blame::UserProgram => match (failure.exit_code, failure.signal) {

@@ -1,5 +1,5 @@
-//! Reduce tasks that are cut while they run, where slots are idle: the attempt is asked, and what it gives up becomes a task when it
-//! says so, or at the latest with its result (`docs/internals/elastic.md`).
+//! Splitting of running reduce tasks for idle slots. The attempt is asked to give up the end of its range. The rest
+//! becomes a task when the attempt confirms it, at the latest with its result (`docs/internals/elastic.md`).
 
 use crate::interface::Outbox;
 use crate::job::{Job, placement};
@@ -23,13 +23,13 @@ enum Covers {
     Other,
 }
 
-/// The event by which the reduce tasks of a job may be cut; None for a job where they may not.
+/// Returns the event that allows the scheduler to split the reduce tasks of a job; None if the job does not allow it.
 pub(crate) fn allowed(job: &Job) -> Option<Event> {
     let stage = job.stage_index(StageKind::Reduce)?;
     mapreduce::may_split(&job.spec).then_some(Event::MaySplit { job: job.id, stage })
 }
 
-/// A node tells which of its attempts end earlier.
+/// Handles a node's report of attempts that end earlier than planned.
 pub(crate) fn shortened(work: &mut Work, outbox: &mut Outbox, node: NodeId, told: Vec<ShortenedAttempt>) {
     for ShortenedAttempt { attempt, upper_key } in told {
         let runs_there = work.fleet.get_mut(node).is_some_and(|node| node.running.contains_key(&attempt));
@@ -40,18 +40,19 @@ pub(crate) fn shortened(work: &mut Work, outbox: &mut Outbox, node: NodeId, told
     }
 }
 
-/// Makes a task of what an attempt gave up; false where nothing can come of it.
+/// Creates a task from the range that an attempt gave up. Returns false if that is not possible.
 fn split(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, key: &KeyBytes) -> bool {
     let Some(job) = work.jobs.get_mut(&attempt.task.job) else { return false };
     let Some(placement) = job.split(attempt, key, outbox) else { return false };
-    // What these give up from now on lies in a range that is not theirs any more.
+    // Later cuts of other attempts of this task would lie in a range that the task no longer has.
     let running = work.fleet.all().flat_map(|node| node.running.keys());
     job.outrun.extend(running.filter(|other| other.task == attempt.task && **other != attempt));
     feed(work, outbox, Event::TaskAdded { of: attempt, placement });
     true
 }
 
-/// Whether the result of an attempt is that of its task. It is when the attempt gave up the rest, which is a task of its own then.
+/// Returns whether the result of an attempt covers its task. It does if the attempt gave up the rest, which is a
+/// separate task by then.
 pub(crate) fn covers_task(
     work: &mut Work,
     outbox: &mut Outbox,
@@ -67,11 +68,11 @@ pub(crate) fn covers_task(
 }
 
 impl Job {
-    /// The reduce stage, where it runs: not while data before it is made again.
+    /// Returns the reduce stage if it runs; None while data for it is recomputed.
     pub(crate) fn runs_reduces(&self) -> Option<StageIndex> {
         let stage = self.stage_index(StageKind::Reduce)?;
         let is_last = self.tasks.len() == usize::from(stage.0) + 1;
-        // Those who read its parts were told which there are.
+        // The readers of the parts know the list of parts.
         let may_grow = is_last && !self.in_flow.is_read;
         (may_grow && self.standing.is_none() && !self.is_stopping() && mapreduce::may_split(&self.spec))
             .then_some(stage)
@@ -79,7 +80,7 @@ impl Job {
 
     fn covered_by(&self, attempt: AttemptKey, result: &TaskResult) -> Covers {
         if let TaskResult::Map(map) = result {
-            // It began as one of those that make again what was lost, and since then the task is to run in full.
+            // The attempt began as a partial rerun after a loss, and since then the task must run in full.
             let withheld_too_much =
                 !map.withheld.is_empty() && !self.results.again.contains_key(&attempt.task.task);
             return if withheld_too_much { Covers::Other } else { Covers::Task };
@@ -103,7 +104,7 @@ impl Job {
         let Some(Task::Reduce(task)) = tasks.get_mut(attempt.task.task.0 as usize) else {
             unreachable!("the plan has a task that the stage has not");
         };
-        // Where its runs lie stays as it was told.
+        // The locations of its runs stay as they were sent.
         task.upper_key.clone_from(&head.upper_key);
         (task.expected_bytes, task.plan_version) = (head.expected_bytes, head.plan_version);
         let task = Box::new(Task::Reduce(task.clone()));
@@ -111,7 +112,7 @@ impl Job {
         let added_key = TaskKey { task: TaskIndex(tasks.len() as u32), ..attempt.task };
         tasks.push(added.clone());
         let detail = format!(
-            "{attempt} gave up the end of its range, about {} of {} bytes that it had left to itself, for idle slots: task {}",
+            "{attempt} gave up the end of its range for idle slots, about {} of its {} remaining bytes: task {}",
             tail.expected_bytes,
             head.expected_bytes + tail.expected_bytes,
             added_key.task.0,
@@ -125,7 +126,7 @@ impl Job {
         Some(where_to)
     }
 
-    /// The names that parts get at the commit, where they are not those that their attempts thought.
+    /// Returns the change for parts whose final names differ from the names in their results.
     pub(crate) fn renamed_parts(&self, parts: &[api::task::Part]) -> Option<Change> {
         let stage = self.stage_index(StageKind::Reduce)?;
         let named: BTreeMap<&str, &str> =

@@ -1,38 +1,39 @@
-//! Whether it pays to replicate the runs of a job.
+//! The decision whether to replicate the runs of a job.
 
 use api::Replication;
 
-/// A second home is not worth having for data that is made again in less.
+/// Least time to recompute data for which replication pays, in seconds.
 const REMAKE_MIN_SECONDS: f64 = 10.0;
 
-/// Least ratio of the time to make data again to the time to send it: data is lost seldom, and sent always.
+/// Least ratio of the time to recompute data to the time to send it: data is lost seldom, and sent always.
 const REMAKE_PER_SEND_MIN: f64 = 2.0;
 
-/// Assumed sending rate of a node in bytes per second: a link of 1 Gb/s, as in ISS section 6.
+/// Assumed sending rate of a node in bytes per second: a link of 1 Gb/s, as in section 6 of the ISS paper.
 const SEND_BYTES_PER_SECOND: f64 = 125e6;
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// Whether the runs of a job are replicated, and what speaks for it.
+/// Whether the runs of a job are replicated, and the measurements for the decision.
 #[derive(Debug, Default)]
 pub(crate) struct Replicating {
-    /// Nodes have been told to.
+    /// Nodes have been told to replicate.
     pub is_on: bool,
-    /// By the maps that have ended.
+    /// Total seconds of the maps that have ended.
     map_seconds: f64,
-    /// The same, each as often as it has nodes on which any of its data lies: so much would run again, all nodes together, if each
-    /// were lost in turn.
+    /// The seconds of each map times the number of nodes that hold data of it: the work that runs again if every node
+    /// is lost in turn.
     lost_seconds: f64,
     map_bytes: u64,
     pub maps: u32,
-    /// It has been said why not.
+    /// The reason against replication has been noted.
     pub is_settled: bool,
-    /// How often a run that had lost one of two homes got another.
+    /// Number of times that a run which had lost one of its two nodes was copied again.
     pub again: u64,
 }
 
 impl Replicating {
-    /// As a job begins: the modes that leave no choice. With `selective` runs need no copies, but parts for later stages do.
+    /// Returns the state of a new job. All modes but `auto` leave no choice. With `selective` runs need no copies, but
+    /// parts for later stages do.
     pub fn from_the_start(mode: Replication, feeds: bool) -> Self {
         let is_on = match mode {
             Replication::Rack | Replication::Sync => true,
@@ -42,7 +43,7 @@ impl Replicating {
         Self { is_on, is_settled: is_on, ..Self::default() }
     }
 
-    /// A task has ended that put so many bytes out, onto so many nodes.
+    /// Adds a task that has ended: its time, its output bytes, and the number of nodes that hold them.
     pub fn add(&mut self, took_ns: u64, bytes: u64, homes: usize) {
         let seconds = took_ns as f64 / NANOS_PER_SECOND;
         self.map_seconds += seconds;
@@ -51,22 +52,22 @@ impl Replicating {
         self.maps += 1;
     }
 
-    /// Whether what lies on one of `nodes` would take much longer to make again, in all `slots`, than to send, by what maps have
-    /// put out so far; and why.
+    /// Returns whether recomputing the data of one of `nodes` nodes in all `slots` would take much longer than sending
+    /// it, according to the maps so far; and the explanation.
     pub fn weigh(&self, nodes: usize, slots: u64) -> (bool, String) {
         if nodes < 2 {
             return (false, "there is no second node".to_string());
         }
         let average_seconds = self.map_seconds / f64::from(self.maps.max(1));
-        // On average. A map runs again whole, however little of its data was on the node.
+        // This is an average. A map runs again as a whole, however little of its data was on the node.
         let share_seconds = self.lost_seconds / nodes as f64 / slots.max(1) as f64;
-        // Nothing is faster than the map that runs again.
+        // The recomputation takes at least as long as one map.
         let remake_seconds = share_seconds.max(average_seconds);
         let send_seconds = self.map_bytes as f64 / nodes as f64 / SEND_BYTES_PER_SECOND;
         let pays =
             remake_seconds >= REMAKE_MIN_SECONDS && remake_seconds >= REMAKE_PER_SEND_MIN * send_seconds;
         let why = format!(
-            "what {} tasks have put out so far ({} bytes) and lies on one of {nodes} nodes would take {remake_seconds:.1} s to make again \
+            "{} tasks so far wrote {} bytes to {nodes} nodes; the share of one node would take {remake_seconds:.1} s to recompute \
              and {send_seconds:.1} s to send",
             self.maps, self.map_bytes
         );

@@ -1,5 +1,5 @@
-//! Results of nodes are added up: numbers that no task reaches would overflow the sums, and what is out of order would be
-//! cut wrongly. Such a result is refused before anything follows from it.
+//! Validation of the results of nodes: numbers that no task reaches would overflow sums, and an index out of order
+//! would be cut wrongly. A bad result is refused before it has consequences.
 
 use crate::job::Job;
 use api::task::{
@@ -11,16 +11,16 @@ use ids::{AttemptKey, ChunkId, IfileIndex, RunId};
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
-/// More records or bytes than a task handles; a quarter of a million such numbers can be added up.
+/// More records or bytes than a task handles; a quarter of a million such numbers can be added up without an overflow.
 const COUNT_MAX: u64 = 1 << 46;
-/// A warning names a path, which may be as long as the system lets it be.
+/// Longest warning, in bytes: it names a path, which may be as long as the system permits.
 const WARNING_BYTES_MAX: usize = 8 << 10;
 
 /// Most bytes of program output: each byte that is not UTF-8 becomes a character of three bytes.
 pub(crate) const SAID_BYTES_MAX: usize = 3 * api::task::RUN_OUTPUT_BYTES_MAX;
 
 impl Job {
-    /// Refuses a result that is wrong, before it gets near the store. Only the engine can be at fault here.
+    /// Returns an error for an impossible result, before it reaches the store. Only the engine can be at fault.
     pub(crate) fn check_result(&self, attempt: AttemptKey, result: &TaskResult) -> Result<(), TaskFailure> {
         let wrong = |what: &str| Err(TaskFailure::new(Blame::Engine, format!("{attempt} reports {what}")));
         if let Some(what) = problem(result) {
@@ -29,7 +29,9 @@ impl Job {
         let (problem, part) = match (self.task(attempt), result) {
             (Some(Task::Map(task)), TaskResult::Map(map)) => {
                 if task.part_index.is_some() != map.part.is_some() {
-                    return wrong("a part where none is asked for, or none where one is");
+                    return wrong(
+                        "a part that the task does not ask for, or no part although the task asks for one",
+                    );
                 }
                 (self.problem_of_map(task, map), task.part_index.zip(map.part.as_ref()))
             }
@@ -40,11 +42,12 @@ impl Job {
                 let mut chunks = chunks.map(|chunk| is_own(chunk.node(), replicas.chunk_home(chunk)));
                 let mut runs = seal.runs.iter().map(|run| is_own(run.run.node(), replicas.home(run.run)));
                 let foreign = !chunks.all(|own| own) || !runs.all(|own| own);
-                let foreign = foreign.then_some("chunks or runs of another node than its own");
+                let foreign = foreign.then_some("chunks or runs of another node");
                 (foreign.or_else(|| self.problem_of_inventory(&seal.chunks, &seal.runs)), None)
             }
             (Some(Task::Adopt(task)), TaskResult::Adopt(adopt)) => {
-                let others = (!is_as_given(task, adopt)).then_some("other runs than it was given");
+                let others =
+                    (!is_as_given(task, adopt)).then_some("runs that differ from those it was given");
                 let of_copy = |copy: &AdoptedCopy| {
                     self.problem_of_inventory(&copy.chunks, std::slice::from_ref(&copy.run))
                 };
@@ -57,7 +60,9 @@ impl Job {
                 let problem = match () {
                     () if known.contains(&merge.run.run) => Some("a merged run under an old number"),
                     () if merge.run.ifile != task.ifile => Some("a merged run of another I-file"),
-                    () if merge.replaced != task.runs => Some("other replaced runs than it was given"),
+                    () if merge.replaced != task.runs => {
+                        Some("replaced runs that differ from those it was given")
+                    }
                     () => None,
                 };
                 (problem, None)
@@ -71,9 +76,9 @@ impl Job {
             (Some(Task::Run(_)), TaskResult::Run(run)) => {
                 let most = run.standard_output.len().max(run.standard_error.len());
                 let long = most > SAID_BYTES_MAX;
-                (long.then_some("more of what the program wrote than is remembered"), None)
+                (long.then_some("more program output than the history stores"), None)
             }
-            _ => (Some("the result of another kind of task"), None),
+            _ => (Some("a result of another kind of task"), None),
         };
         if let Some(what) = problem {
             return wrong(what);
@@ -101,17 +106,17 @@ impl Job {
                     && appended.is_disjoint(&withheld)
                     && appended.iter().all(is_own)
             }
-            // One that began before anything was lost withholds nothing. Of one that withheld something, and is to run in full since then,
-            // see `covers_task`.
+            // An attempt that began before the loss withholds nothing. `covers_task` handles an attempt that withheld
+            // something and whose task must run in full by now.
             _ => true,
         };
         if !is_as_asked {
-            return Some("that it withheld other data than it was to");
+            return Some("withheld data that differs from its order");
         }
         let keys: BTreeSet<(IfileIndex, ChunkId)> =
             map.commits.iter().map(|commit| (commit.ifile, commit.chunk)).collect();
         if keys.len() != map.commits.len() {
-            return Some("two commits to one chunk");
+            return Some("two commits to the same chunk");
         }
         let outside = keys.iter().any(|(ifile, _)| ifile.0 >= self.ifile_count());
         outside.then_some("a commit to an I-file that the job does not have")
@@ -125,7 +130,7 @@ impl Job {
         let chunk_ids: BTreeSet<ChunkId> = chunks.iter().map(|chunk| chunk.chunk).collect();
         let run_ids: BTreeSet<RunId> = runs.iter().map(|run| run.run).collect();
         if chunk_ids.len() != chunks.len() || run_ids.len() != runs.len() {
-            return Some("two chunks or two runs of one number");
+            return Some("two chunks or two runs with the same number");
         }
         let mut ifiles = chunks.iter().map(|chunk| chunk.ifile).chain(runs.iter().map(|run| run.ifile));
         let outside = ifiles.any(|ifile| ifile.0 >= self.ifile_count());
@@ -145,7 +150,7 @@ pub(crate) fn problem(result: &TaskResult) -> Option<&'static str> {
             let counts = counts.chain([map.resent_bytes]);
             let is_long = |warning: &String| warning.len() > WARNING_BYTES_MAX;
             if map.warnings.len() > TASK_WARNINGS_MAX || map.warnings.iter().any(is_long) {
-                return Some("more warnings than it may");
+                return Some("too many warnings");
             }
             too_large(counts).or_else(|| map.part.as_ref().and_then(problem_of_part))
         }
@@ -171,7 +176,8 @@ pub(crate) fn problem(result: &TaskResult) -> Option<&'static str> {
     }
 }
 
-/// Whether a node opened the runs that it was to, but for those of which there are replicas, and no other replicas than it was to.
+/// Returns whether a node opened the runs that it was given. Runs with replicas may be missing; replicas must be among
+/// the given ones.
 fn is_as_given(task: &AdoptTask, adopt: &AdoptResult) -> bool {
     let missing: BTreeSet<RunId> = adopt.missing.iter().copied().collect();
     let may_miss = |run: &&KeptRun| run.has_copy && missing.contains(&run.number());
@@ -200,7 +206,7 @@ fn problem_of_run(run: &RunSummary) -> Option<&'static str> {
     })
 }
 
-/// The commit renames the file of this name; it may be no way to another directory.
+/// Checks the name of a part's file. The commit renames that file, so the name must not lead to another directory.
 fn problem_of_part(part: &Part) -> Option<&'static str> {
     let mut parts = Path::new(&part.attempt_name).components();
     let is_name = match (parts.next(), parts.next()) {
@@ -208,7 +214,7 @@ fn problem_of_part(part: &Part) -> Option<&'static str> {
         _ => false,
     };
     if !is_name {
-        return Some("a part whose file has no proper name");
+        return Some("a part whose file name is not valid");
     }
     too_large([part.bytes, part.records])
 }
@@ -280,7 +286,7 @@ mod tests {
         check(reduce(".part-00000.attempt-1", 3), None);
         check(reduce(".part-00000.attempt-1", u64::MAX), Some("more than"));
         for name in ["", "..", "a/b", "/a", "../part-00000"] {
-            check(reduce(name, 3), Some("no proper name"));
+            check(reduce(name, 3), Some("name is not valid"));
         }
     }
 }

@@ -1,12 +1,12 @@
-//! The memory that the specification of a job takes.
+//! The memory of a job's specification.
 
 use api::task::RunTask;
 use api::{Function, JobSpec};
 
-/// Bytes beside the name of a file: its length, time or hash.
+/// Bytes besides the name of a file: its length, time or hash.
 const NAMED_BYTES: usize = 64;
 
-/// About the bytes of a specification that its user chooses: words, variables, names of files.
+/// Estimates the bytes of a specification that its user chooses: words, variables, names of files.
 pub fn spec_bytes(spec: &JobSpec) -> u64 {
     let functions = [&spec.mapper, &spec.combiner, &spec.reducer].into_iter().flatten();
     let of_function = |function: &Function| match function {
@@ -21,7 +21,7 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
     (bytes + env_bytes(&spec.env)) as u64 + single
 }
 
-/// The same of a job of one task.
+/// Estimates the same bytes for a job of one task.
 pub fn task_bytes(task: &RunTask) -> u64 {
     let files = task.files.iter().map(|file| file.as_os_str().len());
     let shipped = task.shipped.iter().map(|file| file.path.as_os_str().len() + NAMED_BYTES);

@@ -1,4 +1,4 @@
-//! The tasks of a stage are made from the results of the stages before it.
+//! Creation of the tasks of a stage from the results of earlier stages.
 
 use crate::interface::Outbox;
 use crate::job::Job;
@@ -10,7 +10,7 @@ use scheduler::Placement;
 use std::sync::Arc;
 
 impl Job {
-    /// Makes the tasks of a stage; the answer is where each may run. On an error the job must fail.
+    /// Creates the tasks of a stage. Returns the placement of each. On an error the job must fail.
     pub(crate) fn expand_stage(
         &mut self,
         stage: StageIndex,
@@ -43,7 +43,7 @@ impl Job {
             outbox.write(Change::Counters { job, counters });
             outbox.write(Change::JobCommitting { job, report, now_ns: outbox.now_ns() });
         }
-        // What a stage puts out for others has no other name to get.
+        // The parts of a stage that feeds others get no final name.
         let publishes = kind != StageKind::Commit || !spec.feeds();
         let tasks = if publishes { tasks } else { Vec::new() };
         outbox.write(Change::StageExpanded { job, stage, tasks: tasks.clone(), now_ns: outbox.now_ns() });
@@ -53,12 +53,12 @@ impl Job {
         Ok(placements)
     }
 
-    /// Whether the chunks of the maps are runs, all of them.
+    /// Returns whether all chunks of the maps are sealed as runs.
     pub(crate) fn is_sealed(&self) -> bool {
         self.stage_index(StageKind::Merge).is_some_and(|merge| usize::from(merge.0) < self.tasks.len())
     }
 
-    /// A stage could not be made: the job fails of it.
+    /// Records that a stage could not be created: the job fails.
     pub(crate) fn stage_failed(&mut self, error: &ExpandError, outbox: &mut Outbox) {
         if let ExpandError::Proof(proof) = error {
             outbox.write(self.proofs(proof));
@@ -84,7 +84,7 @@ impl Job {
     }
 }
 
-/// Returns where a task may run.
+/// Returns the placement of a task.
 pub(crate) fn placement(task: &Task) -> Placement {
     match mapreduce::place(task) {
         Place::Anywhere => Placement::Anywhere,

@@ -1,4 +1,4 @@
-//! State of one job.
+//! State of a job.
 
 use crate::interface::{JobDirs, Outbox};
 use crate::job::log_room::LogRoom;
@@ -14,7 +14,7 @@ use scheduler::FAILURES_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// One job of this process.
+/// A job of this process.
 pub(crate) struct Job {
     pub id: JobId,
     pub spec: Arc<JobSpec>,
@@ -23,38 +23,40 @@ pub(crate) struct Job {
     /// The tasks of each expanded stage.
     pub tasks: Vec<Vec<Task>>,
     pub results: JobResults,
-    /// The reduce tasks as they were, while data that they read is made again: attempts of some run on.
+    /// The reduce tasks as they were before data that they read was lost. Some of their attempts keep running during
+    /// the recomputation.
     pub standing: Option<(StageIndex, Vec<Task>)>,
     pub boundaries: Option<Boundaries>,
     pub cancel_reason: Option<String>,
-    /// Its running attempts are told to stop.
+    /// Whether its running attempts have been told to stop.
     pub is_told_to_stop: bool,
-    /// The last failure of an attempt, or of making a stage.
+    /// The last failure of an attempt, or of creating a stage.
     pub last_failure: Option<TaskFailure>,
     pub outcome: Option<JobOutcome>,
     pub report: Option<Box<api::JobReport>>,
-    /// Hold on the shipped files, so that its nodes can fetch them.
+    /// A hold on the shipped files, so that nodes can fetch them.
     pub file_hold: Option<FileHold>,
     pub owner: JobOwner,
-    /// Room for what its programs write to standard error, where it has many tasks.
+    /// Room in the history for standard error of its programs, if it has many tasks.
     pub log_room: LogRoom,
-    /// A job of one task was admitted to the scheduler, and gives its seat back.
+    /// Seat in the scheduler of an admitted job of one task; given back at its end.
     pub seat: Option<Seat>,
-    /// Set while nodes make its intermediate data theirs to keep, and when they have.
+    /// Set while nodes keep its intermediate data, and after they have confirmed.
     pub keeping: Option<Keeping>,
     pub replicating: Replicating,
-    /// How far it is as a stage of a flow.
+    /// Progress as a stage of a flow.
     pub in_flow: StageState,
-    /// Attempts beside which another one of their task gave up the end of the range: they are told to stop.
+    /// Attempts that became useless when another attempt of their task gave up the end of the range. They are told to
+    /// stop.
     pub outrun: BTreeSet<AttemptKey>,
-    /// Since when runs are read from their replicas.
+    /// Time since when each run is read from its replica.
     pub fell_back_ns: BTreeMap<RunId, u64>,
-    /// Nodes that are away, whose data it makes again.
+    /// Nodes that are away and whose data the job recomputes.
     pub given_up: BTreeSet<NodeId>,
-    /// Runs that were lost, so far; and those of them that attempts which run had read before.
+    /// Runs that were lost so far; and below, the lost runs that running attempts had read before.
     pub lost_runs: BTreeSet<RunId>,
     pub have_read: BTreeMap<AttemptKey, BTreeSet<RunId>>,
-    /// Tasks, each with a node that an attempt of it could not reach.
+    /// Pairs of a task and a node that an attempt of the task could not reach.
     unreached: BTreeSet<(TaskKey, NodeId)>,
 }
 
@@ -91,7 +93,7 @@ impl Job {
         }
     }
 
-    /// Whether its attempts are told to stop, all of them.
+    /// Returns whether all its attempts have been told to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         self.outcome.is_some() || self.is_told_to_stop
     }
@@ -102,13 +104,14 @@ impl Job {
         outbox.stop_attempts(self.id);
     }
 
-    /// Whether it is one task and no MapReduce: then it has no directories, and nodes remember nothing of it.
+    /// Returns whether it is a single task and no MapReduce job: it has no directories, and nodes remember nothing of
+    /// it.
     pub(crate) fn is_single(&self) -> bool {
         self.spec.kind.program().is_some()
     }
 
-    /// Failures of one task with which the job fails. A program that is not the engine's may have done half of its
-    /// work for good: it runs once unless its user says otherwise.
+    /// Returns the number of failures of one task that make the job fail. A user's program outside the engine may have
+    /// done half of its work permanently: it runs once unless its user allows retries.
     pub(crate) fn failures_max(&self) -> u32 {
         match self.spec.kind.program() {
             Some(task) => task.retries.saturating_add(1),
@@ -125,13 +128,13 @@ impl Job {
         self.tasks.get(usize::from(stage.0)).or(standing.map(|(_, tasks)| tasks))
     }
 
-    /// Whether an attempt may have failed because what it read is being made again.
+    /// Returns whether an attempt may have failed because its input is being recomputed.
     pub(crate) fn may_lack_data(&self, attempt: AttemptKey) -> bool {
         self.standing.as_ref().is_some_and(|(stage, _)| *stage == attempt.task.stage)
     }
 
-    /// Whether an attempt is the first of its task that could not reach this node. The node may have died since its last poll, which
-    /// waits at the server: then nobody knows of its death yet. A task cannot use this for ever: once for each node.
+    /// Returns whether an attempt is the first of its task that could not reach this node. The node may have died after
+    /// its last poll, which still waits at the server, so nobody has noticed. The excuse works once per task and node.
     pub(crate) fn first_to_miss(&mut self, attempt: AttemptKey, node: NodeId) -> bool {
         self.unreached.insert((attempt.task, node))
     }
@@ -140,7 +143,7 @@ impl Job {
         self.stage_kinds.iter().position(|each| *each == kind).map(|index| StageIndex(index as u16))
     }
 
-    /// Whether the job has such a task, so that nothing is stored about one that never was.
+    /// Returns whether the job has this task, so that nothing is stored about an unknown one.
     pub(crate) fn knows(&self, stage: StageIndex, task: TaskIndex) -> bool {
         self.stage_tasks(stage).is_some_and(|tasks| (task.0 as usize) < tasks.len())
     }

@@ -1,4 +1,4 @@
-//! Data is gone: each job that needs it reads it elsewhere, or makes it again.
+//! Consequences of lost data: each job that needs the data reads replicas, or recomputes it.
 
 use crate::interface::{Outbox, Service};
 use crate::loss::Loss;
@@ -9,10 +9,10 @@ use ids::JobId;
 use mapreduce::Gone;
 use scheduler::Event;
 
-/// Data of a job is gone, `with` what; whether the job needed it.
+/// Handles the loss of data of a job; `with` names the cause. Returns whether the job needed the data.
 pub(crate) fn data_gone(work: &mut Work, outbox: &mut Outbox, id: JobId, gone: &Gone, with: &str) -> bool {
     let (fleet, service) = (&work.fleet, work.service);
-    // On one machine there is nobody who could have left.
+    // The embedded engine has one node, which never leaves.
     let is_gone = |node| service == Service::Cluster && !fleet.has(node);
     let Some(job) = work.jobs.get_mut(&id) else { return false };
     let given_up = job.given_up.clone();

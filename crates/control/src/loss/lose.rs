@@ -1,4 +1,4 @@
-//! Data is lost: it is read at its replicas, or tasks run again to make it.
+//! Loss of data: jobs read replicas, or tasks run again to recompute it.
 
 use crate::interface::Outbox;
 use crate::job::Job;
@@ -12,8 +12,8 @@ use scheduler::Standing;
 use std::collections::BTreeSet;
 
 impl Job {
-    /// Data is gone, `with` what. Where that takes away what a stage before needs, the answer is what follows; all that came
-    /// after a stage that runs again is forgotten.
+    /// Handles lost data; `with` names the cause. Returns the consequence if earlier stages must supply the data again;
+    /// everything after a stage that runs again is forgotten.
     pub(crate) fn lose(
         &mut self,
         gone: &Gone,
@@ -22,7 +22,7 @@ impl Job {
         outbox: &mut Outbox,
     ) -> Option<Loss> {
         let current = self.tasks.len().checked_sub(1)?;
-        // Parts lie in the staging directory, which is not the node's.
+        // Parts are in the staging directory, which does not belong to the node.
         if self.outcome.is_some()
             || !self.spec.kind.has_shuffle()
             || *self.stage_kinds.get(current)? == StageKind::Commit
@@ -35,7 +35,7 @@ impl Job {
         let (gone, fallen) = self.results.fall_back(gone, self.is_sealed());
         self.fell_back_ns.extend(fallen.standing.iter().map(|run| (*run, outbox.now_ns())));
         self.fallen_back(&fallen, with, outbox);
-        // Tasks that are bound to a node whose runs are read elsewhere now would wait for it.
+        // Tasks bound to a lost node, whose runs are read from replicas now, would wait for that node forever.
         let is_bound = matches!(*self.stage_kinds.get(current)?, StageKind::Seal | StageKind::Merge);
         let seals_again = is_bound && !fallen.standing.is_empty();
         let reduces_done = self.results.reduces.len();
@@ -52,7 +52,7 @@ impl Job {
         let regenerations_max = self.spec.max_regenerations;
         if self.results.regenerations > regenerations_max {
             let message = format!(
-                "intermediate data was lost with {with}, and was made again {regenerations_max} times before, which is the most that \
+                "intermediate data was lost with {with}, and was recomputed {regenerations_max} times before, which is the most that \
                  the job allows (--max-regenerations {regenerations_max})"
             );
             self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
@@ -68,7 +68,8 @@ impl Job {
         Some(Loss::Again(RunAgain { stage: self.stage_index(StageKind::Map)?, tasks: victims, stands }))
     }
 
-    /// Another process has found runs on the disks of a node that is about to be given up: those that count.
+    /// Readmits the runs that a new process found on the disks of a node that is about to be abandoned. Returns the
+    /// accepted runs.
     pub(crate) fn readmit_runs(&mut self, before: NodeId, node: NodeId, left: &LeftBehind) -> Vec<RunId> {
         let is_sealed = self.is_sealed();
         let found = left.runs.iter();
@@ -78,7 +79,7 @@ impl Job {
             .collect()
     }
 
-    /// The reduce tasks that read what is gone.
+    /// Returns the reduce tasks that read lost data.
     pub(crate) fn readers_of(&self, gone: &Gone) -> Vec<TaskIndex> {
         let reads = |task: &Task| match task {
             Task::Reduce(reduce) => reduce.runs.iter().any(|run| gone.takes(*run, &self.results.replicas)),
@@ -99,12 +100,12 @@ impl Job {
         let (maps, of_maps) = (victims.len(), self.results.splits.len());
         let (ifiles, of_ifiles) = (ifiles.len(), self.ifile_count());
         format!(
-            "with {with}: {maps} of {of_maps} map tasks run again for what they had put into {ifiles} of {of_ifiles} \
-             I-files{resent}; {reduces_done} reduce tasks that are done stand"
+            "with {with}: {maps} of {of_maps} map tasks run again for their data in {ifiles} of {of_ifiles} \
+             I-files{resent}; {reduces_done} finished reduce tasks stay valid"
         )
     }
 
-    /// These map tasks run again, each for what `results` says; the stages after them are made anew.
+    /// Reopens map tasks, each for the I-files that `results` names. The later stages are created anew.
     pub(crate) fn reopen_maps(
         &mut self,
         tasks: &[TaskIndex],
@@ -132,21 +133,21 @@ impl Job {
         outbox.write(Change::StageReopened { job, stage, tasks: payloads, stands, now_ns: outbox.now_ns() });
     }
 
-    /// Chunks that an attempt found lost on its node.
+    /// Returns the chunks that a seal attempt found lost on its node, with the cause.
     pub(crate) fn lost_chunks(&self, result: &TaskResult) -> Option<(Gone, String)> {
         let TaskResult::Seal(seal) = result else { return None };
-        // A chunk that is read elsewhere by now is not lost.
+        // A chunk that is read from another node by now is not lost.
         let is_here = |chunk: &&ChunkId| self.results.replicas.chunk_home(**chunk) == chunk.node();
         let clashing = self.results.in_clashing_runs(seal);
         let lost: Vec<ChunkId> = seal.lost.iter().filter(is_here).chain(&clashing).copied().collect();
-        let of_clash = "a merge that did not count had taken them in";
+        let of_clash = "a merge that did not count had read them";
         let because = seal.lost_because.as_deref().unwrap_or(of_clash);
         let with = format!("{} chunks ({because})", lost.len());
         (!lost.is_empty()).then(|| (Gone::chunks(&lost), with))
     }
 
-    /// Whether a map attempt that succeeded may count. One that ran to replace what was lost may not where it replaces too little,
-    /// or is not the same data: its task goes again then, as the answer says.
+    /// Decides whether a successful map attempt counts. An attempt that ran to replace lost data does not count if it
+    /// replaced too little, or if it emitted different data. Returns the rerun of its task in that case.
     pub(crate) fn refuse_stand_in(
         &mut self,
         attempt: AttemptKey,
@@ -158,14 +159,14 @@ impl Job {
             Verdict::Good => return None,
             Verdict::Stale => {
                 format!(
-                    "{attempt} made what was lost before it began; more is lost now, so it runs once more"
+                    "{attempt} recomputed the data that was lost before it began; more has been lost since, so it runs again"
                 )
             }
             Verdict::Differs => {
                 self.results.run_in_full(task);
                 self.reopen_maps(&[task], None, outbox);
                 format!(
-                    "{attempt} put out other data than the attempt before it: it runs in full, and all reduce tasks run again"
+                    "{attempt} emitted other data than the attempt before it: it runs in full, and all reduce tasks run again"
                 )
             }
         };
@@ -173,7 +174,7 @@ impl Job {
         Some(RunAgain { stage: attempt.task.stage, tasks: Vec::new(), stands: self.standing_stage() })
     }
 
-    /// The stage whose tasks stand, as far as they are done, while data before it is made again.
+    /// Returns the stage whose finished tasks stay valid while earlier data is recomputed.
     pub(crate) fn standing_stage(&self) -> Option<Standing> {
         let stands = !self.results.planned_before.is_empty();
         let stage = stands.then(|| self.stage_index(StageKind::Reduce)).flatten()?;
@@ -181,18 +182,18 @@ impl Job {
     }
 }
 
-/// Consequence for a job when a node is gone.
+/// Consequence of a lost node for a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// These tasks of a stage run again.
+    /// The named tasks of a stage run again.
     Again(RunAgain),
-    /// Replicas stand for all lost data that the job needs.
+    /// Replicas replace all lost data that the job needs.
     FellBack,
     /// The job cannot go on from this stage; its last failure says why.
     ForGood(StageIndex),
 }
 
-/// Tasks of a stage that run again, with all stages after it, but for what stands.
+/// Tasks of a stage that run again, with all later stages except the tasks that stay valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RunAgain {
     pub stage: StageIndex,
@@ -201,7 +202,7 @@ pub(crate) struct RunAgain {
 }
 
 impl RunAgain {
-    /// Whether attempts of a task of that job work on what is no more.
+    /// Returns whether the attempts of a task of this job work on data that no longer exists.
     pub fn ends(&self, task: TaskKey) -> bool {
         let runs_on = |stands: &Standing| stands.stage == task.stage && !stands.stops.contains(&task.task);
         task.stage > self.stage && !self.stands.as_ref().is_some_and(runs_on)

@@ -1,12 +1,14 @@
-//! A process died and another one comes on its disks: what of its runs and parts is whole there is read again.
+//! Readmission: a process died, and another one starts on its disks. Its intact runs and parts are read again.
 //!
-//! The rule: what a job still counts on is taken back, and what it has given up stays given up. A job counts on what a node holds
-//! until its loss is decided (`membership/grace_period.rs` says when), and that is one transaction with the map tasks that run again. So a
-//! run is never both taken back and made again, and no record counts twice. A process that comes while its forerunner is not
-//! given up yet ends the wait for that one: it brings what is whole, and all else of it is lost from then on.
+//! The rule: data that a job still counts on is readmitted; data that a job has abandoned stays abandoned. A job counts
+//! on the data of a node until its loss is decided (`membership/grace_period.rs` says when), in one transaction with
+//! the map tasks that run again. So a run is never both readmitted and recomputed, and no record counts twice. A
+//! process that starts before its predecessor is abandoned ends the wait: it brings the intact data, and the rest is
+//! lost from then on.
 //!
-//! A run keeps its number, which names the node that made it: it becomes a replica on the node that comes, and stands for itself. Where it
-//! lay as a replica before, it is one again. Raw chunks, and runs that were only in memory, are gone.
+//! A run keeps its number, which names the node that made it. On the new node it becomes a replica and is read in place
+//! of the original. If it was a replica before, it becomes a replica again. Raw chunks, and runs that were only in
+//! memory, are lost.
 
 use crate::interface::Outbox;
 use crate::membership::Fleet;
@@ -16,7 +18,7 @@ use api::left::LeftBehind;
 use ids::{JobId, NodeId, RunId, TaskIndex};
 use rows::{Change, PartReplicaRow, ReplicaRow, ReplicaState};
 
-/// Nodes that are not given up yet, and of which these say that their processes are dead.
+/// Returns the nodes that are not abandoned yet and whose processes are dead according to these directories.
 pub(crate) fn forerunners(fleet: &Fleet, left: &[LeftBehind]) -> Vec<NodeId> {
     let known = left.iter().filter_map(|left| fleet.of_incarnation(&left.incarnation));
     let mut nodes: Vec<NodeId> = known.collect();
@@ -25,7 +27,7 @@ pub(crate) fn forerunners(fleet: &Fleet, left: &[LeftBehind]) -> Vec<NodeId> {
     nodes
 }
 
-/// A node has come on the disks of others that are about to be given up. The jobs that read again what it found there.
+/// Readmits the data that a node found on the disks of abandoned predecessors. Returns the jobs that read some of it.
 pub(crate) fn readmit(
     work: &mut Work,
     outbox: &mut Outbox,
@@ -57,7 +59,7 @@ fn readmit_of_job(
     let Some(job) = work.jobs.get_mut(&left.job).filter(|job| job.outcome.is_none()) else {
         return false;
     };
-    // What such a job reads lies in other directories.
+    // The inputs of such a job are in other directories.
     if job.spec.kind.source().is_some() || job.is_single() || job.given_up.contains(&before) {
         return false;
     }
@@ -83,7 +85,7 @@ fn readmit_of_job(
         single_ns: 0,
         sending_ns: 0,
     };
-    // Of a run that the node had made there is no replica there.
+    // There is no replica of a run that the predecessor itself made.
     let moved = runs.iter().filter(|run| run.node() != before).map(lost);
     let replicas = runs.iter().filter_map(row).chain(moved).collect();
     outbox.write(Change::Replicas { job: left.job, replicas });
@@ -96,7 +98,7 @@ fn readmit_of_job(
         outbox.write(Change::PartReplicas { job: left.job, replicas });
     }
     let detail = format!(
-        "the node {name} came back as {node}: {} runs and {} parts on its disks are whole and are read again",
+        "the node {name} came back as {node}: {} runs and {} parts on its disks are intact and are read again",
         runs.len(),
         parts.len()
     );

@@ -1,4 +1,4 @@
-//! Data that an attempt found gone, and a proof that does not agree: what is wrong is made again, before the job fails.
+//! Repair: data that an attempt found lost, or that a failed proof points to, is recomputed before the job fails.
 
 use crate::interface::{Ended, Outbox};
 use crate::job::Job;
@@ -13,7 +13,7 @@ use mapreduce::{Gone, Proof, Repair, Replica};
 use rows::Change;
 use scheduler::{Event, Standing};
 
-/// Most bytes of a complaint of a node about a disk that are shown to people.
+/// Longest error text of a node about a disk that is shown, in bytes.
 const WHY_BYTES_MAX: usize = 1000;
 
 /// Returns the data that an attempt found gone, and a text about the cause.
@@ -28,7 +28,8 @@ pub(crate) fn evidence(job: &Job, outcome: &Result<TaskResult, TaskFailure>) -> 
     }
 }
 
-/// An attempt found that data is gone. Where the job needs it, it is made again, and the attempt did not count.
+/// Handles an attempt that found data lost. If the job needs the data, it is recomputed, and the attempt does not
+/// count.
 pub(crate) fn found_lost(
     work: &mut Work,
     outbox: &mut Outbox,
@@ -46,12 +47,12 @@ pub(crate) fn found_lost(
     }
     let result = outcome.as_ref().map(Some).map_err(Clone::clone);
     work.jobs.expect_mut(id).attempt_ended(&finished, AttemptState::Interrupted, result, outbox);
-    // First its task is let go again, where it was not; then nothing more is expected of it.
+    // First its task becomes runnable again, if it was not; after that nothing more is expected of the attempt.
     feed(work, outbox, Event::AttemptLost { attempt });
     feed(work, outbox, Event::AttemptFailed { attempt, retryable: true, of_node: false });
 }
 
-/// A node tells of runs that it cannot read any more, before anybody has met them.
+/// Handles a node's report of runs that it can no longer read, before any attempt has tried.
 pub(crate) fn lost_on_disk(work: &mut Work, outbox: &mut Outbox, node: NodeId, told: Vec<LostOnDisk>) {
     for told in told {
         let Some(known) = work.fleet.get_mut(node) else { return };
@@ -68,7 +69,7 @@ pub(crate) fn lost_on_disk(work: &mut Work, outbox: &mut Outbox, node: NodeId, t
 }
 
 impl Job {
-    /// Returns the data that a node lost with a disk, as far as it must be replaced.
+    /// Returns the data that a node lost with a disk and that must be replaced.
     fn gone_with_disk(
         &mut self,
         node: NodeId,
@@ -84,11 +85,11 @@ impl Job {
                 self.have_read.entry(attempt).or_default().extend(runs);
             }
         }
-        // A node speaks for what is read there.
+        // A node reports only about runs that are read from it.
         let replicas = &self.results.replicas;
         let runs: Vec<RunId> = told.runs.into_iter().filter(|run| replicas.home(*run) == node).collect();
         if !self.is_sealed() {
-            // Nobody knows runs yet. Where a replica takes the place of one, it does for its chunks.
+            // Runs are not known before the seal. A replica of a run replaces the chunks of that run.
             let covered: Vec<&Replica> = runs.iter().filter_map(|run| replicas.get(*run)).collect();
             let is_covered = |chunk: &ChunkId| {
                 let has_other = |replica: &Replica| !replica.stands || replica.second.is_some();
@@ -113,14 +114,14 @@ impl Job {
         if !all_have_read {
             return Some(gone);
         }
-        // Whoever begins anew finds them lost, and then they are made again.
+        // An attempt that starts again finds the runs lost; they are recomputed then.
         let detail =
-            format!("with {with}: all reduce tasks that read them have read them, and nothing runs again");
+            format!("with {with}: all their reduce tasks have read them already, and nothing runs again");
         outbox.note(self.id, EventKind::DataLost, detail);
         None
     }
 
-    /// Whether an attempt of a reduce task runs that has no need of any of these lost runs any more.
+    /// Returns whether a running attempt of a reduce task has already read all of these lost runs.
     pub(crate) fn has_read_all(&self, task: TaskIndex, gone: &Gone) -> bool {
         let Some(stage) = self.stage_index(StageKind::Reduce).filter(|_| gone.node.is_none()) else {
             return false;
@@ -136,23 +137,23 @@ impl Job {
         })
     }
 
-    /// Whether it is known of some runs, which an attempt could not read, that they are lost: whoever read them before that does not
-    /// count.
+    /// Returns whether these runs, which an attempt could not read, are all known to be lost. If so, the attempts that
+    /// read them earlier do not matter.
     pub(crate) fn knows_lost(&self, runs: &[RunId]) -> bool {
         !runs.is_empty() && runs.iter().all(|run| self.lost_runs.contains(run))
     }
 
-    /// Returns the rest of a loss that an attempt reports late. Runs that are read from their replicas since the
-    /// attempt began are left out: the attempt met their old files, which are known to be lost, and says nothing
-    /// about the replicas. None if the report names no such run.
+    /// Returns the rest of a loss that an attempt reports late. Runs that have been read from replicas since the
+    /// attempt began are left out: the attempt saw their old files, which are known to be lost, and says nothing about
+    /// the replicas. None if the report names no such run.
     fn fell_back_since(&self, gone: &Gone, started_ns: u64) -> Option<Gone> {
         let is_late = |run: &RunId| self.fell_back_ns.get(run).is_some_and(|since_ns| *since_ns > started_ns);
         let rest = gone.runs.iter().filter(|run| !is_late(run)).copied().collect();
         gone.runs.iter().any(is_late).then(|| Gone { runs: rest, ..gone.clone() })
     }
 
-    /// Reacts to a proof that does not agree, before the stage that would publish the output. None if nothing can
-    /// repair it.
+    /// Repairs the cause of a failed proof, before the stage that would publish the output. Returns None if no repair
+    /// is possible.
     pub(crate) fn repair(
         &mut self,
         proof: &Proof,
@@ -174,7 +175,7 @@ impl Job {
             }
             Repair::MakeAgain { gone, readers } => {
                 let reduce = self.reopen_reduces(&readers, outbox)?;
-                let with = format!("what the proof found wrong ({found})");
+                let with = format!("the data that the proof found wrong ({found})");
                 match self.lose(&gone, &with, has_left, outbox)? {
                     Loss::FellBack | Loss::ForGood(_) => {
                         outbox.write(self.proofs(proof));
@@ -189,7 +190,7 @@ impl Job {
         }
     }
 
-    /// These reduce tasks run again as they are planned now.
+    /// Reopens reduce tasks as they are planned now.
     pub(crate) fn reopen_reduces(&mut self, tasks: &[TaskIndex], outbox: &mut Outbox) -> Option<StageIndex> {
         let stage = self.stage_index(StageKind::Reduce)?;
         let planned = self.tasks.get_mut(usize::from(stage.0))?;

@@ -1,4 +1,4 @@
-//! Nodes go: they say good-bye, are taken for dead, or were sent away.
+//! Departure of nodes: a graceful shutdown, a timeout, or a removal.
 
 use crate::flows::{mend_flows, parts_gone};
 use crate::interface::{ControlError, Fact, Outbox, Reply};
@@ -16,19 +16,19 @@ use scheduler::Event;
 pub(crate) fn leave(work: &mut Work, outbox: &mut Outbox, node: NodeId, incarnation: &str, reply: Reply<()>) {
     match work.fleet.heard(node, incarnation, outbox.moment()) {
         Ok(_) => {
-            lose_node(work, outbox, node, NodeState::Left, "it said good-bye");
+            lose_node(work, outbox, node, NodeState::Left, "it shut down gracefully");
             outbox.answer(reply, Ok(()));
         }
         Err(error) => outbox.answer(reply, Err(error)),
     }
 }
 
-/// A node is gone, with the attempts that it ran and the data that it held.
+/// Removes a node, with its running attempts and its data.
 pub(crate) fn lose_node(work: &mut Work, outbox: &mut Outbox, node: NodeId, state: NodeState, why: &str) {
     let Some(mut gone) = work.fleet.remove(node, outbox.now()) else { return };
     work.fleet.nodes_changed();
     outbox.info(format!("the node {} ({node}) is gone: {why}", gone.info.name));
-    // One that was emptied stays so in the tables.
+    // A drained node stays drained in the tables.
     if gone.drain.as_ref().is_none_or(|drain| !drain.is_done) {
         outbox.write(Change::NodeStateChanged { node, state, now_ns: outbox.now_ns() });
     }
@@ -39,8 +39,8 @@ pub(crate) fn lose_node(work: &mut Work, outbox: &mut Outbox, node: NodeId, stat
     for (attempt, (_, started_ns)) in &gone.running {
         attempt_lost(&mut work.jobs, outbox, *attempt, *started_ns, AttemptState::Interrupted);
     }
-    // First its slots, so that nothing is given to them; then the data, so that no task of a stage that goes
-    // starts once more; then the attempts.
+    // The order matters: first the slots, so that no task is started there; second the data, so that no task of a
+    // reopened stage starts; last the attempts.
     feed(work, outbox, Event::SlotsGone { node });
     let with = format!("the node {} ({why})", gone.info.name);
     let jobs: Vec<JobId> = work.jobs.keys().copied().collect();

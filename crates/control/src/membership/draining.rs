@@ -1,5 +1,5 @@
-//! Nodes that are emptied: they get no new work, the runs on them move with the next merges, and when no job needs
-//! them they are told to leave.
+//! Draining of nodes: they get no new work, their runs move with the next merges, and when no job needs them they are
+//! told to leave.
 
 use crate::interface::{ControlError, Outbox, Reply};
 use crate::intermediate_files::IntermediateFiles;
@@ -12,8 +12,8 @@ use rows::{Change, NodeState};
 use scheduler::Event;
 use std::collections::BTreeSet;
 
-/// Begins to empty a node, given by its name or number. One that is being emptied goes on; of one that has been, and
-/// is gone, the answer says so.
+/// Begins to drain a node, given by its name or number. Has no effect on a node that is being drained already. For a
+/// drained node that is gone, the answer says so.
 pub(crate) fn drain(work: &mut Work, outbox: &mut Outbox, name: &str, reply: Reply<NodeStatus>) {
     let answer = match work.fleet.named(name) {
         Err(error @ ControlError::NoSuchNode { .. }) => work.fleet.drained_named(name).ok_or(error),
@@ -34,7 +34,7 @@ pub(crate) fn drain(work: &mut Work, outbox: &mut Outbox, name: &str, reply: Rep
     outbox.answer(reply, answer);
 }
 
-/// From now on a node gets nothing new. Also after a restart, for a node that was being emptied before.
+/// Stops new work for a node. After a restart it is also called for nodes that were being drained before.
 pub(crate) fn begin_drain(work: &mut Work, outbox: &mut Outbox, node: NodeId) {
     let jobs = work.jobs.keys().copied().collect();
     let Some(known) = work.fleet.get_mut(node) else { return };
@@ -44,7 +44,7 @@ pub(crate) fn begin_drain(work: &mut Work, outbox: &mut Outbox, node: NodeId) {
     feed(work, outbox, Event::NodeDraining { node });
 }
 
-/// A node that was emptied under the server before this one is told once more that it may leave.
+/// Tells a node again to leave that was drained under the previous server.
 pub(crate) fn drained_before(work: &mut Work, outbox: &mut Outbox, node: NodeId) {
     let Some(known) = work.fleet.get_mut(node) else { return };
     known.drain = Some(Drain { jobs: BTreeSet::new(), is_done: true });
@@ -53,7 +53,7 @@ pub(crate) fn drained_before(work: &mut Work, outbox: &mut Outbox, node: NodeId)
     feed(work, outbox, Event::NodeDraining { node });
 }
 
-/// Tells nodes to leave that nobody needs any more.
+/// Tells drained nodes to leave if no job and no intermediate file needs them.
 pub(crate) fn end_drains(work: &mut Work, files: &IntermediateFiles, outbox: &mut Outbox) {
     for node in work.fleet.draining() {
         let Some(known) = work.fleet.get_mut(node) else { continue };

@@ -1,4 +1,4 @@
-//! The nodes of a cluster as the loop knows them: leases, orders on their way, attempts they run.
+//! The nodes of a cluster as the event loop knows them: leases, unconfirmed orders, running attempts.
 
 use crate::interface::{ControlError, Moment, Now, Outbox, Reply, SlotOrder};
 use crate::membership::{Heard, LEASE, Node, NodeProcess, Telemetry};
@@ -14,33 +14,34 @@ use scheduler::Slot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Between two looks at the clock: below the time that tasks wait for a node near their data.
+/// Interval between two ticks: shorter than the time for which tasks wait for a node near their data.
 const TICK: Duration = Duration::from_millis(200);
-/// Nodes that were drained and are listed with those that live.
+/// Number of drained nodes that are listed beside the live ones.
 const DRAINED_SHOWN_MAX: usize = 64;
 
-/// All of them.
+/// All nodes of the server.
 pub(crate) struct Fleet {
     nodes: BTreeMap<NodeId, Node>,
     /// Slots of the embedded node that wait for work.
     pulls: BTreeMap<Slot, Reply<SlotOrder>>,
     last_tick: Moment,
-    /// When a node was lost last, or this server began: the one before it may have known of a loss. In nanoseconds since 1970.
+    /// Time of the last node loss, or of the start of this server since the previous one may have known of a loss. In
+    /// nanoseconds since 1970.
     lost_ns: u64,
-    /// The same of a disk of a node.
+    /// Time of the last disk failure of a node, in nanoseconds since 1970.
     disk_lost_ns: u64,
-    /// The last that were drained and are gone, for people to see.
+    /// The last drained nodes that are gone, for the lists.
     drained: VecDeque<NodeStatus>,
-    /// Counts how often something changed that every node must know of the others.
+    /// Number of changes so far that every node must learn of.
     changes: u64,
-    /// Nodes on which no data of jobs may lie now: these hold more memory than they have.
+    /// Nodes that may not receive data of jobs now, because their memory is overcommitted.
     left_out: BTreeSet<NodeId>,
     /// Reports that wait for the next write to the store.
     telemetry: Telemetry,
 }
 
 impl Fleet {
-    /// The fleet of a server that begins now.
+    /// Creates the fleet of a server that begins now.
     pub fn new(now: Now) -> Self {
         Self {
             nodes: BTreeMap::new(),
@@ -55,7 +56,7 @@ impl Fleet {
         }
     }
 
-    /// A slot of this process waits for work.
+    /// Adds a slot of this process that waits for work.
     pub fn add_pull(&mut self, slot: Slot, reply: Reply<SlotOrder>) {
         self.pulls.insert(slot, reply);
     }
@@ -64,7 +65,7 @@ impl Fleet {
         self.pulls.remove(&slot)
     }
 
-    /// All slots of this process that wait for work.
+    /// Takes all slots of this process that wait for work.
     pub fn take_pulls(&mut self) -> BTreeMap<Slot, Reply<SlotOrder>> {
         std::mem::take(&mut self.pulls)
     }
@@ -73,19 +74,19 @@ impl Fleet {
         &mut self.telemetry
     }
 
-    /// A node that reports, and the place for its samples.
+    /// Returns a node that reports, and the buffer for its samples.
     pub fn reporting(&mut self, node: NodeId) -> Option<(&mut Node, &mut Telemetry)> {
         Some((self.nodes.get_mut(&node)?, &mut self.telemetry))
     }
 
-    /// Takes a node in. Its number must be one that no node had before: ids of its chunks hold it.
+    /// Adds a node. No node may have had its number before, because ids of chunks contain it.
     pub fn add(&mut self, node: NodeId, process: NodeProcess, info: NodeInfo, now: Now) -> NodeWelcome {
         let incarnation = process.incarnation.clone();
         self.nodes.insert(node, Node::new(info, process, now.moment));
         NodeWelcome {
             node,
             incarnation,
-            // The control port made it and puts it in: the server has its hash.
+            // The control port creates the secret and fills it in: the server has only the hash.
             secret: SecretText::default(),
             disk_proof: SecretText::default(),
             data_keys: DataKeys::default(),
@@ -96,7 +97,7 @@ impl Fleet {
         }
     }
 
-    /// Takes a node in that the server before this one knew, with a new lease. It may have heard of these jobs.
+    /// Restores a node of the previous server, with a new lease. The node may have heard of `jobs`.
     pub fn restore(
         &mut self,
         node: NodeId,
@@ -111,7 +112,7 @@ impl Fleet {
         self.nodes.insert(node, known);
     }
 
-    /// The node, where it is the one it says it is; it was heard of just now.
+    /// Returns a node and renews its lease. Fails if it is unknown or away, or if the incarnation differs.
     pub fn heard(&mut self, node: NodeId, incarnation: &str, now: Moment) -> Result<&mut Node, ControlError> {
         let is_it = |known: &&mut Node| known.incarnation == incarnation && known.away.is_none();
         let known = self.nodes.get_mut(&node).filter(is_it);
@@ -120,7 +121,7 @@ impl Fleet {
         Ok(known)
     }
 
-    /// Counts a change of the facts that nodes know of each other: waiting polls are answered at once.
+    /// Counts a change that nodes must learn about each other: waiting polls are answered at once.
     pub fn nodes_changed(&mut self) {
         self.changes += 1;
     }
@@ -129,7 +130,8 @@ impl Fleet {
         !self.nodes.is_empty()
     }
 
-    /// When nodes were heard of last that were heard of in the last while.
+    /// Returns the nodes that were heard from within `since`, with the time of the last message in nanoseconds since
+    /// 1970.
     pub fn seen_within(&self, since: Duration, now: Now) -> Vec<(NodeId, u64)> {
         let seen = self.nodes.iter().map(|(node, known)| (*node, known.presence.silent_for(now.moment)));
         let fresh = seen.filter(|(_, silent)| *silent <= since);
@@ -151,7 +153,8 @@ impl Fleet {
         })
     }
 
-    /// The nodes that begin (true) or cease to rest: where none can write, the tasks that fail say so.
+    /// Returns the nodes whose exclusion from new work begins (true) or ends (false). If no node can write, none is
+    /// excluded: the tasks that fail report the problem.
     pub fn who_rests(&mut self) -> Vec<(NodeId, bool)> {
         let any_writes = self.nodes.values().any(|node| node.drain.is_none() && node.can_write());
         let working = self.nodes.iter_mut().filter(|(_, node)| node.drain.is_none());
@@ -170,19 +173,19 @@ impl Fleet {
         self.nodes.values_mut()
     }
 
-    /// Those that joined by this token.
+    /// Returns the nodes that joined with this token.
     pub fn joined_by(&self, token: &str) -> Vec<NodeId> {
         let by_it = self.nodes.iter().filter(|(_, node)| node.joined_by(token));
         by_it.map(|(id, _)| *id).collect()
     }
 
-    /// Whether a node runs an attempt of a job, or holds data of it that nobody brought.
+    /// Returns whether a node runs an attempt of a job, or holds data of the job that no writer sent to it.
     pub fn has_to_do_with(&self, node: NodeId, job: JobId) -> bool {
         let Some(node) = self.nodes.get(&node) else { return false };
         node.holds.contains(&job) || node.running.keys().any(|attempt| attempt.task.job == job)
     }
 
-    /// Data of these jobs lies with a node, or is asked of it.
+    /// Records that a node holds data of these jobs, or has been asked to hold it.
     pub fn holds(&mut self, node: NodeId, jobs: impl IntoIterator<Item = JobId>) {
         if let Some(node) = self.nodes.get_mut(&node) {
             node.holds.extend(jobs);
@@ -211,8 +214,8 @@ impl Fleet {
         self.nodes.remove(&node)
     }
 
-    /// The node of a name, or of a number as in `#5`. A name wins over `node-5`, which older lists print. Errors: none; two that it
-    /// may mean, because one is named like the number of the other.
+    /// Returns the node of a name, or of a number as in `#5`. A name wins over `node-5`, which older lists print. Fails
+    /// if there is no such node, or if two nodes match because one is named like the number of the other.
     pub fn named(&self, word: &str) -> Result<NodeId, ControlError> {
         let by_name = self.nodes.iter().find(|(_, node)| node.info.name == word).map(|(id, _)| *id);
         let of_number = |number: &str| {
@@ -232,7 +235,7 @@ impl Fleet {
         }
     }
 
-    /// One of the last that were drained and are gone, by its name or number.
+    /// Returns a recently drained node that is gone, by its name or number.
     pub fn drained_named(&self, word: &str) -> Option<NodeStatus> {
         let by_name = self.drained.iter().find(|status| status.info.name == word);
         let is_meant = |status: &&NodeStatus| {
@@ -243,7 +246,7 @@ impl Fleet {
         by_name.or_else(|| self.drained.iter().find(is_meant)).cloned()
     }
 
-    /// Whether a node is there and has not been told to leave: what is asked of one that was may come too late.
+    /// Returns whether a node is in the cluster and has not been told to leave: a later request may not reach it.
     pub fn stays(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.drain.as_ref().is_none_or(|drain| !drain.is_done))
     }
@@ -252,17 +255,18 @@ impl Fleet {
         self.nodes.iter().filter(|(_, node)| node.drain.is_some()).map(|(id, _)| *id).collect()
     }
 
-    /// Whether a node is being emptied, or has been.
+    /// Returns whether a node is being drained, or has been drained.
     pub fn drains(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.drain.is_some())
     }
 
-    /// Whether a node lives.
+    /// Returns whether a node is in the cluster.
     pub fn has(&self, node: NodeId) -> bool {
         self.nodes.contains_key(&node)
     }
 
-    /// Nodes that can take over what lies on one: of its rack where there are any, else of others.
+    /// Returns the nodes that can take over the data of a node: nodes of its rack if there are any, otherwise all
+    /// others.
     pub fn takers(&self, node: NodeId) -> Vec<NodeId> {
         let rack = self.nodes.get(&node).map(|node| node.info.rack.as_str());
         let of = |is_near: &dyn Fn(&Node) -> bool| -> Vec<NodeId> {
@@ -275,44 +279,44 @@ impl Fleet {
         if near.is_empty() { of(&|_| true) } else { near }
     }
 
-    /// Nodes that are being emptied, with those that take over what lies there.
+    /// Returns the nodes that are being drained, each with the nodes that can take over its data.
     pub fn leaving(&self) -> BTreeMap<NodeId, Vec<NodeId>> {
         self.draining().into_iter().map(|node| (node, self.takers(node))).collect()
     }
 
-    /// The node of a name, and whether its process is connected: one that was killed is not, whatever its lease
-    /// says.
+    /// Returns the node of a name, and whether its process is connected. A killed process is not connected, even if its
+    /// lease has not ended.
     pub fn namesake(&self, name: &str) -> Option<(NodeId, bool)> {
         let (id, node) = self.nodes.iter().find(|(_, node)| node.info.name == name)?;
         let connected = node.waits_here();
         Some((*id, connected))
     }
 
-    /// The node of an incarnation, where it is not given up.
+    /// Returns the node of an incarnation, unless it has been abandoned.
     pub fn of_incarnation(&self, incarnation: &str) -> Option<NodeId> {
         self.nodes.iter().find(|(_, node)| node.incarnation == incarnation).map(|(id, _)| *id)
     }
 
-    /// Nodes that are taken for dead, and why.
+    /// Returns the nodes whose timeout has passed, with the reasons.
     pub fn silent(&mut self, now: Moment) -> Vec<(NodeId, String)> {
         self.nodes.values_mut().for_each(|node| node.look_for_poll(now));
         let here = self.nodes.iter().filter(|(_, node)| node.away.is_none());
         here.filter_map(|(id, node)| Some((*id, node.presence.is_gone(now)?))).collect()
     }
 
-    /// Nodes that are away, with their names.
+    /// Returns the nodes that are away, with their names.
     pub fn away(&self) -> Vec<(NodeId, String)> {
         let away = self.nodes.iter().filter(|(_, node)| node.away.is_some());
         away.map(|(id, node)| (*id, node.info.name.clone())).collect()
     }
 
-    /// A node is not here any more: what fails now may fail of that.
+    /// Records the loss of a node: later failures of attempts may be due to it.
     pub fn lost_one(&mut self, now: Now) {
         self.lost_ns = now.unix_ns;
         self.changes += 1;
     }
 
-    /// A node could not reach others. What it says of those that are gone, or of itself, is no news.
+    /// Records the nodes that a node could not reach. Reports about unknown nodes, or about itself, are ignored.
     pub fn unreached(&mut self, by: NodeId, unreached: &[UnreachedNode]) {
         for report in unreached.iter().filter(|report| report.node != by).take(UNREACHED_MAX) {
             if let Some(node) = self.nodes.get_mut(&report.node) {
@@ -321,14 +325,15 @@ impl Fleet {
         }
     }
 
-    /// A disk of a node has failed, or takes nothing any more: attempts that had begun before may fail of it.
+    /// Records that a disk of a node failed or is full: attempts that began earlier may fail because of it.
     pub fn disk_was_lost(&mut self, now: Now) {
         self.disk_lost_ns = now.unix_ns;
     }
 
-    /// Whether an attempt that began then may have failed because a node or a disk is gone that it needed, through no fault of its
-    /// own: one was lost since, or one may be. Whoever meets a dead node tries for a while, and gives up about when it is known to be lost.
-    /// Who says which node it could not reach is believed unless that one waits here for something to do.
+    /// Returns whether an attempt that began at `started_ns` may have failed through the loss of a node or disk and not
+    /// by its own fault: one was lost since, or a node is suspect now. A reader retries a dead node for about as long
+    /// as the server takes to declare it lost. A report about an unreachable node is trusted unless that node has a
+    /// poll open here.
     pub fn may_excuse(&self, started_ns: u64, unreachable: Option<NodeId>, now: Moment) -> bool {
         let is_away = |node: NodeId| self.nodes.get(&node).is_some_and(|node| !node.waits_here());
         started_ns <= self.lost_ns.max(self.disk_lost_ns)
@@ -336,15 +341,15 @@ impl Fleet {
             || unreachable.is_some_and(is_away)
     }
 
-    /// The loop stood still (its store was away, the machine slept): nobody could be heard in that time, so it counts
-    /// against no lease.
+    /// Extends all leases after the event loop stood still (its store was unavailable, or the machine slept), because
+    /// no node could be heard in that time.
     fn forgive(&mut self, stood_still: Duration, now: Moment) {
         for node in self.nodes.values_mut() {
             node.presence.forgive(stood_still, now);
         }
     }
 
-    /// How long the loop may sleep.
+    /// Returns how long the event loop may sleep.
     pub fn until_tick(&self, now: Moment) -> Duration {
         TICK.saturating_sub(now.since(self.last_tick))
     }
@@ -357,24 +362,24 @@ impl Fleet {
         self.last_tick = now;
     }
 
-    /// Sends an attempt on its way.
+    /// Starts an attempt on a node.
     pub fn start(&mut self, attempt: AttemptKey, task: Task, slot: Slot, now_ns: u64) {
         let node = self.nodes.get_mut(&slot.node).expect("slots of nodes that are gone ask no more");
         node.running.insert(attempt, (slot.slot, now_ns));
-        // Of a job of one task a node remembers nothing when its attempt has ended.
+        // A node forgets a job of one task when its attempt has ended.
         if !matches!(task, Task::Run(_)) {
             node.jobs.insert(attempt.task.job);
         }
         node.order(NodeOrder::Start { attempt, slot: slot.slot, task: Box::new(task) });
     }
 
-    /// How many nodes there are, and slots.
+    /// Returns the number of nodes that are not away, and the number of their slots.
     pub fn nodes_and_slots(&self) -> (usize, u64) {
         let here = || self.nodes.values().filter(|node| node.away.is_none());
         (here().count(), here().map(|node| u64::from(node.info.slots)).sum())
     }
 
-    /// Tells every node, whether it has to do with the job or not; from now on it has.
+    /// Sends an order about a job to every node. From now on each node counts as involved in the job.
     pub fn order_everybody(&mut self, job: JobId, order: NodeOrder) {
         for node in self.nodes.values_mut() {
             node.jobs.insert(job);
@@ -382,14 +387,14 @@ impl Fleet {
         }
     }
 
-    /// Data of these jobs may come to a node that runs nothing of them.
+    /// Records that data of these jobs may reach a node that runs no attempt of them.
     pub fn may_hold(&mut self, node: NodeId, jobs: impl Iterator<Item = JobId>) {
         if let Some(node) = self.nodes.get_mut(&node) {
             node.jobs.extend(jobs);
         }
     }
 
-    /// Tells every node that has to do with a job.
+    /// Sends an order to every node that is involved in a job.
     pub fn order_all(&mut self, job: JobId, order: NodeOrder) {
         let forget = matches!(order, NodeOrder::Forget { .. });
         let concerned = |node: &&mut Node| {
@@ -404,7 +409,7 @@ impl Fleet {
         }
     }
 
-    /// Tells every node that has to do with a job that it is over: the keepers keep what they have of it.
+    /// Tells every node that is involved in a job that it is over. The keepers keep their data of it.
     pub fn order_end(&mut self, job: JobId, keepers: &BTreeSet<NodeId>) {
         for keeper in keepers {
             if let Some(node) = self.nodes.get_mut(keeper) {
@@ -416,8 +421,8 @@ impl Fleet {
         self.order_all(job, NodeOrder::Forget { job });
     }
 
-    /// A map result counts only where all its chunks are on nodes that live: a chunkserver that died in between took
-    /// what was appended with it. The task runs again.
+    /// Checks that all chunks of a map result are on live nodes. If not, the chunkserver died in between with the
+    /// appended data, and the task must run again.
     pub fn check_homes(
         &self,
         result: &TaskResult,
@@ -436,7 +441,7 @@ impl Fleet {
         }
     }
 
-    /// Answers the polls for which there is news, and those that have waited long enough.
+    /// Answers the polls that have news, and those that have waited for their maximum time.
     pub fn answer_polls(&mut self, left_out: BTreeSet<NodeId>, outbox: &mut Outbox) {
         let now = outbox.moment();
         if left_out != self.left_out {
@@ -451,7 +456,7 @@ impl Fleet {
         let peers = self.addresses();
         for node in self.nodes.values_mut().filter(|node| is_due(node)) {
             if let Some((reply, orders)) = node.answer_poll(changes, now) {
-                // A node that hung up polls again, and gets the same orders again.
+                // A node that hung up polls again and gets the same orders.
                 outbox.answer(reply, Ok(NodeOrders { orders, peers: peers.clone() }));
             }
         }
@@ -467,7 +472,7 @@ impl Fleet {
         self.nodes.iter().map(address).collect()
     }
 
-    /// All that live, and the last that were drained.
+    /// Returns all live nodes, and the last drained ones.
     pub fn status(&self, now: Moment) -> ClusterStatus {
         let living = self.nodes.keys().filter_map(|node| self.status_of(*node, now));
         ClusterStatus { nodes: living.chain(self.drained.iter().cloned()).collect(), gone: Vec::new() }
@@ -536,7 +541,7 @@ mod tests {
         fn answer(self: Box<Self>, _answer: Result<T, ControlError>) {}
     }
 
-    /// By the time that an attempt gives up on a dead node, the server may have given it up as well.
+    /// An attempt gives up on a dead node at about the time at which the server declares it lost.
     #[test]
     fn loss_excuses_attempts_that_began_before_it() {
         let mut fleet = Fleet::new(at(0));
@@ -559,7 +564,7 @@ mod tests {
         fleet.get_mut(NODE).expect("it was added").take_parked();
         assert!(fleet.may_excuse(later_ns, Some(NODE), now));
         assert!(!fleet.may_excuse(later_ns, None, now));
-        // A node that is not here any more is no news.
+        // A report about an unknown node is no news.
         assert!(!fleet.may_excuse(later_ns, Some(NodeId(7)), now));
     }
 

@@ -1,10 +1,10 @@
-//! A node whose process has ended is *away* for a while before its data is given up: another process may start on its
-//! disks at once, and bring back all data that is whole (`readmission.rs`).
+//! A node whose process has ended is *away* for a grace period before its data is abandoned: another process may start
+//! on its disks at once and bring back all intact data (`readmission.rs`).
 //!
-//! The attempts that ran there go to other nodes at once. Each job waits for the data of the node as long as making
-//! that data again would take, and at most [`AWAY_MAX`]: so a job that waits in vain loses at most as much time
-//! again. The server does not wait for a node that fell silent without a sign that its process ended, for one that
-//! said good-bye, nor for one whose data has copies on other nodes.
+//! The attempts that ran there are retried on other nodes at once. Each job waits for the data of the node as long as
+//! recomputing it would take, and at most [`AWAY_MAX`]: a job that waits in vain loses at most the same time again.
+//! There is no grace period for a node that fell silent without a sign that its process ended, for a graceful shutdown,
+//! or for a node whose data has replicas.
 
 use crate::interface::Outbox;
 use crate::job::Job;
@@ -20,12 +20,12 @@ use scheduler::Event;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Longest wait: a process that is started again has registered by then.
+/// Longest grace period: a restarted process has registered by then.
 const AWAY_MAX: Duration = Duration::from_secs(15);
-/// Least time to make data again for which a job waits at all.
+/// Least recompute time for which a job waits at all.
 const WORTH_MIN: Duration = Duration::from_secs(1);
 
-/// A node is taken for dead.
+/// Declares a node lost, or away if its process has ended and a job waits for its data.
 pub(crate) fn miss(work: &mut Work, outbox: &mut Outbox, node: NodeId, why: String) {
     let patience = patience_for(work, node);
     let Some(known) = work.fleet.get_mut(node) else { return };
@@ -38,7 +38,7 @@ pub(crate) fn miss(work: &mut Work, outbox: &mut Outbox, node: NodeId, why: Stri
     outbox.info(format!("the node {} ({node}) is away: {why}", known.info.name));
     let longest = patience.values().max().copied().unwrap_or_default();
     let detail = format!(
-        "{node} ({}): {why}; what it held is waited for, {} ms at most",
+        "{node} ({}): {why}; jobs wait for its data for {} ms at most",
         known.info.name,
         longest.as_millis()
     );
@@ -53,7 +53,7 @@ pub(crate) fn miss(work: &mut Work, outbox: &mut Outbox, node: NodeId, why: Stri
     let_nodes_rest(work, outbox);
 }
 
-/// How long each job would wait for what it has there.
+/// Returns how long each job would wait for its data on the node.
 fn patience_for(work: &Work, node: NodeId) -> BTreeMap<JobId, Duration> {
     let (_, slots) = work.fleet.nodes_and_slots();
     let needed = work.jobs.values().filter(|job| job.misses(node));
@@ -61,7 +61,7 @@ fn patience_for(work: &Work, node: NodeId) -> BTreeMap<JobId, Duration> {
     each.filter(|(_, patience)| *patience >= WORTH_MIN).collect()
 }
 
-/// Gives up what has been waited for long enough.
+/// Abandons the data whose grace period has ended, and removes nodes that no job waits for.
 pub(crate) fn give_up_away(work: &mut Work, outbox: &mut Outbox) {
     for (node, name) in work.fleet.away() {
         let Some(away) = work.fleet.get_mut(node).and_then(|known| known.away.as_ref()) else { continue };
@@ -90,12 +90,13 @@ pub(crate) fn give_up_away(work: &mut Work, outbox: &mut Outbox) {
 }
 
 impl Job {
-    /// Whether it, or a stage that reads its parts, may lack what lies there.
+    /// Returns whether the job, or a stage that reads its parts, may need data on the node.
     pub(crate) fn misses(&self, node: NodeId) -> bool {
         self.may_need(node) || (self.outcome.is_none() && !self.results.parts_on(node).is_empty())
     }
 
-    /// How long making again would take what lies on a node and nowhere else, in so many slots: no less than the longest of its tasks.
+    /// Estimates the time to recompute the data that only this node has, in `slots` slots. It is at least the time of
+    /// the longest task.
     pub(crate) fn remake_time(&self, node: NodeId, slots: u64) -> Duration {
         let (maps, parts) = (self.results.maps_on(node), self.results.parts_on(node));
         let (map, last) = (

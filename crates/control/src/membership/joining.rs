@@ -1,4 +1,4 @@
-//! Nodes come: each gets a number that no node had before, and takes the place of those that died on its disks.
+//! Joining of nodes: each gets a number that no node had before, and replaces the dead processes on its disks.
 
 use crate::interface::{ControlError, Outbox, Reply};
 use crate::loss::{forerunners, readmit};
@@ -11,11 +11,10 @@ use api::data_access::{DataKeys, SecretText};
 use ids::NodeId;
 use rows::{Change, NodeRow, NodeState};
 
-/// Memory of a node for jobs; more is a mistake, and sums of it would overflow.
+/// Largest memory of a node for jobs, in bytes; a larger value is a mistake, and sums of it would overflow.
 const NODE_MEMORY_BYTES_MAX: u64 = 1 << 48;
 
-/// Refuses a node whose description of itself is out of bounds, with the reason: all of it is counted, printed and
-/// stored.
+/// Returns the reason why a node's description of itself is out of bounds. All of it is counted, printed and stored.
 fn check_node(info: &NodeInfo) -> Result<(), String> {
     let NodeInfo { name, rack, slots, .. } = info;
     if !(1..=SLOTS_MAX).contains(slots) {
@@ -27,7 +26,7 @@ fn check_node(info: &NodeInfo) -> Result<(), String> {
     if info.memory_bytes > NODE_MEMORY_BYTES_MAX {
         return Err(format!("it has {} bytes of memory: at most {NODE_MEMORY_BYTES_MAX}", info.memory_bytes));
     }
-    // Other nodes connect there. A node that serves no data has none.
+    // Other nodes connect to this URL. A node that serves no data has none.
     let is_http = ["http://", "https://"].iter().any(|scheme| info.data_url.starts_with(scheme));
     if !info.data_url.is_empty() && !is_http {
         return Err(format!("its data URL {:?} is neither http:// nor https://", info.data_url));
@@ -41,22 +40,22 @@ fn check_node(info: &NodeInfo) -> Result<(), String> {
     Ok(())
 }
 
-/// A node that wants to join, and by what it will be known.
+/// A node that wants to join, and its identity.
 pub struct Joining {
     pub info: NodeInfo,
     /// SHA-256 of its secret.
     pub secret_hash: [u8; 32],
-    /// The name of the token that it came by, where it has one of its own.
+    /// Name of its join token, if the token is its own.
     pub join_token: Option<String>,
-    /// The name of its process, a hash of the proof.
+    /// Name of its process: a hash of the proof.
     pub incarnation: String,
-    /// Text that a later process on its disks will show.
+    /// Text that proves to a later process that its disks were this node's.
     pub disk_proof: SecretText,
     /// Keys of data ports.
     pub data_keys: DataKeys,
 }
 
-/// Refuses a node that this server cannot take.
+/// Returns an error for a node that this server cannot admit.
 pub(crate) fn check(info: &NodeInfo) -> Result<(), ControlError> {
     if info.protocol != PROTOCOL_VERSION {
         let (server, caller) = (PROTOCOL_VERSION, info.protocol);
@@ -65,7 +64,7 @@ pub(crate) fn check(info: &NodeInfo) -> Result<(), ControlError> {
     check_node(info).map_err(|what| ControlError::UnusableNode { what })
 }
 
-/// Takes a node in under a number that no node had before. All that it tells of dead processes must be proved.
+/// Admits a node under a number that no node had before. Its claims about dead processes must have been proved.
 pub(crate) fn join(
     work: &mut Work,
     outbox: &mut Outbox,
@@ -75,7 +74,7 @@ pub(crate) fn join(
 ) {
     let Joining { mut info, secret_hash, join_token, incarnation, disk_proof, data_keys } = joining;
     let left = std::mem::take(&mut info.left);
-    // Their locks were free, so their processes are dead, whatever their connections seem to say.
+    // The locks of their disks were free, so their processes are dead, even if their connections seem alive.
     let mut forerunners = forerunners(&work.fleet, &left);
     match work.fleet.namesake(&info.name).filter(|(node, _)| !forerunners.contains(node)) {
         Some((node, true)) => {
@@ -93,7 +92,7 @@ pub(crate) fn join(
         rack: info.rack.clone(),
         slots: info.slots,
         memory_bytes: info.memory_bytes,
-        // Nothing follows from it yet.
+        // Nothing depends on this value yet.
         cpu_count: info.slots,
         arch: info.architecture.clone(),
         version: info.version.clone(),
@@ -112,7 +111,7 @@ pub(crate) fn join(
     let readmitted = readmit(work, outbox, node, left);
     work.fleet.holds(node, readmitted.iter().copied());
     for older in forerunners {
-        let why = format!("{node} came in its place");
+        let why = format!("{node} started on its disks");
         lose_node(work, outbox, older, NodeState::Dead, &why);
     }
     let welcome = NodeWelcome { readmitted, ..welcome };

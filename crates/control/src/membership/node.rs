@@ -1,4 +1,4 @@
-//! One node as the server knows it: its poll, orders on their way, attempts that it runs.
+//! A node as the server knows it: its poll, unconfirmed orders, and running attempts.
 
 use crate::interface::{Moment, Outbox, Reply};
 use crate::membership::{Heard, LEASE, Presence};
@@ -8,19 +8,19 @@ use ids::{AttemptKey, JobId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// A node polls again at once; one that has no poll here for so long may be gone.
+/// A node polls again at once; without a poll for this long, it may be lost.
 const SUSPECT_AFTER: Duration = Duration::from_secs(1);
-/// More orders than one process is ever given.
+/// More orders than any process is ever given.
 const ORDERS_MAX: u64 = 1 << 48;
 
 const _: () = assert!(POLL_MS_MAX * 2 <= LEASE.as_millis() as u64);
 
-/// A node that is being emptied.
+/// State of a node that is being drained.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    /// Jobs that came before it began; those that come later put nothing there.
+    /// Jobs that were there when the drain began; later jobs put no data on the node.
     pub jobs: BTreeSet<JobId>,
-    /// Nobody needs the node any more, and it has been told to leave.
+    /// No job needs the node any more, and it has been told to leave.
     pub is_done: bool,
 }
 
@@ -28,53 +28,53 @@ pub(crate) struct Drain {
 pub(crate) struct Away {
     pub since: Moment,
     pub why: String,
-    /// Longest wait of each job that needs data of this node.
+    /// Grace period of each job that needs data of this node.
     pub patience: BTreeMap<JobId, Duration>,
 }
 
 /// The process behind a node.
 pub(crate) struct NodeProcess {
     pub incarnation: String,
-    /// The name of the token that it joined by, where it has one.
+    /// Name of its join token, if the token is its own.
     pub join_token: Option<String>,
 }
 
-/// A node that lives.
+/// A node in the cluster.
 pub(crate) struct Node {
     pub info: NodeInfo,
     pub incarnation: String,
-    /// The token that it joined by, where it has one of its own.
+    /// Its join token, if the token is its own.
     join_token: Option<String>,
     pub presence: Presence,
-    /// The poll that waits for something to say, and since when.
+    /// The poll that waits for orders, and the time of its arrival.
     parked: Option<(Reply<NodeOrders>, Moment)>,
-    /// Orders whose arrival the node has not confirmed.
+    /// Orders that the node has not confirmed.
     orders: VecDeque<NumberedOrder>,
     last_number: u64,
-    /// The last order that a poll of it carried away.
+    /// Number of the last order that was sent with the answer to a poll.
     sent: u64,
-    /// With their slots, and when they were given out, in nanoseconds since 1970.
+    /// Running attempts with their slots and their start times, in nanoseconds since 1970.
     pub running: BTreeMap<AttemptKey, (u32, u64)>,
-    /// Jobs it has heard of.
+    /// Jobs that the node has heard of.
     pub jobs: BTreeSet<JobId>,
-    /// Jobs of which data lies there that nobody brought: it is told of them without a token.
+    /// Jobs with data on the node that no writer sent to it: the node may ask about them without a token.
     pub holds: BTreeSet<JobId>,
-    /// It was known to the server before this one and has not polled yet.
+    /// It was known to the previous server and has not polled yet.
     pub restored: bool,
-    /// As it told last.
+    /// Disks as it reported them last.
     pub disks: Vec<DiskReport>,
     pub sample: Option<MachineSample>,
-    /// Last output so far of the programs that run there.
+    /// Last output so far of the programs that run on it.
     pub heard: BTreeMap<AttemptKey, Heard>,
-    /// Set while it is being emptied.
+    /// Set while it is being drained.
     pub drain: Option<Drain>,
-    /// Gets only what is bound to it, because it cannot write and others can.
+    /// It gets only tasks that are bound to it, because it cannot write and other nodes can.
     pub rests: bool,
-    /// Jobs that keep something on its disks.
+    /// Jobs with kept data on its disks.
     pub kept: BTreeSet<JobId>,
-    /// Set when its process has ended, while what it held is not given up.
+    /// Set when its process has ended and its data is not abandoned yet.
     pub away: Option<Away>,
-    /// The change of [`Fleet::changes`] of which it knows.
+    /// The value of [`Fleet::changes`] that it has been told of.
     told_changes: u64,
 }
 
@@ -105,25 +105,25 @@ impl Node {
         }
     }
 
-    /// Whether new chunks may lie there: not where no disk takes anything, nor where all must go.
+    /// Returns whether new chunks may be put on it: not if it is away or being drained, nor if no disk accepts data.
     pub fn takes_chunks(&self) -> bool {
         let has_room = self.disks.is_empty() || self.disks.iter().any(|disk| disk.state == DiskState::Usable);
         self.drain.is_none() && self.away.is_none() && has_room
     }
 
-    /// Whether it can make files, as far as it told. On a full disk it can.
+    /// Returns whether it can create files, according to its last report. A full disk still permits it.
     pub fn can_write(&self) -> bool {
         let writable = |disk: &DiskReport| matches!(disk.state, DiskState::Usable | DiskState::Full);
         self.disks.is_empty() || self.disks.iter().any(writable)
     }
 
-    /// The first poll after a restart: orders of this server are numbered after those the node has, and attempts
-    /// it does not hold were never ordered; these are the answer.
+    /// Handles the first poll after a restart: this server numbers its orders after those that the node has. Returns
+    /// the attempts that the node does not hold: their orders never arrived.
     pub fn met_again(&mut self, received: u64, held: &[AttemptKey]) -> Vec<(AttemptKey, u64)> {
         if !std::mem::take(&mut self.restored) {
             return Vec::new();
         }
-        // No server ever counted further, whatever the node says.
+        // No server ever counted further, whatever the node claims.
         let received = received.min(ORDERS_MAX);
         self.last_number += received;
         self.orders.iter_mut().for_each(|order| order.number += received);
@@ -139,7 +139,7 @@ impl Node {
         self.orders.push_back(NumberedOrder { number: self.last_number, order });
     }
 
-    /// Orders up to this one have arrived. What comes after and was sent before was lost on its way.
+    /// Confirms the orders up to a number. Orders with higher numbers that were sent earlier were lost on their way.
     pub fn received(&mut self, number: u64) {
         while self.orders.front().is_some_and(|order| order.number <= number) {
             self.orders.pop_front();
@@ -147,7 +147,7 @@ impl Node {
         self.sent = number.min(self.last_number);
     }
 
-    /// Lets a poll wait for orders; one that waited before is answered with nothing.
+    /// Lets a poll wait for orders; an older waiting poll is answered without orders.
     pub fn park(&mut self, reply: Reply<NodeOrders>, outbox: &mut Outbox) {
         let now = outbox.moment();
         self.presence.polls(now);
@@ -160,12 +160,12 @@ impl Node {
         self.parked.is_some()
     }
 
-    /// Whether its poll is here and somebody waits for the answer.
+    /// Returns whether its poll is open and its caller still waits.
     pub fn waits_here(&self) -> bool {
         self.parked.as_ref().is_some_and(|(reply, _)| !reply.is_gone())
     }
 
-    /// Whether it hung up and has not polled since, or not since this server began: it may be dead.
+    /// Returns whether it may be dead: it hung up and has not polled since, or has not polled since this server began.
     pub fn is_suspect(&self, now: Moment) -> bool {
         match &self.parked {
             Some((reply, _)) => reply.is_gone(),
@@ -173,18 +173,18 @@ impl Node {
         }
     }
 
-    /// Whether there are orders for it, or facts about other nodes, since the given number of changes.
+    /// Returns whether there are orders for it, or facts about other nodes that changed since change number `changes`.
     pub fn has_news(&self, changes: u64) -> bool {
         self.last_number > self.sent || self.told_changes != changes
     }
 
-    /// Whether its poll has waited as long as one may.
+    /// Returns whether its poll has waited for the maximum time.
     pub fn has_waited(&self, now: Moment) -> bool {
         let poll_max = self.presence.poll_max(Duration::from_millis(POLL_MS_MAX));
         self.parked.as_ref().is_some_and(|(_, since)| now.since(*since) >= poll_max)
     }
 
-    /// Takes its poll and the orders that it gets; None where no poll is here.
+    /// Takes its poll and the orders for the answer; None if no poll is open.
     pub fn answer_poll(
         &mut self,
         changes: u64,
@@ -197,24 +197,25 @@ impl Node {
         Some((reply, self.orders.iter().cloned().collect()))
     }
 
-    /// Whether it joined by this token.
+    /// Returns whether it joined with this token.
     pub fn joined_by(&self, token: &str) -> bool {
         self.join_token.as_deref() == Some(token)
     }
 
-    /// Notes when its poll is answered, or nobody waits for it any more.
+    /// Records a poll whose caller has hung up.
     pub fn look_for_poll(&mut self, now: Moment) {
         if self.parked.as_ref().is_some_and(|(reply, _)| reply.is_gone()) {
             self.presence.hangs_up(now);
         }
     }
 
-    /// The poll that waits, to be refused.
+    /// Takes the open poll, to refuse it.
     pub fn take_parked(&mut self) -> Option<Reply<NodeOrders>> {
         self.parked.take().map(|(reply, _)| reply)
     }
 
-    /// Takes away attempts, which stop: what they work on is no more.
+    /// Removes attempts whose input no longer exists, and orders them to stop. Returns each with its start time in
+    /// nanoseconds since 1970.
     pub fn give_up(&mut self, is_stale: impl Fn(&AttemptKey) -> bool) -> Vec<(AttemptKey, u64)> {
         let running = std::mem::take(&mut self.running);
         let (gone, kept) = running.into_iter().partition(|(attempt, _)| is_stale(attempt));

@@ -1,4 +1,4 @@
-//! Polls of nodes: attempts that ended, reports, free slots; and the wait for orders.
+//! Polls of nodes: ends of attempts, reports, free slots; and the wait for orders.
 
 use crate::interface::{Finished, Outbox, Reply};
 use crate::membership::reports::reported;
@@ -10,8 +10,8 @@ use api::history::AttemptState;
 use ids::NodeId;
 use scheduler::{Event, Slot};
 
-/// The end of an attempt with times that our clock can have shown: a node may have a wrong one. How long the attempt took
-/// is believed, as long as it fits between its start here and now.
+/// Adjusts the times of an ended attempt to the server's clock, since the clock of a node may be wrong. The duration of
+/// the attempt is kept if it fits between the start of the attempt here and now.
 fn in_our_time(mut finished: Finished, assigned_ns: u64, now_ns: u64) -> Finished {
     let (started_ns, ended_ns) = (finished.started_ns, finished.ended_ns);
     if assigned_ns <= started_ns && started_ns <= ended_ns && ended_ns <= now_ns {
@@ -27,7 +27,7 @@ fn in_our_time(mut finished: Finished, assigned_ns: u64, now_ns: u64) -> Finishe
     finished
 }
 
-/// Takes what a node tells, and lets its poll wait for orders.
+/// Handles a poll, and lets it wait for orders.
 pub(crate) fn poll(
     work: &mut Work,
     outbox: &mut Outbox,
@@ -48,7 +48,7 @@ pub(crate) fn poll(
     }
     reported(work, outbox, node, poll.report);
     for end in poll.finished {
-        // Not running: said before, and heard.
+        // Not running any more: the end was reported before.
         let known = work.fleet.get_mut(node).and_then(|known| {
             known.heard.remove(&end.attempt);
             known.running.remove(&end.attempt)
@@ -58,9 +58,9 @@ pub(crate) fn poll(
         }
     }
     let slots = work.fleet.get_mut(node).map_or(0, |known| known.info.slots);
-    // A slot that the node did not bring would outlive it.
+    // A slot number that the node did not register would outlive the node.
     for slot in poll.free_slots.into_iter().filter(|slot| *slot < slots) {
-        // An order for it may be on its way.
+        // An order for this slot may be on its way.
         let free = work.fleet.get_mut(node).is_some_and(|known| !known.runs_in(slot));
         if free {
             feed(work, outbox, Event::SlotFree { slot: Slot { node, slot } });
@@ -98,7 +98,7 @@ mod tests {
     fn server_times_nodes_with_wrong_clocks() {
         let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };
         let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
-        // Assigned at 1000, heard of at 2000.
+        // Assigned at 1000, reported at 2000.
         let check = |(started_ns, opened_ns, ended_ns), expected: (u64, u64, u64)| {
             let reduce = ReduceResult { opened_ns: Some(opened_ns), ..ReduceResult::default() };
             let outcome = Ok(TaskResult::Reduce(reduce));

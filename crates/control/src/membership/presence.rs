@@ -1,9 +1,9 @@
-//! Presence of nodes: judged by their polls, and by the reports of others that could not reach them.
+//! Presence of nodes, judged by their polls and by peers that could not reach them.
 //!
-//! A node has a poll at the server nearly always, so the time without one shows whether it lives. The limit of that
-//! time depends on how the last poll ended, on how long the node was without one lately, and on the errors of other
-//! nodes that could not reach it. Their reports alone never make a node dead: they make the server answer the poll
-//! that waits. A node that lives then polls again at once, whoever else cannot reach it.
+//! A node has a poll open nearly always, so the time without a poll shows whether it is alive. The timeout depends on
+//! how the last poll ended, on recent gaps between its polls, and on the errors of peers that could not reach it.
+//! Reports of peers alone never make a node dead: they make the server answer its open poll. A live node polls again at
+//! once, even if peers cannot reach it.
 
 use crate::interface::Moment;
 use api::machine::Unreached;
@@ -11,35 +11,34 @@ use ids::NodeId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Longest silence of a node; after it the node is dead, and its work goes to others.
+/// Longest silence of a node; after it the node is dead, and its work is retried on other nodes.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// Least time without a poll after which a node is dead: one that hung up, and one whose poll was answered. Neither
-/// is dead before [`ABSENT_FACTOR`] times its longest recent time without a poll, up to [`LEASE`]: a slow machine is
-/// not dead.
+/// Least time without a poll after which a node is dead, for a node that hung up and for a node whose poll was
+/// answered. No node is dead before [`ABSENT_FACTOR`] times its longest recent gap between polls, up to [`LEASE`]: a
+/// slow machine is not dead.
 const HUNG_UP_MIN: Duration = Duration::from_secs(2);
 const ABSENT_MIN: Duration = Duration::from_secs(5);
 const ABSENT_FACTOR: u32 = 5;
-/// Reports of others divide these times and the factor by one more than the weight of the reports, but not below
-/// these bounds.
+/// Reports of peers divide these times and the factor by one more than their total weight, down to these bounds.
 const EVIDENCE_MIN: Duration = Duration::from_millis(300);
 const EVIDENCE_FACTOR_MIN: u32 = 2;
-/// Percent of the longest absence that is remembered at each new poll.
+/// Percent of the longest gap that is kept at each new poll.
 const ABSENT_REMEMBERED: u32 = 99;
-/// The poll of a node that others could not reach waits no longer than this.
+/// Maximum wait of a poll of a node that peers could not reach.
 const DOUBTED_POLL_MAX: Duration = Duration::from_millis(500);
-/// Reporters that are remembered; more say nothing new.
+/// Maximum number of remembered reporters; more add nothing.
 const REPORTERS_MAX: usize = 16;
 
-/// Knowledge of the server about the presence of a node.
+/// The server's knowledge about the presence of a node.
 pub struct Presence {
     last_heard: Moment,
-    /// Moment since which it has no poll here that somebody waits for; None while it has one, or never had.
+    /// Time since which no caller waits with a poll of the node; None while it has a poll open, or if it never had one.
     absent_since: Option<Moment>,
-    /// Whether it hung up: its poll went without an answer.
+    /// Whether it hung up: its last poll ended without an answer.
     hung_up: bool,
-    /// Longest time without a poll, lately.
+    /// Longest recent time without a poll.
     absent_max: Duration,
-    /// Nodes that could not reach it since it polled last, with the error of each.
+    /// Peers that could not reach it since its last poll, with the error of each.
     reports: BTreeMap<NodeId, Unreached>,
 }
 
@@ -54,17 +53,17 @@ impl Presence {
         }
     }
 
-    /// For how long nothing was heard of it.
+    /// Returns how long nothing was heard from it.
     pub fn silent_for(&self, now: Moment) -> Duration {
         now.since(self.last_heard)
     }
 
-    /// It said something.
+    /// Records any message of the node.
     pub fn heard(&mut self, now: Moment) {
         self.last_heard = now;
     }
 
-    /// Its poll waits here: it lives, whatever others met before.
+    /// Records that it has a poll open: it is alive, and earlier reports of peers are dropped.
     pub fn polls(&mut self, now: Moment) {
         let absent = self.absent_since.take().map_or(Duration::ZERO, |since| now.since(since));
         self.absent_max = absent.max(self.absent_max * ABSENT_REMEMBERED / 100);
@@ -72,18 +71,18 @@ impl Presence {
         self.reports.clear();
     }
 
-    /// Its poll was answered.
+    /// Records that its poll was answered.
     pub fn answered(&mut self, now: Moment) {
         self.absent_since.get_or_insert(now);
     }
 
-    /// Nobody waits for the answer to its poll any more.
+    /// Records that it hung up its poll.
     pub fn hangs_up(&mut self, now: Moment) {
         self.absent_since.get_or_insert(now);
         self.hung_up = true;
     }
 
-    /// Another node could not reach it.
+    /// Records that a peer could not reach it.
     pub fn reported(&mut self, by: NodeId, how: Unreached) {
         if self.reports.len() < REPORTERS_MAX || self.reports.contains_key(&by) {
             let worst = self.reports.entry(by).or_insert(how);
@@ -91,18 +90,18 @@ impl Presence {
         }
     }
 
-    /// How long its poll may wait: where others could not reach it, it is asked whether it is there.
+    /// Returns how long its poll may wait: less if peers could not reach it, so that it proves its presence.
     pub fn poll_max(&self, otherwise: Duration) -> Duration {
         if self.reports.is_empty() { otherwise } else { otherwise.min(DOUBTED_POLL_MAX) }
     }
 
-    /// Nobody could be heard for so long.
+    /// Extends the times by a period in which no node could be heard.
     pub fn forgive(&mut self, stood_still: Duration, now: Moment) {
         self.last_heard = (self.last_heard + stood_still).min(now);
         self.absent_since = self.absent_since.map(|since| (since + stood_still).min(now));
     }
 
-    /// Why the node is taken for dead, if it is.
+    /// Returns the reason why the node is considered dead; None if it is alive.
     pub fn is_gone(&self, now: Moment) -> Option<String> {
         let absent = self.absent_since.map(|since| now.since(since));
         let is_absent = absent.is_some_and(|absent| absent > self.patience());
@@ -111,10 +110,10 @@ impl Presence {
         }
         let silence = match absent {
             Some(absent) if self.hung_up => {
-                format!("it hung up, and did not ask again for {} ms", absent.as_millis())
+                format!("it hung up, and did not poll again for {} ms", absent.as_millis())
             }
-            Some(absent) if is_absent => format!("it did not ask again for {} ms", absent.as_millis()),
-            _ => "it was not heard of for too long".to_string(),
+            Some(absent) if is_absent => format!("it did not poll again for {} ms", absent.as_millis()),
+            _ => "it sent no message for too long".to_string(),
         };
         Some(match self.reports.len() {
             0 => silence,
@@ -122,7 +121,8 @@ impl Presence {
         })
     }
 
-    /// Whether all shows that its process has ended, while its machine goes on: another process may come on its disks.
+    /// Returns whether its process has ended as far as known, while its machine may go on: another process may start on
+    /// its disks.
     pub fn process_ended(&self) -> bool {
         self.hung_up || self.reports.values().any(|how| *how == Unreached::Refused)
     }
@@ -132,7 +132,7 @@ impl Presence {
         each.collect::<Vec<_>>().join(", ")
     }
 
-    /// How long it may be without a poll.
+    /// Returns the current limit of the time without a poll.
     fn patience(&self) -> Duration {
         let least = if self.hung_up { HUNG_UP_MIN } else { ABSENT_MIN };
         let divisor = 1 + self.reports.values().map(|how| weight(*how)).sum::<u32>();
@@ -141,8 +141,9 @@ impl Presence {
     }
 }
 
-/// A machine that refuses a connection has no such process any more. All else may have other causes: a line that is cut, or
-/// a node that is busy; whoever is only slow to answer gives a reason to ask it, and none to be less patient.
+/// Returns the weight of a report. A machine that refuses a connection does not run the process any more. Other errors
+/// have other possible causes: a broken network, or a busy node. A slow peer is a reason to ask it, but not to shorten
+/// its timeout.
 fn weight(how: Unreached) -> u32 {
     match how {
         Unreached::Silent => 0,
@@ -164,14 +165,14 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// When a node that polled at `start` is given up, in steps of the clock; with what is said of it.
+    /// Returns when a node that polled at `start` is declared dead, in steps of the clock, and the reason.
     fn given_up(presence: &Presence, start: Moment) -> (Duration, String) {
         let steps = (0..=LEASE.as_millis() as u64 + 100).step_by(10);
         let given_up = steps.map(ms).find_map(|after| Some((after, presence.is_gone(start + after)?)));
         given_up.expect("a lease ends")
     }
 
-    /// A node that polled, and whose poll ended at once, one way or the other.
+    /// Returns a node whose poll ended at once, by a hang-up or by an answer.
     fn away(hung_up: bool, reports: &[(u32, Unreached)]) -> (Presence, Moment) {
         let start = Moment::default();
         let mut presence = Presence::new(start);
@@ -205,7 +206,7 @@ mod tests {
         check(true, &[(2, CutOff)], 1000);
         check(true, &[(2, Refused)], 500);
         check(true, &[(2, Refused), (3, Refused), (4, Refused)], 300);
-        // The same one twice is one, by the worst it met.
+        // Two reports of one peer count once, by the worse error.
         let (mut presence, start) = away(false, &[(2, Refused)]);
         presence.reported(NodeId(2), TimedOut);
         assert_eq!(given_up(&presence, start).0, ms(1260));
@@ -232,7 +233,7 @@ mod tests {
             presence.polls(now);
             assert_eq!(presence.poll_max(POLL_MAX), POLL_MAX);
             presence.reported(NodeId(2 + round % 7), Unreached::Refused);
-            // Its poll waits, and it is asked whether it is there.
+            // Its open poll is answered early, to see whether it polls again.
             let asked_after = presence.poll_max(POLL_MAX);
             assert!(asked_after < POLL_MAX);
             now += asked_after;
@@ -249,7 +250,7 @@ mod tests {
         let mut presence = Presence::new(start);
         presence.polls(start);
         let (after, why) = given_up(&presence, start);
-        assert_eq!((after, why.as_str()), (LEASE + ms(10), "it was not heard of for too long"));
+        assert_eq!((after, why.as_str()), (LEASE + ms(10), "it sent no message for too long"));
         presence.forgive(ms(4000), start + LEASE);
         assert_eq!(presence.is_gone(start + LEASE + ms(4000)), None);
         let (mut presence, start) = away(true, &[(2, Unreached::Refused)]);

@@ -1,5 +1,4 @@
-//! Reports of nodes about their machines, their disks and the programs on them. They go into the store once a second,
-//! for all nodes together.
+//! Reports of nodes about their machines, disks and programs. They are stored once a second, for all nodes together.
 
 use crate::flows::parts_replicated;
 use crate::interface::Outbox;
@@ -18,15 +17,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const WRITE_EVERY: Duration = Duration::from_secs(1);
-/// How long samples are kept, and how often the older ones are removed.
+/// How long samples are kept, and how often older ones are removed.
 const SAMPLES_KEPT_NS: u64 = 3_600 * 1_000_000_000;
 const FORGET_EVERY: Duration = Duration::from_secs(60);
-/// Samples that may wait for the next write: those of a thousand nodes that come back at once after a minute.
+/// Maximum number of samples that wait for a write: those of a thousand nodes that come back at once after a minute.
 const SAMPLES_WAITING_MAX: usize = 60_000;
-/// Longest path of a disk that is told to people.
+/// Longest path of a disk that is shown, in bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// A node tells how it is.
+/// Handles the report of a node.
 pub(crate) fn reported(work: &mut Work, outbox: &mut Outbox, node: NodeId, report: NodeReport) {
     let Some((known, telemetry)) = work.fleet.reporting(node) else { return };
     let said = report.said.into_iter().filter(|said| known.running.contains_key(&said.attempt));
@@ -50,7 +49,7 @@ pub(crate) fn reported(work: &mut Work, outbox: &mut Outbox, node: NodeId, repor
         let is_news = known.takes_chunks() != took_chunks;
         let has_lost_any = known.disks.iter().filter(|disk| is_broken(disk)).count() > before;
         telemetry.disks.insert(node);
-        // Free bytes change all the time, and nobody else need know.
+        // Free bytes change all the time, and other nodes do not need them.
         if is_news {
             work.fleet.nodes_changed();
         }
@@ -67,7 +66,7 @@ pub(crate) fn reported(work: &mut Work, outbox: &mut Outbox, node: NodeId, repor
     lost_on_disk(work, outbox, node, report.lost);
 }
 
-/// A node that cannot write gets nothing that others could do.
+/// Excludes nodes that cannot write from tasks that other nodes could run, and readmits them.
 pub(crate) fn let_nodes_rest(work: &mut Work, outbox: &mut Outbox) {
     for (node, rests) in work.fleet.who_rests() {
         let now = if rests { "cannot write to any of its disks" } else { "can write again" };
@@ -76,7 +75,7 @@ pub(crate) fn let_nodes_rest(work: &mut Work, outbox: &mut Outbox) {
     }
 }
 
-/// Writes what has gathered, where it is time.
+/// Writes the collected reports if the interval has passed.
 pub(crate) fn write_telemetry(fleet: &mut Fleet, outbox: &mut Outbox) {
     let moment = outbox.moment();
     let since = fleet.telemetry().written.map_or(WRITE_EVERY, |last| moment.since(last));
@@ -104,7 +103,7 @@ pub(crate) fn write_telemetry(fleet: &mut Fleet, outbox: &mut Outbox) {
     telemetry.forgotten = if forgets { Some(moment) } else { waiting.forgotten };
 }
 
-/// Returns the output so far of the program of a job; None if none runs or its node has told nothing.
+/// Returns the output so far of the program of a job; None if no program runs or its node has reported nothing.
 pub(crate) fn output_so_far(fleet: &Fleet, job: JobId) -> Option<JobLogs> {
     fleet.heard_of(job).map(|(attempt, heard)| JobLogs {
         attempt: Some(attempt.attempt),
@@ -116,8 +115,8 @@ pub(crate) fn output_so_far(fleet: &Fleet, job: JobId) -> Option<JobLogs> {
     })
 }
 
-/// By our clock: the last one is of now, and the others are as much older as the node says. A node's own clock may
-/// be wrong.
+/// Converts samples to rows by the server's clock: the last one is from now, and the others are older by the
+/// differences that the node reports. The clock of the node may be wrong.
 fn sample_rows(node: NodeId, samples: &[MachineSample], now_ns: u64) -> Vec<SampleRow> {
     let Some(last) = samples.last() else { return Vec::new() };
     let row = |sample: &MachineSample| SampleRow {
@@ -135,7 +134,7 @@ fn sample_rows(node: NodeId, samples: &[MachineSample], now_ns: u64) -> Vec<Samp
     samples.iter().map(row).collect()
 }
 
-/// The largest number that the store takes.
+/// Limits a number to the largest that the store accepts.
 fn stored(count: u64) -> u64 {
     count.min(i64::MAX as u64)
 }

@@ -1,5 +1,5 @@
-//! Needs of jobs: the memory of nodes, and an architecture if a job asks for one. The scheduler gets them as numbers,
-//! people as sentences.
+//! Resource needs of jobs: memory of a node, and an architecture on request. The scheduler gets them as numbers, users
+//! as sentences.
 
 use crate::interface::{ControlError, Outbox, Service};
 use crate::membership::Fleet;
@@ -12,7 +12,7 @@ use scheduler::{Event, Needs, Wait};
 
 const MIB: u64 = 1 << 20;
 
-/// Returns the needs of a job. On one machine they are empty: the job has what it asked for.
+/// Returns the needs of a job. In the embedded engine they are empty: the job already has its memory.
 pub(crate) fn needs_of(scheduling: &mut Scheduling, service: Service, spec: &JobSpec) -> Needs {
     if service == Service::Embedded {
         return Needs::default();
@@ -27,9 +27,9 @@ pub(crate) fn needs_of(scheduling: &mut Scheduling, service: Service, spec: &Job
     }
 }
 
-/// Refuses a job that none of the nodes that work could ever run. Where there is none yet, one may come.
+/// Returns an error for a job that none of the working nodes could ever run. Accepts every job while there is no node.
 pub(crate) fn check_fits(work: &Work, spec: &JobSpec) -> Result<(), ControlError> {
-    // A name that is refused gets no number.
+    // A refused name gets no number.
     let (memory_bytes, architecture) = match spec.kind.program() {
         Some(task) => (task.memory_bytes, task.architecture.as_deref()),
         None => (spec.memory_bytes, None),
@@ -55,7 +55,7 @@ pub(crate) fn check_fits(work: &Work, spec: &JobSpec) -> Result<(), ControlError
     }
 }
 
-/// The scheduler learns what a node has.
+/// Tells the scheduler the resources of a node.
 pub(crate) fn node_came(
     work: &mut Work,
     outbox: &mut Outbox,
@@ -74,7 +74,7 @@ pub(crate) fn waits_for(scheduling: &Scheduling, job: JobId) -> Option<String> {
 }
 
 impl Fleet {
-    /// The nodes that get work.
+    /// Returns the nodes that get work.
     fn working(&self) -> impl Iterator<Item = &NodeInfo> {
         self.all().filter(|node| node.drain.is_none()).map(|node| &node.info)
     }
@@ -89,21 +89,21 @@ fn sentence(wait: &Wait, architectures: &Architectures) -> String {
     let what =
         format!("{} of memory on a node{}", mib(wait.needs.memory_bytes), architecture.unwrap_or_default());
     if wait.nodes == 0 {
-        return format!("it needs {what}, and no node works yet");
+        return format!("it needs {what}, and no node is working yet");
     }
     if wait.nodes_large_enough == 0 {
         let nodes = wait.nodes;
-        return format!("it needs {what}, which none of the {nodes} nodes that work has: add a larger one");
+        return format!("it needs {what}, which none of the {nodes} working nodes has: add a larger one");
     }
     let others = match wait.jobs_with_memory {
-        0 => "what runs on the nodes holds too much of it".to_string(),
+        0 => "running tasks on the nodes hold too much of it".to_string(),
         jobs => format!("{jobs} jobs hold {} of each node", mib(wait.held_bytes)),
     };
     match (wait.needs.everywhere, wait.before) {
-        (true, 0) => format!("it needs {what}, at once on all of them; {others}"),
+        (true, 0) => format!("it needs {what}, on all of them at once; {others}"),
         (true, before) => {
             format!(
-                "it needs {what}, at once on all of them; {others}, and {before} older jobs wait for the same"
+                "it needs {what}, on all of them at once; {others}, and {before} older jobs wait for the same"
             )
         }
         (false, _) => format!("it needs {what}; {others}"),
@@ -134,9 +134,9 @@ mod tests {
             parts.iter().for_each(|part| assert!(text.contains(part), "{text}"));
         };
         check(wait, &["256 MiB", "3 jobs hold 1024 MiB", "1 older jobs"]);
-        check(Wait { nodes: 0, ..wait }, &["no node works yet"]);
-        check(Wait { nodes_large_enough: 0, ..wait }, &["none of the 2 nodes", "larger"]);
+        check(Wait { nodes: 0, ..wait }, &["no node is working yet"]);
+        check(Wait { nodes_large_enough: 0, ..wait }, &["none of the 2 working nodes", "larger"]);
         let needs = Needs { architecture: Some(arm), everywhere: false, ..needs };
-        check(Wait { needs, jobs_with_memory: 0, ..wait }, &["of aarch64", "what runs on the nodes"]);
+        check(Wait { needs, jobs_with_memory: 0, ..wait }, &["of aarch64", "running tasks on the nodes"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Reports of nodes, as they are held between two writes to the store.
+//! Reports of nodes between two writes to the store.
 
 use crate::interface::Moment;
 use api::machine::SaidText;
@@ -17,14 +17,14 @@ pub(crate) struct Telemetry {
     pub forgotten: Option<Moment>,
 }
 
-/// The last of what a program wrote so far.
+/// The end of a program's output so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     pub standard_output: SaidText,
     pub standard_error: SaidText,
 }
 
-/// Takes a piece of text that follows on what was heard, or stands for itself where something was lost between.
+/// Appends a piece of text if it continues the known text; otherwise it replaces the known text.
 pub(crate) fn hear(heard: &mut SaidText, piece: SaidText) {
     let follows = piece.end_bytes == heard.end_bytes.saturating_add(piece.text.len() as u64);
     if !follows && piece.text.is_empty() {

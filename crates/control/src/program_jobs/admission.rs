@@ -1,6 +1,6 @@
-//! Jobs of one task that wait behind very many others of their user. Their rows are stored, and in memory stands little more than
-//! their numbers; those that may run soon are admitted to the scheduler, the oldest first. So a user who hands in a hundred thousand
-//! jobs, or such with megabytes of arguments, costs the server a little memory and the other users nothing.
+//! Admission of jobs of one task, of which a user may have very many. Their rows are stored, and memory holds little
+//! more than their numbers; the oldest are admitted to the scheduler when they may run soon. So a hundred thousand jobs
+//! of one user, or jobs with megabytes of arguments, cost the server little memory and do not delay other users.
 
 use crate::interface::{JobDirs, Outbox};
 use crate::job::{EXIT_CANCELLED, Job};
@@ -18,15 +18,15 @@ use rows::{Change, Keep};
 use scheduler::Event;
 use std::sync::Arc;
 
-/// Jobs of one user that the scheduler has at once, where nodes have no room for more.
+/// Jobs of one user that the scheduler has at once; more if the nodes have room for more.
 const ADMITTED_MAX: u64 = 8192;
-/// Bytes of their specifications, and of those of each slot.
+/// Bytes of the specifications of admitted jobs, and the bytes added for each slot.
 const ADMITTED_BYTES_MAX: u64 = 32 << 20;
 const SLOT_BYTES: u64 = 2 << 20;
-/// Queues of one user of which the scheduler has jobs at once, where nodes have fewer slots.
+/// Queues of one user with admitted jobs; more if the nodes have more slots.
 const QUEUES_MAX: u64 = 256;
 
-/// As much as all nodes could have in their slots and places, twice.
+/// Returns the window of a user: twice the number of slots and places of all nodes, and at least the limits above.
 pub(crate) fn window(fleet: &Fleet) -> Window {
     let (nodes, slots) = fleet.nodes_and_slots();
     let capacity = slots + nodes as u64 * u64::from(PLACES_MAX);
@@ -47,7 +47,7 @@ pub(crate) struct Turn {
     pub file_hold: Option<FileHold>,
 }
 
-/// Gives a job of one task to the scheduler.
+/// Submits a job of one task to the scheduler.
 pub(crate) fn admit(work: &mut Work, outbox: &mut Outbox, turn: Turn) {
     let Turn { job, spec, key, owner, seat, file_hold } = turn;
     let mut new = Job::new(job, spec, JobDirs::default(), JobResults::new(job, Vec::new()));
@@ -60,7 +60,7 @@ pub(crate) fn admit(work: &mut Work, outbox: &mut Outbox, turn: Turn) {
     feed(work, outbox, Event::JobSubmitted { job, claim, stages, failures_max });
 }
 
-/// Ends a job that waits.
+/// Ends a waiting job.
 pub(crate) fn end_before_begin(
     users: &mut Users,
     outbox: &mut Outbox,

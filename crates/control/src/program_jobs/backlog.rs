@@ -1,8 +1,8 @@
-//! Which jobs of one task wait, and which of them may be admitted next. A queue has jobs among which the scheduler would choose
-//! the oldest: those of one user with one priority and equal needs. The jobs of a user have one window, whatever their queues
-//! are, so that nobody gets more of the scheduler by a priority or a memory of its own for each job. So that a queue need not
-//! wait behind another of its user, at most [`RESERVES_MAX`] of them have a small reserve beside the window. Jobs that wait cost
-//! little more than their numbers.
+//! The backlog: the waiting jobs of one task, and the choice of the next to admit. A queue holds jobs of one user with
+//! equal priority and needs; among them the scheduler would choose the oldest. All queues of a user share one window,
+//! so that no user gets more of the scheduler by a separate priority or memory size for each job. So that a queue need
+//! not wait behind another one of its user, at most [`RESERVES_MAX`] queues have a small reserve beside the window. A
+//! waiting job costs little more than its number.
 
 use api::JobSpec;
 use ids::JobId;
@@ -12,18 +12,19 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// A specification of this many bytes as it is written is remembered; a longer one is read again when its turn comes.
+/// Longest specification that is kept in memory, in bytes as written; a longer one is read again when its turn comes.
 const REMEMBERED_BYTES_MAX: usize = 512;
-/// Queues of one user that may have jobs admitted beside the user's window, each this part of a window.
+/// Maximum number of queues of one user with a reserve beside the window; a reserve is the window divided by this
+/// number.
 const RESERVES_MAX: usize = 16;
 const RESERVES_IN_WINDOW: u64 = 16;
 const OLDEST: JobId = JobId(i64::MIN);
 
-/// Jobs among which the scheduler would choose the oldest.
+/// Identity of a queue. Among its jobs the scheduler would choose the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueKey {
     pub user: u64,
-    /// The higher goes first.
+    /// The higher priority goes first.
     priority: Reverse<i32>,
     needs: Needs,
 }
@@ -38,29 +39,29 @@ impl QueueKey {
     }
 }
 
-/// Something that stays as long as a job needs it. Control only holds it.
+/// A hold on files. It is kept as long as a job needs them; control only stores it.
 pub type FileHold = Arc<dyn Send + Sync>;
 
-/// A job that waits.
+/// A waiting job.
 pub struct Waiting {
     pub name: Arc<str>,
     pub spec: WaitingSpec,
     pub spec_bytes: u64,
-    /// Keeps the files that it needs.
+    /// A hold on the files that it needs.
     pub file_hold: Option<FileHold>,
 }
 
-/// The place of the specification of a job that waits.
+/// Storage of the specification of a waiting job.
 pub enum WaitingSpec {
-    /// Many jobs have the same.
+    /// A specification that several jobs share.
     Shared(Arc<JobSpec>),
-    /// Its task, as it is written.
+    /// The task in its written form.
     Written(Box<str>),
     InStore,
 }
 
 impl WaitingSpec {
-    /// The least that is needed to have it again.
+    /// Returns the smallest form from which the specification can be restored.
     pub fn of(spec: &Arc<JobSpec>, is_shared: bool) -> Self {
         if is_shared {
             return Self::Shared(Arc::clone(spec));
@@ -73,12 +74,12 @@ impl WaitingSpec {
     }
 }
 
-/// How much of one user's jobs the scheduler may have, besides reserves.
+/// Limits for the jobs of one user in the scheduler, without reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub jobs_max: u64,
     pub bytes_max: u64,
-    /// Queues of which it may have any: each need makes its decisions dearer.
+    /// Maximum number of queues with admitted jobs: each distinct need makes decisions of the scheduler more expensive.
     pub queues_max: usize,
 }
 
@@ -91,14 +92,14 @@ impl Window {
         }
     }
 
-    /// Whether one more has room. One alone has, however large it is.
+    /// Returns whether one more job fits. A single job always fits, however large it is.
     fn has_room(self, admitted: Amount, more_bytes: u64) -> bool {
         admitted.jobs == 0
             || (admitted.jobs < self.jobs_max && admitted.bytes.saturating_add(more_bytes) <= self.bytes_max)
     }
 }
 
-/// Jobs that the scheduler has, and the bytes of their specifications.
+/// Number of jobs in the scheduler, and the bytes of their specifications.
 #[derive(Clone, Copy, Default)]
 struct Amount {
     jobs: u64,
@@ -117,7 +118,7 @@ impl Amount {
     }
 }
 
-/// The place of a job that was admitted; given back when the job is over.
+/// The seat of an admitted job in the scheduler; given back when the job is over.
 #[derive(Debug)]
 pub struct Seat {
     queue: QueueKey,
@@ -125,7 +126,7 @@ pub struct Seat {
     of_reserve: bool,
 }
 
-/// Jobs of a queue that the scheduler has, and how many of them the window and a reserve admitted.
+/// Jobs of a queue in the scheduler: all of them, and how many the window and the reserve admitted.
 #[derive(Clone, Copy, Default)]
 struct Admitted {
     all: Amount,
@@ -135,16 +136,16 @@ struct Admitted {
 
 #[derive(Default)]
 struct JobsOfUser {
-    /// By queue, the oldest first.
+    /// Waiting jobs by queue, the oldest first.
     waiting: BTreeMap<(QueueKey, JobId), Waiting>,
-    /// Queues of which the scheduler has any.
+    /// Queues with jobs in the scheduler.
     admitted: BTreeMap<QueueKey, Admitted>,
     in_window: Amount,
-    /// Queues with jobs that were admitted by the window.
+    /// Number of queues with jobs that the window admitted.
     queues_in_window: usize,
-    /// Queues with jobs that were admitted by a reserve, at most [`RESERVES_MAX`].
+    /// Queues with jobs that a reserve admitted, at most [`RESERVES_MAX`].
     reserves: BTreeSet<QueueKey>,
-    /// Whether it stands among those that may have a job whose turn has come.
+    /// Whether the user is in `ripe`.
     is_ripe: bool,
 }
 
@@ -168,7 +169,7 @@ impl JobsOfUser {
         self.window_has_room(queue, bytes, window) || self.reserve_has_room(queue, bytes, window)
     }
 
-    /// The oldest of the first queue at or behind a place.
+    /// Returns the oldest job of the first queue at or after a position.
     fn first_from(&self, place: (QueueKey, JobId)) -> Option<(QueueKey, JobId, u64)> {
         self.waiting.range(place..).next().map(|((queue, job), waiting)| (*queue, *job, waiting.spec_bytes))
     }
@@ -177,13 +178,15 @@ impl JobsOfUser {
         self.first_from((*queue, OLDEST)).filter(|(first, ..)| first == queue)
     }
 
-    /// The job whose turn is next: of the first queue where the window has room, else of the first whose reserve has.
+    /// Returns the next job: of the first queue if the window has room, otherwise of the first queue whose reserve has
+    /// room.
     fn next(&self, window: Window) -> Option<(QueueKey, JobId)> {
         let chosen = self.next_in_window(window).or_else(|| self.next_by_reserve(window));
         chosen.map(|(queue, job, _)| (queue, job))
     }
 
-    /// Bytes are kept for the first queue, or many small jobs would keep a large one out.
+    /// Returns the next job of the window. Free bytes are reserved for the first queue; otherwise many small jobs would
+    /// keep out a large one.
     fn next_in_window(&self, window: Window) -> Option<(QueueKey, JobId, u64)> {
         let first = self.waiting.first_key_value();
         let (queue, job, bytes) = first.map(|((queue, job), waiting)| (*queue, *job, waiting.spec_bytes))?;
@@ -203,7 +206,7 @@ impl JobsOfUser {
         if self.reserves.len() >= RESERVES_MAX {
             return self.reserves.iter().filter_map(|queue| self.oldest_of(queue)).find(has_room);
         }
-        // Only queues with jobs admitted have no room here, and of these there are not many.
+        // Only queues with admitted jobs can lack room here, and their number is limited.
         let first = self.waiting.first_key_value().map(|(place, _)| *place)?;
         let behind = |(queue, ..): &(QueueKey, JobId, u64)| self.first_from((*queue, JobId(i64::MAX)));
         std::iter::successors(self.first_from(first), behind).find(has_room)
@@ -244,15 +247,15 @@ impl JobsOfUser {
     }
 }
 
-/// All that wait.
+/// All waiting jobs.
 #[derive(Default)]
 pub struct Backlog {
     users: BTreeMap<u64, JobsOfUser>,
     /// The queue of each job.
     queues: BTreeMap<JobId, QueueKey>,
-    /// Users something of whom changed since none of their jobs could be admitted. They take turns.
+    /// Users to look at: something of theirs changed since none of their jobs could be admitted. They take turns.
     ripe: VecDeque<u64>,
-    /// The last window that was asked about.
+    /// The window of the last call of `next`.
     window: Option<Window>,
 }
 
@@ -269,7 +272,7 @@ impl Backlog {
         self.queues.keys().copied()
     }
 
-    /// Whether a job must wait: others of its queue do, or the scheduler has enough of its user.
+    /// Returns whether a job must wait: others of its queue wait, or the scheduler has enough jobs of its user.
     pub fn must_wait(&self, queue: &QueueKey, spec_bytes: u64, window: Window) -> bool {
         let Some(user) = self.users.get(&queue.user) else { return false };
         user.oldest_of(queue).is_some() || !user.has_room(queue, spec_bytes, window)
@@ -281,12 +284,12 @@ impl Backlog {
         self.ripens(queue.user);
     }
 
-    /// The scheduler gets a job.
+    /// Counts a job that is given to the scheduler. Returns its seat.
     pub fn admit(&mut self, queue: QueueKey, spec_bytes: u64, window: Window) -> Seat {
         self.users.entry(queue.user).or_default().admit(queue, spec_bytes, window)
     }
 
-    /// A job that was admitted is over.
+    /// Gives back the seat of an admitted job that is over.
     pub fn is_over(&mut self, seat: &Seat) {
         let Some(user) = self.users.get_mut(&seat.queue.user) else { return };
         user.leaves(seat);
@@ -294,17 +297,17 @@ impl Backlog {
         self.drop_if_empty(seat.queue.user);
     }
 
-    /// Takes a job out that waits.
+    /// Removes a waiting job.
     pub fn take(&mut self, job: JobId) -> Option<(QueueKey, Waiting)> {
         let queue = self.queues.remove(&job)?;
         let waiting = self.users.get_mut(&queue.user)?.waiting.remove(&(queue, job))?;
-        // A smaller one may be the first now.
+        // A smaller job may be the first now.
         self.ripens(queue.user);
         self.drop_if_empty(queue.user);
         Some((queue, waiting))
     }
 
-    /// The next job whose turn has come.
+    /// Takes the next job whose turn has come.
     pub fn next(&mut self, window: Window) -> Option<(JobId, QueueKey, Waiting)> {
         if self.window.replace(window) != Some(window) {
             let users: Vec<u64> = self.users.keys().copied().collect();
@@ -366,7 +369,7 @@ mod tests {
         Some((job.0, backlog.admit(queue, waiting.spec_bytes, window)))
     }
 
-    /// Admits as many as may be.
+    /// Admits as many jobs as possible.
     fn all(backlog: &mut Backlog, window: Window) -> Vec<(i64, Seat)> {
         std::iter::from_fn(|| next(backlog, window)).collect()
     }
@@ -385,7 +388,7 @@ mod tests {
         assert!(backlog.must_wait(&key(1, 0), 1, WINDOW) && !backlog.must_wait(&key(2, 0), 1, WINDOW));
         let mut admitted = all(&mut backlog, WINDOW);
         assert_eq!(numbers(&admitted), [1, 2]);
-        // Another user has a window, and a higher priority a reserve.
+        // Another user has a window of his own, and a higher priority has a reserve.
         backlog.waits(JobId(5), key(2, 0), waiting(1));
         backlog.waits(JobId(6), key(1, 7), waiting(1));
         let others = all(&mut backlog, WINDOW);
@@ -407,7 +410,7 @@ mod tests {
         for job in 1..=3 {
             backlog.waits(JobId(job), key(1, 0), waiting(70));
         }
-        // One alone has room however large it is.
+        // A single job has room, however large it is.
         backlog.waits(JobId(4), key(1, 0), waiting(1000));
         for job in 1..=4 {
             let admitted = all(&mut backlog, WINDOW);
@@ -426,10 +429,10 @@ mod tests {
         let mut admitted = all(&mut backlog, LARGE);
         assert_eq!(numbers(&admitted), (1..=64 + RESERVES_MAX as i64).collect::<Vec<_>>());
         assert!(backlog.must_wait(&key(1, 1), 1, LARGE) && !backlog.must_wait(&key(2, 0), 1, LARGE));
-        // Another user is not behind them.
+        // Another user does not wait for them.
         backlog.waits(JobId(2000), key(2, -9999), waiting(1));
         assert_eq!(numbers(&all(&mut backlog, LARGE)), [2000]);
-        // One goes, one comes, the most urgent first.
+        // One ends and one is admitted, the most urgent first.
         backlog.waits(JobId(3000), key(1, 7), waiting(1));
         backlog.is_over(&admitted.remove(0).1);
         assert_eq!(numbers(&all(&mut backlog, LARGE)), [3000]);
@@ -460,14 +463,14 @@ mod tests {
         }
         let more = all(&mut backlog, NARROW);
         assert_eq!(numbers(&more), (101..=161).collect::<Vec<_>>());
-        // The window and the reserves are full: one goes, one comes.
+        // The window and the reserves are full: one job ends, one is admitted.
         backlog.is_over(&admitted.remove(1).1);
         assert_eq!(numbers(&all(&mut backlog, NARROW)), [162]);
         backlog.is_over(&admitted.remove(1 + RESERVES_MAX).1);
         assert_eq!(numbers(&all(&mut backlog, NARROW)), [4 + RESERVES_MAX as i64]);
     }
 
-    /// Any order of jobs that come and go.
+    /// Generates sequences of jobs that arrive and end.
     fn steps() -> impl Strategy<Value = Vec<(bool, u64, i32, u64, usize)>> {
         prop::collection::vec((any::<bool>(), 0..3_u64, 0..40_i32, 0..300_u64, any::<usize>()), 1..400)
     }
@@ -491,7 +494,7 @@ mod tests {
         }
         prop_assert_eq!(all_jobs, jobs + reserved);
         prop_assert!(all_bytes >= bytes);
-        // A queue waits with nothing admitted only where all reserves are taken.
+        // A queue waits without an admitted job only if all reserves are taken.
         let starves = user.waiting.keys().any(|(queue, _)| !user.admitted.contains_key(queue));
         prop_assert!(!starves || user.reserves.len() == RESERVES_MAX);
         Ok(())
@@ -547,7 +550,7 @@ mod tests {
         let each = size_of::<((QueueKey, JobId), Waiting)>() + size_of::<(JobId, QueueKey)>();
         assert!(
             each + super::REMEMBERED_BYTES_MAX < 800,
-            "{each} bytes, besides the text and what maps need"
+            "{each} bytes, besides the text and the nodes of maps"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A job that reduces again what another one kept.
+//! Jobs that reduce the kept I-files of another job again.
 
 use crate::interface::Outbox;
 use crate::job::{Job, without_weights};
@@ -12,10 +12,10 @@ use rows::{Change, ReplicaRow, ReplicaState};
 use std::collections::BTreeSet;
 
 impl Job {
-    /// A node has opened what it kept of the job that this one reduces again.
+    /// Records that a node has opened the kept I-files that this job reduces.
     pub(crate) fn adopted(&mut self, attempt: AttemptKey, adopt: AdoptResult, outbox: &mut Outbox) {
         let job = self.id;
-        // The maps ran in another job; their commits are this one's to prove. All are told with the first task.
+        // The maps ran in another job; this job must prove their commits. All are written with the first task.
         let maps = self.results.maps.iter().filter(|_| attempt.task.task == TaskIndex(0));
         for (map_task, (number, map)) in maps {
             let task = TaskKey { task: *map_task, ..attempt.task };
@@ -27,8 +27,7 @@ impl Job {
         }
         if let Some(why) = &adopt.missing_because {
             let count = adopt.missing.len();
-            let detail =
-                format!("{count} kept runs cannot be read where they lie ({why}): their replicas are read");
+            let detail = format!("{count} kept runs cannot be read ({why}): their replicas are read");
             outbox.note(job, EventKind::ReplicasStandIn, detail);
         }
         let before: BTreeSet<RunId> = self.sealed_runs().map(|run| run.run).collect();
@@ -53,8 +52,8 @@ impl Job {
         self.results.seal.iter().flat_map(|seal| &seal.runs)
     }
 
-    /// Handles the loss of kept data that this job reduces again; `with` names the cause. No maps can make it anew:
-    /// it is read at its replicas, or the job fails.
+    /// Handles the loss of kept data that this job reduces again; `with` names the cause. No maps can recompute it:
+    /// replicas are read, or the job fails.
     pub(crate) fn lose_kept(
         &mut self,
         gone: &Gone,
@@ -63,7 +62,7 @@ impl Job {
         outbox: &mut Outbox,
     ) -> Option<Loss> {
         let stage = self.tasks.len().checked_sub(1)?;
-        // Merges are bound to their nodes, and would wait for one that is gone.
+        // Merges are bound to their nodes, and would wait for a lost one forever.
         let is_bound = gone.node.is_some() && self.stage_kinds[stage] == StageKind::Merge;
         let (mut gone, mut fell_back) = (gone.clone(), false);
         if self.is_sealed() && !is_bound {
@@ -81,10 +80,10 @@ impl Job {
         }
         let message = match gone.node {
             Some(_) => format!(
-                "{with}, which has I-files that job {source} kept, is gone: start it again on its disks, then reduce job \
+                "{with}, which has kept I-files of job {source}, is gone: start it again on its disks, then reduce job \
                  {source} again"
             ),
-            None => format!("I-files that job {source} kept are lost with {with}: run that job again"),
+            None => format!("kept I-files of job {source} are lost with {with}: run that job again"),
         };
         self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
         Some(Loss::ForGood(StageIndex(stage as u16)))

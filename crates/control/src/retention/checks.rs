@@ -1,6 +1,6 @@
-//! Checks of what nodes keep (`sailfish fsck --server`): the nodes that have the files are told to read them, and tell what they
-//! found; whoever asked looks in from time to time. A check changes nothing and no row tells of it: one that nobody looks at any
-//! more is given up, and one of a server that ends is asked for again.
+//! Checks of kept I-files (`sailfish fsck --server`): the nodes that have the files read them and report findings; the
+//! user polls for the result. A check changes nothing and is not stored. It is abandoned if its user stops polling, and
+//! must be started again after a restart of the server.
 
 use crate::interface::{ControlError, Moment};
 use crate::membership::Fleet;
@@ -12,9 +12,9 @@ use ids::{JobId, NodeId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Checks at once: each keeps disks of many nodes busy, and holds what the maps of its job committed.
+/// Maximum number of checks at once: each keeps disks of many nodes busy, and holds the commits of its job in memory.
 const CHECKS_MAX: usize = 8;
-/// Time without a question of its user after which a check is given up.
+/// Time without a poll of its user after which a check is abandoned.
 const UNASKED_MAX: Duration = Duration::from_secs(60);
 
 /// All checks, by name.
@@ -27,7 +27,7 @@ struct Check {
     total_bytes: u64,
     /// Bytes read so far, by the node that reads and the process that made the directories.
     read_bytes: BTreeMap<(NodeId, NodeId), u64>,
-    /// Time of the last question about this check.
+    /// Time of the last poll for this check.
     asked: Moment,
     standing: Standing,
 }
@@ -62,7 +62,7 @@ impl Checks {
         self.0.retain(|_, check| now.since(check.asked) < UNASKED_MAX);
     }
 
-    /// A node is gone: what it has can be read by nobody.
+    /// Records that a node is lost, so that its files cannot be read.
     pub fn node_lost(&mut self, node: NodeId, name: &str) {
         for check in self.0.values_mut() {
             let Standing::Reading(kept) = &check.standing else { continue };
@@ -96,15 +96,15 @@ impl Checks {
     }
 }
 
-/// A check that is to begin, or one that goes on already.
+/// The state of a check that is requested.
 pub enum CheckBegin {
-    /// Another user asked for the same: the answer so far.
+    /// The same check is under way; this is its answer so far.
     GoesOn(FsckAnswer),
-    /// The shell must read what the job kept.
+    /// The shell must read the list of the job's kept files.
     ReadKept,
 }
 
-/// Says whether a check of what a job kept may begin.
+/// Returns whether a check of a job's kept I-files may begin, or is already under way.
 pub(crate) fn begin(checks: &mut Checks, source: JobId, now: Moment) -> Result<CheckBegin, ControlError> {
     checks.give_up_unasked(now);
     let mut others = checks.0.iter_mut();
@@ -118,7 +118,7 @@ pub(crate) fn begin(checks: &mut Checks, source: JobId, now: Moment) -> Result<C
     Ok(CheckBegin::ReadKept)
 }
 
-/// Tells the nodes that have the files to read them. `name`: one that no other check has.
+/// Orders the nodes that have the files to read them. `name` must be unique among the checks.
 pub(crate) fn start(
     checks: &mut Checks,
     fleet: &mut Fleet,
@@ -143,8 +143,8 @@ pub(crate) fn start(
     answer
 }
 
-/// Says how far a check is. `source`: the job that kept the files, by what the store says now: files that were collected since the
-/// check began are missing and not damaged.
+/// Returns the progress of a check. `source`: the job that kept the files, according to the store now. Files that were
+/// collected since the check began are missing and not damaged.
 pub(crate) fn look_at(
     checks: &mut Checks,
     name: &str,
@@ -163,7 +163,7 @@ pub(crate) fn look_at(
 }
 
 impl Checks {
-    /// Whether anybody still asks about a check.
+    /// Returns whether a user still polls for a check.
     pub fn knows(&mut self, name: &str, now: Moment) -> bool {
         self.give_up_unasked(now);
         self.0.contains_key(name)

@@ -1,8 +1,8 @@
-//! I-files that jobs keep on the disks of nodes. When such a job is over, the server tells every node with runs of it
-//! to keep them. When all nodes have answered with their directories, the rows of these are written together with the
-//! row that says that the job is clean. From then on the store knows them, and nodes tell of the directories on their
-//! disks whenever they or the server start: so the server finds a later process on the same disks, and has
-//! directories removed that nobody knows any more.
+//! I-files that jobs keep on the disks of nodes. When such a job is over, the server orders every node that has runs of
+//! it to keep them. When all nodes have answered with their directories, the rows of these are written together with
+//! the row that marks the job as clean. From then on the store knows the directories. Nodes announce the directories on
+//! their disks whenever they or the server start: so the server finds a later process on the same disks, and removes
+//! directories that no job knows any more.
 
 use crate::interface::{Outbox, Service};
 use crate::job::{FoundWhile, Job, Keeping};
@@ -16,13 +16,12 @@ use mapreduce::Gone;
 use rows::Change;
 use std::collections::BTreeSet;
 
-/// Most directories that a node tells of at once.
+/// Maximum number of directories that a node announces at once.
 const DIRS_MAX: usize = 100_000;
-/// Longest path, and longest complaint, that is remembered.
+/// Longest path, and longest error text, that is stored, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// A job is over and its last attempt has ended: nodes remove or keep what they have of it, and then its
-/// directories go.
+/// Ends a job whose last attempt has ended: nodes remove or keep its data, and afterwards its directories are removed.
 pub(crate) fn let_go(work: &mut Work, outbox: &mut Outbox, id: JobId) {
     let to_keep = work.jobs.get(&id).and_then(Job::runs_to_keep);
     match to_keep.filter(|_| work.service == Service::Cluster) {
@@ -34,7 +33,7 @@ pub(crate) fn let_go(work: &mut Work, outbox: &mut Outbox, id: JobId) {
     }
 }
 
-/// Tells nodes to keep what they have of these runs of a job, and of their replicas.
+/// Orders nodes to keep these runs of a job, and their replicas.
 pub(crate) fn begin_keeping(work: &mut Work, outbox: &mut Outbox, id: JobId, runs: BTreeSet<RunId>) {
     let Some(job) = work.jobs.get_mut(&id) else { return };
     let replicas = &job.results.replicas;
@@ -53,18 +52,18 @@ pub(crate) fn begin_keeping(work: &mut Work, outbox: &mut Outbox, id: JobId, run
     look_whether_kept(work, outbox, id);
 }
 
-/// A node that was to keep something is gone.
+/// Handles the loss of a node that was ordered to keep data.
 pub(crate) fn keeper_lost(work: &mut Work, outbox: &mut Outbox, node: NodeId, name: &str) {
     let waits = |job: &&Job| job.keeping.as_ref().is_some_and(|keeping| keeping.waiting.contains(&node));
     let jobs: Vec<JobId> = work.jobs.values().filter(waits).map(|job| job.id).collect();
     for id in jobs {
-        let why = format!("the node {name} was gone before it had kept its part");
+        let why = format!("the node {name} was lost before it had kept its runs");
         work.jobs.expect_mut(id).keeps_without(node, name, why, outbox);
         look_whether_kept(work, outbox, id);
     }
 }
 
-/// Goes on with a job where all its nodes have answered, or where nothing can be kept any more.
+/// Continues with a job if all its nodes have answered, or if nothing can be kept any more.
 pub(crate) fn look_whether_kept(work: &mut Work, outbox: &mut Outbox, id: JobId) {
     let Some(keeping) = work.jobs.get_mut(&id).and_then(|job| job.keeping.as_mut()) else { return };
     if let Some(lost) = &keeping.lost {
@@ -83,7 +82,7 @@ pub(crate) fn look_whether_kept(work: &mut Work, outbox: &mut Outbox, id: JobId)
     }
 }
 
-/// Directories that a node found, of which only the store may know.
+/// Directories that a node found and no running job knows: the store must be asked about them.
 pub struct FoundDirs {
     node: NodeId,
     dirs: Vec<KeptDir>,
@@ -95,7 +94,7 @@ impl FoundDirs {
     }
 }
 
-/// The word of the store about a directory.
+/// The store's answer about a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DirInStore {
     /// A job keeps it; made by this process.
@@ -106,8 +105,8 @@ pub enum DirInStore {
     OfOthers,
 }
 
-/// Takes what a node tells of its disks: for a job that waits for it, or all that it found. The store must be asked about the
-/// directories that come back.
+/// Handles a node's announcement of kept directories, for one job or for all its disks. Returns the directories about
+/// which the caller must ask the store.
 pub(crate) fn announced(
     work: &mut Work,
     outbox: &mut Outbox,
@@ -123,11 +122,11 @@ pub(crate) fn announced(
     FoundDirs { node, dirs: known_by_no_job(work, outbox, node, dirs) }
 }
 
-/// The order that these jobs go died with the server before this one, where they are known no more.
+/// Orders a node to forget jobs that are unknown: the order of the previous server to forget them may be lost.
 pub(crate) fn forget_what_is_over(work: &mut Work, outbox: &mut Outbox, node: NodeId, held: Vec<JobId>) {
     let Some(known) = work.fleet.get_mut(node) else { return };
     for job in held.into_iter().take(DIRS_MAX).filter(|job| !work.jobs.contains_key(job)) {
-        outbox.info(format!("{node} removes what it holds of job {job}, which is over"));
+        outbox.info(format!("{node} removes its data of job {job}, which is over"));
         known.order(NodeOrder::Forget { job });
     }
 }
@@ -163,7 +162,7 @@ pub(crate) fn part_kept(
     look_whether_kept(work, outbox, id);
 }
 
-/// Takes the directories that jobs count on which are being written to the store; the rest comes back.
+/// Takes the directories that belong to jobs which are being stored. Returns the others.
 fn known_by_no_job(work: &mut Work, outbox: &mut Outbox, node: NodeId, dirs: Vec<KeptDir>) -> Vec<KeptDir> {
     let Some(node_name) = work.fleet.get(node).map(|known| known.info.name.clone()) else {
         return Vec::new();
@@ -191,8 +190,8 @@ fn known_by_no_job(work: &mut Work, outbox: &mut Outbox, node: NodeId, dirs: Vec
     others
 }
 
-/// Stores the directories that a node found, and has those removed that nobody knows of. Directories that nodes of another
-/// cluster made on the same disk are left alone. `in_store`: the word of the store about each directory.
+/// Stores the directories that a node found, and orders it to remove those that no job knows. Directories that nodes of
+/// another cluster made on the same disk are left alone. `in_store`: the store's answer for each directory.
 pub(crate) fn found(fleet: &mut Fleet, outbox: &mut Outbox, found: FoundDirs, in_store: Vec<DirInStore>) {
     let FoundDirs { node, dirs } = found;
     let Some(known) = fleet.get_mut(node) else { return };
@@ -219,8 +218,8 @@ fn drop_strangers(fleet: &mut Fleet, outbox: &mut Outbox, node: NodeId, names: V
     }
 }
 
-/// Tells nodes to remove what they keep of a job. Returns the names of those that are away: they tell of it when they come back,
-/// and learn then that nobody knows it.
+/// Orders nodes to remove their kept data of a job. Returns the names of the nodes that are not in the cluster: they
+/// announce the data when they come back, and are ordered to remove it then.
 pub(crate) fn drop_kept(fleet: &mut Fleet, job: JobId, places: Vec<KeptPlace>) -> BTreeSet<String> {
     let mut away = BTreeSet::new();
     for place in places {
@@ -236,10 +235,10 @@ pub(crate) fn drop_kept(fleet: &mut Fleet, job: JobId, places: Vec<KeptPlace>) -
 }
 
 impl Job {
-    /// A node does not keep what it had: replicas take the place of that, where there are any, else nothing is kept.
+    /// Records that a node does not keep its data. Replicas replace it if there are any; otherwise nothing is kept.
     pub(crate) fn keeps_without(&mut self, node: NodeId, name: &str, why: String, outbox: &mut Outbox) {
         let (_, fallen) = self.results.fall_back(&Gone::node(node), true);
-        self.fallen_back(&fallen, &format!("the node {name}, which keeps nothing of them"), outbox);
+        self.fallen_back(&fallen, &format!("the node {name}, which keeps none of them"), outbox);
         let Some(keeping) = &mut self.keeping else { return };
         keeping.waiting.remove(&node);
         if keeping.runs.iter().any(|run| self.results.replicas.home(*run) == node) {
@@ -248,7 +247,7 @@ impl Job {
     }
 }
 
-/// Whether a directory is called what it is said to be, in words that a store takes.
+/// Returns whether the name of a directory matches its description, and fits the store.
 fn is_ours(dir: &KeptDir) -> bool {
     let name = dir.path.file_name().and_then(|name| name.to_str());
     let length = dir.path.as_os_str().len();
@@ -265,7 +264,8 @@ mod tests {
     use api::kept::{KeptDir, KeptPlace};
     use ids::{DiskIndex, JobId, NodeId};
 
-    /// A node died after it had said what it keeps, and the next one on its disks came before the other nodes had.
+    /// A node died after it had confirmed its kept data, and the next process on its disks came before the other nodes
+    /// had confirmed.
     #[test]
     fn next_process_replaces_a_dead_keeper() {
         let place = |node: u32, incarnation: &str| {
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(keeping.found(place(7, "x"), false), FoundWhile::Kept);
         let places: Vec<_> = keeping.places.iter().map(|place| (place.made_by.0, place.node.0)).collect();
         assert_eq!(places, [(1, 7), (2, 2)]);
-        // One that still lives tells by itself; what nobody told of, and nobody will, is counted on by nobody.
+        // A live maker will report by itself; a directory that nobody reported and nobody will report is not needed.
         assert_eq!(keeping.found(place(4, "z"), true), FoundWhile::NotToldYet);
         assert_eq!(keeping.found(place(4, "z"), false), FoundWhile::Stranger);
         assert_eq!(keeping.places.len(), 2);

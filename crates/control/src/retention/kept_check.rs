@@ -1,5 +1,5 @@
-//! The files that a job kept, the findings about each, and the verdict about its I-files: `sailfish fsck`. A thread of the same
-//! process reads the files, or the nodes that have them.
+//! The kept files of a job, the findings for each, and the verdict on its I-files: `sailfish fsck`. A thread of the
+//! same process reads the files, or the nodes that have them.
 
 use api::DataSum;
 use api::fsck::{
@@ -13,32 +13,32 @@ use rows::{ReplicaRow, ReplicaState, WinningCommits};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Longest path, and longest sentence about a damage, that is told.
+/// Longest path, and longest description of a damage, that is reported, in bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = 4096;
 
-/// A file of a run: whose directory it lies in tells copies of a run apart.
+/// A file of a run: the maker of its directory distinguishes the copies of a run.
 type CopyKey = (RunId, NodeId);
 
-/// The I-files of a job while they are checked.
+/// The I-files of a job during a check.
 #[derive(Debug)]
 pub struct KeptCheck {
-    /// The job that kept them.
+    /// The job that kept the I-files.
     pub source: JobId,
-    /// For each process that kept some, with the node that has its directories now.
+    /// One task for each process that kept some, with the node that has its directories now.
     pub tasks: Vec<(NodeId, CheckTask)>,
     runs: BTreeMap<RunId, KeptRun>,
-    /// None until it is known what is wrong with it.
+    /// Result for each file; None until it is known.
     copies: BTreeMap<CopyKey, Option<CheckedFile>>,
-    /// The nodes that have them now; empty on one machine.
+    /// Names of the nodes that have the files now; empty on one machine.
     node_names: BTreeMap<CopyKey, String>,
-    /// For each source and chunk: the sum that the maps committed, and the sum that intact runs hold of it.
+    /// For each source and chunk: the sum that the maps committed, and the sum that intact runs hold.
     sums: BTreeMap<(IfileIndex, ChunkId, Source), (DataSum, DataSum)>,
     ifile_count: u32,
 }
 
 impl KeptCheck {
-    /// The nodes that have the files: of each run its own file, or the replica that stands for it, and every other replica that
-    /// was kept.
+    /// Plans the check for files on nodes: for each run its own file, unless a replica is promoted, and every other
+    /// replica that was kept.
     pub fn lies_on_nodes(&mut self, places: &[KeptPlace], replicas: &BTreeMap<RunId, Vec<ReplicaRow>>) {
         let (mut tasks, mut names) = (BTreeMap::<Home, CheckTask>::new(), BTreeMap::new());
         for place in places {
@@ -75,12 +75,12 @@ impl KeptCheck {
 /// The process that made directories, and the node that has them now.
 type Home = (NodeId, NodeId);
 
-/// The homes of what a process kept: one, but where its disks went to several nodes.
+/// Returns the locations of a process's kept directories: one, unless its disks went to several nodes.
 fn homes_of(tasks: &BTreeMap<Home, CheckTask>, made_by: NodeId) -> impl Iterator<Item = (&Home, &CheckTask)> {
     tasks.range((made_by, NodeId(0))..=(made_by, NodeId(u32::MAX)))
 }
 
-/// Returns the place at which the file of a run should be; None if its disk is not there.
+/// Returns the location of a run's own file; None if its disk is not there.
 fn own_home(tasks: &BTreeMap<Home, CheckTask>, run: &KeptRun) -> Option<(Home, DiskIndex)> {
     let has_disk =
         |dirs: &[PathBuf]| dirs.get(usize::from(run.disk.0)).is_some_and(|dir| !dir.as_os_str().is_empty());
@@ -88,8 +88,7 @@ fn own_home(tasks: &BTreeMap<Home, CheckTask>, run: &KeptRun) -> Option<(Home, D
     Some((*home, run.disk))
 }
 
-/// Returns the place at which a replica should be. The disk of its node is not known: the first disk that is there
-/// stands for all.
+/// Returns the location of a replica. Its disk is not recorded: the first disk that is there stands for all.
 fn replica_home(tasks: &BTreeMap<Home, CheckTask>, replica: &ReplicaRow) -> Option<(Home, DiskIndex)> {
     let (home, task) = homes_of(tasks, replica.node).next()?;
     let disk = task.dirs.iter().position(|dir| !dir.as_os_str().is_empty())?;
@@ -97,7 +96,7 @@ fn replica_home(tasks: &BTreeMap<Home, CheckTask>, replica: &ReplicaRow) -> Opti
 }
 
 impl KeptCheck {
-    /// The check of what a job kept. No file of it is known yet.
+    /// Creates the check of a job's kept I-files, without the locations of the files.
     pub fn new(source: JobId, runs: Vec<KeptRun>, commits: WinningCommits, ifile_count: u32) -> Self {
         let mut sums: BTreeMap<_, (DataSum, DataSum)> = BTreeMap::new();
         for (map_task, commits) in commits {
@@ -117,7 +116,7 @@ impl KeptCheck {
         }
     }
 
-    /// All files lie in these directories of this machine.
+    /// Plans the check for files in these directories of this machine.
     pub fn lies_here(&mut self, dirs: Vec<PathBuf>) {
         let (source, made_by) = (self.source, NodeId(0));
         let mut task = CheckTask { source, made_by, dirs, files: Vec::new() };
@@ -128,18 +127,18 @@ impl KeptCheck {
         self.tasks.push((made_by, task));
     }
 
-    /// Bytes of all files that are read.
+    /// Returns the total bytes of all files that are read.
     pub fn total_bytes(&self) -> u64 {
         self.tasks.iter().flat_map(|(_, task)| &task.files).map(|file| file.run.stored_bytes).sum()
     }
 
-    /// Whether there is a word about each file.
+    /// Returns whether there is a result for each file.
     pub fn is_complete(&self) -> bool {
         self.copies.values().all(Option::is_some)
     }
 
-    /// Takes what was found of a file in the directories of a process. The first word about a file counts; one that
-    /// nobody asked for is passed over.
+    /// Takes the result for a file in the directories of a process. The first result for a file counts; a result that
+    /// was not asked for is ignored.
     pub fn found(&mut self, made_by: NodeId, mut checked: CheckedFile) {
         let key = (checked.run, made_by);
         let Some(run) = self.runs.get(&checked.run) else { return };
@@ -151,7 +150,8 @@ impl KeptCheck {
             checked.path = PathBuf::new();
         }
         let books = std::mem::take(&mut checked.books);
-        // Of a run that lies twice the first intact copy tells what it holds: the others have the same bytes, or are damaged.
+        // If a run has several copies, the first intact copy counts for the sums: the others have the same bytes, or
+        // are damaged.
         let mut others = self.copies.range((checked.run, NodeId(0))..=(checked.run, NodeId(u32::MAX)));
         let is_told = others.any(|(_, other)| other.as_ref().is_some_and(is_whole));
         if is_whole(&checked) && !is_told {
@@ -206,7 +206,7 @@ impl KeptCheck {
         (self.copies.len() - with_files.len()) as u64
     }
 
-    /// Copies that are whole, and yet not the same bytes: of these the run that was made first is believed.
+    /// Compares intact copies of a run. If their bytes differ, the copy that was made first is trusted.
     fn compare_copies(&mut self) {
         let mut hashes: BTreeMap<RunId, String> = BTreeMap::new();
         let is_compared = |checked: &CheckedFile| is_whole(checked) && !checked.content_hash.is_empty();
@@ -220,7 +220,7 @@ impl KeptCheck {
         for ((run, _), checked) in &mut self.copies {
             let (Some(checked), Some(hash)) = (checked, hashes.get(run)) else { continue };
             if is_compared(checked) && checked.content_hash != *hash {
-                let why = "it is whole and has other bytes than the run of which it is a replica".to_string();
+                let why = "it is intact, but its bytes differ from the run that it replicates".to_string();
                 checked.damages.push(Damage { why, ..Damage::default() });
                 checked.damage_count += 1;
             }
@@ -258,7 +258,7 @@ impl KeptCheck {
                 ));
             }
             if known.is_empty() {
-                let why = "it is in none of the directories that are kept".to_string();
+                let why = "it is in none of the kept directories".to_string();
                 damaged.push(of(false, None, None, vec![Damage { why, ..Damage::default() }], 1));
             }
         }
@@ -314,7 +314,7 @@ mod tests {
         RunId::on(NodeId(1), 0)
     }
 
-    /// One run of node 1 whose replica node 2 has, in this state.
+    /// Returns a check of one run of node 1, whose replica on node 2 is in this state.
     fn check(state: ReplicaState) -> KeptCheck {
         let (disk, stored_bytes) = (DiskIndex(0), 100);
         let kept = KeptRun {
@@ -391,7 +391,7 @@ mod tests {
         let own = |other| (11, 1, vec![(0, other)]);
         let replica = |other| (12, 2, vec![(1, other)]);
         assert_eq!(homes(ReplicaState::Complete), [own(true), replica(true)]);
-        // Of a run that is gone nobody looks for the file.
+        // The file of a lost run is not looked for.
         assert_eq!(homes(ReplicaState::Standing), [replica(false)]);
         assert_eq!(homes(ReplicaState::Lost), [own(false)]);
     }
@@ -402,7 +402,7 @@ mod tests {
         check.found(NodeId(1), found("a", None));
         assert!(!check.is_complete());
         check.found(NodeId(2), found("a", None));
-        // Told again, and by somebody whom nobody asked.
+        // A repeated result, and one that was not asked for.
         check.found(NodeId(2), found("b", Some("bad")));
         check.found(NodeId(3), found("b", Some("bad")));
         assert!(check.is_complete());
@@ -418,7 +418,7 @@ mod tests {
         check.found(NodeId(1), found("a", None));
         let report = check.report();
         let [file] = &report.damaged[..] else { panic!("{report:?}") };
-        assert!(file.is_replica && file.damages[0].why.contains("other bytes"), "{file:?}");
+        assert!(file.is_replica && file.damages[0].why.contains("bytes differ"), "{file:?}");
         assert_eq!(file.intact.as_ref().and_then(|copy| copy.node.as_deref()), Some("node-1"));
         assert_eq!((report.lost_runs, report.disagreeing_count), (0, 0));
     }

@@ -1,4 +1,4 @@
-//! Architectures of nodes, by the numbers under which the scheduler knows them.
+//! Architectures of nodes, by their numbers in the scheduler.
 
 /// Architectures by number.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! Events for the scheduler, and the orders that follow.
+//! Events for the scheduler, and the execution of its orders.
 
 use crate::flows::{
     flow_goes_on, let_end, mend_flows, near_stage_files, part_is_there, waits_for_inputs, with_stage_files,
@@ -22,18 +22,18 @@ use scheduler::{Action, Event, Slot};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// An attempt whose end was handed in, while the scheduler decides whether it wins.
+/// An attempt whose end was reported, while the scheduler decides whether it wins.
 pub(crate) struct HandedIn {
     pub ended: Ended,
     pub result: TaskResult,
 }
 
-/// Gives an event to the scheduler and does what it orders, and what follows from that.
+/// Feeds an event to the scheduler, executes its orders, and feeds the events that follow.
 pub(crate) fn feed(work: &mut Work, outbox: &mut Outbox, event: Event) {
     feed_with(work, outbox, event, &mut None);
 }
 
-/// The same for the success of an attempt.
+/// Does the same as [`feed`] for the success of an attempt.
 pub(crate) fn feed_with(work: &mut Work, outbox: &mut Outbox, event: Event, in_hand: &mut Option<HandedIn>) {
     let mut events = VecDeque::from([event]);
     while let Some(event) = events.pop_front() {
@@ -48,7 +48,7 @@ pub(crate) fn feed_with(work: &mut Work, outbox: &mut Outbox, event: Event, in_h
         }
     }
     if work.jobs.take_flows_hurt() {
-        mend_flows(work, outbox, "what was lost before");
+        mend_flows(work, outbox, "data that was lost earlier");
     }
 }
 
@@ -96,7 +96,7 @@ fn execute(
     Vec::new()
 }
 
-/// Makes the tasks of a stage, where what it reads is there.
+/// Creates the tasks of a stage, if its inputs are known.
 pub(crate) fn open_stage(work: &mut Work, outbox: &mut Outbox, id: JobId, stage: StageIndex) -> Vec<Event> {
     match waits_for_inputs(work, outbox, id) {
         Ok(false) => {}
@@ -143,11 +143,11 @@ pub(crate) fn open_stage(work: &mut Work, outbox: &mut Outbox, id: JobId, stage:
     vec![Event::StageRefused { job: id, stage }]
 }
 
-/// All parts of a stage that feeds others are there and the proof agrees: it rests, and those that wait for it may begin.
+/// Marks a stage that feeds others as complete: all its parts are there and the proof agrees. Its readers may begin.
 fn rests(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Vec<Event> {
     if let Some(job) = work.jobs.get_mut(&id) {
         job.in_flow.rests = true;
-        // What of it was lost since it was made is missed by those who read it now.
+        // Parts may have been lost since they were written; the readers need them now.
         work.jobs.hurt_flows();
     }
     let begin = match flow::at_rest(work, id, work.jobs.is_recovering()) {
@@ -195,7 +195,7 @@ fn task_done(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, in_hand:
     let id = attempt.task.job;
     let job = work.jobs.expect_mut(id);
     job.attempt_ended(&ended, AttemptState::Succeeded, Ok(Some(&result)), outbox);
-    // For a server that starts again in the middle; on one machine nobody goes on with the job.
+    // These rows are for a restarted server; nothing continues a job of an embedded engine.
     if remembers && !matches!(result, TaskResult::Commit(_) | TaskResult::Run(_)) {
         outbox.write(Change::Result { attempt, result: Arc::new(result.clone()) });
     }
@@ -206,7 +206,7 @@ fn task_done(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, in_hand:
     }
 }
 
-/// The job that an event is about, where it is about one.
+/// Returns the job of an event; None if the event is not about a job.
 fn job_of(event: &Event) -> Option<JobId> {
     match event {
         Event::JobSubmitted { job, .. }

@@ -1,4 +1,4 @@
-//! Attempts end: their results are checked, and count or do not.
+//! Ends of attempts: results are checked, and count or not.
 
 use crate::flows::{check_same_part, input_lost};
 use crate::interface::{Ended, Finished, Outbox, Service};
@@ -28,7 +28,7 @@ pub(crate) fn attempt_finished(work: &mut Work, outbox: &mut Outbox, finished: F
     ended(work, outbox, ended_attempt, checked);
 }
 
-/// Refuses a result that cannot be, or that lies where nobody can read it.
+/// Returns an error for an impossible result, or for one on lost nodes.
 fn check(work: &Work, job: &Job, attempt: AttemptKey, result: &TaskResult) -> Result<(), TaskFailure> {
     job.check_result(attempt, result)?;
     if work.service == Service::Cluster {
@@ -37,7 +37,7 @@ fn check(work: &Work, job: &Job, attempt: AttemptKey, result: &TaskResult) -> Re
     check_same_part(work, attempt, result)
 }
 
-/// The end of an attempt that found nothing lost.
+/// Handles the end of an attempt that found no data lost.
 pub(crate) fn ended(
     work: &mut Work,
     outbox: &mut Outbox,
@@ -79,7 +79,7 @@ fn succeeded(work: &mut Work, outbox: &mut Outbox, finished: Ended, result: Task
 fn failed(work: &mut Work, outbox: &mut Outbox, finished: Ended, failure: TaskFailure) {
     let attempt = finished.attempt;
     let Some(job) = work.jobs.get_mut(&attempt.task.job) else { return };
-    // Nobody told the job to stop: another node did that has given it up, or the attempt was not needed any more.
+    // The job was not told to stop: a node stopped that had abandoned it, or the attempt was not needed any more.
     let stopped_alone = failure.blame == Blame::Cancelled && !job.is_stopping();
     let of_node = failure.blame == Blame::Environment;
     let missed = failure.unreachable.filter(|node| of_node && work.fleet.has(*node));
@@ -88,7 +88,7 @@ fn failed(work: &mut Work, outbox: &mut Outbox, finished: Ended, failure: TaskFa
         let is_excused = work.fleet.may_excuse(finished.started_ns, failure.unreachable, outbox.moment());
         work.service == Service::Cluster && (is_excused || is_first)
     };
-    // Not counted: the lease of the node that may be gone ends the question, one way or the other.
+    // This failure is not counted: the suspect node either polls again or its lease ends.
     if (of_node || stopped_alone)
         && (job.may_lack_data(attempt) || job.knows_lost(&failure.lost_runs) || may_be_excused())
     {

@@ -1,4 +1,4 @@
-//! Orders of the scheduler that need no more of it.
+//! Orders of the scheduler that need nothing more from it.
 
 use crate::job::placement;
 use crate::membership::Fleet;
@@ -9,7 +9,7 @@ use api::task::MapTask;
 use ids::{AttemptKey, TaskIndex};
 use scheduler::{Event, Slot};
 
-/// Slots are idle: asks an attempt to give up half of what it has not read.
+/// Asks an attempt to give up half of its unread data, because slots are idle.
 pub(crate) fn ask_to_split(work: &mut Work, attempt: AttemptKey, slot: Slot, done_bytes: u64) {
     let Some(job) = work.jobs.get(&attempt.task.job).filter(|job| job.runs_reduces().is_some()) else {
         return;
@@ -40,7 +40,7 @@ pub(crate) fn moved_before(work: &Work, event: &Event) -> Option<Event> {
     (!tasks.is_empty()).then_some(Event::TasksMoved { job: id, stage, tasks })
 }
 
-/// The task of an attempt has a winner, and the attempt holds a slot. What it says when it ends is discarded in any case.
+/// Stops an attempt that still holds a slot although its task has a winner. Its result is discarded in any case.
 pub(crate) fn stop_attempt(fleet: &mut Fleet, attempt: AttemptKey, slot: Slot) {
     if let Some(node) = fleet.get_mut(slot.node) {
         node.order(NodeOrder::StopAttempt { attempt });

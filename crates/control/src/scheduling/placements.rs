@@ -1,11 +1,11 @@
-//! Reasons for the places of attempts, for the store.
+//! The reasons for the placement of attempts, for the store.
 
 use api::placement::{PlacementKind, PlacementReason};
 use ids::AttemptKey;
 use rows::Change;
 use scheduler::{Why, WhyHere};
 
-/// The row for the reason of the scheduler.
+/// Returns the row for the scheduler's reason.
 pub(crate) fn placed(attempt: AttemptKey, why: Why) -> Change {
     let reason = PlacementReason {
         place: match why.place {

@@ -1,4 +1,4 @@
-//! The scheduler hears how far attempts are.
+//! Progress of attempts, for the scheduler.
 
 use crate::interface::Outbox;
 use crate::scheduling::feed;
@@ -8,7 +8,7 @@ use api::{Task, TaskResult};
 use ids::{AttemptKey, NodeId};
 use scheduler::{Event, Waits};
 
-/// A node tells how far its attempts are.
+/// Handles a node's report on the progress of its attempts.
 pub(crate) fn progressed(work: &mut Work, outbox: &mut Outbox, node: NodeId, progress: Vec<AttemptProgress>) {
     let Some(known) = work.fleet.get_mut(node) else { return };
     let (running, slots) = (&known.running, known.info.slots as usize);
@@ -31,13 +31,13 @@ pub(crate) fn progressed(work: &mut Work, outbox: &mut Outbox, node: NodeId, pro
 /// if the task was cut since. u64::MAX for other tasks.
 fn expected_bytes(work: &Work, attempt: AttemptKey) -> u64 {
     match work.jobs.get(&attempt.task.job).and_then(|job| job.task(attempt)) {
-        // With none of it nobody could say how far the attempt is.
+        // With zero bytes no progress could be computed.
         Some(Task::Reduce(task)) => task.expected_bytes.max(1),
         _ => u64::MAX,
     }
 }
 
-/// An attempt has come to its end, perhaps before its node told anything of it: others are compared with it.
+/// Reports an attempt as complete, perhaps before its node reported any progress: other attempts are compared with it.
 pub(crate) fn all_done(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, result: &TaskResult) {
     let bytes = match result {
         TaskResult::Map(map) => map.input_bytes,

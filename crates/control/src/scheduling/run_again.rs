@@ -1,4 +1,4 @@
-//! Attempts of which nobody will hear the end, and tasks that run again.
+//! Attempts whose end will not be reported, and tasks that run again.
 
 use crate::interface::{Ended, Outbox};
 use crate::job::Jobs;
@@ -9,7 +9,7 @@ use api::history::AttemptState;
 use ids::{AttemptKey, JobId};
 use scheduler::Event;
 
-/// Tasks run again: attempts that work on what is no more are given up.
+/// Runs tasks again: attempts that work on lost data are abandoned.
 pub(crate) fn run_again(work: &mut Work, outbox: &mut Outbox, job: JobId, again: RunAgain) {
     let is_stale = |attempt: &AttemptKey| attempt.task.job == job && again.ends(attempt.task);
     let stale: Vec<(AttemptKey, u64)> =
@@ -21,7 +21,7 @@ pub(crate) fn run_again(work: &mut Work, outbox: &mut Outbox, job: JobId, again:
     }
 }
 
-/// An attempt of which nobody will hear the end.
+/// Records an attempt whose end will not be reported.
 pub(crate) fn attempt_lost(
     jobs: &mut Jobs,
     outbox: &mut Outbox,

@@ -1,5 +1,5 @@
-//! Second attempts beside slow ones: which jobs allow them, what nodes tell of their attempts, and what is remembered of
-//! the decisions of the scheduler.
+//! Speculative attempts beside slow ones: the jobs that allow them, the reports of nodes, and the decisions of the
+//! scheduler for the history.
 
 use crate::interface::Outbox;
 use crate::job::Job;
@@ -9,12 +9,12 @@ use api::history::EventKind;
 use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind};
 use scheduler::{Action, Event, Inputs, Label, WhyLeft};
 
-/// Stages whose tasks may run twice at the same time: what an attempt leaves counts only if it wins. Seals and merges are bound to
+/// Stages with speculative attempts: the output of an attempt counts only if it wins. Seals and merges are bound to
 /// their nodes, and a commit happens once.
 const COPIED_STAGES: &[StageKind] = &[StageKind::Map, StageKind::Reduce];
 
-/// The event by which a job allows copies; None for one that does not. The program of a job of one task is not the engine's: it
-/// runs as often as its user says.
+/// Returns the event that allows speculative attempts for a job; None if the job does not allow them. The program of a
+/// job of one task is outside the engine: it runs as often as its user says.
 pub(crate) fn allowed(job: &Job) -> Option<Event> {
     let is_asked_for = |spec: &JobSpec| spec.speculation && spec.kind.program().is_none();
     let kinds = job.stage_kinds.iter().enumerate();
@@ -23,7 +23,7 @@ pub(crate) fn allowed(job: &Job) -> Option<Event> {
     is_asked_for(&job.spec).then_some(Event::MayCopy { job: job.id, stages })
 }
 
-/// Remembers what was decided about a slow attempt, as a sentence for people.
+/// Notes the decision about a slow attempt in the history.
 pub(crate) fn decided(work: &mut Work, outbox: &mut Outbox, decision: Action) {
     let (job, detail) = match decision {
         Action::Speculated { attempt, of, label, inputs } => {
@@ -31,7 +31,7 @@ pub(crate) fn decided(work: &mut Work, outbox: &mut Outbox, decision: Action) {
             (of.task.job, sentence(work, of, &what, label, &inputs))
         }
         Action::SlowTask { attempt, label, left, inputs } => {
-            let what = format!("attempt {} gets no copy, {}", attempt.attempt.0, reason(left));
+            let what = format!("attempt {} gets no speculative attempt: {}", attempt.attempt.0, reason(left));
             (attempt.task.job, sentence(work, attempt, &what, label, &inputs))
         }
         _ => return,
@@ -71,7 +71,7 @@ fn spent(inputs: &Inputs) -> String {
 fn times(inputs: &Inputs) -> String {
     let seconds = |ns: u64| format!("{:.1} s", ns as f64 / 1e9);
     let left =
-        inputs.left_ns.map_or_else(|| "no end in sight".to_string(), |ns| format!("{} left", seconds(ns)));
+        inputs.left_ns.map_or_else(|| "no end is in sight".to_string(), |ns| format!("{} left", seconds(ns)));
     format!(
         "after {} it had done {} of {} bytes, {} a second where {} are usual and below {} is slow ({} attempts \
          compared, usually {} bytes in {}); {left}, a copy takes {}",
@@ -91,11 +91,13 @@ fn times(inputs: &Inputs) -> String {
 fn reason(left: WhyLeft) -> &'static str {
     match left {
         WhyLeft::LargeData => "it would have the same data",
-        WhyLeft::OwnRecords => "the same program is as fast as ever on its node, so it is the records",
-        WhyLeft::SameBottleneck => "it would wait for the same",
+        WhyLeft::OwnRecords => {
+            "the same program runs at its usual speed on this node, so the records are the cause"
+        }
+        WhyLeft::SameBottleneck => "it would wait for the same disk, link or node",
         WhyLeft::EndsBeforeCopy => "it would not end much sooner",
-        WhyLeft::EnoughCopies => "enough of the job run",
-        WhyLeft::BudgetSpent => "those before have cost enough",
-        WhyLeft::NoSlot => "no slot was free where it would help",
+        WhyLeft::EnoughCopies => "the job has its maximum of speculative attempts",
+        WhyLeft::BudgetSpent => "earlier ones have used up the budget of the job",
+        WhyLeft::NoSlot => "no slot was free on a node where it would help",
     }
 }

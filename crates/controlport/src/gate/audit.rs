@@ -1,4 +1,4 @@
-//! Refusals as rows of the audit: the first of a kind at once, those that follow as a number, so that whoever is
+//! Refusals as rows of the audit: the first of a kind at once, the following ones as a count, so that a caller who is
 //! refused a thousand times a second does not fill the store.
 
 use api::control::ErrorCode;
@@ -8,26 +8,26 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// At most one row of a kind in this time.
+/// At most one row of a kind is written in this time.
 pub(crate) const TELL_EVERY: Duration = Duration::from_secs(60);
-/// Kinds that are told apart; what comes beyond is one more kind.
+/// Maximum number of distinct kinds; all others count as one more kind.
 const KINDS_MAX: usize = 1024;
-/// Longest path that goes into a row.
+/// Longest path in a row, in bytes.
 const TARGET_BYTES_MAX: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     pub user: Option<Arc<str>>,
-    /// The address that the request came from.
+    /// Address of the sender.
     pub source: Option<IpAddr>,
-    /// The method and the route, such as `POST /v1/jobs/{job}/cancel`.
+    /// Method and route, such as `POST /v1/jobs/{job}/cancel`.
     pub action: String,
     pub code: ErrorCode,
 }
 
 struct Counted {
     told_at: Instant,
-    /// Since it was told.
+    /// Refusals since the last row.
     more: u64,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Counts a refusal; gives the row where it is the first of its kind for a while.
+    /// Counts a refusal. Returns a row if it is the first of its kind for a while.
     pub fn count(&self, mut kind: Kind, target: &str, now: Instant, now_ns: u64) -> Option<AuditRow> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         if kinds.len() >= KINDS_MAX && !kinds.contains_key(&kind) {
@@ -52,7 +52,7 @@ impl Refusals {
         Some(row)
     }
 
-    /// The rows of what was counted and has not been told for a while; what was quiet since is forgotten.
+    /// Returns the rows for counts that are due, and forgets kinds without new refusals.
     pub fn due(&self, now: Instant, now_ns: u64) -> Vec<AuditRow> {
         let mut rows = Vec::new();
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ fn row(kind: &Kind, target: &str, detail: Option<String>, now_ns: u64) -> AuditR
     }
 }
 
-/// A path as it goes into a row.
+/// Returns a path shortened for a row.
 pub(crate) fn shortened(target: &str) -> String {
     target.chars().filter(|c| !c.is_control()).take(TARGET_BYTES_MAX).collect()
 }
@@ -115,7 +115,7 @@ mod tests {
         let due = refusals.due(start + TELL_EVERY, 10);
         let due: Vec<_> = due.iter().map(|row| (row.action.as_str(), row.detail.as_deref())).collect();
         assert_eq!(due, [("a", Some("5000 more"))]);
-        // Still the same kind, until it has been quiet.
+        // The kind still counts as the same, until it has been quiet.
         assert!(refusals.count(kind("a"), "/a", start + TELL_EVERY, 11).is_none());
         assert_eq!(refusals.due(start + TELL_EVERY * 2, 12).len(), 1);
         assert!(refusals.due(start + TELL_EVERY * 3, 13).is_empty());

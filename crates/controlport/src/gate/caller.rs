@@ -1,4 +1,4 @@
-//! The caller of a request by its token, for the routes that ask.
+//! The caller of a request according to its token, for the routes that need it.
 
 use crate::answer::Problem;
 use api::control::ErrorCode;
@@ -9,42 +9,42 @@ use ids::NodeId;
 use server::{Submitter, UserQuota};
 use std::sync::Arc;
 
-/// The sender of a request. The gate, behind which all routes lie, puts it there.
+/// The sender of a request. The gate adds it to every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    /// None if nobody needs a token: everybody who can connect may do everything.
+    /// None if no token is required: every caller who can connect may do everything.
     pub user: Option<Arc<str>>,
     pub role: Role,
-    /// The token that they showed.
+    /// The presented token.
     pub token: Option<Arc<str>>,
-    /// The node that speaks, where one does.
+    /// The node that sent the request, if a node did.
     pub node: Option<NodeId>,
-    /// Limits of the user; None: no limits.
+    /// Quota of the user; None is unlimited.
     pub quota: Option<UserQuota>,
 }
 
 impl Caller {
-    /// Whoever calls a server that asks for no token.
+    /// Returns the caller of a server that requires no token.
     pub fn local() -> Self {
         Self { user: None, role: Role::Admin, token: None, node: None, quota: None }
     }
 
-    /// A caller without a token, who sees only what everybody may see.
+    /// Returns a caller without a token, who sees only public data.
     pub fn nobody() -> Self {
         Self { role: Role::ReadOnly, ..Self::local() }
     }
 
-    /// Returns the facts about the caller that the server needs to take jobs.
+    /// Returns the facts about the caller that the server needs to accept jobs.
     pub fn submitter(&self) -> Submitter {
         Submitter { quota: self.quota, files_of: self.owner_name().to_string() }
     }
 
-    /// Returns the name under which the files that they ship are kept; empty if nobody needs a token.
+    /// Returns the name under which the caller's shipped files are kept; empty if no token is required.
     pub fn owner_name(&self) -> &str {
         self.user.as_deref().unwrap_or_default()
     }
 
-    /// Returns the user of a job: the user of the token, and only without one the user that the caller names.
+    /// Returns the user of a job: the user of the token, or, only without a token, the user that the caller names.
     pub fn job_user(&self, claimed: String) -> String {
         self.user.as_deref().map_or(claimed, str::to_string)
     }

@@ -1,28 +1,28 @@
-//! Whoever shows tokens that are good for nothing is answered slowly, each address on its own: a guess costs time, and a good token
-//! from the same address is not held up.
+//! Delays for callers with invalid tokens, per address: a guess costs time, and a valid token from the same address is
+//! not delayed.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Each failure adds this to the time before the next one from its address is answered.
+/// Delay that each failure adds for its address.
 const EACH: Duration = Duration::from_millis(100);
-/// A person who mistypes is not held up.
+/// Delay below which no answer waits, for a person who mistypes.
 const FREE: Duration = Duration::from_millis(500);
-/// Longest time that one answer waits.
+/// Longest wait of an answer.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-/// Addresses that are remembered at once; beyond, all wait for the longest time.
+/// Maximum number of remembered addresses; all others wait for the longest time.
 const ADDRESSES_MAX: usize = 10_000;
 
-/// Until when the failures of each address last.
+/// End of the delay of each address.
 #[derive(Default)]
 pub(crate) struct FailedTokens {
     paid_until: Mutex<HashMap<IpAddr, Instant>>,
 }
 
 impl FailedTokens {
-    /// Waits as long as one more failure from this address has to.
+    /// Waits for the delay of one more failure from this address.
     pub async fn wait(&self, address: IpAddr) {
         let wait = self.count(address, Instant::now());
         if !wait.is_zero() {
@@ -30,7 +30,7 @@ impl FailedTokens {
         }
     }
 
-    /// Counts a failure; gives how long its answer has to wait.
+    /// Counts a failure. Returns the delay of its answer.
     fn count(&self, address: IpAddr, now: Instant) -> Duration {
         let mut paid_until = self.paid_until.lock().unwrap_or_else(PoisonError::into_inner);
         if paid_until.len() >= ADDRESSES_MAX && !paid_until.contains_key(&address) {
@@ -40,7 +40,7 @@ impl FailedTokens {
             }
         }
         let end = paid_until.entry(address).or_insert(now);
-        // What is ahead stays bounded, so that an address is not shut out for long.
+        // The delay is bounded, so that an address is not shut out for long.
         *end = ((*end).max(now) + EACH).min(now + FREE + WAIT_MAX);
         end.duration_since(now).saturating_sub(FREE).min(WAIT_MAX)
     }

@@ -1,5 +1,5 @@
-//! The tokens and the secrets of nodes that are known, in memory: what a request brings is looked up here. The store is the truth; whatever
-//! changes a token goes through the server, and this is read anew.
+//! The known tokens and node secrets, in memory, to look up the secrets of requests. The store is the truth: changes of
+//! tokens go through the server, after which this is read again.
 
 use crate::answer::Problem;
 use api::control::ErrorCode;
@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 use trust::Secret;
 
-/// Nanoseconds since 1970.
+/// Returns nanoseconds since 1970.
 pub(crate) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -22,17 +22,17 @@ struct Known {
     user: Arc<str>,
     role: Role,
     expires_ns: Option<u64>,
-    /// Revoked, or of a user who may do nothing any more.
+    /// True if it is revoked, or belongs to a user who has lost all rights.
     withdrawn: bool,
 }
 
 struct KnownNode {
     node: NodeId,
-    /// None: it joined without one.
+    /// The join token; None if the node joined without one.
     join_token: Option<String>,
 }
 
-/// By hash, so that the time of a look-up tells nothing of a secret.
+/// Secrets by hash, so that the time of a look-up reveals nothing about a secret.
 #[derive(Default)]
 struct KnownSecrets {
     tokens: HashMap<[u8; 32], Known>,
@@ -42,7 +42,7 @@ struct KnownSecrets {
 }
 
 impl KnownSecrets {
-    /// The token by which a node joined. Its end ends nothing but joining by it.
+    /// Returns the token with which a node joined. Its expiry only ends further joins.
     fn join_token(&self, name: &str) -> Option<&Known> {
         self.tokens.get(self.names.get(name)?)
     }
@@ -51,20 +51,20 @@ impl KnownSecrets {
 /// The owner of a secret.
 pub(crate) enum Holder {
     OfToken {
-        /// The name by which the token is revoked.
+        /// Name by which the token is revoked.
         name: Arc<str>,
         user: Arc<str>,
         role: Role,
     },
     Node {
         node: NodeId,
-        /// The user whose token it joined by; None: it joined without one.
+        /// The user of its join token; None if it joined without one.
         user: Option<Arc<str>>,
     },
 }
 
 impl Holder {
-    /// The user whose token was shown, or joined by.
+    /// Returns the user of the presented token, or of the node's join token.
     pub fn user(&self) -> Option<&str> {
         match self {
             Self::OfToken { user, .. } => Some(user),
@@ -79,13 +79,13 @@ pub(crate) struct Keyring {
 }
 
 impl Keyring {
-    /// Reads all tokens, and by what nodes are known, anew.
+    /// Reads all tokens and node secrets again.
     pub async fn reload(&self, store: &Metastore) -> Result<(), StoreError> {
         let users = store.users().await?;
         let users: HashMap<&str, _> = users.iter().map(|user| (user.name.as_str(), user)).collect();
         let mut known = KnownSecrets::default();
         for token in store.tokens().await? {
-            // A foreign key holds them together.
+            // A foreign key guarantees that the user exists.
             let Some(user) = users.get(token.user.as_str()) else { continue };
             let withdrawn = token.revoked_ns.is_some() || user.disabled_ns.is_some();
             let entry = Known {
@@ -105,13 +105,13 @@ impl Keyring {
         Ok(())
     }
 
-    /// A node has joined.
+    /// Adds a node that has joined.
     pub fn add_node(&self, hash: [u8; 32], node: NodeId, join_token: Option<String>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.nodes.insert(hash, KnownNode { node, join_token });
     }
 
-    /// Finds the owner of a secret that is good.
+    /// Returns the owner of a valid secret.
     pub fn find(&self, secret: &Secret, now_ns: u64) -> Result<Holder, Problem> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let refused = |why: &str| Err(Problem::new(ErrorCode::Unauthenticated, why));

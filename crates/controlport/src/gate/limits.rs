@@ -1,23 +1,23 @@
-//! Limits on the requests of one user to the server, so that nobody keeps it from the others.
+//! Limits on the requests of a user, so that no user blocks the server for others.
 
 use server::UserQuota;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time by which a user may be ahead of their rate.
+/// Time by which a user may exceed the average rate.
 const AHEAD_MAX: Duration = Duration::from_secs(2);
 
 /// Limits of each user of the roles `user` and `read-only`. Administrators and nodes have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserLimits {
-    /// Limits what they have at once.
+    /// Limits on the user's current jobs and data.
     pub quota: UserQuota,
-    /// Requests on average; somewhat more at once.
+    /// Average number of requests; bursts may be somewhat larger.
     pub requests_per_second: u32,
-    /// Bytes of bodies on average; somewhat more at once.
+    /// Average bytes of bodies; bursts may be somewhat larger.
     pub bytes_per_second: u64,
-    /// Most bytes of one body.
+    /// Maximum bytes of a body.
     pub body_bytes_max: usize,
 }
 
@@ -37,14 +37,14 @@ impl Default for UserLimits {
     }
 }
 
-/// A rate that must hold on average, as the time until which what was taken is paid for.
+/// A rate that must hold on average, as the time until which the past requests are paid for.
 #[derive(Clone, Copy)]
 struct Rate {
     paid_until: Instant,
 }
 
 impl Rate {
-    /// Takes, unless what was taken before is too far ahead of the rate.
+    /// Takes an amount. Returns false if the past requests are too far ahead of the rate.
     fn take(&mut self, amount: u64, per_second: u64, now: Instant) -> bool {
         let from = self.paid_until.max(now);
         if from.duration_since(now) > AHEAD_MAX {
@@ -52,20 +52,20 @@ impl Rate {
         }
         let cost_ns = u128::from(amount) * 1_000_000_000 / u128::from(per_second.max(1));
         let cost = Duration::from_nanos(u64::try_from(cost_ns).unwrap_or(u64::MAX));
-        // What cannot be added lies beyond all that will ever be asked.
+        // An overflow means a time beyond all future requests.
         self.paid_until = from.checked_add(cost).unwrap_or(from + AHEAD_MAX * 1000);
         true
     }
 }
 
-/// The rates of all users that have called: as many rows as there are users with a token.
+/// The rates of all users that have called: at most one row per user with a token.
 #[derive(Default)]
 pub(crate) struct Meters {
     rates: Mutex<HashMap<Arc<str>, (Rate, Rate)>>,
 }
 
 impl Meters {
-    /// Counts a request; false where the user has asked for too much.
+    /// Counts a request. Returns false if the user exceeds the limits.
     pub fn take(&self, user: &Arc<str>, body_bytes: u64, limits: &UserLimits, now: Instant) -> bool {
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         let new = Rate { paid_until: now };

@@ -1,17 +1,17 @@
-//! Rules for the routes: the callers that each admits, in one table. A route without a rule answers nobody.
+//! Rules for the routes: the callers that each admits, in one table. A route without a rule admits nobody.
 
 use api::people::Role;
 use axum::http::Method;
 
-/// Callers that a route answers.
+/// The callers that a route admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admits {
-    /// Also those without a token.
+    /// All callers, even without a token.
     Everybody,
     Roles(&'static [Role]),
-    /// Nodes that have joined, each where the path names it or no node.
+    /// Nodes that have joined; if the path names a node, only that node.
     Nodes,
-    /// Administrators, and of the role `user` whoever has the job that the path names.
+    /// Administrators, and the user who owns the job in the path.
     OwnerOfJob,
 }
 
@@ -19,17 +19,17 @@ pub(crate) enum Admits {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
     pub method: &'static str,
-    /// As it was routed, such as `/v1/jobs/{job}`.
+    /// Path of the route, such as `/v1/jobs/{job}`.
     pub path: &'static str,
     pub admits: Admits,
-    /// Whether it changes something that people may want to trace: then there is a row of the audit for each call.
-    /// The history of jobs tells the calls of nodes while they work.
+    /// True if each call writes an audit row, because it changes something that operators may want to trace. The
+    /// history of jobs covers the calls of working nodes.
     pub is_audited: bool,
 }
 
 const LOOKERS: Admits = Admits::Roles(&[Role::Admin, Role::User, Role::ReadOnly]);
 const SUBMITTERS: Admits = Admits::Roles(&[Role::Admin, Role::User]);
-/// The roles that may make a node join.
+/// The roles that may let a node join.
 const JOINERS: Admits = Admits::Roles(&[Role::Admin, Role::Node]);
 const NODES: Admits = Admits::Nodes;
 const ADMINS: Admits = Admits::Roles(&[Role::Admin]);
@@ -87,14 +87,14 @@ pub(crate) const RULES: &[Rule] = &[
     looks("POST", "/v1/jobs/{job}/boundaries", NODES),
 ];
 
-/// Earlier spellings of routes, for clients of before protocol 13: (spelling, route).
+/// Earlier spellings of routes, for clients older than protocol 13: (spelling, route).
 pub(crate) const OLD_ROUTES: [(&str, &str); 3] = [
     ("/v1/ifiles", "/v1/intermediate-files"),
     ("/v1/ifiles/open", "/v1/intermediate-files/open"),
     ("/v1/ifiles/remove", "/v1/intermediate-files/remove"),
 ];
 
-/// The rule of a route; whoever may get may also ask for the head. An earlier spelling has the rule of the route.
+/// Returns the rule of a route; HEAD follows GET. An earlier spelling has the rule of its route.
 pub(crate) fn rule_of(method: &Method, path: &str) -> Option<&'static Rule> {
     let path = OLD_ROUTES.iter().find(|(old, _)| *old == path).map_or(path, |(_, route)| route);
     let method = match *method {

@@ -1,5 +1,5 @@
-//! Questions of the console: each is asked by a process of its own, which has a limit on memory and on processor time, and whose
-//! answer comes through a pipe. Whatever a question costs, the server does not pay it.
+//! Statements of the console. Each is run by a separate process with limits on memory and processor time, whose answer
+//! comes through a pipe, so that an expensive statement does not burden the server.
 
 use crate::answer::Problem;
 use api::console::{ANSWER_BYTES_MAX, ConsoleAnswer, ConsoleQuestion};
@@ -14,20 +14,20 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Questions that are asked at once: each takes memory and a processor.
+/// Maximum number of statements that run at once: each takes memory and a processor.
 const ASKED_MAX: usize = 2;
-/// Questions that wait for their turn.
+/// Maximum number of statements that wait for their turn.
 const WAITING_MAX: usize = 16;
-/// The process has so much more time than its question, to start and to say that the time is over.
+/// Additional time of the process, to start and to report a timeout of the statement.
 const MORE_TIME: Duration = Duration::from_secs(3);
-/// An answer has so much besides its rows at most: names of columns take nearly all of it.
+/// Maximum bytes of an answer besides its rows; names of columns take nearly all of it.
 const NAMES_BYTES_MAX: usize = 1 << 20;
 
-/// Asks questions in other processes.
+/// Runs statements in other processes.
 #[derive(Clone)]
 pub(crate) struct Console {
     turns: Arc<Semaphore>,
-    /// A question holds one while it waits and while it is asked.
+    /// A statement holds a permit while it waits and while it runs.
     places: Arc<Semaphore>,
 }
 
@@ -38,14 +38,14 @@ impl Default for Console {
     }
 }
 
-/// Starts a process that reads a [`ConsoleQuestion`] from its standard input and writes a [`ConsoleAnswer`] to its standard output.
+/// Starts a process that reads a [`ConsoleQuestion`] from its standard input and writes a [`ConsoleAnswer`] to its
+/// standard output.
 pub type ConsoleProgram = fn() -> Command;
 
 impl Console {
     pub async fn ask(&self, program: ConsoleProgram, question: &ConsoleQuestion) -> Result<Table, Problem> {
-        let too_many = |_| {
-            Problem::new(ErrorCode::TooMany, "too many questions wait for an answer: ask again in a moment")
-        };
+        let too_many =
+            |_| Problem::new(ErrorCode::TooMany, "too many statements wait for an answer: retry in a moment");
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(too_many)?;
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         let failed = |error: std::io::Error| {
@@ -54,13 +54,13 @@ impl Console {
         let text = serde_json::to_vec(question).map_err(|error| failed(error.into()))?;
         let mut child = start(program).map_err(failed)?;
         let process = Process::of(&child).map_err(|error| {
-            // Nobody would end it.
+            // Nobody else would end it.
             let _ = child.kill();
             failed(error)
         })?;
         let exchange = tokio::task::spawn_blocking(move || {
             let answer = exchange(&mut child, &text);
-            // Both end with the process, also where nobody waits for the answer any more.
+            // Both end with the process, even if the caller has hung up.
             drop((place, turn));
             answer
         });
@@ -68,14 +68,14 @@ impl Console {
         let answer = timeout(time_max, exchange).await;
         drop(process);
         let stopped = || {
-            Problem::new(ErrorCode::Refused, "the question needed too much memory or time, and was stopped")
+            Problem::new(ErrorCode::Refused, "the statement needed too much memory or time, and was stopped")
         };
         let answer = answer.map_err(|_| stopped())?.map_err(|error| failed(std::io::Error::other(error)))?;
         match serde_json::from_slice(&answer.map_err(failed)?) {
             Ok(ConsoleAnswer::Table(table)) => Ok(table),
             Ok(ConsoleAnswer::Refused { message }) => Err(Problem::new(ErrorCode::Refused, message)),
             Ok(ConsoleAnswer::Failed { message }) => Err(Problem::new(ErrorCode::Failed, message)),
-            // It died of what it was asked.
+            // The statement killed the process.
             Err(_) => Err(stopped()),
         }
     }
@@ -85,23 +85,23 @@ fn start(program: ConsoleProgram) -> std::io::Result<Child> {
     program().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
 }
 
-/// Hands a question in and reads what comes, to its end.
+/// Sends a statement and reads the answer to its end.
 fn exchange(child: &mut Child, question: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut answer = Vec::new();
-    // A process that dies before it has read all gives no answer either.
+    // A process that dies before it has read the statement gives no answer either.
     if let Some(mut input) = child.stdin.take() {
         let _ = input.write_all(question);
     }
     let bytes_max = ANSWER_BYTES_MAX + NAMES_BYTES_MAX;
     let read = child.stdout.take().map(|output| output.take(bytes_max as u64).read_to_end(&mut answer));
-    // One that writes more than anybody wants writes no more.
+    // A process that writes too much is ended.
     let _ = child.kill();
     child.wait()?;
     read.transpose()?;
     Ok(answer)
 }
 
-/// Ends the process when it is dropped, where it lives still.
+/// A process that is ended when this value is dropped.
 struct Process(OwnedFd);
 
 impl Process {
@@ -114,7 +114,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be over.
+        // It may have ended already.
         let _ = pidfd_send_signal(&self.0, Signal::KILL);
     }
 }

@@ -12,7 +12,7 @@ use ids::NodeId;
     tag = "clients",
     params(("node" = String, Path, description = "Name of the node, or its number as it is printed")),
     request_body = DrillFault,
-    responses((status = 200, description = "What became of the fault, as the node says", body = DrillOutcome), (status = "default", response = Refusal))
+    responses((status = 200, description = "The outcome of the fault, as the node reports it", body = DrillOutcome), (status = "default", response = Refusal))
 )]
 pub(crate) async fn drill(
     State(port): State<Port>,
@@ -28,7 +28,7 @@ pub(crate) async fn drill(
     tag = "nodes",
     params(("node" = u32, Path, description = "Number of the node")),
     request_body = DrillNews,
-    responses((status = 200, description = "The server knows what became of a fault, `null`"), (status = "default", response = Refusal))
+    responses((status = 200, description = "The server has received the outcome of the fault, `null`"), (status = "default", response = Refusal))
 )]
 pub(crate) async fn struck(
     State(port): State<Port>,

@@ -1,4 +1,4 @@
-//! Routes by which files travel: from clients, who say what content they will send, to nodes, who ask for it.
+//! Routes for shipped files: clients announce and send contents, nodes fetch them.
 
 use crate::answer::{Message, Named, Problem, Refusal};
 use crate::gate::Caller;
@@ -17,15 +17,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
-/// Files that may be on their way at once, each with a thread of the runtime: from clients, and to nodes.
+/// Maximum number of files in transfer at once, each with a thread of the runtime: from clients, and to nodes.
 const RECEIVED_AT_ONCE: usize = 32;
 const SENT_AT_ONCE: usize = 64;
-/// Pieces that have come and wait for the disk.
+/// Maximum number of received pieces that wait for the disk.
 const PIECES_MAX: usize = 4;
-/// A sender that says nothing for so long has gone.
+/// Timeout of a silent sender.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// How many files may be on their way at once.
+/// Limits for the files in transfer.
 pub(crate) struct Passages {
     receive: Semaphore,
     send: Arc<Semaphore>,
@@ -38,7 +38,7 @@ impl Default for Passages {
 }
 
 fn busy() -> Problem {
-    Problem::new(ErrorCode::TooMany, "too many files are in transfer: ask again in a moment")
+    Problem::new(ErrorCode::TooMany, "too many files are in transfer: retry in a moment")
 }
 
 fn depot(port: &Port) -> Result<Arc<Depot>, Problem> {
@@ -51,7 +51,7 @@ fn content(text: &str) -> Result<ContentHash, Problem> {
         .map_err(|error: api::shipping::NotAHash| Problem::new(ErrorCode::BadRequest, error.to_string()))
 }
 
-/// Runs what waits for the disk beside the threads that answer.
+/// Runs blocking disk work on another thread.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_| Problem::new(ErrorCode::Failed, "a thread of the server failed"))
@@ -62,7 +62,7 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     path = "/v1/files/missing",
     tag = "clients",
     request_body = Contents,
-    responses((status = 200, description = "Those of these contents that the caller has not shipped, or that are kept no longer", body = Contents), (status = "default", response = Refusal))
+    responses((status = 200, description = "The contents among these that the caller has not shipped, or that are no longer kept", body = Contents), (status = "default", response = Refusal))
 )]
 pub(crate) async fn missing(
     State(port): State<Port>,
@@ -104,12 +104,12 @@ pub(crate) async fn receive(
     let writing = tokio::task::spawn_blocking(move || write(incoming, written));
     let sent = pass_on(body, pieces).await;
     let kept = writing.await.map_err(|_| Problem::new(ErrorCode::Failed, "a thread of the server failed"))?;
-    // A client that broke off reads no answer; what could not be written is told first.
+    // If the client broke off, nobody reads the answer; a write error is reported first.
     kept?;
     sent.map(Message)
 }
 
-/// Hands the pieces of a body on, and then nothing, which is its end. One that breaks off is given up.
+/// Passes the pieces of a body on, followed by None as its end. Abandons a body that breaks off.
 async fn pass_on(mut body: Body, pieces: mpsc::Sender<Option<Bytes>>) -> Result<(), Problem> {
     let broken = |why: &str| Problem::new(ErrorCode::BadRequest, format!("the file did not arrive: {why}"));
     loop {
@@ -124,7 +124,7 @@ async fn pass_on(mut body: Body, pieces: mpsc::Sender<Option<Bytes>>) -> Result<
             },
         };
         let is_end = piece.is_none();
-        // Whoever writes has failed, and says why.
+        // The writer has failed, and reports the reason.
         if pieces.send(piece).await.is_err() || is_end {
             return Ok(());
         }
@@ -138,7 +138,7 @@ fn write(mut incoming: Incoming, mut pieces: mpsc::Receiver<Option<Bytes>>) -> R
             None => return incoming.finish(),
         }
     }
-    // It broke off: nothing of it stays.
+    // The body broke off: nothing of it is kept.
     Ok(())
 }
 
@@ -147,7 +147,7 @@ fn write(mut incoming: Incoming, mut pieces: mpsc::Receiver<Option<Bytes>>) -> R
     path = "/v1/files/{sha256}",
     tag = "nodes",
     params(("sha256" = String, Path, description = "SHA-256 of a content that a job needs")),
-    responses((status = 200, description = "The content; whoever gets it compares the hash", body = String, content_type = "application/octet-stream"), (status = "default", response = Refusal))
+    responses((status = 200, description = "The content; the receiver must compare the hash", body = String, content_type = "application/octet-stream"), (status = "default", response = Refusal))
 )]
 pub(crate) async fn send(
     State(port): State<Port>,
@@ -158,7 +158,7 @@ pub(crate) async fn send(
     let opened = aside(move || depot.open_to_send(content)).await?;
     let none = || Problem::new(ErrorCode::NotFound, format!("the file {content} is not here, or no longer"));
     let (file, bytes) = opened.ok_or_else(none)?;
-    // The passage is free when the body has gone.
+    // The permit is released with the body.
     let body = Body::new(FileBody::new(file, bytes).map_frame(move |frame| {
         let _held = &passage;
         frame

@@ -1,4 +1,4 @@
-//! Routes for those who look at what the store remembers.
+//! Routes for reading the stored history.
 
 use crate::answer::{Message, Named, Problem, Refusal};
 use crate::gate::Caller;
@@ -14,9 +14,9 @@ use ids::JobId;
 use server::ControlError;
 use std::time::Duration;
 
-/// Most jobs, events or rows of an answer, so that one is never much larger than a person can read.
+/// Maximum number of jobs, events or rows of an answer, so that it is never much larger than a person can read.
 const ROWS_MAX: u32 = 100_000;
-/// A question that takes longer holds back what the store does for jobs.
+/// Longest time of a statement; a longer one would delay the store's work for jobs.
 const QUESTION_TIME_MAX: Duration = Duration::from_secs(10);
 
 type Asked = Result<Query<Limit>, QueryRejection>;
@@ -25,10 +25,10 @@ type Asked = Result<Query<Limit>, QueryRejection>;
     get,
     path = "/v1/jobs",
     tag = "clients",
-    params(("limit" = Option<u32>, Query, description = "Jobs to list; 20 where it is not given"),
+    params(("limit" = Option<u32>, Query, description = "Jobs to list; the default is 20"),
         ("state" = Option<JobState>, Query, description = "Only jobs in this state"),
         ("user" = Option<String>, Query, description = "Only jobs of this user"),
-        ("name" = Option<String>, Query, description = "Only jobs with this in their names")),
+        ("name" = Option<String>, Query, description = "Only jobs whose names contain this")),
     responses((status = 200, description = "The latest jobs, newest first, and how many others there are", body = JobList),
         (status = "default", response = Refusal))
 )]
@@ -50,8 +50,8 @@ pub(crate) async fn list(
     path = "/v1/jobs/{job}",
     tag = "clients",
     params(("job" = i64, Path, description = "Number of the job"),
-        ("limit" = Option<u32>, Query, description = "Events to give, the latest; 20 where it is not given")),
-    responses((status = 200, description = "Everything about a job but its report", body = JobDetails),
+        ("limit" = Option<u32>, Query, description = "Number of events, the latest ones; the default is 20")),
+    responses((status = 200, description = "Everything about a job except its report", body = JobDetails),
         (status = "default", response = Refusal))
 )]
 pub(crate) async fn details(
@@ -73,7 +73,7 @@ pub(crate) async fn details(
     path = "/v1/jobs/{job}/placements",
     tag = "clients",
     params(("job" = i64, Path, description = "Number of the job")),
-    responses((status = 200, description = "The attempts of a job, and why each runs where it does", body = JobPlacements),
+    responses((status = 200, description = "The attempts of a job, with the reasons for their placement", body = JobPlacements),
         (status = "default", response = Refusal))
 )]
 pub(crate) async fn placements(
@@ -93,7 +93,7 @@ pub(crate) async fn placements(
     path = "/v1/state",
     tag = "clients",
     request_body = StateQuestion,
-    responses((status = 200, description = "The rows of one statement that only reads", body = Table),
+    responses((status = 200, description = "The rows of a read-only statement", body = Table),
         (status = "default", response = Refusal))
 )]
 pub(crate) async fn ask(

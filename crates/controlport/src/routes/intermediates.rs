@@ -1,5 +1,5 @@
-//! Routes for intermediate files of users, and for the news of nodes about them. The bytes go through the data ports:
-//! here grants are given out.
+//! Routes for intermediate files of users, and for reports of nodes about them. The bytes travel through the data
+//! ports: this module issues grants.
 
 use crate::answer::{Message, Named, Problem, Refusal};
 use crate::gate::Caller;
@@ -17,10 +17,10 @@ use ids::{IntermediateId, NodeId};
 use std::time::Duration;
 use trust::{DataRight, FileGrant, FileRight};
 
-/// How long a grant is good. A file that is written or read for longer is asked for again.
+/// Validity of a grant. A longer read or write must ask for a new one.
 const GRANTED: Duration = Duration::from_secs(24 * 3600);
 
-/// Returns the user whose file is meant: the caller, unless an administrator names somebody else.
+/// Returns the user who owns the file: the caller, unless an administrator names another user.
 fn owner(caller: &Caller, claimed: Option<String>) -> Result<String, Problem> {
     match claimed {
         Some(user) if user != caller.owner_name() && caller.role != Role::Admin => {
@@ -43,7 +43,7 @@ fn grant(port: &Port, file: IntermediateId, right: FileRight, bytes_max: Option<
     path = "/v1/intermediate-files",
     tag = "clients",
     request_body = NewIntermediate,
-    responses((status = 200, description = "The file is known, and may be written at its place", body = CreatedIntermediate), (status = "default", response = Refusal))
+    responses((status = 200, description = "The file is created, and may be written on its node", body = CreatedIntermediate), (status = "default", response = Refusal))
 )]
 pub(crate) async fn create(
     State(port): State<Port>,
@@ -79,7 +79,7 @@ pub(crate) async fn list(
     path = "/v1/intermediate-files/open",
     tag = "clients",
     request_body = OpenIntermediate,
-    responses((status = 200, description = "How the file stands, and where it is read once it is complete", body = OpenedIntermediate), (status = "default", response = Refusal))
+    responses((status = 200, description = "The state of the file, and where to read it once it is complete", body = OpenedIntermediate), (status = "default", response = Refusal))
 )]
 pub(crate) async fn open(
     State(port): State<Port>,
@@ -91,7 +91,7 @@ pub(crate) async fn open(
     let mut opened = port.server.open_intermediate(user.clone(), open.name.clone(), false).await?;
     if opened.status.state == IntermediateState::Writing && !held.is_zero() {
         let waits = port.server.open_intermediate(user, open.name, true);
-        // Where it is being written still, the answer says how it stood.
+        // If the file is still being written, the answer has the state from before the wait.
         if let Ok(waited) = tokio::time::timeout(held, waits).await {
             opened = waited?;
         }
@@ -108,7 +108,7 @@ pub(crate) async fn open(
     path = "/v1/intermediate-files/remove",
     tag = "clients",
     request_body = RemoveIntermediate,
-    responses((status = 200, description = "The file is gone, `null`"), (status = "default", response = Refusal))
+    responses((status = 200, description = "The file is removed, `null`"), (status = "default", response = Refusal))
 )]
 pub(crate) async fn remove(
     State(port): State<Port>,
@@ -125,7 +125,7 @@ pub(crate) async fn remove(
     tag = "nodes",
     params(("node" = u32, Path, description = "Number of the node")),
     request_body = IntermediateNews,
-    responses((status = 200, description = "What the node told is stored; it drops what it has of the files named", body = IntermediateAnswer), (status = "default", response = Refusal))
+    responses((status = 200, description = "The report is stored; the node must drop the named files", body = IntermediateAnswer), (status = "default", response = Refusal))
 )]
 pub(crate) async fn news(
     State(port): State<Port>,

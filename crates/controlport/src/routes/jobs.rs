@@ -1,4 +1,4 @@
-//! Routes for those who have jobs.
+//! Routes for users with jobs.
 
 use crate::answer::{Message, Named, Problem, Refusal};
 use crate::gate::Caller;
@@ -64,26 +64,27 @@ pub(crate) async fn submit_flow(
     Ok(Message(port.server.submit_stages(flow, &caller.submitter()).await?))
 }
 
-/// Refuses a priority above 0 to all but administrators; each user may put jobs behind others.
+/// Returns an error for a priority above 0 from anybody but an administrator; each user may lower the priority of a
+/// job.
 fn check_priority(caller: &Caller, priority: i32) -> Result<(), Problem> {
     match caller.role == Role::Admin || priority <= 0 {
         true => Ok(()),
         false => {
             let message = format!(
-                "the priority {priority} is above 0, which administrators give: leave it out, or give less"
+                "the priority {priority} is above 0, which only administrators may give: leave it out, or lower it"
             );
             Err(Problem::new(ErrorCode::Forbidden, message))
         }
     }
 }
 
-/// Refuses a job whose output would take the place of one that is not its user's.
+/// Returns an error for a job whose output would replace an output of another user.
 async fn check_replaces_own(port: &Port, caller: &Caller, spec: &JobSpec) -> Result<(), Problem> {
     if caller.role == Role::Admin {
         return Ok(());
     }
     let Some(replaced) = port.server.replaced_job(spec, caller.owner_name()).await? else { return Ok(()) };
-    // The report may have been copied from elsewhere, or be of another server.
+    // The report may be a copy, or from another server.
     let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let row = port.store.job(replaced).await?;
     let row = row.filter(|row| resolved(Path::new(&row.output)) == resolved(&spec.output));
@@ -97,8 +98,8 @@ async fn check_replaces_own(port: &Port, caller: &Caller, spec: &JobSpec) -> Res
     Err(Problem::new(ErrorCode::Forbidden, message))
 }
 
-/// Refuses a job of somebody else, or one that reads what such a job kept; administrators may have all. What is not
-/// there is told by whoever looks for it.
+/// Returns an error for a job of another user, or one that reads kept data of such a job; administrators may access
+/// all. The caller handles an unknown job.
 pub(crate) async fn check_owner(port: &Port, caller: &Caller, job: JobId) -> Result<(), Problem> {
     if caller.role == Role::Admin {
         return Ok(());
@@ -121,7 +122,7 @@ pub(crate) async fn check_owner(port: &Port, caller: &Caller, job: JobId) -> Res
     path = "/v1/gc",
     tag = "clients",
     request_body = GcOptions,
-    responses((status = 200, description = "What became of the kept files of each job chosen; a user has only their own removed", body = GcAnswer), (status = "default", response = Refusal))
+    responses((status = 200, description = "The outcome for the kept files of each selected job; a user may remove only their own", body = GcAnswer), (status = "default", response = Refusal))
 )]
 pub(crate) async fn collect(
     State(port): State<Port>,
@@ -146,7 +147,7 @@ pub(crate) async fn collect(
     tag = "clients",
     params(("job" = i64, Path, description = "Number of the job")),
     request_body = FsckRequest,
-    responses((status = 200, description = "How far the check of what the job kept is, and in the end what was found", body = FsckAnswer), (status = "default", response = Refusal))
+    responses((status = 200, description = "The progress of the check of the job's kept I-files, and at its end the report", body = FsckAnswer), (status = "default", response = Refusal))
 )]
 pub(crate) async fn fsck(
     State(port): State<Port>,
@@ -181,7 +182,7 @@ pub(crate) async fn submit_batch(
     path = "/v1/jobs/{job}/logs",
     tag = "clients",
     params(("job" = i64, Path, description = "Number of the job")),
-    responses((status = 200, description = "What the program of a job of one task wrote, or has written so far", body = JobLogs), (status = "default", response = Refusal))
+    responses((status = 200, description = "The output of the program of a job of one task, or its output so far", body = JobLogs), (status = "default", response = Refusal))
 )]
 pub(crate) async fn logs(
     State(port): State<Port>,
@@ -201,7 +202,7 @@ pub(crate) async fn logs(
     path = "/v1/jobs/{job}/wait",
     tag = "clients",
     params(("job" = i64, Path, description = "Number of the job")),
-    responses((status = 200, description = "How the job ended, or nothing where it has not ended in five seconds", body = WaitAnswer), (status = "default", response = Refusal))
+    responses((status = 200, description = "The outcome of the job, or nothing if it has not ended within five seconds", body = WaitAnswer), (status = "default", response = Refusal))
 )]
 pub(crate) async fn wait(
     State(port): State<Port>,
@@ -228,7 +229,7 @@ pub(crate) async fn wait(
 }
 
 async fn sees_all_of(port: &Port, caller: &Caller, job: JobId) -> Result<bool, Problem> {
-    // An administrator does, and there are very many of these questions.
+    // Administrators see all, and this question is very frequent.
     if sees_all(caller, None) {
         return Ok(true);
     }
@@ -236,7 +237,7 @@ async fn sees_all_of(port: &Port, caller: &Caller, job: JobId) -> Result<bool, P
     Ok(sees_all(caller, row.and_then(|row| row.user).as_deref()))
 }
 
-/// How a job ended that only the store remembers.
+/// Returns the outcome of a job that only the store has.
 async fn past_outcome(port: &Port, job: JobId) -> Result<JobOutcome, Problem> {
     let row = port.store.job(job).await?.filter(|row| row.state.over());
     let row = row.ok_or_else(|| Problem::from(ControlError::UnknownJob { job }))?;
@@ -244,7 +245,7 @@ async fn past_outcome(port: &Port, job: JobId) -> Result<JobOutcome, Problem> {
     Ok(match row.state {
         JobState::Succeeded => {
             let report = port.store.job_report(job).await?;
-            // A job of one task has none.
+            // A job of one task has no report.
             report.map_or(JobOutcome::Done, |report| JobOutcome::Succeeded(Box::new(report)))
         }
         JobState::Cancelled => JobOutcome::Cancelled { reason: message },
@@ -265,7 +266,7 @@ async fn past_outcome(port: &Port, job: JobId) -> Result<JobOutcome, Problem> {
     path = "/v1/jobs/{job}/progress",
     tag = "clients",
     params(("job" = i64, Path, description = "Number of the job")),
-    responses((status = 200, description = "Where the stages of a job of this server stand", body = JobProgress), (status = "default", response = Refusal))
+    responses((status = 200, description = "The progress of the stages of a job of this server", body = JobProgress), (status = "default", response = Refusal))
 )]
 pub(crate) async fn progress(
     State(port): State<Port>,
@@ -275,7 +276,7 @@ pub(crate) async fn progress(
     if let Some(progress) = port.server.progress(job) {
         return Ok(Message(progress));
     }
-    // Behind very many others of its user: it is in no stage yet.
+    // A job behind very many others of its user is in no stage yet.
     match port.store.job(job).await? {
         Some(row) if !row.state.over() => Ok(Message(JobProgress::default())),
         _ => Err(ControlError::UnknownJob { job }.into()),
@@ -308,7 +309,7 @@ pub(crate) async fn cancel(
     path = "/v1/jobs/{job}/report",
     tag = "clients",
     params(("job" = i64, Path, description = "Number of the job")),
-    responses((status = 200, description = "The report of a job that came to its end", body = JobReport), (status = "default", response = Refusal))
+    responses((status = 200, description = "The report of a job that has succeeded", body = JobReport), (status = "default", response = Refusal))
 )]
 pub(crate) async fn report(
     State(port): State<Port>,

@@ -19,7 +19,7 @@ use trust::Secret;
     get,
     path = "/v1/nodes",
     tag = "clients",
-    responses((status = 200, description = "The nodes that live, and those that died lately", body = ClusterStatus), (status = "default", response = Refusal))
+    responses((status = 200, description = "The live nodes, and the recently lost ones", body = ClusterStatus), (status = "default", response = Refusal))
 )]
 pub(crate) async fn list(State(port): State<Port>) -> Result<Message<ClusterStatus>, Problem> {
     let status = port.server.cluster_status().await?;
@@ -31,7 +31,7 @@ pub(crate) async fn list(State(port): State<Port>) -> Result<Message<ClusterStat
     path = "/v1/nodes",
     tag = "nodes",
     request_body = NodeInfo,
-    responses((status = 200, description = "The node is known from now on", body = NodeWelcome), (status = "default", response = Refusal))
+    responses((status = 200, description = "The node has joined", body = NodeWelcome), (status = "default", response = Refusal))
 )]
 pub(crate) async fn register(
     State(port): State<Port>,
@@ -56,7 +56,7 @@ pub(crate) async fn register(
     tag = "nodes",
     params(("node" = u32, Path, description = "Number of the node")),
     request_body = TokensQuestion,
-    responses((status = 200, description = "Tokens of the jobs that the node has to do with, signed with the newest key", body = TokensAnswer), (status = "default", response = Refusal))
+    responses((status = 200, description = "Tokens of the jobs in which the node is involved, signed with the newest key", body = TokensAnswer), (status = "default", response = Refusal))
 )]
 pub(crate) async fn renew_tokens(
     State(port): State<Port>,
@@ -72,7 +72,7 @@ pub(crate) async fn renew_tokens(
     tag = "nodes",
     params(("node" = u32, Path, description = "Number of the node")),
     request_body = NodePoll,
-    responses((status = 200, description = "Orders; held back for at most five seconds while there are none", body = NodeOrders), (status = "default", response = Refusal))
+    responses((status = 200, description = "Orders; the answer is delayed for at most five seconds while there are none", body = NodeOrders), (status = "default", response = Refusal))
 )]
 pub(crate) async fn poll(
     State(port): State<Port>,
@@ -88,7 +88,7 @@ pub(crate) async fn poll(
     tag = "nodes",
     params(("node" = u32, Path, description = "Number of the node")),
     request_body = KeptAnnouncement,
-    responses((status = 200, description = "The server knows what jobs that are over keep there, `null`"), (status = "default", response = Refusal))
+    responses((status = 200, description = "The server has received the list of kept directories, `null`"), (status = "default", response = Refusal))
 )]
 pub(crate) async fn kept(
     State(port): State<Port>,
@@ -105,7 +105,7 @@ pub(crate) async fn kept(
     tag = "nodes",
     params(("node" = u32, Path, description = "Number of the node")),
     request_body = CheckNews,
-    responses((status = 200, description = "The server knows what was found in kept files, and says whether the check goes on", body = CheckAnswer), (status = "default", response = Refusal))
+    responses((status = 200, description = "The server has received the findings, and says whether the check continues", body = CheckAnswer), (status = "default", response = Refusal))
 )]
 pub(crate) async fn checked(
     State(port): State<Port>,
@@ -121,7 +121,7 @@ pub(crate) async fn checked(
     tag = "nodes",
     params(("node" = u32, Path, description = "Number of the node")),
     request_body = NodePoll,
-    responses((status = 200, description = "The node is forgotten, `null`"), (status = "default", response = Refusal))
+    responses((status = 200, description = "The node is removed from the cluster, `null`"), (status = "default", response = Refusal))
 )]
 pub(crate) async fn leave(
     State(port): State<Port>,
@@ -137,7 +137,7 @@ pub(crate) async fn leave(
     path = "/v1/nodes/{node}/drain",
     tag = "clients",
     params(("node" = String, Path, description = "Name of the node, or its number as it is printed")),
-    responses((status = 200, description = "The node gets no new work, and leaves when nobody needs it", body = NodeStatus), (status = "default", response = Refusal))
+    responses((status = 200, description = "The node gets no new work, and leaves when no job needs it", body = NodeStatus), (status = "default", response = Refusal))
 )]
 pub(crate) async fn drain(
     State(port): State<Port>,
@@ -152,7 +152,7 @@ pub(crate) async fn drain(
     tag = "nodes",
     params(("job" = i64, Path, description = "Number of the job")),
     request_body = BriefQuestion,
-    responses((status = 200, description = "What a node must know to run attempts of the job", body = JobBrief), (status = "default", response = Refusal))
+    responses((status = 200, description = "The facts that a node needs to run attempts of the job", body = JobBrief), (status = "default", response = Refusal))
 )]
 pub(crate) async fn brief(
     State(port): State<Port>,
@@ -169,7 +169,7 @@ pub(crate) async fn brief(
     tag = "nodes",
     params(("job" = i64, Path, description = "Number of the job")),
     request_body = PlacesQuestion,
-    responses((status = 200, description = "Where these runs of the job lie by now, for a reader that cannot go on", body = PlacesAnswer), (status = "default", response = Refusal))
+    responses((status = 200, description = "The current locations of these runs of the job, for a reader that cannot reach them", body = PlacesAnswer), (status = "default", response = Refusal))
 )]
 pub(crate) async fn places(
     State(port): State<Port>,
@@ -185,7 +185,7 @@ pub(crate) async fn places(
     tag = "nodes",
     params(("job" = i64, Path, description = "Number of the job")),
     request_body = BoundariesProposal,
-    responses((status = 200, description = "The boundaries that stand, whoever proposed them", body = Boundaries), (status = "default", response = Refusal))
+    responses((status = 200, description = "The boundaries in effect, which may be another proposal", body = Boundaries), (status = "default", response = Refusal))
 )]
 pub(crate) async fn propose(
     State(port): State<Port>,

@@ -1,5 +1,5 @@
-//! Hides parts of jobs from callers who neither own them nor administer the server: the words of programs, their environment, and
-//! everything that they wrote.
+//! Hides parts of jobs from callers who neither own them nor administer the server: the words of programs, their
+//! environment, and all their output.
 
 use crate::gate::Caller;
 use api::control::JobOutcome;
@@ -8,10 +8,10 @@ use api::people::Role;
 use api::task::RunTask;
 use api::{Blame, Function, JobReport, JobSpec, TaskFailure};
 
-/// In place of words that are not shown.
+/// Replacement for hidden words.
 const HIDDEN: &str = "...";
 
-/// Whether the caller sees all there is of a job that belongs to this user.
+/// Returns whether the caller may see everything of a job of this user.
 pub(crate) fn sees_all(caller: &Caller, owner: Option<&str>) -> bool {
     match caller.role {
         Role::Admin => true,
@@ -20,7 +20,7 @@ pub(crate) fn sees_all(caller: &Caller, owner: Option<&str>) -> bool {
     }
 }
 
-/// Removes from a job the parts that only its owner and administrators see.
+/// Hides the parts of a job that only its owner and administrators may see.
 pub(crate) fn hide_in_details(details: &mut JobDetails) {
     hide_in_spec(&mut details.spec);
     let by_program = |attempt: &AttemptRow| attempt.failure.as_ref().is_some_and(is_by_program);
@@ -32,7 +32,7 @@ pub(crate) fn hide_in_details(details: &mut JobDetails) {
     hide_in_row(&mut details.job);
 }
 
-/// Why it failed may be what its program said.
+/// Hides the reason of a failure, which may quote the program.
 pub(crate) fn hide_in_row(row: &mut JobRow) {
     row.error = row.error.take().map(|_| HIDDEN.to_string());
 }
@@ -50,7 +50,7 @@ fn hide_in_spec(spec: &mut JobSpec) {
     }
 }
 
-/// The name of the program stays.
+/// Hides all words except the name of the program.
 fn hide_words(words: &mut Vec<String>) {
     if words.len() > 1 {
         words.truncate(1);

@@ -1,4 +1,4 @@
-//! Routes for those who watch.
+//! Routes for monitoring.
 
 use crate::answer::{Problem, Refusal};
 use crate::port::Port;
@@ -9,19 +9,19 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use shipped::Figures;
 
-/// Open to everybody: it tells only that the server answers and its loop lives.
+/// Answers every caller: it says only that the server answers and its event loop is alive.
 #[utoipa::path(
     get,
     path = "/healthz",
     tag = "watchers",
-    responses((status = 200, description = "The server answers and its loop lives", body = String, content_type = "text/plain"), (status = "default", response = Refusal))
+    responses((status = 200, description = "The server answers and its event loop is alive", body = String, content_type = "text/plain"), (status = "default", response = Refusal))
 )]
 pub(crate) async fn health(State(port): State<Port>) -> Result<&'static str, Problem> {
     port.server.cluster_status().await?;
     Ok("ok\n")
 }
 
-/// Figures in the text format of Prometheus.
+/// Returns the figures in the text format of Prometheus.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -33,9 +33,9 @@ pub(crate) async fn metrics(State(port): State<Port>) -> Result<Response, Proble
     status.nodes.retain(|node| node.state != NodeState::Drained);
     let running: u32 = status.nodes.iter().map(|node| node.running).sum();
     let gauges = [
-        ("sailfish_nodes", "Nodes that live", status.nodes.len() as u64),
+        ("sailfish_nodes", "Live nodes", status.nodes.len() as u64),
         ("sailfish_slots", "Slots of all nodes", u64::from(status.slots())),
-        ("sailfish_attempts_running", "Attempts that run now", u64::from(running)),
+        ("sailfish_attempts_running", "Running attempts", u64::from(running)),
     ];
     let mut text = String::new();
     for (name, help, value) in gauges {
@@ -48,11 +48,11 @@ pub(crate) async fn metrics(State(port): State<Port>) -> Result<Response, Proble
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
 
-/// Writes the figures of the files that clients ship: how many there are, and how many came and went.
+/// Writes the figures of shipped files: how many there are, and how many came and went.
 fn push_files(text: &mut String, figures: Figures) {
     for (name, help, kind, value) in [
-        ("sailfish_shipped_files", "Files of clients that are kept", "gauge", figures.files),
-        ("sailfish_shipped_bytes", "Bytes of the files of clients that are kept", "gauge", figures.bytes),
+        ("sailfish_shipped_files", "Kept files of clients", "gauge", figures.files),
+        ("sailfish_shipped_bytes", "Bytes of the kept files of clients", "gauge", figures.bytes),
         (
             "sailfish_shipped_received_total",
             "Files that clients have sent",
@@ -71,18 +71,18 @@ type OfSample = fn(&MachineSample) -> f64;
 /// A figure of a disk.
 type OfDisk = fn(&DiskReport) -> u64;
 
-/// How the machines of the nodes are, one line for each node, and for each of its disks.
+/// Writes the figures of machines: a line for each node, and for each of its disks.
 fn push_machines(text: &mut String, nodes: &[NodeStatus]) {
     let samples: [(&str, &str, OfSample); 3] = [
-        ("sailfish_node_cpu_ratio", "Part of its processors that a node uses", |sample| {
+        ("sailfish_node_cpu_ratio", "Fraction of its processors that a node uses", |sample| {
             f64::from(sample.cpu_permille) / 1000.0
         }),
-        ("sailfish_node_memory_used_bytes", "Memory of a node that is used", |sample| {
+        ("sailfish_node_memory_used_bytes", "Memory in use on a node", |sample| {
             sample.memory_used_bytes as f64
         }),
         (
             "sailfish_node_disk_busy_ratio",
-            "Part of the time that the busiest disk of a node works",
+            "Fraction of the time that the busiest disk of a node is busy",
             |sample| f64::from(sample.disk_busy_permille) / 1000.0,
         ),
     ];
@@ -94,8 +94,8 @@ fn push_machines(text: &mut String, nodes: &[NodeStatus]) {
         }
     }
     let disks: [(&str, &str, OfDisk); 2] = [
-        ("sailfish_disk_free_bytes", "Room on a disk of a node", |disk| disk.free_bytes),
-        ("sailfish_disk_usable", "1 where a disk takes new chunks", |disk| {
+        ("sailfish_disk_free_bytes", "Free space on a disk of a node", |disk| disk.free_bytes),
+        ("sailfish_disk_usable", "1 if a disk accepts new chunks", |disk| {
             u64::from(disk.state == DiskState::Usable)
         }),
     ];
@@ -109,7 +109,7 @@ fn push_machines(text: &mut String, nodes: &[NodeStatus]) {
     }
 }
 
-/// A name as the value of a label.
+/// Escapes a name as the value of a label.
 fn label(name: &str) -> String {
     name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

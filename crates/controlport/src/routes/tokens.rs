@@ -1,4 +1,4 @@
-//! Routes by which tokens are given out and taken back, and nodes are admitted.
+//! Routes for issuing and revoking tokens, and for admitting nodes.
 
 use crate::answer::{Message, Named, Problem, Refusal};
 use crate::gate::{Holder, now_ns};
@@ -14,11 +14,11 @@ use std::collections::HashMap;
 use std::path::Path;
 use trust::{Secret, TokenText, TrustError};
 
-/// The user of the server's own tokens. No other user gets a name that begins so.
+/// The user of the server's own tokens. No other user may have a name with this first character.
 pub(crate) const OWN_USER: &str = "@server";
 
 impl Port {
-    /// Makes a token and remembers its hash. What is returned is nowhere else.
+    /// Issues a token and stores its hash. Only the returned value contains the token.
     pub async fn issue(&self, request: TokenRequest) -> Result<IssuedToken, Problem> {
         let TokenRequest { user, role, seconds } = request;
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '@');
@@ -30,9 +30,9 @@ impl Port {
         self.make_token(user, role, seconds).await
     }
 
-    /// Sees to it that the file holds a good token of this server's own; one that does so already stays.
+    /// Ensures that the file holds a valid token of this server; a valid one stays.
     pub async fn keep_own_token(&self, path: &Path) -> Result<(), Problem> {
-        // A file that cannot be read is replaced, or the error of writing says why not.
+        // A file that cannot be read is replaced; otherwise the write error says why not.
         let kept = trust::read_token_file(path).ok();
         if kept.is_some_and(|kept| self.is_own(&kept)) {
             return Ok(());
@@ -41,7 +41,7 @@ impl Port {
         Ok(trust::write_private(path, &format!("{}\n", issued.token))?)
     }
 
-    /// Whether it is a good token of this server's own that names the authority of today.
+    /// Returns whether it is a valid token of this server that names its current authority.
     fn is_own(&self, token: &TokenText) -> bool {
         let authority = self.access.authority.as_ref().map(|authority| authority.hash());
         let found = self.keyring.find(&token.secret, now_ns());
@@ -67,7 +67,7 @@ impl Port {
         Ok(IssuedToken { name, token: TokenText { secret, authority }.text() })
     }
 
-    /// Whether somebody could come in as an administrator.
+    /// Returns whether there is a valid token of an administrator.
     pub async fn has_admin_token(&self) -> Result<bool, Problem> {
         let is_good = |status: &TokenStatus| {
             let expired = status.expires_ns.is_some_and(|end_ns| end_ns <= now_ns());
@@ -95,7 +95,7 @@ impl Port {
     }
 }
 
-/// Some digits of the hash of a secret that is used for nothing else.
+/// Returns some digits of the hash of a secret that is used for nothing else.
 fn short_label(label: &Secret) -> String {
     label.hash()[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -155,7 +155,7 @@ pub(crate) async fn revoke(
     path = "/v1/nodes/admission",
     tag = "nodes",
     request_body = AdmissionRequest,
-    responses((status = 200, description = "What the node's data port needs", body = Admission), (status = "default", response = Refusal))
+    responses((status = 200, description = "The certificates for the node's data port", body = Admission), (status = "default", response = Refusal))
 )]
 pub(crate) async fn admission(
     State(port): State<Port>,

@@ -1,4 +1,4 @@
-//! Runs here and on other nodes, as one merge reads them.
+//! Runs on this and other nodes, as inputs of one merge.
 
 use crate::error::ScanError;
 use crate::request::failover::Fallback;
@@ -9,25 +9,24 @@ use ifile::{Record, SourceRow};
 use imerger::SortedRun;
 use std::time::Duration;
 
-/// A run here or on another node: what a merge over both is made of.
+/// A run on this or another node: an input of a merge.
 pub enum AnyRun<'a> {
     Here(RunCursor<'a>),
-    /// Here, and on another node too.
+    /// On this node, with a replica on another one.
     Covered(FailoverCursor<'a>),
     There(RemoteRun),
 }
 
-/// A run here with a copy elsewhere, to go on with where the file here turns out damaged or gone.
+/// A run on this node with a replica elsewhere, from which the reader continues if the local file is damaged or lost.
 pub struct FailoverCursor<'a> {
     cursor: RunCursor<'a>,
-    /// Records given out.
+    /// Number of records returned.
     given: u64,
     fallback: Box<Fallback>,
 }
 
 impl<'a> AnyRun<'a> {
-    /// A run here as it was opened, or, where it is lost and `fallback` knows a copy, that copy; the copy also if the
-    /// run is lost later on.
+    /// Reads an opened local run. If it is lost, now or later, and `fallback` knows a replica, the replica is read.
     pub fn here(
         opened: Result<RunCursor<'a>, ChunkServerError>,
         fallback: Option<Fallback>,
@@ -45,12 +44,12 @@ impl<'a> AnyRun<'a> {
         }
     }
 
-    /// Whether it is read at a copy, since it could not be read where it lies, or no further.
+    /// Returns whether the replica is read because the local run could not be read, or not to its end.
     pub fn resumed(&self) -> bool {
         matches!(self, Self::There(run) if run.resumed())
     }
 
-    /// Goes on at the copy of a run that was lost here.
+    /// Continues with the replica of a run that was lost here.
     #[cold]
     fn go_on(&mut self, error: ChunkServerError) -> Result<bool, ScanError> {
         let Self::Covered(run) = self else { return Err(error.into()) };
@@ -78,7 +77,8 @@ impl AnyRun<'_> {
         }
     }
 
-    /// Returns the number of a run in a file here, and the mark that says whether all that is wanted of it was read from there.
+    /// Returns the number of a run in a local file, and the mark that shows whether its whole range was read from
+    /// there.
     pub fn read_mark(&self) -> Option<(RunId, AllRead)> {
         match self {
             Self::Here(run) => run.read_mark(),
@@ -87,7 +87,7 @@ impl AnyRun<'_> {
         }
     }
 
-    /// The other node from which it comes, and how long it was waited for that.
+    /// Returns the other node from which it is read, and the time spent waiting for that node.
     pub fn waited(&self) -> Option<(NodeId, Duration)> {
         match self {
             Self::Here(_) | Self::Covered(_) => None,

@@ -16,33 +16,33 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most bytes of an attempt that are gathered or under way: more would only wait elsewhere.
+/// Maximum bytes of an attempt that are gathered or in flight: more would only wait elsewhere.
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
-/// Part of the chunk share that the windows of all slots together may hold. They are frames that no sorter can
-/// free, so the share must be small: attempts that wait for memory hold theirs meanwhile.
+/// Divisor of the chunk share that limits the windows of all slots together. No sorter can free these frames, so the
+/// share must be small: attempts that wait for memory keep theirs.
 const SHARE_OF_CHUNKS: u64 = 16;
 
 /// Options of [`RemoteChunks`] for its attempt.
 pub struct RemoteChunksOptions {
     pub job: JobId,
-    /// The attempt that appends.
+    /// The appending attempt.
     pub source: Source,
-    /// The node that runs it, and its chunkserver, whose memory frames are filled in.
+    /// The node that runs it, with its chunkserver, whose memory holds the frames.
     pub here: NodeId,
     pub local: Arc<ChunkServer>,
-    /// Whether chunks may lie here too.
+    /// True if chunks may be on this node too.
     pub is_candidate: bool,
-    /// The node that gets no chunk while there is another.
+    /// Node that gets no chunk while there is another one.
     pub avoided: Option<NodeId>,
-    /// The other nodes that may host chunks of the job.
+    /// Other nodes that may host chunks of the job.
     pub peers: Vec<Peer>,
-    /// Attempts that append on this node at once.
+    /// Number of attempts that append on this node at once.
     pub slots: u32,
-    /// Set when the attempt is to stop.
+    /// Set when the attempt must stop.
     pub cancelled: Arc<AtomicBool>,
 }
 
-/// The chunk service of one attempt. Chunks of this node are reached by calls, those of others by requests.
+/// The chunk service of an attempt. Chunks of this node are reached by calls, those of others by requests.
 pub struct RemoteChunks<'a> {
     here: NodeId,
     local: Arc<ChunkServer>,
@@ -54,7 +54,7 @@ pub struct RemoteChunks<'a> {
 
 struct Lanes {
     by_node: BTreeMap<NodeId, Lane>,
-    /// Nodes that may get a chunk, in order. Those that could not be reached drop out.
+    /// Nodes that may get a chunk, in order. Unreachable ones are removed.
     candidates: Vec<Candidate>,
 }
 
@@ -63,7 +63,7 @@ impl Lanes {
         self.by_node.values().map(Lane::held_bytes).sum()
     }
 
-    /// Sends what is gathered and waits for one answer, where any is owed: of the lane that holds most.
+    /// Sends gathered frames and waits for one answer, if any is due: that of the lane that holds most.
     fn send_and_wait(&mut self, carrier: &Carrier) -> Result<(), AppendError> {
         for lane in self.by_node.values_mut() {
             lane.send(carrier);
@@ -76,7 +76,7 @@ impl Lanes {
 }
 
 impl<'a> RemoteChunks<'a> {
-    /// A service for one attempt. Loads of nodes are unknown until [`Self::set_load`] tells them.
+    /// Creates a service for an attempt. Loads of nodes are unknown until [`Self::set_load`] sets them.
     pub fn new(client: &DataClient, placement: &'a dyn ChunkPlacement, options: RemoteChunksOptions) -> Self {
         let RemoteChunksOptions { job, source, here, local, is_candidate, avoided, peers, slots, cancelled } =
             options;
@@ -103,7 +103,7 @@ impl<'a> RemoteChunks<'a> {
         }
     }
 
-    /// Sets the load that a node reported of itself.
+    /// Sets the load that a node reported about itself.
     pub fn set_load(&self, node: NodeId, free_bytes: u64, queued_bytes: u64) {
         let mut lanes = self.lanes();
         for candidate in lanes.candidates.iter_mut().filter(|candidate| candidate.node == node) {
@@ -115,14 +115,14 @@ impl<'a> RemoteChunks<'a> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits on this thread for a request that runs on the client's.
+    /// Waits on this thread for a request that runs on the client's runtime.
     fn request<T: Send + 'static>(
         &self,
         request: impl Future<Output = Result<T, DataError>> + Send + 'static,
     ) -> Result<T, DataError> {
         let (sender, answer) = bounded(1);
         self.carrier.client.runtime().spawn(async move {
-            // Nobody waits any more when the attempt was cancelled.
+            // Nobody waits if the attempt was cancelled.
             let _ = sender.send(request.await);
         });
         self.carrier.wait(&answer)
@@ -174,7 +174,7 @@ impl ChunkService for RemoteChunks<'_> {
                     return Ok(chunk);
                 }
                 Err(DataError::Cancelled | DataError::Stopped) => return Err(AppendError::Cancelled),
-                // No frame went there: the chunk can just as well be somewhere else.
+                // No frame was sent there: the chunk can as well be on another node.
                 Err(_) => self.lanes().candidates.retain(|candidate| candidate.node != node),
             }
         }
@@ -232,7 +232,7 @@ impl Drop for RemoteChunks<'_> {
                 let (client, job) = (self.carrier.client.clone(), self.carrier.job);
                 let peer = lane.peer().clone();
                 self.carrier.client.runtime().spawn(async move {
-                    // Lost, it leaves a place taken among the appenders of chunks that mostly have closed.
+                    // A lost release occupies a seat among the appenders of chunks that are mostly closed.
                     let _ = client.release(&peer, job, &request).await;
                 });
             }

@@ -20,22 +20,23 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use trust::Credentials;
 
-/// A node that does not even accept a connection for so long is not there.
+/// Timeout of a connection attempt, after which a node counts as absent.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// An idle connection is closed here before the other node does it, so that no request meets the end of one.
+/// Idle time after which a connection is closed, earlier than on the other side, so that no request meets a closing
+/// one.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// A node may be silent for so long: it waits for memory while it writes to its disks.
+/// Timeout of a silent node: it may wait for memory while it writes to its disks.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(120);
-/// Whoever hears nothing for so long says so, and goes on waiting.
+/// Time after which a silent node is reported; the request goes on.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
-/// Pause before a request is sent again; doubles from try to try. All tries together take some two seconds.
+/// First pause before a retry; it doubles with each. All tries together take about two seconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(800);
-/// How often the server is asked whether there are new tokens, before it is taken for true that a node lets nothing in.
+/// Maximum number of requests for new tokens to the server before a refusal by a node counts as final.
 const RENEWALS_MAX: u32 = 60;
-/// Between an answer of the server and the next try: the other node hears of new tokens as well.
+/// Pause between an answer of the server and the next try: the other node must learn the new tokens too.
 const RENEWED_PAUSE: Duration = Duration::from_millis(250);
-/// Most bytes that are read of a reason for a refusal, and of an answer.
+/// Maximum bytes that are read of a reason for a refusal, and of an answer.
 const REASON_BYTES_MAX: usize = 4 << 10;
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
@@ -43,14 +44,14 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub node: NodeId,
-    /// Begin of its URLs, as `http://host:port`.
+    /// Prefix of its URLs, as `http://host:port`.
     pub url: String,
     /// The process that is meant, not a later one of the same node.
     pub incarnation: u64,
 }
 
 impl Peer {
-    /// Whether it is reached without a network: a process beside this one.
+    /// Returns whether it is reached without a network: a process beside this one.
     pub(crate) fn is_this_machine(&self) -> bool {
         let url = reqwest::Url::parse(&self.url).ok();
         let host = url.as_ref().and_then(|url| url.host_str()).unwrap_or_default();
@@ -67,23 +68,23 @@ pub(crate) struct Target<'a> {
     pub route: &'a str,
 }
 
-/// Hears which nodes do not answer, and how that showed. Called from the threads that carry requests: it must not wait.
+/// Receives the nodes that do not respond, with the error. Called from the threads for requests: it must not wait.
 pub type Unanswered = Arc<dyn Fn(NodeId, Unreached) + Send + Sync>;
 
-/// The tokens that a client shows.
+/// The tokens that a client presents.
 #[derive(Clone)]
 enum Shows {
-    /// Nothing, or always the same.
+    /// None, or always the same.
     One(Option<Token>),
     OfJobs(Arc<dyn JobTokens>),
 }
 
-/// The tokens of one request, and how many of them were refused.
+/// The tokens of a request, and the number of refused ones.
 pub(crate) struct Showing<'a> {
     shows: &'a Shows,
     of: DataScope,
     tokens: Vec<Token>,
-    /// Index of the token that is shown next.
+    /// Index of the next token to present.
     next: usize,
     renewals: u32,
 }
@@ -93,8 +94,8 @@ impl Showing<'_> {
         self.tokens.get(self.next)
     }
 
-    /// Whether there is something else to show to a node that did not let the last in. Nodes hear at different moments that there
-    /// are new tokens, and none hears of it while no server answers.
+    /// Returns whether there is another token to present to a node that refused the last one. Nodes learn of new tokens
+    /// at different times, and none learns of them while no server responds.
     pub async fn has_another(&mut self) -> bool {
         self.next += 1;
         if self.next < self.tokens.len() {
@@ -106,7 +107,7 @@ impl Showing<'_> {
         }
         self.renewals += 1;
         let asking = Arc::clone(tokens);
-        // After a panic nothing was renewed, and the next round finds that out.
+        // After a panic nothing was renewed, which the next round notices.
         let _ = tokio::task::spawn_blocking(move || asking.renew()).await;
         tokio::time::sleep(RENEWED_PAUSE).await;
         (self.tokens, self.next) = (tokens.tokens(job), 0);
@@ -114,35 +115,35 @@ impl Showing<'_> {
     }
 }
 
-/// Sends requests to other nodes. Cheap to clone; connections are kept and shared.
+/// A client for requests to other nodes. Cheap to clone; connections are kept and shared.
 #[derive(Clone)]
 pub struct DataClient {
     http: reqwest::Client,
-    /// For requests that may take as long as they like, as long as they go on.
+    /// For requests without a total time limit, as long as they make progress.
     patient: reqwest::Client,
     runtime: Handle,
     shows: Shows,
     unanswered: Option<Unanswered>,
 }
 
-/// A pause of about that length: where a node comes back, not all of its peers ask at once.
+/// Returns a pause of about this length, so that not all peers ask a returning node at once.
 fn jittered(pause: Duration) -> Duration {
     pause.mul_f64(0.5 + fastrand::f64())
 }
 
 impl DataClient {
-    /// A client whose requests run on `runtime`, which must have a thread of its own: callers of this crate wait
-    /// on theirs.
+    /// Creates a client whose requests run on `runtime`, which needs its own thread: callers of this crate block
+    /// theirs.
     pub fn new(runtime: Handle) -> Result<Self, DataError> {
         Self::with(runtime, &Credentials::none())
     }
 
-    /// As [`Self::new`], for data ports with TLS that these credentials believe.
+    /// Does the same as [`Self::new`], for data ports with TLS that these credentials trust.
     pub fn with(runtime: Handle, credentials: &Credentials) -> Result<Self, DataError> {
         let builder = || -> Result<reqwest::ClientBuilder, DataError> {
             let tls = credentials.to_data_ports().map_err(DataError::Trust)?;
             let builder = reqwest::Client::builder().tls_backend_preconfigured(tls);
-            // A cluster's nodes are reached directly, whatever the environment says of proxies.
+            // Nodes of a cluster are reached directly, without proxies of the environment.
             let builder = builder.tcp_nodelay(true).no_proxy().redirect(reqwest::redirect::Policy::none());
             Ok(builder.connect_timeout(CONNECT_TIMEOUT).pool_idle_timeout(IDLE_MAX))
         };
@@ -155,12 +156,12 @@ impl DataClient {
         &self.runtime
     }
 
-    /// The same client, which always shows this.
+    /// Returns the same client, which always presents this token.
     pub fn with_token(&self, token: Option<Token>) -> Self {
         Self { shows: Shows::One(token), ..self.clone() }
     }
 
-    /// The same client, which shows the tokens of the jobs that its requests are about.
+    /// Returns the same client, which presents the tokens of the jobs of its requests.
     pub fn with_job_tokens(&self, tokens: Arc<dyn JobTokens>) -> Self {
         Self { shows: Shows::OfJobs(tokens), ..self.clone() }
     }
@@ -174,7 +175,7 @@ impl DataClient {
         Showing { shows: &self.shows, of, tokens, next: 0, renewals: 0 }
     }
 
-    /// The same client, which tells of every node that does not answer.
+    /// Returns the same client, which reports every node that does not respond.
     pub fn telling(&self, unanswered: Unanswered) -> Self {
         Self { unanswered: Some(unanswered), ..self.clone() }
     }
@@ -185,7 +186,7 @@ impl DataClient {
         }
     }
 
-    /// Waits for something that a node sends, and tells how it fails to.
+    /// Waits for data from a node, and reports a failure.
     pub(crate) async fn heard<T>(
         &self,
         node: NodeId,
@@ -204,7 +205,7 @@ impl DataClient {
         come
     }
 
-    /// Sends one request; an answer that is no success is an error.
+    /// Sends a request once; an answer without success is an error.
     pub(crate) async fn post(
         &self,
         target: Target<'_>,
@@ -215,7 +216,7 @@ impl DataClient {
         answer_of(peer, self.heard(peer.node, request.send()).await).await
     }
 
-    /// Sends a request until it is answered by a message, with pauses, a limited number of times.
+    /// Sends a request until a message answers it, with pauses, a limited number of times.
     async fn again_and_again<T>(
         &self,
         target: Target<'_>,
@@ -280,8 +281,8 @@ impl DataClient {
         .await
     }
 
-    /// Sends frames in one request, and the same request again until it is answered. Gives for each frame None
-    /// where it is acknowledged, or what stands in its chunk, which closed.
+    /// Sends frames in one request, and retries it until it is answered. Returns None for each acknowledged frame, or
+    /// the end of the data in its chunk, which is closed.
     pub(crate) async fn append(
         &self,
         peer: &Peer,
@@ -304,7 +305,7 @@ impl DataClient {
         self.again_and_again(Target { peer, scope: job.into(), route: "frames" }, body, decode).await
     }
 
-    /// Once only: a release that is lost costs nothing but a place among the appenders of a chunk.
+    /// Sends a release, once: a lost one costs only a seat among the appenders of a chunk.
     pub(crate) async fn release(
         &self,
         peer: &Peer,
@@ -316,7 +317,7 @@ impl DataClient {
             .map(|_| ())
     }
 
-    /// Sends a copy of a file, once. Whoever fills the body sees to it that it goes on.
+    /// Sends a copy of a file, once. The provider of the body must keep it going.
     pub(crate) async fn send_copy(&self, target: Target<'_>, body: reqwest::Body) -> Result<(), DataError> {
         let peer = target.peer;
         let request = request(&self.patient, target, self.showing(target.scope).token());
@@ -327,7 +328,7 @@ impl DataClient {
         answer_of(peer, sent).await.map(|_| ())
     }
 
-    /// Reads blocks of a stage file, as they are stored.
+    /// Reads blocks of a stage file in stored form.
     pub(crate) async fn stage_blocks(
         &self,
         peer: &Peer,
@@ -337,7 +338,7 @@ impl DataClient {
     ) -> Result<Vec<u8>, DataError> {
         let raw = request.raw().stored;
         let expected_bytes = (raw.end - raw.start) as usize;
-        // One more shows an answer that is too long.
+        // One byte more reveals an answer that is too long.
         let limits = Limits { tries_max, answer_bytes_max: expected_bytes + 1 };
         let decode = |bytes: Vec<u8>| match bytes.len() == expected_bytes {
             true => Ok(bytes),
@@ -352,7 +353,7 @@ impl DataClient {
         .await
     }
 
-    /// Starts a scan; its answer is read by the caller. Sent again only while nothing of it was answered.
+    /// Starts a scan; the caller reads its answer. Retries only while nothing of it was answered.
     pub(crate) async fn scan(
         &self,
         peer: &Peer,
@@ -394,7 +395,7 @@ fn request(http: &reqwest::Client, target: Target<'_>, token: Option<&Token>) ->
     }
 }
 
-/// An answer that is no success is an error.
+/// Returns a successful answer; any other is an error.
 async fn answer_of(
     peer: &Peer,
     sent: Result<reqwest::Response, reqwest::Error>,
@@ -414,7 +415,7 @@ async fn answer_of(
     Err(DataError::Refused { node: peer.node, status: status.as_u16(), reason })
 }
 
-/// Returns how a node could not be reached, by the error of a request.
+/// Classifies the error of a request to an unreachable node.
 fn unreached(error: &reqwest::Error) -> Unreached {
     use std::io::ErrorKind;
     let mut cause = std::error::Error::source(error);
@@ -428,21 +429,21 @@ fn unreached(error: &reqwest::Error) -> Unreached {
     if error.is_timeout() || error.is_connect() { Unreached::TimedOut } else { Unreached::CutOff }
 }
 
-/// Reader of a scan: its attempt, and how often it asks.
+/// Reader of a scan: its attempt, and its number of tries.
 #[derive(Clone, Copy)]
 pub(crate) struct ScanReader {
     pub attempt: Option<AttemptKey>,
     pub tries_max: u32,
 }
 
-/// How often a request is sent, and how much of its answer is read.
+/// Maximum number of tries of a request, and maximum bytes of its answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     pub tries_max: u32,
     pub answer_bytes_max: usize,
 }
 
-/// The first bytes of an answer, so that a node gone mad cannot fill the memory of this one.
+/// Returns the first bytes of an answer, so that a broken node cannot fill the memory of this one.
 async fn limited(mut answer: reqwest::Response, bytes_max: usize) -> Result<Vec<u8>, reqwest::Error> {
     let mut all = Vec::new();
     while let Some(piece) = answer.chunk().await? {
@@ -455,12 +456,12 @@ async fn limited(mut answer: reqwest::Response, bytes_max: usize) -> Result<Vec<
     Ok(all)
 }
 
-/// The body of a request with frames: their payloads go to the socket from where they are.
+/// The body of a request with frames: payloads are sent without copying.
 struct FramesBody {
     frames: Arc<[(ChunkId, AppendFrame)]>,
     head: Option<Bytes>,
     next: usize,
-    /// The payload of the frame whose head was given out.
+    /// The payload of the frame whose header was sent.
     payload: Option<Bytes>,
     bytes_left: u64,
 }
@@ -486,7 +487,7 @@ impl FramesBody {
     }
 }
 
-/// The memory of a payload, for [`Bytes`] to keep.
+/// The memory of a payload, held by [`Bytes`].
 struct Payload(arena::FrameBytes);
 
 impl AsRef<[u8]> for Payload {

@@ -1,4 +1,4 @@
-//! A file of this node on its way to another one: behind a head that says what it is, before a checksum.
+//! A file of this node on its way to another one: after a header that describes it, before a checksum.
 
 pub(crate) mod run;
 mod stage_file;
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
 
-/// Pieces that were read and wait for the connection.
+/// Maximum number of read pieces that wait for the connection.
 const PIECES_MAX: usize = 2;
-/// How often whoever waits for the other node asks whether the copy is still wanted.
+/// How often a caller that waits for the other node asks whether the copy is still wanted.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Asked before each piece with its bytes, and with 0 while the other node is waited for: waits until the piece may
-/// go, and says whether the copy is still wanted.
+/// A pacer, called before each piece with its bytes, and with 0 while the other node is awaited: it waits until the
+/// piece may be sent, and returns whether the copy is still wanted.
 pub(crate) type Pace<'a> = &'a (dyn Fn(usize) -> bool + Send + Sync);
 
-/// A file to be sent, front to back. What is read of it is verified before it goes.
+/// A file to be sent, front to back. Everything that is read is verified before it is sent.
 pub(crate) trait FilePieces {
     /// Returns the bytes of the whole file.
     fn bytes(&self) -> u64;
@@ -49,7 +49,7 @@ impl DataClient {
         let bytes_left = head.len() as u64 + source.bytes() + COPY_CRC_BYTES as u64;
         let body = reqwest::Body::wrap(FileBody { pieces, bytes_left });
         let task = self.runtime().spawn(async move {
-            // Where nobody waits any more, the copy was given up.
+            // If nobody waits any more, the copy was cancelled.
             let _ = answer.send(client.send_copy(Target { peer: &to, scope, route: &route }, body).await);
         });
         let _request = Request(task.abort_handle());
@@ -80,7 +80,7 @@ fn silent(peer: &Peer) -> DataError {
     DataError::Silent { node: peer.node, url: peer.url.clone() }
 }
 
-/// A request under way. One that is given up breaks off, and the other node keeps nothing of it.
+/// A request in flight. When it is dropped, it breaks off, and the other node keeps nothing of it.
 struct Request(AbortHandle);
 
 impl Drop for Request {
@@ -95,13 +95,13 @@ struct Sending<'a> {
     client: &'a DataClient,
     peer: &'a Peer,
     sender: Sender<Bytes>,
-    /// Whoever answers before it has all refuses the rest.
+    /// An answer before the end of the body refuses the rest.
     answered: &'a Answered,
     pace: Pace<'a>,
 }
 
 impl Sending<'_> {
-    /// Hands everything to the request; false where that has ended before.
+    /// Passes everything to the request. Returns false if the request has ended before.
     fn send(self, head: Bytes, mut source: impl FilePieces) -> Result<bool, CopyError> {
         if !self.put(head)? {
             return Ok(false);
@@ -142,7 +142,7 @@ impl Sending<'_> {
     }
 }
 
-/// The body of the request, whose length is known before. One that is given up ends early, which no length hides.
+/// The body of the request, whose length is announced. A cancelled body ends early, which the length reveals.
 struct FileBody {
     pieces: Receiver<Bytes>,
     bytes_left: u64,

@@ -1,4 +1,4 @@
-//! Other places of a run, for a reader that cannot go on where it is.
+//! Other locations of a run, for a reader that cannot continue.
 
 use crate::error::ScanError;
 use crate::request::client::{DataClient, Peer};
@@ -9,13 +9,13 @@ use ids::{NodeId, RunId};
 use ifile::SourceRow;
 use std::collections::BTreeMap;
 
-/// Knows where runs lie, when a reader asks that cannot go on where it is. Asked on the thread that reads.
+/// A source of current locations of runs, for a reader that cannot continue. Called on the reading thread.
 pub trait Places: Send + Sync {
-    /// Returns the nodes other than `than` on which the runs lie, for those runs that lie on such a node.
+    /// Returns the nodes other than `than` that have the runs, for runs on such a node.
     fn elsewhere(&self, runs: &[RunId], than: NodeId) -> BTreeMap<RunId, Peer>;
 }
 
-/// Copy of one run, and the range of it that is read.
+/// A replica of a run, and the range that is read.
 #[derive(Clone)]
 pub struct Fallback {
     client: DataClient,
@@ -24,12 +24,12 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// The copy of `run` that `options` know, with their range of keys; None where they know none.
+    /// Returns the replica of `run` that `options` know, with their key range; None if they know none.
     pub fn of(client: &DataClient, options: &ScanOptions, run: RunId) -> Option<Self> {
         Some(Self::at(client, options, run, options.copies.get(&run)?.clone()))
     }
 
-    /// A copy of `run` on a node.
+    /// Returns the replica of `run` on a node.
     pub(crate) fn at(client: &DataClient, options: &ScanOptions, run: RunId, peer: Peer) -> Self {
         let options = ScanOptions {
             job: options.job,
@@ -37,7 +37,7 @@ impl Fallback {
             lower: options.lower.clone(),
             upper: options.upper.clone(),
             skip_records: Vec::new(),
-            // There is no third place.
+            // There is no third location.
             copies: BTreeMap::new(),
             places: None,
             compress: options.compress,
@@ -47,8 +47,8 @@ impl Fallback {
         Self { client: client.clone(), peer, options }
     }
 
-    /// Opens the copy behind so many records of the range. Where its sources are not those of the run that was being
-    /// read, it is another one.
+    /// Opens the replica after `skip_records` records of the range. Fails if its sources differ from those of the run
+    /// that was read.
     pub(crate) fn resume(
         &self,
         skip_records: u64,

@@ -11,8 +11,8 @@ use stagefile::Payload;
 const ANSWER_BYTES_MAX: usize = 1 << 10;
 
 impl DataClient {
-    /// Writes bytes at an offset, at most [`api::intermediate::INTERMEDIATE_PIECE_BYTES_MAX`], and gives how many the file has then.
-    /// Sent again where no answer comes: what stands already is acknowledged.
+    /// Writes bytes at an offset, at most [`api::intermediate::INTERMEDIATE_PIECE_BYTES_MAX`]. Returns the bytes of the
+    /// file afterwards. Retried without an answer: bytes that are written already are acknowledged.
     pub async fn write_user_file(
         &self,
         peer: &Peer,
@@ -25,7 +25,7 @@ impl DataClient {
         self.of_user_file(peer, &what, bytes).await
     }
 
-    /// Completes a file that holds this, and gives its bytes. When it comes back, the server knows.
+    /// Completes a file with this content, and returns its bytes. When it returns, the server knows.
     pub async fn close_user_file(
         &self,
         peer: &Peer,
@@ -36,7 +36,7 @@ impl DataClient {
         self.of_user_file(peer, &what, Bytes::new()).await
     }
 
-    /// Gives a file up. Sent once: its node notices the silence all the same.
+    /// Abandons a file. Sent once: its node also notices the silence.
     pub async fn abandon_user_file(
         &self,
         peer: &Peer,

@@ -18,14 +18,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Pieces of the stream that wait for the merge; the connection waits when there are more.
+/// Maximum number of pieces of the stream that wait for the merge; beyond it the connection waits.
 const PIECES_MAX: usize = 4;
 
-/// Tries to start a scan whose runs can all be had elsewhere: one more than a request needs that met a connection which was
-/// about to close.
+/// Tries to start a scan if all its runs have replicas: one more than needed for a connection that is about to close.
 const TRIES_BEFORE_COPIES: u32 = 3;
 
-/// Runs and range to scan, and the attempt that reads them.
+/// The runs and the range of a scan, and the attempt that reads them.
 #[derive(Clone)]
 pub struct ScanOptions {
     pub job: JobId,
@@ -34,32 +33,32 @@ pub struct ScanOptions {
     /// Records with lower <= partition key < upper.
     pub lower: Option<Vec<u8>>,
     pub upper: Option<Vec<u8>>,
-    /// Empty, or for each run how many records at the front of the range are not wanted.
+    /// Empty, or for each run the number of records to skip at the front of the range.
     pub skip_records: Vec<u64>,
-    /// Nodes on which runs also lie: they are read on there when the node cannot be read any more.
+    /// Nodes with replicas: they are read when the node cannot be read any more.
     pub copies: BTreeMap<RunId, Peer>,
-    /// Knows the places by then of the runs of which `copies` knows nothing.
+    /// Returns current locations of runs without an entry in `copies`.
     pub places: Option<Arc<dyn Places>>,
-    /// Whether blocks that are made on the way are compressed; None: unless the node is on this machine.
+    /// Whether blocks made for the scan are compressed; None compresses unless the node is on this machine.
     pub compress: Option<bool>,
-    /// Attempt that reads, if it is told; see [`crate::ATTEMPT_HEADER`].
+    /// The reading attempt, if known; see [`crate::ATTEMPT_HEADER`].
     pub attempt: Option<AttemptKey>,
-    /// Set when the attempt is to stop.
+    /// Set when the attempt must stop.
     pub cancelled: Arc<AtomicBool>,
 }
 
 impl ScanOptions {
-    /// Whether all of it can be had from other nodes.
+    /// Returns whether other nodes have all of it.
     fn is_elsewhere(&self) -> bool {
         !self.runs.is_empty() && self.runs.iter().all(|run| self.copies.contains_key(run))
     }
 
-    /// Returns the nodes other than `than` on which runs lie by now.
+    /// Returns the nodes other than `than` that have runs now.
     fn ask(&self, than: NodeId) -> BTreeMap<RunId, Peer> {
         self.places.as_ref().map(|places| places.elsewhere(&self.runs, than)).unwrap_or_default()
     }
 
-    /// Returns the same scan with the places of runs that are known by now.
+    /// Returns the same scan with the current locations of the runs.
     fn by_now(&self, than: NodeId) -> Self {
         let mut copies = self.copies.clone();
         if !self.is_elsewhere() {
@@ -71,18 +70,17 @@ impl ScanOptions {
     }
 }
 
-/// Options of a scan, and the client that asks.
+/// Options of a scan, and the requesting client.
 pub(crate) struct Scan {
     pub client: DataClient,
     pub options: ScanOptions,
-    /// Places of the runs at the time when one of them could not be read any more.
+    /// Locations of the runs when one of them could not be read any more.
     found: OnceLock<BTreeMap<RunId, Peer>>,
 }
 
 impl Scan {
-    /// Returns a node other than `than` on which a run lies: the one known at first, or the one known by now. The places are
-    /// asked for once
-    /// for all runs.
+    /// Returns a node other than `than` that has a run: one from the options, or a current one. Current locations are
+    /// requested once for all runs.
     pub fn elsewhere(&self, run: RunId, than: NodeId) -> Option<Peer> {
         let known = self.options.copies.get(&run);
         let found = || self.found.get_or_init(|| self.options.ask(than)).get(&run);
@@ -90,7 +88,7 @@ impl Scan {
     }
 }
 
-/// A scan under way: one request, one stream, a cursor for each run.
+/// A running scan: one request, one stream, a cursor for each run.
 pub struct RemoteScan {
     pieces: Receiver<Piece>,
     node: NodeId,
@@ -98,14 +96,15 @@ pub struct RemoteScan {
 }
 
 impl RemoteScan {
-    /// Sends the request. Start those to all nodes before the first [`Self::into_runs`], so that they run at once.
+    /// Sends the request. Start the scans of all nodes before the first [`Self::into_runs`], so that they run in
+    /// parallel.
     pub fn start(client: &DataClient, peer: &Peer, options: ScanOptions) -> Result<Self, ScanError> {
         let node = peer.node;
         let bounds = [&options.lower, &options.upper];
         if bounds.into_iter().flatten().any(|bound| bound.len() > BOUND_BYTES_MAX)
             || options.runs.len() > RUNS_PER_SCAN_MAX as usize
         {
-            return Err(ScanError::Unexpected { node, what: "more than one scan can be" });
+            return Err(ScanError::Unexpected { node, what: "more runs than a scan may have" });
         }
         if !options.skip_records.is_empty() && options.skip_records.len() != options.runs.len() {
             return Err(ScanError::Unexpected { node, what: "another number of runs" });
@@ -129,8 +128,8 @@ impl RemoteScan {
         })
     }
 
-    /// Waits for the source tables and gives a cursor for each run, in the order asked for. Where the node cannot be
-    /// read and all of the runs have copies, these are opened.
+    /// Waits for the source tables. Returns a cursor for each run, in the requested order. If the node cannot be read
+    /// and all runs have replicas, these are opened.
     pub fn into_runs(self) -> Result<Vec<RemoteRun>, ScanError> {
         let (scan, node) = (Arc::clone(&self.scan), self.node);
         match self.open() {
@@ -144,7 +143,7 @@ impl RemoteScan {
         }
     }
 
-    /// The runs of a node whose address is unknown, opened at their copies.
+    /// Opens the replicas of the runs of a node whose address is unknown.
     pub fn open_at_copies(
         client: &DataClient,
         node: NodeId,
@@ -179,7 +178,7 @@ impl RemoteScan {
     }
 }
 
-/// Opens all runs at their copies, those of a node in one scan; None where one of them has no copy.
+/// Opens replicas of all runs, those on one node in one scan; None if a run has no replica.
 fn open_copies(client: &DataClient, options: &ScanOptions) -> Option<Result<Vec<RemoteRun>, ScanError>> {
     if !options.is_elsewhere() {
         return None;
@@ -213,23 +212,23 @@ fn open_copies(client: &DataClient, options: &ScanOptions) -> Option<Result<Vec<
     Some(open())
 }
 
-/// A stream on its way.
+/// A stream in flight.
 struct Carried {
     client: DataClient,
     peer: Peer,
     job: JobId,
-    /// Which attempt, and how often it tries.
+    /// The attempt, and its number of tries.
     reader: ScanReader,
 }
 
 impl Carried {
-    /// Sends the request and hands on what is answered, until nobody listens any more.
+    /// Sends the request and passes the answer on, until nobody listens any more.
     async fn carry(self, request: ScanRequest, sender: Sender<Piece>) {
         let node = self.peer.node;
         let mut answer = match self.client.scan(&self.peer, self.job, &request, self.reader).await {
             Ok(answer) => answer,
             Err(error) => {
-                // Where nobody listens any more, nobody needs to know.
+                // If nobody listens any more, nobody needs the error.
                 let _ = sender.send(Err(error.into())).await;
                 return;
             }

@@ -1,5 +1,5 @@
-//! A range of a stage file, wherever its copies lie: read at one of them, and at the next one from the block where that
-//! fails.
+//! A range of a stage file on any node: read from one copy, and from the next one after a failure, starting at the
+//! failed block.
 
 use crate::error::DataError;
 use crate::request::client::{DataClient, Peer, SILENCE_MAX};
@@ -19,17 +19,16 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-/// Read at once, at most; of another node as much again is asked for beforehand.
+/// Maximum bytes read at once; the same amount is requested ahead from another node.
 const WINDOW_BYTES_MAX: usize = BLOCKS_PER_READ_MAX as usize * STORED_BLOCK_BYTES;
-/// How often a waiting reader looks whether its attempt is cancelled.
+/// How often a waiting reader checks whether its attempt is cancelled.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// Tries to read from a node where another copy is left: one more than a request needs that met a connection which was
-/// about to close.
+/// Tries to read from a node while another copy is left: one more than needed for a connection that is about to close.
 const TRIES_BEFORE_COPIES: u32 = 3;
-/// A node that says nothing for so long is left for another copy. It only reads a disk, and waits for nobody.
+/// Timeout of a silent node while another copy is left. The node only reads a disk, and waits for nobody.
 const SILENCE_BEFORE_COPIES: Duration = Duration::from_secs(20);
 
-/// Place of a copy of a stage file.
+/// Location of a copy of a stage file.
 #[derive(Clone)]
 pub enum StageFileCopy {
     /// On this node.
@@ -41,11 +40,11 @@ pub enum StageFileCopy {
         client: DataClient,
         peer: Peer,
     },
-    /// On a node whose address is unknown: it may be gone.
+    /// On a node whose address is unknown: it may be lost.
     Nowhere {
         node: NodeId,
     },
-    /// It should be on this node, which does not know it.
+    /// Expected on this node, which does not know it.
     Missing {
         node: NodeId,
     },
@@ -60,26 +59,26 @@ impl StageFileCopy {
     }
 }
 
-/// Stage file to read, its copies, and its owner.
+/// The stage file to read, its copies, and its owner.
 #[derive(Clone)]
 pub struct StageFileOptions {
     pub of: DataScope,
     pub file: StageFileRef,
-    /// In the order in which they are to be tried.
+    /// Copies in the order in which to try them.
     pub copies: Vec<StageFileCopy>,
-    /// Bytes read at once, between a block and a megabyte; twice as much is in memory where they come from another node.
+    /// Bytes read at once, between a block and a megabyte; twice as much is in memory if another node is read.
     pub window_bytes: usize,
-    /// Set when the attempt is to stop.
+    /// Set when the attempt must stop.
     pub cancelled: Arc<AtomicBool>,
 }
 
-/// Why a copy of a stage file could not be read, or not further.
+/// The reason why a copy of a stage file could not be read, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyProblem {
-    /// The one on this node.
+    /// The local copy failed.
     #[error(transparent)]
     Here(StageFileError),
-    #[error("what it sent is damaged")]
+    #[error("its data is damaged")]
     Damaged(#[source] StageFileDamage),
     #[error("its address is unknown")]
     UnknownNode,
@@ -90,7 +89,7 @@ pub enum CopyProblem {
 }
 
 impl CopyProblem {
-    /// Whether the node was not reached, or did not go on: nothing is known of its copy.
+    /// Returns whether the node did not respond: nothing is known of its copy.
     pub fn is_unreachable(&self) -> bool {
         let is_away = |error: &DataError| {
             matches!(
@@ -101,19 +100,19 @@ impl CopyProblem {
         matches!(self, Self::UnknownNode) || matches!(self, Self::There(error) if is_away(error))
     }
 
-    /// Whether the copy is gone or damaged: to read it again would not help.
+    /// Returns whether the copy is lost or damaged: a retry would not help.
     pub fn is_lost(&self) -> bool {
         match self {
             Self::Damaged(_) | Self::Missing => true,
             Self::Here(error) => error.is_of_the_file(),
-            // Not known there, another process of that node, damaged there.
+            // Unknown there, another process of that node, damaged there.
             Self::There(DataError::Refused { status, .. }) => matches!(status, 404 | 410 | 422),
             Self::UnknownNode | Self::There(_) => false,
         }
     }
 }
 
-/// A copy that failed its reader.
+/// A copy that failed.
 #[derive(Debug)]
 pub struct CopyFailure {
     pub node: NodeId,
@@ -126,7 +125,7 @@ impl std::fmt::Display for CopyFailure {
     }
 }
 
-/// An error with what is behind it.
+/// Returns an error with its causes.
 fn sentence(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -138,15 +137,15 @@ fn sentence(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Why a stage file could not be read.
+/// The reason why a stage file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StageReadError {
     #[error("the attempt was told to stop")]
     Cancelled,
-    /// The asker's mistake.
+    /// A mistake of the caller.
     #[error(transparent)]
     OutOfRange(StageFileError),
-    /// Each of its copies failed, at the same block or before it; with the failure of each.
+    /// All copies failed at the same block or before it; with the failure of each.
     #[error("no copy of {name} can be read: {}", list(.failures))]
     NoCopy { name: StageFileName, failures: Vec<CopyFailure> },
 }
@@ -157,7 +156,7 @@ fn list(failures: &[CopyFailure]) -> String {
 }
 
 impl StageReadError {
-    /// The error behind one that came out of [`Read`] of a stage file.
+    /// Returns the error inside an error of [`Read`] on a stage file.
     pub fn of(error: &std::io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
@@ -170,7 +169,7 @@ impl StageReadError {
         }
     }
 
-    /// The failure of the attempt that met it.
+    /// Converts the error to a failure of the attempt.
     pub fn to_failure(&self) -> TaskFailure {
         let blame = match self {
             Self::Cancelled => Blame::Cancelled,
@@ -184,36 +183,36 @@ impl StageReadError {
 }
 
 impl From<StageReadError> for std::io::Error {
-    /// Keeps the error within, where [`StageReadError::of`] finds it.
+    /// Wraps the error, so that [`StageReadError::of`] finds it.
     fn from(error: StageReadError) -> Self {
         Self::other(error)
     }
 }
 
-/// A range of a stage file, here and on other nodes. Nothing is read before it is asked for.
+/// A range of a stage file, on this and other nodes. Nothing is read in advance of a request.
 pub struct AnyStageFile {
     options: StageFileOptions,
     decoder: RangeDecoder,
-    /// The copy that is read, by its position; the number of copies where none is left.
+    /// Position of the copy that is read; the number of copies if none is left.
     current: usize,
     open: Option<RawFile>,
-    /// Blocks as they are stored; the next one to decode begins at `next_block`.
+    /// Blocks in stored form; the next one to decode begins at `next_block`.
     window: Vec<u8>,
     next_block: usize,
-    /// Range of `window` that was decoded and not given out.
+    /// Range of `window` that was decoded and not returned yet.
     given: Range<usize>,
-    /// The blocks behind the window, on their way.
+    /// The blocks after the window, in flight.
     coming: Option<Coming>,
-    /// The blocks came damaged, and are asked for once more: it may have been the line.
+    /// True if damaged blocks are requested again: the network may have caused it.
     again: bool,
     /// Copies that failed since the last block that was read.
     failed: Vec<bool>,
-    /// How each copy failed last.
+    /// Last failure of each copy.
     failures: Vec<Option<CopyFailure>>,
     waited: Duration,
 }
 
-/// Blocks that were asked for.
+/// Requested blocks.
 struct Coming {
     raw: RawRange,
     answer: oneshot::Receiver<Result<Vec<u8>, DataError>>,
@@ -227,7 +226,7 @@ impl Drop for Coming {
 }
 
 impl AnyStageFile {
-    /// Bytes [offset, offset + length) of the payload.
+    /// Opens bytes [offset, offset + length) of the payload.
     pub fn open(options: StageFileOptions, offset: u64, length: u64) -> Result<Self, StageReadError> {
         let decoder = RangeDecoder::new(options.file.payload, offset, length);
         let decoder = decoder.map_err(StageReadError::OutOfRange)?;
@@ -249,23 +248,23 @@ impl AnyStageFile {
         })
     }
 
-    /// The node whose copy is read; None where no copy is left.
+    /// Returns the node whose copy is read; None if no copy is left.
     pub fn node(&self) -> Option<NodeId> {
         self.options.copies.get(self.current).map(StageFileCopy::node)
     }
 
-    /// Copies that failed so far, also where another one did not: how each failed last.
+    /// Returns the last failure of each copy that failed, even if another one did not.
     pub fn failures(&self) -> impl Iterator<Item = &CopyFailure> {
         self.failures.iter().flatten()
     }
 
-    /// How long it was waited for other nodes.
+    /// Returns the time spent waiting for other nodes.
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// The next bytes of the range, never more than a block; empty at its end. They count as read when
-    /// [`Self::consume`] says so.
+    /// Returns the next bytes of the range, never more than a block; empty at its end. [`Self::consume`] marks them as
+    /// read.
     pub fn fill(&mut self) -> Result<&[u8], StageReadError> {
         while self.given.is_empty() && self.decoder.left() > 0 {
             if let Err(problem) = self.next_block() {
@@ -275,7 +274,7 @@ impl AnyStageFile {
         Ok(&self.window[self.given.clone()])
     }
 
-    /// So many bytes of what [`Self::fill`] gave are done with.
+    /// Marks `bytes` bytes of the result of [`Self::fill`] as read.
     pub fn consume(&mut self, bytes: usize) {
         self.given.start = (self.given.start + bytes).min(self.given.end);
     }
@@ -310,7 +309,7 @@ impl AnyStageFile {
         (self.given, self.next_block, self.coming) = (0..0, 0, None);
     }
 
-    /// Goes on with another copy, or with none.
+    /// Continues with another copy, or with none.
     fn leave(&mut self, problem: CopyProblem) -> Result<(), StageReadError> {
         if matches!(problem, CopyProblem::There(DataError::Cancelled | DataError::Stopped)) {
             return Err(StageReadError::Cancelled);
@@ -325,7 +324,7 @@ impl AnyStageFile {
             self.current = next;
             return Ok(());
         }
-        // Whoever asks once more starts with the first one.
+        // The next request starts with the first copy.
         (self.current, self.failed) = (0, vec![false; self.options.copies.len()]);
         let failures = self.failures.iter_mut().filter_map(Option::take).collect();
         Err(StageReadError::NoCopy { name: self.options.file.name.clone(), failures })
@@ -375,7 +374,7 @@ impl AnyStageFile {
         Ok(())
     }
 
-    /// Whether another copy is to be tried where this one fails.
+    /// Returns whether another copy is left to try.
     fn has_another(&self) -> bool {
         let others = self.failed.iter().enumerate().filter(|(index, _)| *index != self.current);
         others.into_iter().any(|(_, failed)| !failed)
@@ -389,7 +388,7 @@ impl AnyStageFile {
         let (client_of_task, peer, of) = (client.clone(), peer.clone(), self.options.of);
         let task = client.runtime().spawn(async move {
             let blocks = client_of_task.stage_blocks(&peer, of, &request, tries_max).await;
-            // Where nobody waits any more, nobody needs to know.
+            // If nobody waits any more, nobody needs this.
             let _ = sender.send(blocks);
         });
         Coming { raw, answer, task: task.abort_handle() }
@@ -414,7 +413,7 @@ impl AnyStageFile {
 }
 
 impl Read for AnyStageFile {
-    /// Errors hold a [`StageReadError`].
+    /// Errors contain a [`StageReadError`].
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);

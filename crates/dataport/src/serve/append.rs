@@ -1,4 +1,4 @@
-//! Frames from appenders on other nodes, into the memory of this one's chunkserver.
+//! Frames from appenders on other nodes, received into the memory of this node's chunkserver.
 
 use crate::serve::body_reader::BodyReader;
 use crate::serve::port::Refusal;
@@ -11,15 +11,15 @@ use ifile::FrameHeader;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Takes the frames of one request in turn and says for each what became of it. What was taken before the request
-/// broke off stays; the sender sends all again and those are acknowledged.
+/// Takes the frames of a request in turn and answers each. Frames taken before the request broke off stay; the sender
+/// sends all again and those are acknowledged.
 pub(crate) async fn frames(server: &Arc<ChunkServer>, mut body: BodyReader) -> Result<Vec<u8>, Refusal> {
     let mut head = [0; APPEND_HEAD_BYTES];
     body.fill(&mut head).await?;
     let head = AppendHead::decode(&head)?;
     let mut answers = Vec::with_capacity(head.frame_count as usize);
-    // Chunks that refused a frame of this request get no later one of it: were a later one taken, the refused one
-    // would pass for a repetition when the request comes again.
+    // A chunk that refused a frame of this request gets no later one of it: otherwise the refused one would look like a
+    // repetition when the request comes again.
     let mut refused: BTreeMap<ChunkId, u64> = BTreeMap::new();
     for _ in 0..head.frame_count {
         let mut frame_head = [0; FRAME_HEAD_BYTES];
@@ -93,7 +93,7 @@ async fn oversize_payload(
     Ok(FrameBytes::on_heap(payload, Some(charge)))
 }
 
-/// Waits on a thread that may wait: whoever makes room needs the others.
+/// Waits on a blocking thread: the work that frees memory needs the other threads.
 async fn wait_for_memory<T: Send + 'static>(
     server: &Arc<ChunkServer>,
     wait: impl FnOnce(&ChunkServer) -> Result<T, AppendError> + Send + 'static,

@@ -1,14 +1,14 @@
-//! A request body read piece by piece, however it was cut on the way.
+//! A request body, read independently of its pieces on the wire.
 
 use axum::body::Body;
 use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use std::time::Duration;
 
-/// A sender that is silent for so long is given up; a live one that waits for memory of its own is not that slow.
+/// Timeout of a silent sender; a live one that waits for its own memory is faster.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// Why a body could not be read.
+/// The reason why a body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
     #[error("the request is cut off")]
@@ -31,7 +31,7 @@ impl BodyReader {
         Self { body, piece: Bytes::new() }
     }
 
-    /// Moves to the next piece that is not empty; false at the end.
+    /// Moves to the next piece that is not empty. Returns false at the end.
     async fn next_piece(&mut self) -> Result<bool, BodyError> {
         while self.piece.is_empty() {
             let frame = tokio::time::timeout(SILENCE_MAX, self.body.frame()).await;
@@ -46,7 +46,7 @@ impl BodyReader {
         Ok(true)
     }
 
-    /// The next bytes, at most `count` of them and at least one.
+    /// Returns the next bytes, at most `count` of them and at least one.
     pub async fn some(&mut self, count: usize) -> Result<Bytes, BodyError> {
         if !self.next_piece().await? {
             return Err(BodyError::CutOff);
@@ -65,7 +65,7 @@ impl BodyReader {
         Ok(())
     }
 
-    /// Hands the next `count` bytes to `put`, piece by piece.
+    /// Passes the next `count` bytes to `put`, piece by piece.
     pub async fn each(&mut self, mut count: usize, mut put: impl FnMut(&[u8])) -> Result<(), BodyError> {
         while count > 0 {
             let some = self.some(count).await?;
@@ -75,7 +75,7 @@ impl BodyReader {
         Ok(())
     }
 
-    /// All that is left, at most `bytes_max`.
+    /// Returns the rest, at most `bytes_max`.
     pub async fn rest(&mut self, bytes_max: usize) -> Result<Vec<u8>, BodyError> {
         let mut all = Vec::new();
         while self.next_piece().await? {
@@ -88,7 +88,7 @@ impl BodyReader {
         Ok(all)
     }
 
-    /// Whether everything was read.
+    /// Returns whether everything was read.
     pub async fn is_at_end(&mut self) -> Result<bool, BodyError> {
         Ok(!self.next_piece().await?)
     }

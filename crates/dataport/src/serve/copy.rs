@@ -26,7 +26,7 @@ impl FileTarget for CopyWriter {
     }
 }
 
-/// Receives the copy of a run. When it comes back the copy is here, or nothing of it is.
+/// Receives the copy of a run. When it returns, the copy is complete here, or nothing of it is left.
 pub(crate) async fn copy(
     port: &Port,
     server: Arc<ChunkServer>,
@@ -40,12 +40,12 @@ pub(crate) async fn copy(
     receive(body, head.bytes, permit, begin).await
 }
 
-/// The copy of a stage file that is coming.
+/// The copy of a stage file that is being received.
 struct StageTarget {
     target: Target,
     file: StageFileRef,
     files: Arc<dyn StageFiles>,
-    /// Given back when the file is known, or gone.
+    /// Released when the file is known, or removed.
     _turn: Turn,
 }
 
@@ -54,11 +54,12 @@ enum Target {
         writer: RawWriter,
         path: PathBuf,
     },
-    /// The copy is here; whoever sent it had no answer. What comes must be the same.
+    /// The copy exists; its sender had no answer. The received bytes must be the same.
     Present(RawVerifier),
 }
 
-/// Receives the copy of a stage file with a name that may come. When it comes back the copy is here, or nothing of it is.
+/// Receives the copy of a stage file with a permitted name. When it returns, the copy is complete here, or nothing of
+/// it is left.
 pub(crate) async fn stage_copy(
     port: &Port,
     of: DataScope,
@@ -85,14 +86,14 @@ pub(crate) async fn stage_copy(
 
 fn stage_target(files: &dyn StageFiles, file: &StageFileRef) -> Result<Target, Refusal> {
     if let Some(present) = files.find(&file.name) {
-        // A copy where the file was made would be none, and a file never changes.
+        // The node that made the file needs no copy, and a file never changes.
         if present.is_own || present.payload != file.payload {
             return Err(Refusal::OtherStageFile(file.name.clone()));
         }
         if RawFile::open(&present.path, file.payload).is_ok() {
             return Ok(Target::Present(RawVerifier::new(file.payload)));
         }
-        // It is no copy any more, and is made anew.
+        // The copy has vanished, and is made anew.
     }
     let mut first_error = None;
     for path in files.places(&file.name) {

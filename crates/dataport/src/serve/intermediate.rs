@@ -1,5 +1,5 @@
-//! Intermediate files of users, as the data port of a node sees them: written by one writer, front to back, then complete and never
-//! changed. Who may do what is in the token, or in the grant that the server signed (`trust::FileGrant`).
+//! Intermediate files of users at the data port of a node: written by one writer, front to back, then complete and
+//! immutable. Permissions are in the token, or in the grant that the server signed (`trust::FileGrant`).
 
 use crate::serve::body_reader::BodyReader;
 use crate::serve::port::{Port, Refusal};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trust::FileRight;
 
-/// The routes, below `/data/v1/intermediate`.
+/// Returns the routes, below `/data/v1/intermediate`.
 pub(crate) fn routes() -> Router<Port> {
     Router::new()
         .route("/data/v1/intermediate/stage-blocks", post(blocks))
@@ -37,13 +37,13 @@ pub(crate) fn routes() -> Router<Port> {
 
 type Parameters = Query<BTreeMap<String, String>>;
 
-/// A number among the parameters of a request.
+/// Returns a number among the parameters of a request.
 fn number<T: FromStr>(parameters: &Parameters, name: &'static str) -> Result<Option<T>, Refusal> {
     let parse = |text: &String| text.parse().map_err(|_| Refusal::NoNumber(name));
     parameters.get(name).map(parse).transpose()
 }
 
-/// Runs what waits for disks, or for the server, beside the threads that answer.
+/// Runs blocking work on disks or with the server on another thread.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -97,8 +97,8 @@ async fn abandon(
     aside(move || Ok(files.abandon(file, &reason)?)).await
 }
 
-/// A range of the bytes of a complete file, verified here, for programs that speak plain HTTP. What lies beyond its end is left
-/// out.
+/// Returns a range of the bytes of a complete file, verified here, for programs that speak plain HTTP. Bytes beyond its
+/// end are left out.
 async fn read(
     State(port): State<Port>,
     Path(file): Path<i64>,
@@ -128,7 +128,7 @@ async fn read(
     .await
 }
 
-/// As of stage files, see [`stage::blocks`].
+/// Returns blocks, as for stage files; see [`stage::blocks`].
 async fn blocks(State(port): State<Port>, headers: HeaderMap, body: Body) -> Result<Body, Refusal> {
     let request = StageReadRequest::decode(&BodyReader::new(body).rest(MESSAGE_BYTES_MAX).await?)?;
     let name = &request.file.name;
@@ -137,7 +137,7 @@ async fn blocks(State(port): State<Port>, headers: HeaderMap, body: Body) -> Res
     stage::blocks(&port, files, request).await
 }
 
-/// From other nodes, with the right to send this one.
+/// Receives a copy from another node that has the right to send it.
 async fn copies(State(port): State<Port>, headers: HeaderMap, body: Body) -> Result<(), Refusal> {
     let (files, file) = port.admit_copy(&headers)?;
     let files: Arc<dyn StageFiles> = files;

@@ -25,7 +25,7 @@ pub(crate) struct Port {
     pub receiving: Arc<Receiving>,
 }
 
-/// Why a request was not done. Each has one status, by which the other end knows whether to try again.
+/// The reason why a request was refused. Each has a status, which tells the other side whether to retry.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("a token is needed")]
@@ -34,7 +34,7 @@ pub(crate) enum Refusal {
     WrongToken,
     #[error("job {0} is not known here")]
     UnknownJob(JobId),
-    #[error("this node was restarted: the requested data is gone")]
+    #[error("node restarted; the requested data was lost")]
     OtherIncarnation,
     #[error(transparent)]
     Body(#[from] BodyError),
@@ -54,7 +54,7 @@ pub(crate) enum Refusal {
     StageRead(#[source] StageFileError),
     #[error("the copy of a stage file cannot be taken")]
     StageCopy(#[source] StageFileError),
-    #[error("the stage file {0} was made here, or is another one here")]
+    #[error("the stage file {0} was made here, or differs from the one here")]
     OtherStageFile(StageFileName),
     #[error("intermediate files of users are not known here")]
     NoUserFiles,
@@ -62,7 +62,7 @@ pub(crate) enum Refusal {
     NoNumber(&'static str),
     #[error(transparent)]
     UserFile(#[from] UserFileError),
-    #[error("this node is being emptied and takes no new data")]
+    #[error("this node is being drained and accepts no new data")]
     Draining,
     #[error("too many such requests are under way")]
     Busy,
@@ -124,13 +124,13 @@ impl IntoResponse for Refusal {
 }
 
 impl Port {
-    /// The chunkserver that a request means, if it may have it.
+    /// Returns the chunkserver for a request, if the request may access it.
     pub fn admit(&self, job: i64, headers: &HeaderMap) -> Result<Arc<ChunkServer>, Refusal> {
         let (job, shown) = self.check(job, headers)?;
         self.chunkservers.chunkserver(job, shown).ok_or(Refusal::UnknownJob(job))
     }
 
-    /// The stage files that a request means, if it may have them.
+    /// Returns the stage files for a request, if the request may access them.
     pub fn admit_to_stage_files(
         &self,
         job: i64,
@@ -140,7 +140,7 @@ impl Port {
         self.chunkservers.stage_files(job, shown).ok_or(Refusal::UnknownJob(job))
     }
 
-    /// Whether a request may come, and means this process; with what it shows.
+    /// Checks that a request is permitted and addresses this process. Returns the presented token too.
     fn check<'h>(&self, job: i64, headers: &'h HeaderMap) -> Result<(JobId, &'h str), Refusal> {
         let job = JobId(job);
         let shown = token::shown(headers).ok_or(Refusal::NoToken)?;
@@ -151,7 +151,7 @@ impl Port {
         Ok((job, shown))
     }
 
-    /// The files of users, for whoever may send a copy of one, which is named.
+    /// Returns the files of users, and the file that the sender may send a copy of.
     pub fn admit_copy(&self, headers: &HeaderMap) -> Result<(Arc<dyn UserFiles>, IntermediateId), Refusal> {
         let shown = token::shown(headers).ok_or(Refusal::NoToken)?;
         let file = self.chunkservers.admits_copy(shown).ok_or(Refusal::WrongToken)?;
@@ -159,7 +159,7 @@ impl Port {
         Ok((self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)?, file))
     }
 
-    /// The same for whoever may do this with the one file.
+    /// Returns the files of users for a sender with this right to the file.
     pub fn admit_to_user_file(
         &self,
         file: IntermediateId,
@@ -172,7 +172,7 @@ impl Port {
         Ok((self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)?, grant))
     }
 
-    /// Whether new data may come.
+    /// Returns whether new data is accepted.
     pub fn takes_chunks(&self) -> bool {
         self.chunkservers.takes_chunks()
     }

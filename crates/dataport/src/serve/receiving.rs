@@ -1,17 +1,17 @@
-//! Turns of those that receive copies of stage files.
+//! Turns of the receivers of copies of stage files.
 
 use crate::wire::data_scope::DataScope;
 use crate::wire::stage_name::StageFileName;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Stage files of which a copy is being received.
+/// Stage files whose copies are being received.
 #[derive(Default)]
 pub(crate) struct Receiving {
     files: Mutex<BTreeSet<(DataScope, StageFileName)>>,
 }
 
-/// The right to be the one that receives a file.
+/// The exclusive right to receive a file.
 pub(crate) struct Turn {
     receiving: Arc<Receiving>,
     file: (DataScope, StageFileName),
@@ -22,7 +22,7 @@ impl Receiving {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// None while somebody else has it.
+    /// Returns the right to receive a file; None while another request has it.
     pub fn turn(self: &Arc<Self>, of: DataScope, name: &StageFileName) -> Option<Turn> {
         let file = (of, name.clone());
         let is_free = self.lock().insert(file.clone());

@@ -1,6 +1,6 @@
-//! Rest of the body of a request that is refused. A connection that ends while its sender sends may break before the answer is read, and
-//! the sender would take this node for one that is not there. So the node answers at once, and then reads and drops the rest of the
-//! body, until the sender has ended or stopped.
+//! The rest of the body of a refused request. If the connection closed while the sender still sends, it might break
+//! before the answer is read, and the sender would consider this node lost. So the node answers at once, and afterwards
+//! reads and drops the rest of the body, until the sender has ended or stopped.
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -13,24 +13,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The most that is still read, and for how long. A sender of much stops when it is answered, so this is what is under way until then.
+/// Limits for the dropped rest. A sender stops when it is answered, so the rest is the data in flight until then.
 const REFUSED_BYTES_MAX: u64 = 64 << 20;
 const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Lets a route answer; where it refuses, goes on reading the body.
+/// Lets a route answer. If it refuses, goes on reading the body.
 pub(crate) async fn pass_over_refused(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let body = SharedBody(Arc::new(Mutex::new(body)));
     let mut left = body.clone();
     let response = next.run(Request::from_parts(parts, Body::new(body))).await;
     if !response.status().is_success() {
-        // A body that breaks off, or goes on for longer, is not waited for.
+        // A body that breaks off, or takes too long, is not awaited.
         tokio::spawn(async move { tokio::time::timeout(REFUSED_WAIT_MAX, left.pass_over()).await });
     }
     response
 }
 
-/// The body as the route reads it, and as what it leaves is read after it.
+/// A body that the route reads first, and whose rest can be read after it.
 #[derive(Clone)]
 struct SharedBody(Arc<Mutex<Body>>);
 

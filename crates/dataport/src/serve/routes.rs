@@ -18,15 +18,15 @@ use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex, TaskKey};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Scans that may be under way at once, each with a thread that mostly waits for its reader. More are sent away and
-/// come again: to make them wait here could make two nodes wait for each other.
+/// Maximum number of scans at once, each with a thread that mostly waits for its reader. Further ones are refused and
+/// retried: if they waited here, two nodes could wait for each other.
 const SCANS_MAX: usize = 256;
-/// Copies of runs and stage files that may be received at once, each with a thread and a file of its own.
+/// Maximum number of runs and stage files that are received at once, each with a thread and a file.
 pub const COPIES_MAX: usize = 4;
-/// Answers with blocks of stage files that may be under way at once, each with a megabyte.
+/// Maximum number of answers with blocks of stage files at once, each with a megabyte.
 const STAGE_READS_MAX: usize = 32;
 
-/// The routes, below `/data/v1`. The caller binds them to a port, beside others if it likes.
+/// Returns the routes, below `/data/v1`. The caller binds them to a port, possibly beside others.
 pub fn router(chunkservers: Arc<dyn Chunkservers>) -> Router {
     let at_most = |count| Arc::new(Semaphore::new(count));
     let port = Port {
@@ -102,7 +102,7 @@ async fn scan(
     run_scan::stream(&port, server, request, attempt_of(JobId(job), &headers)).await
 }
 
-/// For which attempt runs are scanned, where the request says so in a way that can be understood.
+/// Returns the attempt for which runs are scanned, if the request names it correctly.
 fn attempt_of(job: JobId, headers: &HeaderMap) -> Option<AttemptKey> {
     let mut numbers = headers.get(ATTEMPT_HEADER)?.to_str().ok()?.split('-').map(str::parse::<u32>);
     let mut next = || numbers.next()?.ok();

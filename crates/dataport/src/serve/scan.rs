@@ -1,9 +1,9 @@
 //! The serving side of a scan: blocks of several runs in one stream, in the order in which a merge opens them.
 //!
-//! A merge needs the next block of a run when it has used up the current one, which is at or behind the first
-//! record of the current one. So the block after a block goes where that block's first record stands in the merged
-//! order: whatever comes before it in the stream belongs to blocks that the merge has opened already, or is the
-//! very next of its run, and a reader never holds more than one block of a run beyond the current one.
+//! A merge needs the next block of a run when it has used up the current one, at a position at or after the first
+//! record of the current one. So the block after a block is sent at the position of that block's first record in the
+//! merged order: everything before it in the stream belongs to blocks that the merge has opened already, or is the very
+//! next of its run. A reader never holds more than one block of a run beyond the current one.
 
 use crate::serve::port::{Port, Refusal};
 use crate::wire::messages::ScanRequest;
@@ -21,11 +21,11 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Bytes gathered before they are handed to the connection.
+/// Bytes that are gathered before they are passed to the connection.
 const BATCH_BYTES: usize = 256 << 10;
-/// Batches that wait for the connection; the producer waits when there are more.
+/// Maximum number of batches that wait for the connection; beyond it the producer waits.
 const BATCHES_MAX: usize = 2;
-/// Most bytes read ahead of one run, and part of the share for I/O that one scan reads ahead.
+/// Maximum bytes that are read ahead of a run, and the divisor of the I/O share that a scan reads ahead.
 const READ_AHEAD_BYTES_MAX: u64 = 1 << 20;
 const SHARE_OF_IO: u64 = 4;
 
@@ -42,14 +42,14 @@ pub(crate) async fn stream(
     let opened = tokio::task::spawn_blocking(move || open_runs(&opening, &request)).await;
     let runs = match opened.map_err(|_| Refusal::Thread)? {
         Err(error) if error.lost_run().is_none() => return Err(error.into()),
-        // What is lost is told in the stream.
+        // Lost runs are reported in the stream.
         runs => runs,
     };
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
         produce(&server, attempt, runs, sender);
     });
-    // A producer that panicked leaves a stream without an end mark, which the reader takes for cut off.
+    // A producer that panicked leaves a stream without an end mark, which the reader treats as cut off.
     let mut batch = VecDeque::new();
     let stream = futures_util::stream::poll_fn(move |context| {
         loop {
@@ -82,10 +82,10 @@ fn open_runs(server: &ChunkServer, request: &ScanRequest) -> Result<Vec<RunScan>
     request.runs.iter().enumerate().map(open).collect()
 }
 
-/// The reader went away.
+/// The reader has disconnected.
 struct BrokeOff;
 
-/// Why a stream ends before its end.
+/// The reason why a stream ends early.
 enum Stopped {
     BrokeOff,
     At(ChunkServerError),
@@ -97,14 +97,14 @@ impl From<BrokeOff> for Stopped {
     }
 }
 
-/// One run of a scan.
+/// A run of a scan.
 struct RunScan {
     scan: BlockScan,
     skipped_records: u64,
-    /// The block that was sent last: where the next one goes.
+    /// The last sent block, which determines the position of the next one.
     block: Bytes,
     first_key: Vec<u8>,
-    /// Decoded only where first keys are equal.
+    /// Decoded only if first keys are equal.
     first_record: Option<FirstRecord>,
     sent: RunEnd,
 }
@@ -115,7 +115,7 @@ impl RunScan {
         Self { scan, skipped_records, block, first_key, first_record: None, sent: RunEnd::default() }
     }
 
-    /// Moves to the next block; false when there is none.
+    /// Moves to the next block. Returns false if there is none.
     fn advance(&mut self) -> Result<bool, ChunkServerError> {
         let mut block = Vec::with_capacity(self.block.len());
         self.first_record = None;
@@ -135,7 +135,7 @@ impl RunScan {
     }
 }
 
-/// Whether the last block of run `left` begins before that of run `right`.
+/// Returns whether the last block of run `left` begins before that of run `right`.
 fn begins_first(runs: &mut [RunScan], left: usize, right: usize) -> Result<bool, ChunkServerError> {
     match runs[left].first_key.cmp(&runs[right].first_key) {
         Ordering::Less => Ok(true),
@@ -149,7 +149,7 @@ fn begins_first(runs: &mut [RunScan], left: usize, right: usize) -> Result<bool,
     }
 }
 
-/// The stream being written. Bodies go to the connection from where they are.
+/// The stream being written. Bodies are passed to the connection without copying.
 struct Entries {
     sender: Sender<VecDeque<Bytes>>,
     batch: VecDeque<Bytes>,
@@ -174,7 +174,7 @@ impl Entries {
         self.sender.blocking_send(std::mem::take(&mut self.batch)).map_err(|_| BrokeOff)
     }
 
-    /// Tells the reader why there is no more.
+    /// Tells the reader why the stream ends.
     fn fail(&mut self, server: &ChunkServer, error: &ChunkServerError) -> Result<(), BrokeOff> {
         let reason = error.to_failure().message;
         let (kind, body) = match error.lost_run() {
@@ -207,7 +207,7 @@ fn produce(
         reading.into_iter().for_each(Reading::is_served);
         Ok(())
     });
-    // Where the reader is gone, nobody is told.
+    // If the reader has disconnected, nobody needs this.
     if let Err(Stopped::At(error)) = done {
         drop(entries.fail(server, &error));
     }
@@ -219,7 +219,7 @@ fn put_all(runs: &mut [RunScan], entries: &mut Entries) -> Result<(), Stopped> {
         encode_sources(run.scan.run(), run.skipped_records, &mut body);
         entries.put(EntryKind::Sources, index, body.into())?;
     }
-    // Runs by the first records of their last blocks, the least one last.
+    // Runs in descending order of the first records of their last blocks.
     let mut order: Vec<usize> = Vec::with_capacity(runs.len());
     for index in 0..runs.len() {
         put_next(runs, index, &mut order, entries)?;
@@ -231,7 +231,7 @@ fn put_all(runs: &mut [RunScan], entries: &mut Entries) -> Result<(), Stopped> {
     Ok(entries.flush()?)
 }
 
-/// Puts the next block of a run, and the run where it belongs in the order.
+/// Sends the next block of a run, and sorts the run into the order.
 fn put_next(
     runs: &mut [RunScan],
     index: usize,

@@ -1,4 +1,4 @@
-//! Services that a node gives its data port.
+//! Services that a node provides to its data port.
 
 use crate::wire::stage_name::StageFileName;
 use axum::http::StatusCode;
@@ -10,31 +10,31 @@ use std::sync::Arc;
 use std::time::Duration;
 use trust::{FileGrant, FileRight};
 
-/// The chunkservers of a node, as its data port sees them.
+/// The chunkservers of a node, for its data port.
 pub trait Chunkservers: Send + Sync + 'static {
-    /// The chunkserver of a job, for somebody who was admitted to it by what they showed; None where the job is not known here.
+    /// Returns the chunkserver of a job, for a caller whose token was accepted; None if the job is unknown here.
     fn chunkserver(&self, job: JobId, shown: &str) -> Option<Arc<ChunkServer>>;
-    /// The stage files of a job, as above.
+    /// Returns the stage files of a job, in the same way.
     fn stage_files(&self, _job: JobId, _shown: &str) -> Option<Arc<dyn StageFiles>> {
         None
     }
-    /// Whether new chunks may lie here; a node that is being emptied takes none.
+    /// Returns whether new chunks are accepted here; not while the node is being drained.
     fn takes_chunks(&self) -> bool {
         true
     }
-    /// Tells this process from earlier ones of the same node.
+    /// Returns a number that distinguishes this process from earlier ones of the same node.
     fn incarnation(&self) -> u64;
-    /// The intermediate files of users; None where there are none.
+    /// Returns the intermediate files of users; None if there are none.
     fn user_files(&self) -> Option<Arc<dyn UserFiles>> {
         None
     }
-    /// Whether whoever shows this may come to data of a job.
+    /// Returns whether a token gives access to the data of a job.
     fn admits_to_job(&self, job: JobId, shown: &str) -> bool;
-    /// The grant of a file of a user that a token shows; None: it grants something else.
+    /// Returns the grant for a file of a user in a token; None if the token grants something else.
     fn admits_to_file(&self, _file: IntermediateId, _right: FileRight, _shown: &str) -> Option<FileGrant> {
         None
     }
-    /// The file of a user that whoever shows this may send a copy of.
+    /// Returns the file of a user that a token permits to send as a copy.
     fn admits_copy(&self, _shown: &str) -> Option<IntermediateId> {
         None
     }
@@ -45,24 +45,24 @@ pub trait Chunkservers: Send + Sync + 'static {
 pub struct StageFileHere {
     pub path: PathBuf,
     pub payload: Payload,
-    /// It was made here, and is no copy.
+    /// True if it was made here, and is no copy.
     pub is_own: bool,
 }
 
-/// The stage files that a node has of one job.
+/// The stage files of one job on a node.
 pub trait StageFiles: Send + Sync + 'static {
-    /// The complete file of that name; None where there is none.
+    /// Returns the complete file of that name; None if there is none.
     fn find(&self, name: &StageFileName) -> Option<StageFileHere>;
     /// Returns the paths at which a copy may be written, one per disk, the preferred one first; the others are tried if that fails.
     fn places(&self, name: &StageFileName) -> Vec<PathBuf>;
-    /// A copy is complete and verified: from now on it is found.
+    /// Adds a complete and verified copy: from now on it is found.
     fn received(&self, name: StageFileName, path: PathBuf, summary: StageFileSummary);
 }
 
-/// The files of users on a node. Calls may wait for disks, and for the server.
+/// The files of users on a node. Calls may block on disks, and on the server.
 pub trait UserFiles: StageFiles {
-    /// Takes bytes of a file at an offset, and gives how many it has then. The first bytes of a file begin it. `silence`: the
-    /// writer is given up when nothing is heard of it for so long.
+    /// Writes bytes of a file at an offset, and returns the bytes of the file afterwards. The first bytes of a file
+    /// begin it. `silence`: the time without a message of the writer after which the file is abandoned.
     fn write(
         &self,
         file: IntermediateId,
@@ -70,9 +70,9 @@ pub trait UserFiles: StageFiles {
         bytes: &[u8],
         silence: Duration,
     ) -> Result<u64, UserFileError>;
-    /// Completes a file and tells the server. To close it again gives the same.
+    /// Completes a file and tells the server. A repeated call returns the same.
     fn close(&self, file: IntermediateId, stated: StatedContent) -> Result<Payload, UserFileError>;
-    /// Nothing more comes of it: its bytes go.
+    /// Abandons a file: its bytes are removed.
     fn abandon(&self, file: IntermediateId, reason: &str) -> Result<(), UserFileError>;
 }
 
@@ -84,7 +84,7 @@ pub struct StatedContent {
     pub crc32c: Option<u32>,
 }
 
-/// Why a file is not written, or not completed.
+/// The reason why a file is not written, or not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum UserFileError {
     #[error(
@@ -97,20 +97,22 @@ pub enum UserFileError {
     Gap { file: IntermediateId, offset: u64, written: u64 },
     #[error(
         "a write of file {file} begins at {offset}, before the end of the {written} bytes that are written, and goes beyond it: \
-         a write repeats what stands, or goes on behind it"
+         a write must repeat existing bytes, or continue after them"
     )]
     Overlap { file: IntermediateId, offset: u64, written: u64 },
     #[error("file {file} holds other bytes at {offset}: written bytes never change")]
     Differs { file: IntermediateId, offset: u64 },
     #[error("file {0} is complete: it never changes any more")]
     Complete(IntermediateId),
-    #[error("file {file} has {written} bytes with the CRC-32C {crc32c:08x}, and its writer says otherwise")]
+    #[error(
+        "file {file} has {written} bytes with the CRC-32C {crc32c:08x}, but its writer states another size or checksum"
+    )]
     NotAsTold { file: IntermediateId, written: u64, crc32c: u32 },
     #[error("file {0} is unknown: it was removed, or its writer was given up")]
     Forgotten(IntermediateId),
     #[error("file {file} may have {bytes_max} bytes: its user has no room for more intermediate files")]
     OverQuota { file: IntermediateId, bytes_max: u64 },
-    #[error("this node is being emptied and takes no new files")]
+    #[error("this node is being drained and accepts no new files")]
     Draining,
     #[error("too many files are being written here")]
     TooMany,

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Blocks on their way to the connection: the next reader is let in when they are gone.
+/// Blocks on their way to the connection: the next reader is admitted when they are sent.
 struct Answer {
     blocks: Vec<u8>,
     _permit: OwnedSemaphorePermit,
@@ -22,13 +22,13 @@ impl AsRef<[u8]> for Answer {
     }
 }
 
-/// Reads blocks as they are stored. They are verified by who asked, who must do so anyway.
+/// Reads blocks in stored form. The receiver verifies them, which it must do anyway.
 pub(crate) async fn blocks(
     port: &Port,
     files: Arc<dyn StageFiles>,
     request: StageReadRequest,
 ) -> Result<Body, Refusal> {
-    // Readers hold nothing that others wait for: to make them wait is safe.
+    // Readers hold nothing that others wait for, so it is safe to let them wait.
     let permit = Arc::clone(&port.stage_reads).acquire_owned().await.map_err(|_| Refusal::Thread)?;
     let reading = tokio::task::spawn_blocking(move || read(&*files, &request));
     let blocks = reading.await.map_err(|_| Refusal::Thread)??;

@@ -1,9 +1,9 @@
-//! Owner of the data that a request is about.
+//! Owner of the data of a request.
 
 use ids::JobId;
 use std::fmt;
 
-/// The begin of the path of a request, below `/data/v1`.
+/// The beginning of the path of a request, below `/data/v1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DataScope {
     Job(JobId),

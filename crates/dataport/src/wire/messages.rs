@@ -10,20 +10,20 @@ use ifile::{FormatError, FrameHeader, Problem};
 
 /// Version of every message; another one is refused.
 pub const WIRE_VERSION: u16 = 2;
-/// Frames in one request.
+/// Maximum number of frames in a request.
 pub const FRAMES_PER_REQUEST_MAX: u32 = 4096;
-/// Chunks in one release.
+/// Maximum number of chunks in a release.
 pub const CHUNKS_PER_RELEASE_MAX: u32 = 4096;
-/// Runs in one scan: the fan-in of a merge is below it.
+/// Maximum number of runs in a scan: the fan-in of a merge is below it.
 pub const RUNS_PER_SCAN_MAX: u32 = 1 << 16;
-/// A bound of a key range: the key indexes that ranges are cut from keep much less of a key.
+/// Maximum bytes of a bound of a key range: the key indexes from which ranges are cut keep much less of a key.
 pub const BOUND_BYTES_MAX: usize = 64 << 10;
-/// Any message that is read as a whole.
+/// Maximum bytes of a message that is read as a whole.
 pub const MESSAGE_BYTES_MAX: usize = 2 << 20;
-// The longest is a scan that goes on within all its runs.
+// The longest is a scan that continues within all its runs.
 const _: () = assert!(RUNS_PER_SCAN_MAX as usize * 16 + 2 * BOUND_BYTES_MAX + 64 < MESSAGE_BYTES_MAX);
 
-/// File of one run.
+/// Maximum bytes of the file of a run.
 pub const COPY_BYTES_MAX: u64 = 1 << 48;
 
 const BIND: [u8; 4] = *b"SFBD";
@@ -52,7 +52,7 @@ pub(crate) fn end(mut out: Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// Checks name, version and checksum of a whole message and gives its fields.
+/// Checks name, version and checksum of a whole message and returns its fields.
 pub(crate) fn open<'a>(
     name: [u8; 4],
     what: &'static str,
@@ -102,12 +102,12 @@ fn source(fields: &mut FieldReader<'_>) -> Result<Source, FormatError> {
     Ok(Source { map_task: TaskIndex(fields.u32()?), attempt: AttemptNumber(fields.u32()?) })
 }
 
-/// Asks for a chunk of an I-file.
+/// A request for a chunk of an I-file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindRequest {
     pub ifile: IfileIndex,
     pub source: Source,
-    /// Bytes of the frame that goes there first.
+    /// Bytes of the first frame for the chunk.
     pub frame_bytes: u64,
 }
 
@@ -179,7 +179,7 @@ impl AppendHead {
     }
 }
 
-/// Head of the payload of a frame: the chunk it goes to and the frame's own header.
+/// Header of the payload of a frame: its chunk and the frame's own header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
     pub chunk: ChunkId,
@@ -194,7 +194,7 @@ impl FrameHead {
         let mut out = [0; FRAME_HEAD_BYTES];
         out[..8].copy_from_slice(&self.chunk.0.to_le_bytes());
         out[8 + CRC_BYTES..].copy_from_slice(&self.header.encode());
-        // Chunk and header together: neither can be taken for that of another frame.
+        // One checksum over chunk and header: neither can be mistaken for that of another frame.
         let crc = crc32c::crc32c_append(crc32c::crc32c(&out[..8]), &out[8 + CRC_BYTES..]);
         out[8..8 + CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
         out
@@ -216,7 +216,7 @@ impl FrameHead {
     }
 }
 
-/// The answers to the frames of one request, in order: None acknowledged, Some closed with what stands.
+/// The answers to the frames of a request, in order: None for acknowledged, Some with the end of the data for closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendAnswers {
     pub closed: Vec<Option<u64>>,
@@ -226,7 +226,7 @@ impl AppendAnswers {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = begin(APPENDED);
         for closed in &self.closed {
-            // Sequence numbers are far below 2^63: a source has not that many frames.
+            // Sequence numbers are far below 2^63: no source has that many frames.
             let value = closed.map_or(0, |standing_end| standing_end << 1 | 1);
             out.extend_from_slice(&value.to_le_bytes());
         }
@@ -277,17 +277,17 @@ impl ReleaseRequest {
     }
 }
 
-/// Asks for the records with lower <= partition key < upper of some runs.
+/// A request for the records with lower <= partition key < upper of some runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanRequest {
     pub runs: Vec<RunId>,
-    /// Empty, or for each run how many records at the front of the range are not wanted. Only whole blocks can be left
-    /// out, so fewer may be.
+    /// Empty, or for each run the number of records to skip at the front of the range. Only whole blocks can be
+    /// skipped, so fewer records may be.
     pub skip_records: Vec<u64>,
     pub lower: Option<Vec<u8>>,
     pub upper: Option<Vec<u8>>,
-    /// Whether blocks that are made on the way are compressed, as those on disk are. Where the line is faster than
-    /// a compressor, as within one machine, they had better not be.
+    /// True if blocks made for the scan are compressed like those on disk. If the network is faster than a compressor,
+    /// as within one machine, they should not be.
     pub compress: bool,
 }
 
@@ -386,7 +386,7 @@ pub(crate) mod tests {
 
     const SOURCE: Source = Source { map_task: TaskIndex(7), attempt: AttemptNumber(2) };
 
-    /// Reads back what was written, and nothing that differs from it in one bit or is cut.
+    /// Decodes the encoded message, and checks that every flipped bit and every cut is an error.
     pub(crate) fn check<M: PartialEq + Debug>(
         message: M,
         bytes: &[u8],

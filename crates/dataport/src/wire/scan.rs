@@ -1,5 +1,5 @@
-//! The stream that answers a scan: entries, each behind a head with a checksum and a running number, so that one
-//! that is lost, doubled, moved or cut off is found. Byte table: `docs/protocol-data.md`.
+//! The stream of a scan: entries, each after a header with a checksum and a running number, so that a lost, repeated,
+//! moved or truncated entry is detected. Byte table: `docs/protocol-data.md`.
 
 use ids::{IfileIndex, RunId};
 use ifile::field::{FieldReader, check_crc};
@@ -7,13 +7,14 @@ use ifile::{BLOCK_HEADER_BYTES, FormatError, KeyShape, Problem, SourceRow, sourc
 
 /// Encoded size of an [`EntryHead`].
 pub const ENTRY_HEAD_BYTES: usize = 24;
-/// Rows of one run's source table: a run is one chunk or a few, and a chunk has a frame at least for each row.
+/// Maximum bytes of one run's source table: a run is one chunk or a few, and a chunk has at least one frame for each
+/// row.
 const SOURCES_BYTES_MAX: u64 = 256 << 20;
-/// A reason that a server gives for breaking off.
+/// Maximum bytes of a server's reason for breaking off.
 pub const REASON_BYTES_MAX: usize = 4 << 10;
-/// Runs that one entry names as lost: all that a disk held, mostly.
+/// Maximum number of lost runs in an entry: mostly all runs of a disk.
 const LOST_RUNS_MAX: usize = 4096;
-/// Room that is made for a body before its bytes arrive.
+/// Maximum bytes reserved for a body before its bytes arrive.
 const RESERVED_BYTES_MAX: usize = 1 << 20;
 const ENTRY_VERSION: u8 = 2;
 const SOURCES_HEAD_BYTES: usize = 24;
@@ -26,13 +27,13 @@ pub enum EntryKind {
     Sources = 1,
     /// A block of a run, as `ifile` has it.
     Block = 2,
-    /// A run has no more blocks in the range; says how many there were.
+    /// A run has no more blocks in the range; with their number.
     RunEnd = 3,
     /// The end of the stream: every run has ended.
     End = 4,
-    /// The server cannot go on, and says why.
+    /// The server cannot continue, with the reason.
     Failed = 5,
-    /// It cannot, because runs are gone or damaged.
+    /// The server cannot continue, because runs are lost or damaged.
     Lost = 6,
 }
 
@@ -63,7 +64,7 @@ pub struct EntryHead {
 }
 
 impl EntryHead {
-    /// The head of an entry with this body.
+    /// Returns the header of an entry with this body.
     pub fn of(kind: EntryKind, run_index: u32, ordinal: u32, body: &[u8]) -> Self {
         let body_crc32c = if kind == EntryKind::Block { 0 } else { crc32c::crc32c(body) };
         Self { kind, run_index, body_bytes: body.len() as u32, body_crc32c, ordinal }
@@ -120,13 +121,13 @@ impl EntryHead {
     }
 }
 
-/// Source table of a run, and all else that a reader needs to know of the run before its blocks.
+/// Source table of a run, and everything else that a reader needs before the blocks of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSources {
     pub run: RunId,
     pub ifile: IfileIndex,
     pub key_shape: KeyShape,
-    /// Records at the front of the range that were left out, as they were asked to be: no more than that.
+    /// Number of records skipped at the front of the range, at most as many as requested.
     pub skipped_records: u64,
     pub rows: Vec<SourceRow>,
 }
@@ -160,7 +161,7 @@ impl RunSources {
     }
 }
 
-/// How much of a run was sent.
+/// Totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunEnd {
     pub blocks: u64,
@@ -187,7 +188,7 @@ impl RunEnd {
     }
 }
 
-/// Runs that cannot be read, and why the first of them cannot.
+/// Runs that cannot be read, and the reason for the first of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostRuns {
     pub runs: Vec<RunId>,
@@ -197,7 +198,7 @@ pub struct LostRuns {
 impl LostRuns {
     const BYTES_MAX: usize = 4 + 8 * LOST_RUNS_MAX + REASON_BYTES_MAX;
 
-    /// More runs, and more of the reason, than fit are left out.
+    /// Encodes as many runs, and as much of the reason, as fit.
     pub fn encode(&self) -> Vec<u8> {
         let runs = &self.runs[..self.runs.len().min(LOST_RUNS_MAX)];
         let mut out = (runs.len() as u32).to_le_bytes().to_vec();
@@ -221,17 +222,17 @@ impl LostRuns {
     }
 }
 
-/// One entry of the stream.
+/// An entry of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub head: EntryHead,
     pub body: Vec<u8>,
 }
 
-/// Puts entries together from pieces of the stream, however it was cut.
+/// Assembles entries from pieces of the stream of any size.
 #[derive(Debug, Default)]
 pub struct EntryDecoder {
-    /// Bytes of a head that has not arrived as a whole.
+    /// Bytes of an incomplete header.
     head_bytes: Vec<u8>,
     head: Option<EntryHead>,
     body: Vec<u8>,
@@ -240,8 +241,8 @@ pub struct EntryDecoder {
 }
 
 impl EntryDecoder {
-    /// Takes bytes from the front of `piece` until an entry is whole; None when `piece` is used up first. Block
-    /// bodies are not checked here: whoever decodes a block does.
+    /// Takes bytes from the front of `piece` until an entry is complete; None when `piece` is used up first. Bodies of
+    /// blocks are not checked here: the decoder of a block does that.
     pub fn take(&mut self, piece: &mut &[u8]) -> Result<Option<Entry>, FormatError> {
         if self.head.is_none() && !self.take_head(piece)? {
             return Ok(None);
@@ -290,7 +291,7 @@ impl EntryDecoder {
         Ok(true)
     }
 
-    /// Whether the last entry was the end of the stream.
+    /// Returns whether the last entry was the end of the stream.
     pub fn is_at_end(&self) -> bool {
         self.ended
     }

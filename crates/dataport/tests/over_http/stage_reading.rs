@@ -79,7 +79,7 @@ fn a_damaged_block_is_read_at_the_replica() {
     assert!(read(&mut reader).expect("the replica is intact") == sample.payload);
     let failures: Vec<_> = reader.failures().collect();
     assert!(failures.len() == 1 && failures[0].node == NodeId(2) && failures[0].problem.is_lost());
-    assert!(failures[0].to_string().starts_with("on node-2: what it sent is damaged: block 7: checksum"));
+    assert!(failures[0].to_string().starts_with("on node-2: its data is damaged: block 7: checksum"));
     // Each copy has a block that the other one lacks.
     flip(&sample, 2, in_block(12));
     assert!(read(&mut sample.open(both())).expect("each block lies somewhere") == sample.payload);

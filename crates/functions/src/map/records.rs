@@ -6,7 +6,7 @@ use api::{FieldSplit, RecordFormat, TaskFailure};
 use memchr::memchr_iter;
 use regex::bytes::Regex;
 
-/// Counts what goes through to the emitter.
+/// An emitter that counts the pairs it passes on.
 struct Counted<'a> {
     output: &'a mut dyn Emitter,
     counts: MapCounts,
@@ -44,7 +44,7 @@ impl Counted<'_> {
     }
 }
 
-/// The lines of a block, without their ends.
+/// Returns the lines of a block, without their ends.
 fn lines(block: &[u8], terminator: u8) -> impl Iterator<Item = &[u8]> {
     let mut start = 0;
     memchr_iter(terminator, block).map(move |line_end| {
@@ -54,7 +54,7 @@ fn lines(block: &[u8], terminator: u8) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Each line is a pair.
+/// Emits a pair for each line.
 #[inline]
 fn emit_lines<'a>(
     mut lines: impl Iterator<Item = &'a [u8]>,
@@ -64,7 +64,7 @@ fn emit_lines<'a>(
     lines.try_for_each(|line| counted.emit_line(line, splitter))
 }
 
-/// `builtin:identity`: each record is a pair.
+/// `builtin:identity`: emits each record as a pair.
 pub(crate) struct IdentityMapper {
     splitter: FieldSplitter,
 }
@@ -101,7 +101,7 @@ impl MapFunction for IdentityMapper {
     }
 }
 
-/// `builtin:grep:RE`: the records that match, as pairs.
+/// `builtin:grep:RE`: emits the matching records as pairs.
 pub(crate) struct GrepMapper {
     pattern: Regex,
     splitter: FieldSplitter,
@@ -144,11 +144,12 @@ impl MapFunction for GrepMapper {
     }
 }
 
-/// Bytes looked at in one step when words are parted.
+/// Bytes examined in one step of the division into words.
 const STEP_BYTES: usize = 64;
 
-/// A bit for each byte that parts words: ASCII space as C's `isspace` has it, that is blank and TAB, LF, VT,
-/// FF, CR. Many bytes at a time, without a branch: the ends of words are what a processor guesses worst.
+/// Returns a bit for each byte that separates words: ASCII space as in C's `isspace`, that is blank and TAB, LF, VT,
+/// FF, CR. It handles many bytes at a time without a branch, because the ends of words are hard to predict for a
+/// processor.
 #[cfg(target_arch = "x86_64")]
 fn space_mask(bytes: &[u8; STEP_BYTES]) -> u64 {
     use std::arch::x86_64::{
@@ -171,17 +172,17 @@ fn space_mask(bytes: &[u8; STEP_BYTES]) -> u64 {
     mask
 }
 
-/// The same where there are no such instructions.
+/// Returns the same without such instructions.
 #[cfg(not(target_arch = "x86_64"))]
 fn space_mask(bytes: &[u8; STEP_BYTES]) -> u64 {
     let is_space = |byte: u8| byte == b' ' || (b'\t'..=b'\r').contains(&byte);
     bytes.iter().enumerate().fold(0, |mask, (index, byte)| mask | u64::from(is_space(*byte)) << index)
 }
 
-/// Words handed on at a time.
+/// Maximum number of words per call.
 const WORDS_PER_CALL: usize = 256;
 
-/// Calls `emit` with the places of the runs of bytes of a block that are not ASCII space, many at a time.
+/// Calls `emit` with the positions of the runs of bytes that are not ASCII space, many at a time.
 fn for_each_words<E>(block: &[u8], mut emit: impl FnMut(&[KeyPlace]) -> Result<(), E>) -> Result<(), E> {
     let mut places = [KeyPlace::default(); WORDS_PER_CALL + STEP_BYTES];
     let mut count = 0;
@@ -195,13 +196,13 @@ fn for_each_words<E>(block: &[u8], mut emit: impl FnMut(&[KeyPlace]) -> Result<(
                 space_mask(&padded)
             }
         };
-        // Where space begins or ends. The two kinds take turns.
+        // Positions at which space begins or ends, in alternation.
         let mut edges = mask ^ (mask << 1 | space_before);
         space_before = mask >> 63;
         while edges != 0 {
             let place = (index * STEP_BYTES) as u32 + edges.trailing_zeros();
             edges &= edges - 1;
-            // Written each time and counted where a word ends: a branch would be guessed wrong every other time.
+            // Written each time and counted only at the end of a word: a branch would be mispredicted every other time.
             places[count] = KeyPlace { start, length: place - start };
             count += usize::from(in_word);
             start = place;
@@ -219,7 +220,7 @@ fn for_each_words<E>(block: &[u8], mut emit: impl FnMut(&[KeyPlace]) -> Result<(
     if count > 0 { emit(&places[..count]) } else { Ok(()) }
 }
 
-/// `builtin:words`: (word, 1) for each run of bytes that are not ASCII space.
+/// `builtin:words`: emits (word, 1) for each run of bytes that are not ASCII space.
 pub(crate) struct WordsMapper;
 
 impl MapFunction for WordsMapper {
@@ -235,7 +236,7 @@ impl MapFunction for WordsMapper {
                 for_each_words(block, |places| counted.emit_each(KeysInBlock { block, places }, b"1"))
             };
             match format {
-                // The ends of lines part words, and a block ends with one, so that no word goes on in the next.
+                // Line ends separate words, and a block ends with one, so that no word continues in the next block.
                 RecordFormat::Lines { terminator: b'\n' } | RecordFormat::Stretches => emit_words(block)?,
                 RecordFormat::Lines { terminator } => lines(block, terminator).try_for_each(emit_words)?,
                 RecordFormat::Fixed { record_bytes, .. } => {

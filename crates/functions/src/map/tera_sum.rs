@@ -1,14 +1,14 @@
-//! `builtin:tera-sum`: valsort's figures over each stretch of a file that a split holds.
+//! `builtin:tera-sum`: valsort's figures over each stretch of a file in a split.
 
 use crate::map::{BlockPlace, Emitter, MapCounts, MapFunction, RecordInput};
 use api::{Blame, TaskFailure};
 use tera::Summary;
 
-/// Puts out a pair for each stretch: the key is the number of the file (u32) and the offset in it (u64), both
-/// big-endian so that they sort as numbers; the value is the summary's bytes. `builtin:tera-join` joins them.
+/// Emits a pair for each stretch: the key is the number of the file (u32) and the offset in it (u64), both big-endian
+/// so that they sort as numbers; the value is the bytes of the summary. `builtin:tera-join` joins them.
 pub(crate) struct TeraSumMapper;
 
-/// A stretch of a file, while it is added up.
+/// A stretch of a file that is being summed.
 struct Stretch {
     start: BlockPlace,
     bytes: u64,
@@ -84,7 +84,7 @@ mod tests {
     use api::TaskFailure;
     use tera::Summary;
 
-    /// Blocks of rows of one byte each, at places.
+    /// Blocks of rows of one byte each, with their positions.
     struct Blocks(Vec<(BlockPlace, Vec<u8>)>, BlockPlace, Vec<u8>);
 
     impl RecordInput for Blocks {

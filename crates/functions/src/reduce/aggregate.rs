@@ -5,7 +5,7 @@ use crate::reduce::{GroupedRecords, ReduceCounts, ReduceFunction};
 use api::TaskFailure;
 use output::PartWriter;
 
-/// Writes one line for each key: what its kind says of its values.
+/// Writes a line for each key: the fold of its values that the key names.
 pub(crate) struct AggregateReducer;
 
 impl ReduceFunction for AggregateReducer {

@@ -1,10 +1,10 @@
-//! `builtin:check-order`: what the reduce tasks of the paper's Benchmark do (Sailfish, section 6.2.1).
+//! `builtin:check-order`: the work of the reduce tasks in the paper's benchmark (Sailfish, section 6.2.1).
 
 use crate::reduce::{GroupedRecords, ReduceCounts, ReduceFunction};
 use api::{Blame, TaskFailure};
 use output::PartWriter;
 
-/// Checks that no key is below the one before it, and passes the pairs on, to be counted.
+/// Checks that no key is below the previous one, and passes the pairs on for counting.
 #[derive(Default)]
 pub(crate) struct CheckOrderReducer;
 
@@ -51,7 +51,7 @@ mod tests {
     use ids::AttemptNumber;
     use output::{PartPlace, PartWriter};
 
-    /// Keys, and whether each begins a group.
+    /// Keys, each with whether it begins a group.
     struct Keys(Vec<(&'static [u8], bool)>);
 
     impl GroupedRecords for Keys {
@@ -64,7 +64,7 @@ mod tests {
         }
     }
 
-    /// The groups and records of keys in order; None if they are not.
+    /// Checks the groups and records of keys in order; None expects an error.
     fn check(keys: &[(&'static [u8], bool)], expected: Option<(u64, u64)>) {
         let staging = tempfile::tempdir().unwrap();
         let place = PartPlace {

@@ -6,14 +6,14 @@ use crate::reduce::{GroupedRecords, ReduceCounts, ReduceFunction};
 use api::TaskFailure;
 use output::PartWriter;
 
-/// Writes one line for each key: the exact sum of its values, as [`Fold::Sum`] has it. Most are a few digits, and those
-/// are added up without a decimal number behind them.
+/// Writes a line for each key: the exact sum of its values, like [`Fold::Sum`]. Most values are a few digits; these are
+/// summed without a decimal number.
 #[derive(Default)]
 pub(crate) struct SumReducer {
     key: Vec<u8>,
-    /// Sum of the values of the group that are plain amounts.
+    /// Sum of the plain amounts of the group.
     whole: u64,
-    /// Sum of its others, if there are any.
+    /// Sum of the other values of the group, if any.
     rest: Option<Decimal>,
     text: Vec<u8>,
 }
@@ -38,7 +38,7 @@ impl SumReducer {
         }
     }
 
-    /// Writes the sum of the group and forgets it.
+    /// Writes the sum of the group and resets it.
     #[inline]
     fn write_group(&mut self, output: &mut PartWriter) -> Result<(), TaskFailure> {
         let whole = std::mem::take(&mut self.whole);
@@ -78,7 +78,7 @@ impl ReduceFunction for SumReducer {
     }
 }
 
-/// Writes one line for each key: the fold of its values.
+/// Writes a line for each key: the fold of its values.
 pub(crate) struct FoldReducer {
     fold: Fold,
     key: Vec<u8>,
@@ -87,8 +87,8 @@ pub(crate) struct FoldReducer {
 }
 
 impl FoldReducer {
-    /// For every fold but the sum, which is [`SumReducer`], and the list, whose length has no bound: that is
-    /// [`ListReducer`].
+    /// Creates the reducer of any fold except the sum, which has [`SumReducer`], and the list, whose length has no
+    /// bound: it has [`ListReducer`].
     pub(crate) fn new(fold: Fold) -> Self {
         Self { fold, key: Vec::new(), arena: Vec::new(), result: Vec::new() }
     }
@@ -134,7 +134,7 @@ impl ReduceFunction for FoldReducer {
     }
 }
 
-/// Writes the values of each key joined by commas, as they come: a list may be longer than memory.
+/// Writes the values of each key joined by commas, in a stream: a list may be longer than memory.
 pub(crate) struct ListReducer;
 
 impl ReduceFunction for ListReducer {

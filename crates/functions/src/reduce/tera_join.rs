@@ -1,15 +1,15 @@
-//! `builtin:tera-join`: joins the summaries that `builtin:tera-sum` puts out, file by file.
+//! `builtin:tera-join`: joins the summaries of `builtin:tera-sum`, file by file.
 
 use crate::reduce::{GroupedRecords, ReduceCounts, ReduceFunction};
 use api::{Blame, TaskFailure};
 use output::PartWriter;
 use tera::{ROW_BYTES, Summary};
 
-/// Writes one pair for each file: its number (u32, big-endian) and the summary of all its rows.
+/// Writes a pair for each file: its number (u32, big-endian) and the summary of all its rows.
 #[derive(Default)]
 pub(crate) struct TeraJoinReducer;
 
-/// A file, as far as it is joined.
+/// A partly joined file.
 struct File {
     index: [u8; 4],
     next_offset_bytes: u64,
@@ -80,7 +80,7 @@ mod tests {
     use output::{PartPlace, PartWriter};
     use tera::Summary;
 
-    /// Pairs as the merge gives them, and the one handed out last.
+    /// Pairs as the merge returns them, and the last one returned.
     struct Pairs(Vec<(Vec<u8>, Vec<u8>)>, (Vec<u8>, Vec<u8>));
 
     impl GroupedRecords for Pairs {
@@ -104,7 +104,7 @@ mod tests {
         summary
     }
 
-    /// Joins stretches (file, offset, rows); what is written, or whose fault it is that nothing is.
+    /// Joins stretches (file, offset, rows). Returns the written bytes, or the party at fault.
     fn join(pairs: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Vec<u8>, Blame> {
         let staging = tempfile::tempdir().unwrap();
         let place = PartPlace {

@@ -1,4 +1,4 @@
-//! A replica stands for a run that is lost, and a run that lost one of two homes gets another.
+//! Promotion of replicas of lost runs, and re-replication of runs that lost one of two nodes.
 
 use crate::{FallenBack, Gone, JobResults, Replica};
 use api::left::LeftRun;
@@ -6,12 +6,12 @@ use api::task::{MapResult, Task};
 use ids::{ChunkId, NodeId, RunId, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A node, and all runs there that it is to send to a second node from now on; of other nodes' runs no others.
+/// A node, and the runs that it must copy to a second node from now on; other promoted replicas there are not copied.
 pub type CopyAgain = (NodeId, Vec<RunId>);
 
 impl JobResults {
-    /// Lets replicas stand for runs that are gone, and forgets those that are gone themselves. What is left of `gone` is lost.
-    /// `sealed`: runs count, and not yet chunks.
+    /// Promotes the replicas of lost runs, and forgets lost replicas. Returns the part of `gone` that is really lost.
+    /// `sealed`: runs count instead of chunks.
     pub fn fall_back(&mut self, gone: &Gone, sealed: bool) -> (Gone, FallenBack) {
         let mut fallen = self.replicas.leave_second(gone);
         let mut gone = gone.clone();
@@ -22,7 +22,7 @@ impl JobResults {
                 || (replica.stands && gone.runs.contains(&run))
                 || replica.chunks.iter().any(|chunk| gone.chunks.contains(chunk))
         };
-        // Their home is not the node that is gone any more once they are forgotten, so they are named.
+        // Once they are forgotten, their location would be another one, so they are named.
         let gone_for_good: Vec<(RunId, Vec<ChunkId>)> = self
             .replicas
             .iter()
@@ -47,15 +47,16 @@ impl JobResults {
         (lost, fallen)
     }
 
-    /// A file that a process left on disks on which another one came, under the number `node`: a run that `before` made is a replica there
-    /// from now on, which stands as soon as `before` is gone, or the second home of the one that does; a replica that lay there is one
-    /// again. False where the job needs no such file, or knows another under its number. `sealed`: runs count, and not yet chunks.
+    /// Readmits a file that another process found on the disks of a dead one; the new process has the number `node`. A
+    /// run that `before` made becomes a replica there. It is promoted as soon as `before` is lost, or becomes the
+    /// second copy of a promoted one. A replica becomes a replica again. Returns false if the job does not need the
+    /// file, or knows another one under its number. `sealed`: runs count instead of chunks.
     pub fn readmit_run(&mut self, before: NodeId, node: NodeId, left: &LeftRun, sealed: bool) -> bool {
         if let Some(replica) = self.replicas.by_run.get_mut(&left.run) {
             if !replica.holds(&left.chunks) {
                 return false;
             }
-            // What was given up may have been damaged.
+            // The abandoned file may have been damaged.
             let is_other = replica.node != before && replica.node != node;
             let is_own = left.run.node() == before && !replica.stands;
             if is_own && is_other && replica.second.is_none() {
@@ -81,7 +82,7 @@ impl JobResults {
         counts && left.run.node() == before && self.add_replica(left.run, replica)
     }
 
-    /// The map tasks of which anything lies on that node and nowhere else, by what they committed.
+    /// Returns the map tasks with data that only this node has, according to their commits.
     pub fn maps_on(&self, node: NodeId) -> BTreeSet<TaskIndex> {
         let is_only_there = |chunk: ChunkId| {
             let run = self.replicas.run_of.get(&chunk).and_then(|run| self.replicas.by_run.get(run));
@@ -96,8 +97,8 @@ impl JobResults {
         self.maps.iter().filter(has_any).map(|(task, _)| *task).collect()
     }
 
-    /// A node tells that a run lies on another one as well: one that it made, or for which its replica stands. False where that is
-    /// of no use: the run is not read there, or is known already to lie on two.
+    /// Handles a node's report that another node has a copy of a run: one that it made, or whose replica there is
+    /// promoted. Returns false if the report is useless: the run is not read there, or is known to be on two nodes.
     pub fn add_copy(&mut self, from: NodeId, run: RunId, copy: Replica) -> bool {
         match self.replicas.by_run.get_mut(&run) {
             Some(known) if known.stands => {
@@ -114,8 +115,8 @@ impl JobResults {
         }
     }
 
-    /// Runs that lost one of their two homes get another, as long as a reader has yet to come: the nodes that are to send anything else
-    /// than they were asked for before, with all that they are to send. `sealed`: runs count, and not yet chunks.
+    /// Returns the nodes that must copy runs to a second node, each with all its runs, for nodes whose list has
+    /// changed. These runs lost one of two nodes and have readers to come. `sealed`: runs count instead of chunks.
     pub fn copy_again(&mut self, sealed: bool) -> Vec<CopyAgain> {
         let is_single = |replica: &Replica| replica.stands && replica.second.is_none();
         if self.replicas.asked.is_empty() && !self.replicas.by_run.values().any(is_single) {
@@ -149,19 +150,20 @@ impl JobResults {
         changed.into_iter().map(|node| (node, wanted.remove(&node).unwrap_or_default())).collect()
     }
 
-    /// A replica that a node tells of. False where it is of no use: the run was merged away since, or is known already.
+    /// Adds a replica that a node reports. Returns false if it is useless: the run was merged meanwhile, or the replica
+    /// is known.
     pub fn add_replica(&mut self, run: RunId, replica: Replica) -> bool {
         let is_merged_away = self.merges.values().any(|merge| merge.replaced.contains(&run));
         !is_merged_away && self.replicas.add(run, replica)
     }
 
-    /// Replicas of runs that were merged into others.
+    /// Forgets the replicas of merged runs, and returns them.
     pub fn forget_merged(&mut self, replaced: &[RunId]) -> Vec<(RunId, NodeId)> {
         let replaced: BTreeSet<RunId> = replaced.iter().copied().collect();
         self.replicas.forget(|run, _| replaced.contains(&run))
     }
 
-    /// A task as it is given to a node, with what is known now of where its runs lie.
+    /// Returns a task as it is sent to a node, with the current locations of its runs.
     pub fn placed_now(&self, mut task: Task) -> Task {
         match &mut task {
             Task::Reduce(reduce) => reduce.places = self.replicas.places(&reduce.runs),
@@ -190,13 +192,13 @@ mod tests {
         RunId::on(NodeId(node), number)
     }
 
-    /// A replica of the run of one chunk with the same number.
+    /// Returns a replica of the run of one chunk with the same number.
     fn replica(run: RunId, node: u32) -> (RunId, Replica) {
         let chunks = vec![ChunkId::on(run.node(), run.number())];
         (run, Replica { node: NodeId(node), chunks, single_ns: 0, stands: false, second: None })
     }
 
-    /// A map for each of nodes 1 and 2, whose data lies there.
+    /// Returns a map for each of nodes 1 and 2, with its data there.
     fn mapped() -> JobResults {
         let mut results = JobResults::new(JobId(7), vec![split(), split()]);
         for task in 0..2 {
@@ -206,7 +208,7 @@ mod tests {
         results
     }
 
-    /// The same, sealed and planned.
+    /// Returns the same job, sealed and planned.
     fn planned() -> JobResults {
         let mut results = mapped();
         results.seal = Some(seal_of(&results));
@@ -235,7 +237,7 @@ mod tests {
         assert!(results.needs(NodeId(3), true) && !results.needs(NodeId(1), true));
         let place = RunPlace { run: first, node: NodeId(3), replica: None };
         assert_eq!(results.replicas.places(&[second, first]), [place]);
-        // Now it is gone for good.
+        // Now it is lost.
         let gone = FallenBack { standing: Vec::new(), dropped: vec![(first, NodeId(3))] };
         assert_eq!(lose(&mut results, 3, true), (Some(vec![TaskIndex(0)]), gone));
         assert_eq!(results.replicas.held().count(), 0);
@@ -254,7 +256,7 @@ mod tests {
         assert_eq!(lose(&mut results, 2, false).0, both);
     }
 
-    /// One node has said what it has, the other not yet: the replica of a run that nobody knows counts.
+    /// One node has reported its runs, the other not yet: a replica of an unknown run counts.
     #[test]
     fn replicas_count_that_are_told_while_nodes_seal() {
         let mut results = mapped();
@@ -297,7 +299,7 @@ mod tests {
         assert!(results.seal.is_none() && results.regenerations == 0 && results.maps.len() == 2);
     }
 
-    /// Nodes are lost one after the other, and in between the run is sent to a third one.
+    /// Nodes are lost one after the other, and in between the run is copied to a third one.
     #[test]
     fn a_run_that_lost_a_home_gets_another() {
         for sealed in [true, false] {
@@ -328,7 +330,7 @@ mod tests {
             assert_eq!(results.replicas.home(first), NodeId(4));
             assert_eq!(results.copy_again(sealed), [(NodeId(4), vec![first])]);
             assert!(results.add_copy(NodeId(4), first, copy(5)));
-            // The second is gone: it gets another second.
+            // The second copy is lost: it gets another one.
             let fallen = FallenBack { standing: Vec::new(), dropped: vec![(first, NodeId(5))] };
             assert_eq!(lose(&mut results, 5, sealed), (None, fallen));
             assert_eq!(results.copy_again(sealed), [(NodeId(4), vec![first])]);
@@ -371,7 +373,7 @@ mod tests {
         LeftRun { run, chunks, records, record_bytes: 30 * records, stored_bytes: 1000 }
     }
 
-    /// The node 1 died, and comes back as 4.
+    /// Node 1 died, and comes back as 4.
     #[test]
     fn returned_data_is_not_made_again() {
         let mut results = planned();
@@ -396,15 +398,15 @@ mod tests {
         let (none, fallen) = lose(&mut results, 1, true);
         assert_eq!((none, fallen.standing), (None, vec![first]));
         assert_eq!(results.replicas.places(&[first]), [RunPlace { run: first, node, replica: None }]);
-        // Once more, under the number 5; it stands all the same.
+        // Once more, under the number 5; it is promoted too.
         assert!(results.readmit_run(node, NodeId(5), &is_back, true));
         assert_eq!((lose(&mut results, 4, true).0, results.replicas.home(first)), (None, NodeId(5)));
         assert_eq!(lose(&mut results, 5, true).0, Some(vec![TaskIndex(0)]));
-        // It was given up.
+        // It was abandoned.
         assert!(!results.replicas.held().any(|(run, _)| run == first));
     }
 
-    /// The node 1 died and comes back as 4 with a run of which there is a replica: it need not be sent.
+    /// Node 1 died and comes back as 4 with a run that has a replica: it need not be copied.
     #[test]
     fn returned_data_becomes_the_second_copy() {
         let mut results = planned();
@@ -414,7 +416,7 @@ mod tests {
         assert!(results.readmit_run(NodeId(1), NodeId(4), &is_back, true));
         assert_eq!(lose(&mut results, 1, true).1.standing, [known.run]);
         assert_eq!(results.copy_again(true), []);
-        // It dies again and comes again; then the other one dies.
+        // It dies and comes back again; after that the other node dies.
         assert!(results.readmit_run(NodeId(4), NodeId(5), &is_back, true));
         assert_eq!(lose(&mut results, 4, true), (None, FallenBack::default()));
         assert_eq!((lose(&mut results, 3, true).0, results.replicas.home(known.run)), (None, NodeId(5)));
@@ -439,7 +441,7 @@ mod tests {
         let first = run_on(1, 0);
         assert!(results.add_replica(first, replica(first, 2).1));
         assert!(!results.add_replica(first, replica(first, 3).1));
-        // Merged from it, with the same chunk in it; then it is the one that counts.
+        // A run merged from it has the same chunk; it is the one that counts then.
         let merged = run_on(1, 9);
         let chunks = vec![chunk(1, 0)];
         let of_merged = Replica { node: NodeId(2), chunks, single_ns: 0, stands: false, second: None };

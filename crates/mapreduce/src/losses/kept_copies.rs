@@ -1,5 +1,6 @@
-//! Replicas of what an earlier job kept, in a job that reduces it again: a node opens the files that it made, and others the replicas that
-//! they kept. A file that cannot be opened is read at its replica from the beginning, and one that turns out damaged later on from there.
+//! Replicas of kept data of an earlier job, in a job that reduces it again: each node opens its own files, and other
+//! nodes their replicas of them. If a file cannot be opened, its replica is read from the beginning; if it is found
+//! damaged later, the replica is read from there.
 
 use crate::{JobResults, Replica};
 use api::task::{AdoptResult, ChunkSummary, RunSummary, SealResult};
@@ -7,7 +8,7 @@ use ids::{ChunkId, NodeId, RunId, TaskIndex};
 use std::collections::BTreeSet;
 
 impl JobResults {
-    /// A node has opened what it kept.
+    /// Records the kept data that a node has opened.
     pub(crate) fn record_adopted(&mut self, task: TaskIndex, result: AdoptResult) {
         let node = self.adopt.iter().flatten().nth(task.0 as usize).map_or(NodeId(0), |adopt| adopt.node);
         let AdoptResult { chunks, runs, copies, missing, .. } = result;
@@ -17,13 +18,13 @@ impl JobResults {
         self.use_kept_copies();
     }
 
-    /// Runs that no node could open, nor a replica of them.
+    /// Returns the runs that no node could open, not even a replica.
     pub fn kept_runs_missing(&self) -> Vec<RunId> {
         let is_read = |run: &RunId| self.replicas.get(*run).is_some_and(|replica| replica.stands);
         self.kept_copies.missing.iter().filter(|run| !is_read(run)).copied().collect()
     }
 
-    /// Decides for each run known so far whether its file or its replica is to be read.
+    /// Decides for each known run whether its file or its replica is read.
     fn use_kept_copies(&mut self) {
         let known = std::mem::take(&mut self.kept_copies);
         let seal = self.seal.get_or_insert_default();
@@ -43,7 +44,7 @@ impl JobResults {
         self.kept_copies = known;
         let Some(seal) = self.seal.as_mut().filter(|_| !standing.is_empty()) else { return };
         for (run, chunks) in standing {
-            // The node that lacks the run has told of its chunks, and not of what is in them.
+            // A node that lacks the run has reported its chunks, but not their content.
             let told: BTreeSet<ChunkId> = chunks.iter().map(|chunk| chunk.chunk).collect();
             seal.chunks.retain(|chunk| !told.contains(&chunk.chunk));
             seal.chunks.extend(chunks);
@@ -60,7 +61,7 @@ mod tests {
     use api::{SourceCommit, TaskResult};
     use ids::*;
 
-    /// Two runs of nodes 1 and 2, of which both have a replica of the other's.
+    /// Returns two runs of nodes 1 and 2, which both have a replica of the other's run.
     fn opened() -> (JobResults, SealResult) {
         let mut results = JobResults::new(JobId(7), vec![split(), split()]);
         for task in 0..2 {

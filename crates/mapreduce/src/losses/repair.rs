@@ -1,8 +1,8 @@
-//! Repair when the proof does not agree (`docs/internals/lost-data.md`): wrong data is found, and made again.
+//! Repair after a failed proof (`docs/internals/lost-data.md`): the wrong data is located and recomputed.
 //!
-//! Books that differ name a chunk. Sums that differ name only an I-file: its reduce tasks read it once more and keep
-//! books of each source in each chunk. These either agree now, or name the chunks whose content differs from the
-//! commits to them.
+//! Chunk accounts that differ identify a chunk. Sums that differ identify only an I-file: its reduce tasks read it
+//! again and count the records of each source in each chunk. The counts either agree now, or identify the chunks whose
+//! content differs from the commits to them.
 
 use crate::JobResults;
 use crate::losses::Gone;
@@ -11,19 +11,19 @@ use api::DataSum;
 use ids::{ChunkId, IfileIndex, Source, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A way to repair a job whose proof does not agree.
+/// The way to repair a job whose proof failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// These reduce tasks run again and keep books of the data that they read.
+    /// These reduce tasks run again and count the records that they read by source and chunk.
     ReadAgain(Vec<TaskIndex>),
-    /// These reduce tasks run again, after these chunks have been made again.
+    /// These reduce tasks run again, after these chunks have been recomputed.
     MakeAgain { gone: Gone, readers: Vec<TaskIndex> },
-    /// Everything was read again and is as it was committed: only the engine can be at fault.
+    /// Everything was read again and equals the commits: only the engine can be at fault.
     Nothing,
 }
 
 impl JobResults {
-    /// Decides how to repair a job whose proof does not agree. Forgets the results of the tasks that run again.
+    /// Decides how to repair a job whose proof failed. Forgets the results of the tasks that run again.
     pub fn repair(&mut self, proof: &Proof) -> Repair {
         let wrong: BTreeSet<IfileIndex> = proof.findings.iter().map(|finding| finding.ifile()).collect();
         let readers: Vec<usize> = (0..self.plan.len())
@@ -50,7 +50,7 @@ impl JobResults {
         }
     }
 
-    /// Chunks from which something else was read than was committed to them.
+    /// Returns the chunks whose content differs from the commits to them, as reduce tasks read it.
     fn differing_chunks(&self, ifiles: &BTreeSet<IfileIndex>) -> Vec<ChunkId> {
         let mut committed: BTreeMap<(ChunkId, Source), DataSum> = BTreeMap::new();
         for (map_task, (attempt, map)) in &self.maps {
@@ -84,7 +84,7 @@ mod tests {
     use ids::StageKind;
     use ids::*;
 
-    /// Two maps, two I-files, a reduce task for each that is done.
+    /// Two maps, two I-files, and a finished reduce task for each.
     fn reduced() -> JobResults {
         let mut spec = spec();
         spec.layout.ifile_count = 2;
@@ -100,7 +100,7 @@ mod tests {
         results
     }
 
-    /// Records a second read of I-file 0 by its reduce task, with books: `records` of the first map, three of the
+    /// Records a second read of I-file 0 by its reduce task, with counts: `records` of the first map, three of the
     /// second.
     fn read_again(results: &mut JobResults, records: u64) {
         let mut result = crate::test_job::reduce_result(0, &[(0, sum(records + 3))]);
@@ -127,10 +127,10 @@ mod tests {
         let proof = prove(&results, 2);
         let (gone, readers) = (Gone::chunks(&[ChunkId(0)]), vec![TaskIndex(0)]);
         assert_eq!(results.repair(&proof), Repair::MakeAgain { gone, readers });
-        // The reader was at fault, and is no more.
+        // The reader was wrong, and now is right.
         read_again(&mut other, 3);
         assert!(prove(&other, 2).agrees());
-        // Or it still is.
+        // Or it is still wrong.
         other.reduces.get_mut(&TaskIndex(0)).unwrap().merged[0].1 = sum(5);
         let proof = prove(&other, 2);
         assert_eq!(other.repair(&proof), Repair::Nothing);

@@ -1,19 +1,19 @@
-//! Runs that lie on a second node as well (ISS section 4; `docs/internals/replication.md`): where each is to be read, and what a
-//! node that is gone takes with it.
+//! Replicas of runs (intermediate storage system, ISS, section 4; `docs/internals/replication.md`): the node from which
+//! each run is read, and the data that is lost with a node.
 //!
-//! A replica is the same file under the same number. While the run lies with the node that made it, the replica is only a second
-//! choice for readers. When that node is gone, or its file damaged, the replica *stands* for the run: it is read in its place, and
-//! sealed by the node that has it. Then it lies on one node only, and as long as somebody has yet to read it, that node is asked to
-//! send it to a *second* one.
+//! A replica is the same file under the same number. While the node that made the run has it, the replica is only a
+//! second choice for readers. When that node or its file is lost, the replica is promoted (it *stands* for the run): it
+//! is read in place of the run, and sealed by its node. Only one copy is left, so as long as readers are to come, its
+//! node is ordered to copy it to a *second* one.
 
 use api::task::{RunPlace, RunSummary};
 use ids::{ChunkId, NodeId, RunId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Intermediate data that is gone.
+/// Lost intermediate data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gone {
-    /// With all that lay on it.
+    /// A lost node, with all its data.
     pub node: Option<NodeId>,
     pub runs: BTreeSet<RunId>,
     pub chunks: BTreeSet<ChunkId>,
@@ -32,7 +32,7 @@ impl Gone {
         Self { chunks: chunks.iter().copied().collect(), ..Self::default() }
     }
 
-    /// Whether a run is gone, as far as its number and its place tell.
+    /// Returns whether a run is lost, according to its number and location.
     pub fn takes(&self, run: RunId, replicas: &Replicas) -> bool {
         Some(replicas.home(run)) == self.node || self.runs.contains(&run)
     }
@@ -46,17 +46,17 @@ impl Gone {
     }
 }
 
-/// A run on another node than the one that made it.
+/// A copy of a run on another node than the one that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
     pub node: NodeId,
     /// Chunks in the run.
     pub chunks: Vec<ChunkId>,
-    /// How long it lay on one node only.
+    /// Time during which only one node had the run, in nanoseconds.
     pub single_ns: u64,
-    /// The run is not with the node that made it any more.
+    /// True if the replica is promoted: the node that made the run has lost it.
     pub stands: bool,
-    /// Another node with the same file, which takes over when `node` is gone.
+    /// Another node with the same file, which is promoted when `node` is lost.
     pub second: Option<NodeId>,
 }
 
@@ -65,25 +65,25 @@ impl Replica {
         std::iter::once(self.node).chain(self.second)
     }
 
-    /// Whether it has the same in it.
+    /// Returns whether it has exactly these chunks.
     pub(crate) fn holds(&self, chunks: &[ChunkId]) -> bool {
         let own: BTreeSet<&ChunkId> = self.chunks.iter().collect();
         own == chunks.iter().collect()
     }
 }
 
-/// The replicas of a job: at most one for each run, which may lie on two nodes.
+/// The replicas of a job: at most one entry for each run, which may be on two nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Replicas {
     pub(crate) by_run: BTreeMap<RunId, Replica>,
     /// The run of each chunk that has a replica.
     pub(crate) run_of: BTreeMap<ChunkId, RunId>,
-    /// Those that their nodes were asked to send to a second one.
+    /// Runs whose nodes were ordered to copy them to a second node.
     pub(crate) asked: BTreeSet<RunId>,
 }
 
 impl Replicas {
-    /// Takes a replica in. Refused, as false: one of a run that has one, or of chunks that another replica holds.
+    /// Adds a replica. Returns false if the run already has one, or if another replica holds some of its chunks.
     pub fn add(&mut self, run: RunId, replica: Replica) -> bool {
         let is_known = |chunk: &ChunkId| self.run_of.get(chunk).is_some_and(|known| *known != run);
         if self.by_run.contains_key(&run) || replica.chunks.iter().any(is_known) {
@@ -94,8 +94,8 @@ impl Replicas {
         true
     }
 
-    /// Takes in what a store knows of replicas, one by one. The one that stands for its run is read; beside it, or beside the run, there
-    /// may be one more.
+    /// Restores replicas from the store, which has a row for each copy. A promoted one is read; there may be one more
+    /// copy beside it, or beside the original run.
     pub fn restore(&mut self, mut known: Vec<(RunId, Replica)>) {
         known.sort_by_key(|(run, replica)| (*run, !replica.stands, replica.node));
         for (run, replica) in known {
@@ -106,7 +106,7 @@ impl Replicas {
         }
     }
 
-    /// The replica of a run on each of the nodes where it lies, for a store that knows each by itself.
+    /// Returns the replica of a run on each of its nodes, for a store that has a row for each copy.
     pub fn each(&self, run: RunId) -> Vec<Replica> {
         let Some(replica) = self.by_run.get(&run) else { return Vec::new() };
         let alone = |node| Replica {
@@ -118,7 +118,7 @@ impl Replicas {
         replica.nodes().map(alone).collect()
     }
 
-    /// Whether a run lies on two nodes, as far as is known.
+    /// Returns whether a run is known to be on two nodes.
     pub fn is_on_two(&self, run: RunId) -> bool {
         self.by_run.get(&run).is_some_and(|replica| !replica.stands || replica.second.is_some())
     }
@@ -131,12 +131,12 @@ impl Replicas {
         self.by_run.iter().map(|(run, replica)| (*run, replica))
     }
 
-    /// Each, and where it is.
+    /// Returns all replicas with their nodes.
     pub fn held(&self) -> impl Iterator<Item = (RunId, NodeId)> {
         self.iter().flat_map(|(run, replica)| replica.nodes().map(move |node| (run, node)))
     }
 
-    /// Forgets the replicas for which this holds; which they were, and where.
+    /// Forgets the replicas for which `is_gone` holds. Returns them with their nodes.
     pub fn forget(&mut self, is_gone: impl Fn(RunId, &Replica) -> bool) -> Vec<(RunId, NodeId)> {
         let gone = self.iter().filter(|(run, replica)| is_gone(*run, replica));
         let gone = gone.flat_map(|(run, replica)| replica.nodes().map(move |node| (run, node)));
@@ -151,7 +151,7 @@ impl Replicas {
         gone
     }
 
-    /// A replica is on another node than was known.
+    /// Records that a replica is on another node than before.
     pub(crate) fn moved(&mut self, run: RunId, before: NodeId, node: NodeId) {
         let Some(replica) = self.by_run.get_mut(&run) else { return };
         if replica.node == before {
@@ -170,7 +170,7 @@ impl Replicas {
                 fallen.dropped.push((*run, second));
             }
             let is_gone = Some(replica.node) == gone.node || (replica.stands && gone.runs.contains(run));
-            // Chunks that are gone are so wherever they lie.
+            // Lost chunks are lost on every node.
             let other_data = replica.chunks.iter().any(|chunk| gone.chunks.contains(chunk));
             if let Some(second) = replica.second.take_if(|_| is_gone && !other_data) {
                 fallen.dropped.push((*run, replica.node));
@@ -184,7 +184,7 @@ impl Replicas {
         fallen
     }
 
-    /// The node on which a run is to be read.
+    /// Returns the node from which a run is read.
     pub fn home(&self, run: RunId) -> NodeId {
         match self.by_run.get(&run) {
             Some(replica) if replica.stands => replica.node,
@@ -192,7 +192,7 @@ impl Replicas {
         }
     }
 
-    /// The node on which what was appended to a chunk is to be read.
+    /// Returns the node from which the data of a chunk is read.
     pub fn chunk_home(&self, chunk: ChunkId) -> NodeId {
         match self.run_of.get(&chunk).and_then(|run| self.by_run.get(run)) {
             Some(replica) if replica.stands => replica.node,
@@ -200,7 +200,7 @@ impl Replicas {
         }
     }
 
-    /// The replicas on a node that stand for runs of others with any of these chunks.
+    /// Returns the promoted replicas on a node with any of these chunks.
     pub fn standing_on(&self, node: NodeId, chunks: &BTreeSet<ChunkId>) -> Vec<RunId> {
         let is_read = |replica: &Replica| replica.chunks.iter().any(|chunk| chunks.contains(chunk));
         self.iter()
@@ -209,7 +209,7 @@ impl Replicas {
             .collect()
     }
 
-    /// Returns the places that readers of these runs need besides the numbers, in order of the runs.
+    /// Returns the locations that readers of these runs need besides the numbers, in order of the runs.
     pub fn places(&self, runs: &[RunId]) -> Vec<RunPlace> {
         let place = |run: &RunId| {
             let replica = self.by_run.get(run)?;
@@ -224,11 +224,11 @@ impl Replicas {
     }
 }
 
-/// Effect of a loss of data on the replicas.
+/// Effect of a data loss on the replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FallenBack {
-    /// Replicas that stand for their runs from now on.
+    /// Replicas that were promoted.
     pub standing: Vec<RunId>,
-    /// Replicas that are gone themselves, or of no use, and where they were.
+    /// Replicas that were lost, or became useless, with their nodes.
     pub dropped: Vec<(RunId, NodeId)>,
 }

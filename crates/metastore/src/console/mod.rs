@@ -1,8 +1,8 @@
-//! SQL for people: one statement, read-only, limited in rows and time, without secrets.
+//! SQL for users: one statement, read-only, limited in rows and time, without secrets.
 //!
-//! Three walls stand one behind the other, so that a hole in one is not a way in: the text is one statement of a
-//! reading kind that calls no function but those listed; the database is asked as somebody who may only read what
-//! people may see; and the answer is cut off in rows and time.
+//! There are three barriers, so that a hole in one is no way in: the text is one reading statement that calls only
+//! listed functions; the database session has the rights of a user who may only read public data; and the answer is
+//! limited in rows and time.
 
 mod postgres;
 mod sqlite;
@@ -21,11 +21,12 @@ pub use sqlite::query_read_only;
 /// Limits on the cost of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryLimits {
-    /// Rows beyond this many are left off, and [`Table::truncated`] says so.
+    /// Maximum number of rows; further rows are left off, and [`Table::truncated`] says so.
     pub rows_max: usize,
-    /// PostgreSQL cannot remove old versions of rows while somebody may still see them: keep it short there.
+    /// Longest time. PostgreSQL cannot remove old versions of rows while a statement may still see them: keep it short
+    /// there.
     pub time_max: Duration,
-    /// Rows that would make the answer larger are left off as well.
+    /// Maximum bytes of the answer; further rows are left off.
     pub bytes_max: usize,
 }
 
@@ -35,7 +36,7 @@ impl Default for QueryLimits {
     }
 }
 
-/// Why a statement has no answer.
+/// The reason why a statement has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     #[error("there is no statement")]
@@ -55,14 +56,14 @@ pub enum QueryError {
     #[error("the first row of the answer has more than {bytes_max} bytes: ask for less of it")]
     LargeRow { bytes_max: usize },
     #[error(
-        "nobody may be asked: the database has no role sailfish_reader, and this user cannot make it ({reason})"
+        "the console is disabled: the database has no role sailfish_reader, and this user cannot create it ({reason})"
     )]
     NoReader { reason: String },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The rows of an answer, as long as there is room for them.
+/// The rows of an answer, within its limits.
 struct Answer {
     table: Table,
     limits: QueryLimits,
@@ -74,7 +75,7 @@ impl Answer {
         Self { table: Table { columns, rows: Vec::new(), truncated: false }, limits, bytes: 0 }
     }
 
-    /// Whether the next row is wanted.
+    /// Returns whether the next row fits.
     fn has_room(&mut self) -> bool {
         self.table.truncated |= self.table.rows.len() == self.limits.rows_max;
         !self.table.truncated
@@ -92,12 +93,12 @@ impl Answer {
     }
 }
 
-/// How long a row is in JSON. One that cannot be written counts nothing here and fails the answer.
+/// Returns the bytes of a row in JSON. A row that cannot be written counts 0 here and fails the answer later.
 fn written_bytes(row: &[Cell]) -> usize {
     serde_json::to_vec(row).map_or(0, |written| written.len() + 1)
 }
 
-/// Answers a question that another process was given, in this one.
+/// Runs a statement for another process, in this one.
 pub async fn answer_question(question: &ConsoleQuestion) -> Result<Table, QueryError> {
     let time_max = Duration::from_millis(question.time_max_ms);
     let limits = QueryLimits { rows_max: question.rows_max, time_max, ..QueryLimits::default() };
@@ -113,7 +114,7 @@ pub async fn answer_question(question: &ConsoleQuestion) -> Result<Table, QueryE
 }
 
 impl Metastore {
-    /// The database, as another process is told to find it.
+    /// Returns the database address for another process.
     pub fn console_database(&self) -> ConsoleDatabase {
         match &self.place {
             Place::Sqlite { state_dir, .. } => ConsoleDatabase::Sqlite { state_dir: state_dir.clone() },
@@ -121,7 +122,7 @@ impl Metastore {
         }
     }
 
-    /// Asks one read-only statement, on a connection of its own that cannot write.
+    /// Runs a read-only statement on a separate connection that cannot write.
     pub async fn query(&self, statement: &str, limits: QueryLimits) -> Result<Table, QueryError> {
         match &self.place {
             Place::Sqlite { state_dir, .. } => query_read_only(state_dir, statement, limits).await,

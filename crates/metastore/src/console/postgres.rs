@@ -1,5 +1,5 @@
-//! The console of PostgreSQL: a session of its own under a role that may read the views of the schema `console` and
-//! nothing else, in a read-only transaction with a time limit.
+//! The console of PostgreSQL: a separate session under a role that may read only the views of the schema `console`, in
+//! a read-only transaction with a time limit.
 
 use super::statement::{Dialect, single_statement};
 use super::{Answer, QueryError, QueryLimits};
@@ -16,7 +16,7 @@ use sqlx::{
 use std::fmt::Write;
 use std::path::Path;
 
-/// The role whose rights a question has.
+/// The role of the session of a statement.
 const READER: &str = "sailfish_reader";
 
 pub(super) async fn query_read_only(
@@ -27,7 +27,7 @@ pub(super) async fn query_read_only(
 ) -> Result<Table, QueryError> {
     let statement = single_statement(statement, Dialect::Postgres)?;
     let timeout = limits.time_max.as_millis().max(1).to_string();
-    // The role is that of the session from its start, so that RESET ROLE leads to it and not back.
+    // The session starts with this role, so that RESET ROLE returns to it.
     let settings = [
         ("role", READER),
         ("default_transaction_read_only", "on"),
@@ -56,7 +56,7 @@ pub(super) async fn query_read_only(
         Ok(answer) => answer,
         Err(_) => Err(too_long),
     };
-    // Whatever the statement did to its session ends with it.
+    // Any change of the session by the statement ends with it.
     let _ = connection.close_hard().await;
     answer
 }
@@ -69,7 +69,7 @@ async fn ask(
 ) -> Result<Table, QueryError> {
     let wrong = |error: sqlx::Error| wrong(path, limits, error);
     let mut transaction = connection.begin_with("BEGIN TRANSACTION READ ONLY").await.map_err(wrong)?;
-    // Prepared by itself first: what is valid only inside of ours is not a statement.
+    // It is prepared alone first: a text that is valid only inside of ours is not a statement.
     let text = AssertSqlSafe(statement.to_string()).into_sql_str();
     let prepared = transaction.prepare(text).await.map_err(wrong)?;
     let columns: Vec<(String, String)> = prepared
@@ -92,8 +92,8 @@ async fn ask(
     Ok(answer.table)
 }
 
-/// The statement as a table within ours, which takes one row more than the limit and has every other type written as
-/// text. Within another statement there is no place for one that changes something, either.
+/// Wraps the statement as a table in ours, which reads one row more than the limit and converts all other types to
+/// text. A statement that changes data cannot be a table, either.
 fn wrapped(statement: &str, columns: &[(String, String)], rows_max: usize) -> String {
     let mut values = String::new();
     let mut names = String::new();

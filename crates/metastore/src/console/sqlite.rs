@@ -1,5 +1,5 @@
-//! The console of SQLite: a connection of its own that cannot write, with an authorizer that lets statements read the
-//! tables of people and call known functions, and leaves secrets empty.
+//! The console of SQLite: a separate connection that cannot write, with an authorizer that lets statements read the
+//! public tables and call known functions, and returns secrets as empty.
 
 use super::statement::{Dialect, FUNCTIONS, single_statement};
 use super::{Answer, QueryError, QueryLimits};
@@ -21,10 +21,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Instructions of SQLite's virtual machine between two looks at the clock: well under a millisecond.
+/// Instructions of SQLite's virtual machine between two checks of the clock: well under a millisecond.
 const INSTRUCTIONS_PER_LOOK: i32 = 10_000;
 
-/// Asks the store of a state directory one read-only statement, on a connection of its own that cannot write.
+/// Runs a read-only statement on the store of a state directory, on a separate connection that cannot write.
 pub async fn query_read_only(
     state_dir: &Path,
     statement: &str,
@@ -35,7 +35,7 @@ pub async fn query_read_only(
     let options = SqliteConnectOptions::new()
         .filename(&path)
         .read_only(true)
-        // Sorts of a question count as its memory, and fill no disk.
+        // Sorts of a statement count as its memory, and use no disk.
         .pragma("temp_store", "MEMORY")
         .busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))
         .disable_statement_logging();
@@ -47,7 +47,7 @@ pub async fn query_read_only(
     wall_in(handle.as_raw_handle().as_ptr(), &hidden);
     drop(handle);
     let answer = ask(&mut connection, &path, statement, limits).await;
-    // The authorizer looks at what is hidden.
+    // The authorizer reads `hidden` until here.
     let closed = connection.close().await;
     drop(hidden);
     if answer.is_err() && timed_out.load(Ordering::Relaxed) {
@@ -57,8 +57,8 @@ pub async fn query_read_only(
     answer
 }
 
-/// Columns that hold words, environment or output of programs, which are their user's alone: each row names a table, its column, and
-/// the expression that people see in its place.
+/// Columns with words, environment or output of programs, which only their user may see. Each entry has a table, its
+/// column, and the expression shown instead.
 const HIDDEN: &[(&str, &str, &str)] = &[
     ("tasks", "payload", "NULL"),
     ("reports", "report", "json_remove(report, '$.mapper', '$.combiner', '$.reducer')"),
@@ -91,8 +91,9 @@ const HIDDEN: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Views in the place of tables with such columns. SQLite tells the authorizer from within which view a column is read, by its name, and
-/// a part of a statement may have any name: so those that may read them have names that nobody can guess, in each connection others.
+/// Views that replace tables with such columns. SQLite tells the authorizer the name of the view through which a column
+/// is read, and a part of a statement may have any name. So the views that may read the columns have secret names,
+/// different in each connection.
 struct Hidden {
     prefix: String,
 }
@@ -123,15 +124,15 @@ impl Hidden {
         Ok(Box::new(Self { prefix }))
     }
 
-    /// Whether a column reads as empty from within this view, or from within none.
+    /// Returns whether a column reads as empty within this view, or outside of views.
     fn hides(&self, (database, table): (&str, &str), column: &str, within: &str) -> bool {
         let is_hidden = HIDDEN.iter().any(|(of, hidden, _)| (*of, *hidden) == (table, column));
-        // The view of that name has the column as people may see it.
+        // The view of that name has the public form of the column.
         is_hidden && database == "main" && !within.starts_with(&self.prefix)
     }
 }
 
-/// Lets SQLite look at the clock while it works, and give up in time.
+/// Makes SQLite check the clock while it works, and stop at the limit.
 async fn stop_after(
     connection: &mut SqliteConnection,
     path: &Path,
@@ -151,15 +152,15 @@ async fn stop_after(
     Ok(timed_out)
 }
 
-/// Longest value, and longest text of a statement: SQLite would build a value of a gigabyte for whoever asks.
+/// Longest value, and longest text of a statement: otherwise SQLite would build a value of a gigabyte on request.
 const VALUE_BYTES_MAX: c_int = ANSWER_BYTES_MAX as c_int;
 const STATEMENT_BYTES_MAX: c_int = 1 << 20;
 
-/// Sets the authorizer and the limits of a connection. From here on it prepares nothing but questions.
+/// Sets the authorizer and the limits of a connection. From here on it accepts only public statements.
 fn wall_in(connection: *mut ffi::sqlite3, hidden: &Hidden) {
     let state = std::ptr::from_ref(hidden).cast_mut().cast();
-    // SAFETY: the connection is open and locked by the caller, and closed before `hidden` goes; the authorizer only reads that, and
-    // cannot unwind.
+    // SAFETY: the connection is open and locked by the caller, and is closed before `hidden` is dropped; the authorizer
+    // only reads `hidden`, and cannot unwind.
     unsafe {
         ffi::sqlite3_set_authorizer(connection, Some(authorize), state);
         ffi::sqlite3_limit(connection, ffi::SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX);
@@ -168,7 +169,7 @@ fn wall_in(connection: *mut ffi::sqlite3, hidden: &Hidden) {
     }
 }
 
-/// Tables that people may read.
+/// Tables that users may read.
 const TABLES: &[&str] = &[
     "attempts",
     "audit",
@@ -251,7 +252,7 @@ const MORE_FUNCTIONS: &[&str] = &[
     "if",
 ];
 
-/// Called by SQLite for each thing a statement would do, while it is prepared.
+/// Authorizes each action of a statement; SQLite calls it while it prepares the statement.
 unsafe extern "C" fn authorize(
     state: *mut c_void,
     action: c_int,
@@ -272,7 +273,7 @@ unsafe extern "C" fn authorize(
         {
             return ffi::SQLITE_IGNORE;
         }
-        // Without a column: rows are counted. The name may be one that the statement gave to a table of its own.
+        // Without a column, rows are counted. The name may be one that the statement gave to its own table.
         ffi::SQLITE_READ => second.is_empty() || TABLES.contains(&first) || first.starts_with(&hidden.prefix),
         ffi::SQLITE_FUNCTION => {
             let name = second.to_ascii_lowercase();
@@ -300,7 +301,7 @@ async fn ask(
     limits: QueryLimits,
 ) -> Result<Table, QueryError> {
     let wrong = |error: sqlx::Error| match StoreError::from_driver(path, error) {
-        // What is left is about the statement itself, unless a reader has to wait or the file is bad.
+        // All other errors concern the statement itself, unless a reader has to wait or the file is bad.
         StoreError::Database { source: sqlx::Error::Database(error), .. } => {
             QueryError::Statement { message: error.message().to_string() }
         }
@@ -308,7 +309,7 @@ async fn ask(
         other => QueryError::Store(other),
     };
     let text = AssertSqlSafe(statement.to_string()).into_sql_str();
-    // Prepared first, so that an answer without rows has its columns too.
+    // Prepared first, so that an answer without rows also has its columns.
     let prepared = connection.prepare(text).await.map_err(wrong)?;
     let columns = sqlx::Statement::columns(&prepared).iter().map(|each| each.name().to_string()).collect();
     let mut answer = Answer::new(columns, limits);

@@ -1,8 +1,7 @@
-//! The statements that are allowed at all: one statement that begins with a reading keyword and calls known functions
-//! only.
+//! The permitted statements: a single one that begins with a reading keyword and calls only known functions.
 //!
-//! The text is cut into words as the databases do it. A text that they, or this module, would cut differently is
-//! refused: every question can be asked without such a text.
+//! The text is divided into tokens as the databases do it. A text that they, or this module, would divide differently
+//! is refused; no statement needs such a text.
 
 use super::QueryError;
 
@@ -22,7 +21,7 @@ enum Token<'a> {
     Symbol(u8),
 }
 
-/// The one statement of a text, without its semicolon.
+/// Returns the only statement of a text, without its semicolon.
 pub(super) fn single_statement(text: &str, dialect: Dialect) -> Result<&str, QueryError> {
     let mut tokens = Vec::new();
     let mut position = 0;
@@ -57,7 +56,7 @@ fn not_allowed<T>(what: impl Into<String>) -> Result<T, QueryError> {
     Err(QueryError::NotAllowed { what: what.into() })
 }
 
-/// The token at or after a position with where it starts and ends, or none where only spaces and comments are left.
+/// Returns the token at or after a position with its start and end, or None if only spaces and comments are left.
 fn next_token(
     text: &str,
     position: usize,
@@ -125,7 +124,7 @@ fn skip_spaces(text: &str, mut position: usize) -> Result<usize, QueryError> {
             position += 2 + end + 2;
         } else {
             let spaces = rest.bytes().take_while(u8::is_ascii_whitespace).count();
-            // Vertical tab: a space for the databases, though not for the standard library.
+            // Vertical tab: a space for the databases, but not for the standard library.
             let spaces = spaces + rest[spaces..].bytes().take_while(|byte| *byte == 0x0b).count();
             if spaces == 0 {
                 return Ok(position);
@@ -150,7 +149,7 @@ fn end_of_quoted(bytes: &[u8], start: usize, quote: u8) -> usize {
     bytes.len().max(start + 2)
 }
 
-/// Words that stand before a parenthesis without being called.
+/// Words before a parenthesis that are not calls.
 const BEFORE_PARENTHESIS: &[&str] = &[
     "all",
     "and",
@@ -228,7 +227,7 @@ const BEFORE_PARENTHESIS: &[&str] = &[
     "within",
 ];
 
-/// Functions that only look at their arguments, and whose answer is not much larger than those.
+/// Functions that only read their arguments, and whose result is not much larger than those.
 pub(super) const FUNCTIONS: &[&str] = &[
     "abs",
     "age",
@@ -339,7 +338,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "width_bucket",
 ];
 
-/// PostgreSQL: no name of the system, and before each parenthesis a word of the grammar or a known function.
+/// Checks names for PostgreSQL: no system names, and only grammar words or known functions before parentheses.
 fn check_names(tokens: &[Token<'_>]) -> Result<(), QueryError> {
     for (index, token) in tokens.iter().enumerate() {
         let (name, quoted) = match token {
@@ -366,7 +365,7 @@ fn check_names(tokens: &[Token<'_>]) -> Result<(), QueryError> {
     Ok(())
 }
 
-/// Whether the parenthesis at `open` holds the column names of a table of `WITH`: `(a, b) AS (SELECT ...`.
+/// Returns whether the parenthesis at `open` has the column names of a table of `WITH`: `(a, b) AS (SELECT ...`.
 fn names_columns(tokens: &[Token<'_>], open: usize) -> bool {
     let Some(length) = tokens[open..].iter().position(|token| *token == Token::Symbol(b')')) else {
         return false;

@@ -1,5 +1,5 @@
-//! SQLite in the thread that asks. The server's loop waits for its transaction anyway, and to hand each statement to a thread
-//! of the driver costs more than most statements do.
+//! SQLite in the calling thread. The server's loop waits for its transaction anyway, and passing each statement to a
+//! thread of the driver costs more than most statements.
 
 use crate::StoreError;
 use crate::database::{Rows, STATEMENTS_MAX, Value};
@@ -13,13 +13,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Rows in one statement. Fewer are filled up to a power of two, so that few statements are prepared.
+/// Maximum number of rows in one statement. Fewer rows are padded to a power of two, so that few statements are
+/// prepared.
 const ROWS_MAX: usize = 128;
-/// Pages of 4 KiB: the log is folded into the database every 32 MiB, and the cache holds 16 MiB.
+/// Pages of 4 KiB: the log is checkpointed every 32 MiB, and the cache holds 16 MiB.
 const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; \
      PRAGMA wal_autocheckpoint = 8000; PRAGMA cache_size = -16384;";
 
-/// Opens a database that has been migrated.
+/// Opens a migrated database.
 pub(crate) fn connect(path: &Path) -> Result<Connection, StoreError> {
     let opened = Connection::open(path).and_then(|connection| {
         connection.busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))?;
@@ -34,7 +35,7 @@ pub(crate) fn close(connection: Connection) -> Result<(), sqlx::Error> {
     connection.close().map_err(|(_, error)| driver_error(error))
 }
 
-/// One row of an answer.
+/// A row of an answer.
 pub(crate) struct SqliteRow {
     columns: Arc<[String]>,
     values: Vec<Stored>,
@@ -63,7 +64,7 @@ impl ToSql for Value {
     }
 }
 
-/// Runs a statement; the answer is the number of rows it changed.
+/// Runs a statement. Returns the number of changed rows.
 pub(crate) fn execute(
     db: &Connection,
     statement: &str,
@@ -76,7 +77,7 @@ pub(crate) fn execute(
     changed.map(|count| count as u64).map_err(driver_error)
 }
 
-/// Runs a statement that answers with rows.
+/// Runs a statement that returns rows.
 pub(crate) fn fetch(
     db: &Connection,
     statement: &str,
@@ -95,7 +96,7 @@ pub(crate) fn fetch(
     fetched.map_err(driver_error)
 }
 
-/// Binds values to `$1` and so on, which SQLite takes for names and numbers as they come, or to `?` in their order.
+/// Binds values to `$1` and so on, which SQLite numbers by first use, or to `?` in their order.
 fn bind(statement: &mut Statement<'_>, values: impl IntoIterator<Item = Value>) -> rusqlite::Result<()> {
     let is_named = statement.parameter_name(1).is_some();
     for (index, value) in values.into_iter().enumerate() {
@@ -103,7 +104,7 @@ fn bind(statement: &mut Statement<'_>, values: impl IntoIterator<Item = Value>) 
             true => statement.parameter_index(&format!("${}", index + 1))?,
             false => Some(index + 1),
         };
-        // One that the statement does not use has no place.
+        // A value that the statement does not use has no position.
         if let Some(place) = place {
             statement.raw_bind_parameter(place, value)?;
         }
@@ -111,14 +112,14 @@ fn bind(statement: &mut Statement<'_>, values: impl IntoIterator<Item = Value>) 
     Ok(())
 }
 
-/// Runs a statement over rows; `text` makes it of what stands for them.
+/// Runs a statement over rows; `text` makes it from the text of the rows.
 pub(crate) fn bulk(db: &Connection, rows: Rows, text: impl Fn(&str) -> String) -> Result<(), sqlx::Error> {
     let (width, values) = rows.into_parts();
     let mut left = values.len() / width;
     let mut values = values.into_iter();
     while left > 0 {
         let count = left.min(ROWS_MAX);
-        // The rows that fill up are NULL and left out.
+        // Padding rows are NULL and filtered out.
         let places = count.next_power_of_two();
         let one = format!("({})", vec!["?"; width].join(","));
         let all = vec![one.as_str(); places].join(",");
@@ -130,12 +131,12 @@ pub(crate) fn bulk(db: &Connection, rows: Rows, text: impl Fn(&str) -> String) -
     Ok(())
 }
 
-/// One of `BEGIN IMMEDIATE`, `COMMIT`, `ROLLBACK`.
+/// Runs `BEGIN IMMEDIATE`, `COMMIT` or `ROLLBACK`.
 pub(crate) fn control(db: &Connection, statement: &str) -> Result<(), sqlx::Error> {
     execute(db, statement, []).map(|_| ())
 }
 
-/// An error of SQLite as one of the driver, so that there is one way to tell what went wrong.
+/// An error of SQLite in the form of the other driver, so that errors are classified in one place.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct SqliteFailure {

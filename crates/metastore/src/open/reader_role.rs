@@ -1,14 +1,14 @@
-//! The role of PostgreSQL whose rights questions of the console have.
+//! The PostgreSQL role for statements of the console.
 
 use crate::StoreError;
 use sqlx::Executor as _;
 use sqlx::postgres::PgConnection;
 use std::path::Path;
 
-/// Makes the role where it is missing and lets it read the views. A user of the database who may make no roles can
-/// still serve jobs: then the console says what is missing.
+/// Creates the role if it is missing, and lets it read the views. A database user without the right to create roles can
+/// still serve jobs: the console reports the missing role.
 pub(crate) async fn reader_role(connection: &mut PgConnection, path: &Path) -> Result<(), StoreError> {
-    // Servers that start at the same moment must not both make it: roles are shared by all databases.
+    // Only one of several starting servers may create it: all databases share roles.
     let statements = ["DO $$ BEGIN \
            IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'sailfish_reader') THEN \
              CREATE ROLE sailfish_reader NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT; \

@@ -1,5 +1,5 @@
-//! The machines: nodes, their racks and disks, how they were from second to second, where copies of runs are and why
-//! an attempt ran where it did. Times are nanoseconds since 1970.
+//! The nodes: their racks and disks, their samples, the locations of replicas, and the placement of attempts. Times are
+//! nanoseconds since 1970.
 
 use crate::apply::ApplyError;
 use crate::database::{Row, Rows, Session};
@@ -12,34 +12,34 @@ use rows::{
 use std::path::PathBuf;
 
 impl Metastore {
-    /// Takes the number of a node that was never seen before. Numbers count from 1: 0 is the embedded node.
+    /// Reserves the number of a new node. Numbers count from 1: 0 is the embedded node.
     pub async fn reserve_node_id(&self) -> Result<NodeId, StoreError> {
         let value = self.next_of_sequence("node", 1).await?;
         u32::try_from(value).map(NodeId).map_err(|_| self.damaged("sequences.value", value))
     }
 
-    /// Every node that ever registered, by number.
+    /// Returns every node that ever registered, by number.
     pub async fn nodes(&self) -> Result<Vec<NodeRow>, StoreError> {
         let rows = self.rows("SELECT * FROM nodes ORDER BY node", []).await?;
         rows.iter().map(|row| self.node_row(row)).collect()
     }
 
-    /// Nodes that died after a time in nanoseconds since 1970 and have not come back, the last ones first.
+    /// Returns nodes that died after a time in nanoseconds since 1970 and have not come back, most recent first.
     pub async fn dead_nodes(&self, since_ns: u64, count_max: u32) -> Result<Vec<NodeRow>, StoreError> {
-        // A node that came back as another process has left its name to that.
+        // A node that came back as another process has passed its name on.
         let statement = "SELECT * FROM nodes WHERE state = 'dead' AND last_seen_ns >= $1 AND name NOT LIKE '% (node-' || node || ')' \
                          ORDER BY last_seen_ns DESC LIMIT $2";
         let rows = self.rows(statement, [since_ns.into(), count_max.into()]).await?;
         rows.iter().map(|row| self.node_row(row)).collect()
     }
 
-    /// The node of a name.
+    /// Returns the node of a name.
     pub async fn node_named(&self, name: &str) -> Result<Option<NodeRow>, StoreError> {
         let rows = self.rows("SELECT * FROM nodes WHERE name = $1", [name.into()]).await?;
         rows.first().map(|row| self.node_row(row)).transpose()
     }
 
-    /// The secrets of all nodes that have not gone.
+    /// Returns the secrets of all nodes in the cluster.
     pub async fn node_secrets(&self) -> Result<Vec<NodeSecretRow>, StoreError> {
         let statement = "SELECT node, secret_hash, join_token FROM nodes \
                          WHERE secret_hash IS NOT NULL AND state NOT IN ('dead', 'left') ORDER BY node";
@@ -79,7 +79,7 @@ impl Metastore {
         })
     }
 
-    /// The disks of all nodes, by node and position.
+    /// Returns the disks of all nodes, by node and position.
     pub async fn disks(&self) -> Result<Vec<(NodeId, DiskRow)>, StoreError> {
         let disk_row = |row: &Row| {
             let disk = DiskRow {
@@ -94,13 +94,13 @@ impl Metastore {
         self.rows("SELECT * FROM disks ORDER BY node, disk", []).await?.iter().map(disk_row).collect()
     }
 
-    /// The racks that nodes ever stood in.
+    /// Returns the racks of all nodes so far.
     pub async fn racks(&self) -> Result<Vec<String>, StoreError> {
         let rows = self.rows("SELECT rack FROM racks ORDER BY rack", []).await?;
         rows.iter().map(|row| self.get(row, "rack")).collect()
     }
 
-    /// The latest samples of a node, oldest first.
+    /// Returns the latest samples of a node, oldest first.
     pub async fn samples(&self, node: NodeId, count_max: u32) -> Result<Vec<SampleRow>, StoreError> {
         let statement = "SELECT * FROM (SELECT * FROM samples WHERE node = $1 ORDER BY time_ns DESC LIMIT $2) AS latest \
                          ORDER BY time_ns";
@@ -121,7 +121,7 @@ impl Metastore {
         self.rows(statement, [node.0.into(), count_max.into()]).await?.iter().map(sample_row).collect()
     }
 
-    /// The runs of a job that lie on a second node.
+    /// Returns the replicas of the runs of a job.
     pub async fn replicas(&self, job: JobId) -> Result<Vec<ReplicaRow>, StoreError> {
         let rows =
             self.rows("SELECT * FROM replicas WHERE job = $1 ORDER BY run, node", [job.0.into()]).await?;
@@ -150,7 +150,7 @@ impl Metastore {
         })
     }
 
-    /// Why the attempts of a job ran where they did, as JSON, in order of stage, task and attempt.
+    /// Returns the reasons for the placement of a job's attempts, as JSON, in order of stage, task and attempt.
     pub async fn placements(&self, job: JobId) -> Result<Vec<(AttemptKey, String)>, StoreError> {
         let statement = "SELECT * FROM placements WHERE job = $1 ORDER BY stage, task, attempt";
         let rows = self.rows(statement, [job.0.into()]).await?;
@@ -192,7 +192,7 @@ async fn registered(db: &mut Session<'_>, node: &NodeRow) -> Result<(), ApplyErr
     let rack = [node.rack.as_str().into(), node.registered_ns.into()];
     db.execute("INSERT INTO racks (rack, first_seen_ns) VALUES ($1, $2) ON CONFLICT (rack) DO NOTHING", rack)
         .await?;
-    // A process that comes under the name of another one is a new node; the older row stays, under its number.
+    // A process that joins under the name of another one is a new node; the older row keeps its number.
     let older = "UPDATE nodes SET name = name || ' (node-' || node || ')', state = 'dead' WHERE name = $1 AND node <> $2";
     db.execute(older, [node.name.as_str().into(), node.node.0.into()]).await?;
     let values = [
@@ -262,7 +262,7 @@ async fn samples(db: &mut Session<'_>, samples: &[SampleRow]) -> Result<(), Appl
             sample.appended_bytes.into(),
         ]
     };
-    // A clock that was set back may give a time twice.
+    // A clock that was set back may repeat a time.
     let after = "ON CONFLICT (node, time_ns) DO NOTHING";
     Ok(db.insert("samples", columns, after, samples.iter().map(row).collect()).await?)
 }

@@ -1,4 +1,4 @@
-//! Intermediate data that outlives its job: who keeps some, who reads it, and how it goes.
+//! Intermediate data that outlives its job: its owners, its readers, and its removal.
 
 use crate::apply::ApplyError;
 use crate::convert::path_text;
@@ -12,7 +12,7 @@ use rows::WinningCommits;
 use std::path::PathBuf;
 
 impl Metastore {
-    /// Bytes of what jobs of a user keep.
+    /// Returns the bytes of the kept data of a user's jobs.
     pub async fn kept_bytes_of(&self, user: &str) -> Result<u64, StoreError> {
         let statement = "SELECT CAST(coalesce(sum(kept_bytes), 0) AS BIGINT) AS bytes FROM jobs \
                          WHERE ifiles = 'kept' AND user_name = $1";
@@ -20,13 +20,13 @@ impl Metastore {
         rows.first().map_or(Ok(0), |row| self.number(row, "bytes"))
     }
 
-    /// The jobs that keep intermediate data, or whose data somebody began to remove; oldest first.
+    /// Returns the jobs with kept intermediate data, or with data whose removal has begun; oldest first.
     pub async fn jobs_with_kept_files(&self) -> Result<Vec<JobRow>, StoreError> {
         let statement = "SELECT * FROM jobs WHERE ifiles IN ('kept', 'removing') ORDER BY job";
         self.rows(statement, []).await?.iter().map(|row| self.job_row(row)).collect()
     }
 
-    /// A job that is not over and reads what this one kept.
+    /// Returns an unfinished job that reads the kept data of this one.
     pub async fn reader_of(&self, job: JobId) -> Result<Option<JobId>, StoreError> {
         let statement = "SELECT job FROM jobs WHERE reduce_again = $1 AND state IN ('running', 'committing') ORDER BY job";
         self.rows(statement, [job.0.into()])
@@ -36,9 +36,9 @@ impl Metastore {
             .transpose()
     }
 
-    /// Marks what a job kept as going, durably, before the first file goes. False where nothing is kept, or where a
-    /// job that is not over reads it. One statement: a reader either stands in the store before it, and then it
-    /// changes nothing, or comes after it and sees the mark.
+    /// Marks the kept data of a job as being removed, durably, before the first file is removed. Returns false if
+    /// nothing is kept, or if an unfinished job reads it. It is one statement: a reader is either stored before, and
+    /// the statement changes nothing, or it comes later and sees the mark.
     pub async fn begin_to_remove_kept_files(&self, job: JobId) -> Result<bool, StoreError> {
         let statement = "UPDATE jobs SET ifiles = 'removing' WHERE job = $1 AND ifiles IN ('kept', 'removing') \
              AND NOT EXISTS (SELECT 1 FROM jobs AS reader WHERE reader.reduce_again = $1 \
@@ -66,13 +66,13 @@ impl Metastore {
         self.rows(statement, [job.0.into()]).await?.iter().map(place).collect()
     }
 
-    /// Whether a node of this store ever had this incarnation.
+    /// Returns whether a node of this store ever had this incarnation.
     pub async fn knows_incarnation(&self, incarnation: &str) -> Result<bool, StoreError> {
         let statement = "SELECT node FROM nodes WHERE incarnation = $1";
         Ok(!self.rows(statement, [incarnation.into()]).await?.is_empty())
     }
 
-    /// Which chunks each run of a job holds.
+    /// Returns the chunks in each run of a job.
     pub async fn run_chunks(&self, job: JobId) -> Result<Vec<(RunId, ChunkId)>, StoreError> {
         let statement = "SELECT run, chunk FROM run_chunks WHERE job = $1 ORDER BY run, chunk";
         let pair = |row: &Row| Ok((RunId(self.number(row, "run")?), ChunkId(self.number(row, "chunk")?)));

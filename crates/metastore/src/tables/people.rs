@@ -7,7 +7,7 @@ use api::people::Role;
 use rows::{AuditRow, Change, DATA_KEYS_MAX, DataKeyRow, TokenRow, UserRow};
 
 impl Metastore {
-    /// All users, by name.
+    /// Returns all users, by name.
     pub async fn users(&self) -> Result<Vec<UserRow>, StoreError> {
         let rows = self.rows("SELECT * FROM users ORDER BY name", []).await?;
         rows.iter().map(|row| self.user_row(row)).collect()
@@ -27,13 +27,13 @@ impl Metastore {
         })
     }
 
-    /// All tokens, revoked and expired ones too, oldest first.
+    /// Returns all tokens, including revoked and expired ones, oldest first.
     pub async fn tokens(&self) -> Result<Vec<TokenRow>, StoreError> {
         let rows = self.rows("SELECT * FROM tokens ORDER BY created_ns, token", []).await?;
         rows.iter().map(|row| self.token_row(row)).collect()
     }
 
-    /// The token of a hash with its user, whether they are still good or not: whoever asks looks at the times.
+    /// Returns the token of a hash with its user, valid or not: the caller must check the times.
     pub async fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<(TokenRow, UserRow)>, StoreError> {
         let rows = self.rows("SELECT * FROM tokens WHERE hash = $1", [hash.as_slice().into()]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
@@ -55,7 +55,7 @@ impl Metastore {
         })
     }
 
-    /// The public keys that servers signed with last, newest first; [`DATA_KEYS_MAX`] at most.
+    /// Returns the latest public keys of servers, newest first; at most [`DATA_KEYS_MAX`].
     pub async fn data_keys(&self) -> Result<Vec<DataKeyRow>, StoreError> {
         let key_row = |row: &Row| {
             let withdrawn_ns = self.number_or_none(row, "withdrawn_ns")?;
@@ -64,7 +64,7 @@ impl Metastore {
         self.rows("SELECT * FROM data_keys ORDER BY data_key DESC", []).await?.iter().map(key_row).collect()
     }
 
-    /// The latest audit rows, oldest first.
+    /// Returns the latest audit rows, oldest first.
     pub async fn audit(&self, count_max: u32) -> Result<Vec<AuditRow>, StoreError> {
         let statement =
             "SELECT * FROM (SELECT * FROM audit ORDER BY audit DESC LIMIT $1) AS latest ORDER BY audit";
@@ -107,7 +107,7 @@ pub(crate) async fn apply_one(db: &mut Session<'_>, change: &Change) -> Result<(
             db.execute(statement, values).await?;
         }
         Change::TokenRevoked { token, now_ns } => {
-            // The first time stands.
+            // The first time is kept.
             let statement = "UPDATE tokens SET revoked_ns = $2 WHERE token = $1 AND revoked_ns IS NULL";
             db.execute(statement, [token.as_str().into(), (*now_ns).into()]).await?;
         }

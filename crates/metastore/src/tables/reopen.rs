@@ -1,4 +1,4 @@
-//! Data that was lost is made again: tasks of a finished stage wait once more, and what was made after it is struck.
+//! Recomputation of lost data: tasks of a finished stage wait again, and later results are deleted.
 
 use crate::apply::ApplyError;
 use crate::convert::json;
@@ -6,7 +6,7 @@ use crate::database::Session;
 use api::Task;
 use ids::{JobId, StageIndex, TaskIndex};
 
-/// Statements that strike the rows of stages after the one that runs again, except stage `$3`. Attempts, plans and
+/// Statements that delete the rows of stages after the one that runs again, except stage `$3`. Attempts, plans and
 /// events are history and stay.
 const STRIKE_LATER: &[&str] = &[
     "UPDATE tasks SET state = 'dropped', winner = NULL WHERE job = $1 AND stage > $2 AND stage <> $3",
@@ -18,7 +18,7 @@ const REOPEN: &[&str] = &[
      WHERE job = $1 AND stage > $2",
     "UPDATE stages SET state = 'running', ended_ns = NULL WHERE job = $1 AND stage = $2",
 ];
-/// The next seal tells them all. Replicas are told once, and stay.
+/// The next seal reports all of them again. Replicas are reported once, and stay.
 const STRIKE_INVENTORY: &[&str] = &[
     "DELETE FROM run_chunks WHERE job = $1",
     "DELETE FROM runs WHERE job = $1",
@@ -41,7 +41,7 @@ pub(crate) async fn stage_reopened(
     for statement in REOPEN {
         db.execute(statement, [job.0.into(), stage.0.into()]).await?;
     }
-    // What reduce tasks read once more stays where it is.
+    // The inputs that reduce tasks read again stay where they are.
     let reads_again = !tasks.is_empty() && tasks.iter().all(|(_, task)| matches!(task, Task::Reduce(_)));
     for statement in STRIKE_INVENTORY.iter().filter(|_| !reads_again) {
         db.execute(statement, [job.0.into()]).await?;

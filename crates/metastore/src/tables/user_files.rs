@@ -1,4 +1,4 @@
-//! Intermediate files of users: a row a file, and one for its replica.
+//! Intermediate files of users: a row for each file, and one for its replica.
 
 use crate::apply::ApplyError;
 use crate::database::{Row, Session};
@@ -8,12 +8,12 @@ use ids::{IntermediateId, JobId, NodeId};
 use rows::Change;
 
 impl Metastore {
-    /// Takes the number of a new file. A number that is never used is no harm.
+    /// Reserves the number of a new file. A number that is never used does no harm.
     pub async fn reserve_intermediate_id(&self) -> Result<IntermediateId, StoreError> {
         Ok(IntermediateId(self.next_of_sequence("intermediate", 1).await?))
     }
 
-    /// All files, by number.
+    /// Returns all files, by number.
     pub async fn intermediate_files(&self) -> Result<Vec<IntermediateStatus>, StoreError> {
         let statement = "SELECT f.*, r.node AS replica FROM intermediate_files f \
                          LEFT JOIN intermediate_replicas r ON r.file = f.file ORDER BY f.file";

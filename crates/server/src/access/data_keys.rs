@@ -1,6 +1,6 @@
-//! Signs the rights that data ports let in. Each server signs with a key of its own, which is nowhere else: the store has the public
-//! keys, so that the next server recognizes earlier signatures. When a token is revoked by which nodes may have joined, the server makes
-//! a new key, and rights of nodes that the old one signed are good for a moment only.
+//! Signs the rights that data ports accept. Each server has its own signing key, which is stored nowhere else. The
+//! store has the public keys, so that the next server recognizes earlier signatures. When a join token is revoked, the
+//! server makes a new key, and rights of nodes that the old key signed expire within seconds.
 
 use crate::ServerError;
 use crate::clock::{self, now_ns};
@@ -17,14 +17,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
 use trust::{DataKey, DataRight, DataSigner, TrustError};
 
-/// Signs for the loop and for the control port.
+/// The signer for the event loop and for the control port.
 pub(crate) struct Signing {
     keys: RwLock<Keys>,
 }
 
 struct Keys {
     signer: Arc<DataSigner>,
-    /// Newest first.
+    /// Earlier keys, newest first.
     earlier: VecDeque<Earlier>,
 }
 
@@ -48,7 +48,7 @@ impl Signing {
         self.signer().sign(right)
     }
 
-    /// Whether a server signed this, not long ago.
+    /// Returns whether a server signed this text recently.
     fn has_signed(&self, right: &DataRight, text: &str) -> bool {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let mut all =
@@ -56,12 +56,12 @@ impl Signing {
         all.any(|key| key.has_signed(right, text))
     }
 
-    /// These signed before, newest first.
+    /// Adds earlier keys, newest first.
     fn know(&self, earlier: impl Iterator<Item = Earlier>) {
         self.keys.write().unwrap_or_else(PoisonError::into_inner).earlier.extend(earlier);
     }
 
-    /// From now on this one signs, and what nodes have of those before is good no more.
+    /// Makes `signer` the signing key, and withdraws the node rights of all earlier keys.
     fn withdraw(&self, signer: DataSigner) {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut keys.signer, Arc::new(signer)).key();
@@ -70,7 +70,7 @@ impl Signing {
         keys.earlier.iter_mut().for_each(|earlier| earlier.is_withdrawn = true);
     }
 
-    /// As nodes are told of them.
+    /// Returns the keys as they are sent to nodes.
     pub fn told(&self) -> DataKeys {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let told =
@@ -82,7 +82,7 @@ impl Signing {
         }
     }
 
-    /// The right of a node to send a file that it has to another node.
+    /// Returns the right of a node to send its copy of a file to another node.
     pub fn copy_grant(&self, copy: FileCopy) -> CopyGrant {
         let right = DataRight::Copy { file: copy.file.0, to_node: copy.to.0 };
         CopyGrant { copy, grant: SecretText(self.sign(&right)) }
@@ -97,28 +97,29 @@ pub(crate) fn key_made(signer: &DataSigner, withdraws_earlier: bool) -> Change {
     Change::DataKeyMade { public_key: signer.key().text(), withdraws_earlier, now_ns: now_ns() }
 }
 
-/// None where the row was not written by a server of this version.
+/// Parses a row; None if a server of another version wrote it.
 fn earlier(row: &DataKeyRow) -> Option<Earlier> {
     Some(Earlier { key: DataKey::parse(&row.public_key)?, is_withdrawn: row.withdrawn_ns.is_some() })
 }
 
 impl EventLoop {
-    /// The key of this server is in the store before anything that it signs is anywhere.
+    /// Stores the key of this server before it signs anything.
     pub async fn begin_to_sign(&mut self) -> Result<(), StoreError> {
         let known = self.store.data_keys().await?;
         self.signing.know(known.iter().filter_map(earlier));
         self.store.apply(&[key_made(&self.signing.signer(), false)]).await
     }
 
-    /// Sends away the nodes that joined by a token which was revoked. The tokens of jobs that they have open nothing any more. The key
-    /// of the signer is in the store.
+    /// Removes the nodes that joined with a revoked token. Their tokens of jobs become useless. The key of the signer
+    /// must be stored already.
     pub fn shut_out(&mut self, token: &str, signer: DataSigner) {
         self.signing.withdraw(signer);
         self.control.shut_out(&mut self.outbox, token);
         self.control.tell_keys(&self.signing.told());
     }
 
-    /// Tells a node about a job that it has to do with: it runs attempts of the job, or another node that does came to it.
+    /// Sends a node the facts of a job in which it is involved: it runs attempts of the job, or another involved node
+    /// connected to it.
     pub fn brief(&mut self, node: NodeId, job: JobId, question: &BriefQuestion, reply: Reply<JobBrief>) {
         drop(reply.send(self.brief_of(node, job, question.token.as_ref())));
     }
@@ -145,7 +146,7 @@ impl EventLoop {
         shown.is_some_and(|text| self.signing.has_signed(&DataRight::Job(job.0), &text.0))
     }
 
-    /// New tokens in place of those that a node has, and of jobs of which it runs something.
+    /// Sends new tokens for those that a node has, and for the jobs of which it runs attempts.
     pub fn renew_tokens(&mut self, node: NodeId, question: &TokensQuestion, reply: Reply<TokensAnswer>) {
         if let Err(error) = self.control.hear(node, &question.incarnation, clock::now()) {
             return drop(reply.send(Err(error.into())));

@@ -7,21 +7,21 @@ use crate::event_loop::{EventLoop, Reply};
 use metastore::{Change, Role, StoreError, TokenRow};
 use trust::DataSigner;
 
-/// A token to be remembered by its hash.
+/// A token to be stored by its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewToken {
-    /// To list and revoke it by; random, so that no two are the same.
+    /// Name for listing and revoking it; random, so that it is unique.
     pub name: String,
     pub user: String,
     pub role: Role,
     /// SHA-256 of the secret.
     pub hash: [u8; 32],
-    /// Nanoseconds since 1970; None: never.
+    /// Expiry in nanoseconds since 1970; None for a token that does not expire.
     pub expires_ns: Option<u64>,
 }
 
 impl EventLoop {
-    /// Remembers a token, and its user where nobody has that name yet. An error of the store ends the server.
+    /// Stores a token, and its user if the name is new. An error of the store ends the server.
     pub async fn issue_token(&mut self, token: NewToken, reply: Reply<()>) -> Result<(), StoreError> {
         let now_ns = now_ns();
         let mut changes = Vec::new();
@@ -45,13 +45,13 @@ impl EventLoop {
             revoked_ns: None,
         };
         changes.push(Change::TokenIssued { token: row });
-        // At once: the next request may be for the same user.
+        // Stored at once: the next request may be for the same user.
         self.store.apply(&changes).await?;
         let _ = reply.send(Ok(()));
         Ok(())
     }
 
-    /// Makes a token good for nothing from now on.
+    /// Revokes a token.
     pub async fn revoke_token(&mut self, token: String, reply: Reply<()>) -> Result<(), StoreError> {
         let known = self.store.tokens().await?.into_iter().find(|known| known.token == token);
         let Some(known) = known else {
@@ -68,13 +68,13 @@ impl EventLoop {
         let role = self.store.user(&known.user).await?.map(|user| user.role);
         let lets_join = role.is_none_or(|role| matches!(role, Role::Admin | Role::Node));
         let mut changes = vec![Change::TokenRevoked { token: token.clone(), now_ns: now_ns() }];
-        // In one transaction: the next server must not take the old key for a good one.
+        // One transaction: the next server must not accept the old key.
         changes.extend(lets_join.then(|| key_made(&signer, true)));
         self.store.apply(&changes).await?;
         if lets_join {
             self.shut_out(&token, signer);
         }
-        // With what is told of nodes that were sent away.
+        // Answered together with the news about the removed nodes.
         self.answer(reply, Ok(()));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Cleaning up after owners that died: their unfinished jobs are marked, their directories removed.
+//! Cleanup after dead owners: their unfinished jobs are marked, their directories removed.
 
 use crate::ServerError;
 use crate::clock::now_ns;
@@ -14,7 +14,7 @@ use roots::JobPaths;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Sweeps once. What cannot be removed (no permission, say) is warned about and tried again by the next one.
+/// Sweeps once. Warns about anything that cannot be removed (no permission, for example); the next sweep tries again.
 pub(crate) async fn sweep(store: &Metastore, state_dir: &Path, own_uuid: &str) -> Result<(), ServerError> {
     let dead = dead_owners(state_dir, own_uuid)?;
     let dead_uuids: BTreeSet<&str> = dead.iter().filter_map(|owner| owner.uuid.as_deref()).collect();
@@ -42,9 +42,9 @@ pub(crate) async fn sweep(store: &Metastore, state_dir: &Path, own_uuid: &str) -
     Ok(())
 }
 
-/// Cleans one job of a dead owner; false where something could not be removed.
+/// Cleans a job of a dead owner. Returns false if something could not be removed.
 async fn clean_job(store: &Metastore, job: JobId) -> Result<bool, ServerError> {
-    // Read again: its owner may have ended in good order since the list was made.
+    // Read again: its owner may have ended properly since the list was made.
     let Some(row) = store.job(job).await?.filter(|row| row.cleaned_ns.is_none()) else { return Ok(true) };
     let spec = store.job_spec(job).await?;
     let published = match (row.state == JobState::Committing, &spec) {
@@ -77,14 +77,14 @@ async fn clean_job(store: &Metastore, job: JobId) -> Result<bool, ServerError> {
     match &removed {
         Ok(()) => changes.push(Change::JobCleaned { job, kept, now_ns: now_ns() }),
         Err(error) => {
-            tracing::warn!(%job, %error, "cannot remove what a dead process left");
+            tracing::warn!(%job, %error, "cannot remove the remains of a dead process");
         }
     }
     store.apply(&changes).await?;
     Ok(removed.is_ok())
 }
 
-/// Completes an output of objects whose publication was decided; false where it was not.
+/// Completes an output of objects if its publication was decided. Returns false if it was not.
 async fn complete_objects(
     store: &Metastore,
     row: &JobRow,
@@ -104,11 +104,12 @@ async fn complete_objects(
     Ok(complete())
 }
 
-/// Whether the output directory is the one this job was about to publish: then it died after the rename.
+/// Returns whether the output directory is the one that this job was about to publish: in this case it died after the
+/// rename.
 async fn output_is_published(store: &Metastore, row: &JobRow) -> Result<bool, ServerError> {
     let Ok(text) = std::fs::read(row.output.join("_report.json")) else { return Ok(false) };
     let Ok(found) = serde_json::from_slice::<JobReport>(&text) else { return Ok(false) };
     let Some(stored) = store.job_report(row.job).await? else { return Ok(false) };
-    // Numbers of jobs repeat in other state directories; parts and proof do not.
+    // Numbers of jobs repeat in other state directories; parts and proofs do not.
     Ok(found.job == row.job && found.parts == stored.parts && found.proof == stored.proof)
 }

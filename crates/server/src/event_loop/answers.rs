@@ -1,11 +1,11 @@
-//! Callers of the server as control sees them.
+//! Callers of the server, adapted for control.
 
 use crate::ServerError;
 use crate::event_loop::EventLoop;
 use crate::event_loop::Reply;
 use control::{Asker, ControlError};
 
-/// A caller that waits for the answer as control gives it.
+/// A caller that waits for an answer of control.
 struct Caller<T>(Reply<T>);
 
 impl<T: Send> Asker<T> for Caller<T> {
@@ -14,7 +14,7 @@ impl<T: Send> Asker<T> for Caller<T> {
     }
 
     fn answer(self: Box<Self>, answer: Result<T, ControlError>) {
-        // A caller that hung up asks again, or does not care any more.
+        // A caller that hung up asks again, or no longer needs the answer.
         let _ = self.0.send(answer.map_err(ServerError::from));
     }
 }
@@ -23,7 +23,7 @@ pub(crate) fn caller<T: Send + 'static>(reply: Reply<T>) -> control::Reply<T> {
     Box::new(Caller(reply))
 }
 
-/// A caller that waits for what becomes of the answer of control.
+/// A caller that waits for a value computed from control's answer.
 struct CallerOf<T, F> {
     reply: Reply<T>,
     finish: F,
@@ -40,7 +40,7 @@ impl<T: Send, U, F: FnOnce(U) -> T + Send> Asker<U> for CallerOf<T, F> {
     }
 }
 
-/// A caller whose answer is `finish` of the answer of control.
+/// Returns a caller that gets `finish` applied to control's answer.
 pub(crate) fn caller_of<T: Send + 'static, U: 'static>(
     reply: Reply<T>,
     finish: impl FnOnce(U) -> T + Send + 'static,
@@ -49,7 +49,7 @@ pub(crate) fn caller_of<T: Send + 'static, U: 'static>(
 }
 
 impl EventLoop {
-    /// An answer of the shell that leaves after the next transaction.
+    /// Queues an answer of the shell that leaves after the next transaction.
     pub fn answer<T: Send + 'static>(&mut self, reply: Reply<T>, answer: Result<T, ServerError>) {
         self.outbox.after_write(move || drop(reply.send(answer)));
     }

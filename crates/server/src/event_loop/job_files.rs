@@ -1,4 +1,4 @@
-//! Files of jobs that the loop touches: those that clients shipped, and directories that go when a job is over.
+//! Files of jobs that the event loop handles: shipped files of clients, and directories that are removed after a job.
 
 use crate::directories::Directories;
 use crate::event_loop::Request;
@@ -14,10 +14,10 @@ use std::thread::JoinHandle;
 use tokio::sync::mpsc;
 
 pub(crate) struct JobFiles {
-    /// Files that clients have shipped.
+    /// Shipped files of clients.
     pub depot: Option<Arc<Depot>>,
     pub paths: JobPaths,
-    /// For the threads that clean.
+    /// Sender for the threads that clean.
     sender: mpsc::Sender<Request>,
     cleaners: Vec<JoinHandle<()>>,
 }
@@ -27,20 +27,20 @@ impl JobFiles {
         Self { depot, paths, sender, cleaners: Vec::new() }
     }
 
-    /// Holds the shipped files that a job of the server before this one needs, as far as they are here.
+    /// Holds the shipped files of a recovered job, as far as this server has them.
     pub fn hold_what_is_here(&self, spec: &JobSpec) -> Option<FileHold> {
         let contents = shipping::contents(spec);
         let depot = self.depot.as_ref().filter(|_| !contents.is_empty())?;
         Some(Arc::new(depot.hold_what_is_here(&contents)) as FileHold)
     }
 
-    /// Removes directories on a thread of its own, which tells the loop when they are gone.
+    /// Removes directories on a separate thread, which reports to the event loop.
     pub fn clean(&mut self, job: JobId, dirs: JobDirs, keeps_data: bool) -> std::io::Result<()> {
         self.cleaners.retain(|cleaner| !cleaner.is_finished());
         let (directories, sender, paths) = (Directories::from(dirs), self.sender.clone(), self.paths.clone());
         let work = move || {
             let problem = directories.remove(&paths, keeps_data).err().map(|error| error.to_string());
-            // Nobody listens any more where the server ends at the same time; it cleans by itself then.
+            // Nobody receives this if the server ends at the same time; the server cleans by itself in that case.
             let _ = sender.blocking_send(Request::Cleaned { job, problem });
         };
         let cleaner = std::thread::Builder::new().name(format!("clean-{job}")).spawn(work)?;

@@ -1,15 +1,15 @@
-//! Numbers of jobs, taken from the store ahead of use.
+//! Numbers of jobs, reserved in the store ahead of use.
 
 use control::Service;
 use ids::JobId;
 use metastore::{Metastore, StoreError};
 use std::ops::Range;
 
-/// Numbers of jobs that are taken at once: each taking is a transaction of its own. Those that are left when the server ends are
-/// never used.
+/// Number of job numbers that are reserved at once, because each reservation is a separate transaction. Numbers left
+/// when the server ends are never used.
 const NUMBERS_AT_ONCE: u32 = 1_000;
 
-/// Numbers that are taken and not used yet.
+/// Reserved numbers that are not used yet.
 pub(crate) struct JobNumbers(Range<JobId>);
 
 impl Default for JobNumbers {
@@ -19,7 +19,7 @@ impl Default for JobNumbers {
 }
 
 impl JobNumbers {
-    /// The first of so many numbers that follow each other.
+    /// Returns the first of `count` consecutive numbers.
     pub async fn take(
         &mut self,
         store: &Metastore,
@@ -28,7 +28,7 @@ impl JobNumbers {
     ) -> Result<JobId, StoreError> {
         let range = &mut self.0;
         if range.end.0 - range.start.0 < i64::from(count) {
-            // On one machine nobody is in a hurry, and people like their jobs numbered without gaps.
+            // On one machine speed does not matter, and users like numbers without gaps.
             let at_once = match service {
                 Service::Embedded => count,
                 Service::Cluster => count.max(NUMBERS_AT_ONCE),

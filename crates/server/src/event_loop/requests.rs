@@ -1,4 +1,4 @@
-//! Requests to the loop.
+//! Requests to the event loop.
 
 use crate::ServerError;
 use crate::access::NewToken;
@@ -23,22 +23,22 @@ use tokio::sync::oneshot;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServerError>>;
 
-/// A request to the loop.
+/// A request to the event loop.
 pub(crate) enum Request {
     Submit {
         submission: Box<Submission>,
         reply: Reply<SubmittedJob>,
     },
-    /// The stages of a flow, each behind those that it reads.
+    /// Submits the stages of a flow, each after those that it reads.
     SubmitFlow {
         stages: Vec<Submission>,
         reply: Reply<SubmittedFlow>,
     },
     SubmitBatch {
         batch: Box<JobBatch>,
-        /// Hold on the shipped files that they need.
+        /// A hold on the shipped files that they need.
         hold: Option<Arc<Hold>>,
-        /// Jobs that the user may have at once, these with them.
+        /// Quota of the user, in which these jobs count.
         quota: Option<UserQuota>,
         reply: Reply<SubmittedBatch>,
     },
@@ -54,7 +54,7 @@ pub(crate) enum Request {
     Cancel {
         job: JobId,
         reason: String,
-        /// For whoever wants to know that it is stored.
+        /// For a caller that wants to know when it is stored.
         reply: Option<Reply<()>>,
     },
     Wait {
@@ -70,13 +70,13 @@ pub(crate) enum Request {
         poll: Box<NodePoll>,
         reply: Reply<NodeOrders>,
     },
-    /// A node says good-bye.
+    /// Handles the graceful shutdown of a node.
     Leave {
         node: NodeId,
         incarnation: String,
         reply: Reply<()>,
     },
-    /// A node is to be emptied.
+    /// Drains a node.
     Drain {
         name: String,
         reply: Reply<NodeStatus>,
@@ -92,7 +92,7 @@ pub(crate) enum Request {
         question: BriefQuestion,
         reply: Reply<JobBrief>,
     },
-    /// A node wants tokens of jobs that are signed with the newest key.
+    /// Sends a node tokens of jobs that are signed with the newest key.
     RenewTokens {
         node: NodeId,
         question: Box<TokensQuestion>,
@@ -111,7 +111,7 @@ pub(crate) enum Request {
         job: JobId,
         reply: Reply<Option<JobLogs>>,
     },
-    /// Gives out a token.
+    /// Issues a token.
     IssueToken {
         token: Box<NewToken>,
         reply: Reply<()>,
@@ -124,7 +124,7 @@ pub(crate) enum Request {
     Audit {
         rows: Vec<AuditRow>,
     },
-    /// A node tells what is kept on its disks.
+    /// Handles a node's announcement of kept data.
     Kept {
         node: NodeId,
         announcement: Box<KeptAnnouncement>,
@@ -137,40 +137,40 @@ pub(crate) enum Request {
         user: Option<String>,
         reply: Reply<GcAnswer>,
     },
-    /// Begins to check the data that a job kept; with the name of a check, asks for its progress.
+    /// Begins a check of a job's kept data; with the name of a check, asks for its progress.
     Fsck {
         job: JobId,
         check: Option<String>,
         reply: Reply<FsckAnswer>,
     },
-    /// A node tells what it has read for a check.
+    /// Handles a node's findings for a check.
     CheckNews {
         node: NodeId,
         news: Box<CheckNews>,
         reply: Reply<CheckAnswer>,
     },
-    /// A fault for a node.
+    /// Injects a fault into a node.
     Strike {
         strike: NewStrike,
         reply: Reply<DrillOutcome>,
     },
-    /// A node tells the outcome of a fault.
+    /// Handles a node's report on the outcome of a fault.
     Struck {
         node: NodeId,
         news: DrillNews,
         reply: Reply<()>,
     },
-    /// Makes an intermediate file of a user.
+    /// Creates an intermediate file of a user.
     CreateFile {
         user: String,
         new: NewIntermediate,
-        /// Limit of the bytes of all intermediate files of this user; None: no limit.
+        /// Byte quota of this user for all intermediate files; None is unlimited.
         bytes_max: Option<u64>,
         reply: Reply<CreatedIntermediate>,
     },
-    /// Another request about intermediate files.
+    /// Handles any other request about intermediate files.
     File(Box<FileRequest>),
-    /// From the thread that removed a job's directories.
+    /// Comes from the thread that removed a job's directories.
     Cleaned {
         job: JobId,
         problem: Option<String>,
@@ -180,24 +180,24 @@ pub(crate) enum Request {
     },
 }
 
-/// A node that comes, and by what it will be known.
+/// A node that joins, with its identity.
 pub(crate) struct Joining {
     pub info: NodeInfo,
     /// SHA-256 of its secret.
     pub secret_hash: [u8; 32],
-    /// The name of the token that it came by, where it has one of its own.
+    /// Name of its join token, if the token is its own.
     pub join_token: Option<String>,
 }
 
-/// A job handed in.
+/// A submitted job.
 pub(crate) struct Submission {
     pub spec: Arc<JobSpec>,
     pub splits: Vec<api::Split>,
-    /// Hold on the shipped files that it needs.
+    /// A hold on the shipped files that it needs.
     pub hold: Option<Arc<Hold>>,
     pub user: String,
     pub priority: i32,
-    /// Limits of the user, who may have this job within them.
+    /// Quota of the user, in which this job counts.
     pub quota: Option<UserQuota>,
     /// Indexes of the earlier stages of the flow that this stage reads.
     pub reads: Vec<u32>,

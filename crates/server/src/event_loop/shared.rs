@@ -1,4 +1,4 @@
-//! State that callers read without asking the loop: progress, and the flags that stop attempts.
+//! State that callers read without asking the event loop: progress, and the flags that stop attempts.
 
 use crate::messages::LocalJob;
 use api::JobSpec;
@@ -21,22 +21,22 @@ struct Inner {
     failure: Option<String>,
 }
 
-/// A job as callers see it.
+/// A job for callers.
 #[derive(Default)]
 struct JobOfAll {
     is_stopped: Arc<AtomicBool>,
     progress: JobProgress,
-    /// Shared by the attempts in this process.
+    /// State that the attempts in this process share.
     run: Option<Arc<LocalJob>>,
 }
 
 impl Shared {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Every change is one assignment, so a panic elsewhere leaves nothing half done.
+        // Every change is one assignment, so a panic in another thread leaves nothing half done.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers the directories of a job whose attempts run in this process.
+    /// Adds a job whose attempts run in this process, with its directories.
     pub fn add_job(&self, job: JobId, spec: &Arc<JobSpec>, dirs: &JobDirs) {
         let mut inner = self.inner();
         let known = inner.jobs.entry(job).or_default();
@@ -48,7 +48,8 @@ impl Shared {
         }));
     }
 
-    /// The state that attempts of a job in this process share. The specification is another one when the inputs of a stage are there.
+    /// Returns the state that attempts of a job in this process share. The specification changes when the inputs of a
+    /// stage become known.
     pub fn run_of(&self, job: JobId, spec: &Arc<JobSpec>) -> Arc<LocalJob> {
         let mut inner = self.inner();
         let known = inner.jobs.entry(job).or_default();
@@ -81,7 +82,7 @@ impl Shared {
         flag.unwrap_or_else(|| Arc::new(AtomicBool::new(true)))
     }
 
-    /// Sets the flag at once; the loop follows.
+    /// Sets the stop flag at once; the event loop follows.
     pub fn stop(&self, job: JobId) {
         if let Some(known) = self.inner().jobs.get(&job) {
             known.is_stopped.store(true, Ordering::Relaxed);

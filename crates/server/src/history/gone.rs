@@ -1,4 +1,4 @@
-//! Nodes that died: they stay in lists for a while, so that people see which one is missing.
+//! Dead nodes: they stay in lists for a while, so that users see which node is missing.
 
 use crate::clock::now_ns;
 use api::control::{NodeState, NodeStatus};
@@ -9,7 +9,7 @@ use std::time::Duration;
 const SHOWN_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 const SHOWN_MAX: u32 = 1000;
 
-/// Those that died within a day and have not come back, the last ones first.
+/// Returns the nodes that died within a day and have not come back, most recent first.
 pub async fn gone_nodes(store: &Metastore) -> Result<Vec<NodeStatus>, StoreError> {
     let now_ns = now_ns();
     let since_ns = now_ns.saturating_sub(SHOWN_FOR.as_nanos() as u64);

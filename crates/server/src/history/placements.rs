@@ -1,17 +1,17 @@
-//! Reasons for the places of attempts, as the store has them.
+//! The stored reasons for the placement of attempts.
 
 use api::placement::{JobPlacements, PlacedAttempt, PlacementReason};
 use ids::{AttemptKey, JobId};
 use metastore::{Metastore, StoreError};
 use std::collections::BTreeMap;
 
-/// Sentences about lost data that are shown of a job.
+/// Maximum number of sentences about lost data of a job.
 const LOSSES_SHOWN_MAX: u32 = 100;
-/// And about slow attempts.
+/// Maximum number of sentences about slow attempts of a job.
 const SLOW_SHOWN_MAX: u32 = 100;
 
-/// The attempts of a job and why each ran where it did; empty for a job that is not there. A reason that cannot be
-/// read is none: another version wrote it.
+/// Returns the attempts of a job with the reasons for their placement; empty for an unknown job. A reason that cannot
+/// be parsed is left out: another version wrote it.
 pub async fn job_placements(store: &Metastore, job: JobId) -> Result<JobPlacements, StoreError> {
     let stages = store.stages(job).await?.into_iter().map(|stage| stage.kind).collect();
     let reasons = store.placements(job).await?.into_iter();

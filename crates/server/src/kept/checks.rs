@@ -1,5 +1,5 @@
-//! Checks of what nodes keep (`sailfish fsck --server`): control tells the nodes to read, and gathers their findings; whoever asked
-//! looks in from time to time.
+//! Checks of kept I-files (`sailfish fsck --server`): control orders nodes to read, and gathers their findings; the
+//! user polls for the result.
 
 use crate::ServerError;
 use crate::clock;
@@ -14,14 +14,14 @@ use metastore::StoreError;
 use uuid::Uuid;
 
 impl EventLoop {
-    /// Begins to check what a job kept, or, with the name of a check, says how far that is.
+    /// Begins a check of a job's kept I-files, or returns the progress of the check of this name.
     pub async fn fsck(
         &mut self,
         job: JobId,
         check: Option<String>,
         reply: Reply<FsckAnswer>,
     ) -> Result<(), StoreError> {
-        // The store is asked: what was decided before must stand in it.
+        // The store is read below: earlier decisions must be written first.
         self.write_and_reply().await?;
         let answer = match check {
             None => self.begin_check(job).await,
@@ -51,7 +51,7 @@ impl EventLoop {
         if !self.control.knows_check(name, clock::now()) {
             return Err(ControlError::UnknownCheck.into());
         }
-        // What was collected in between is missing and not damaged.
+        // Files that were collected in between are missing and not damaged.
         let source = kept_source(&self.store, job).await?.row.job;
         Ok(self.control.look_at_check(name, source, clock::now())?)
     }

@@ -1,4 +1,4 @@
-//! Removing what jobs keep on the disks of nodes: when its time is over, or when somebody asks.
+//! Removal of kept data from the disks of nodes: after its expiry, or on request.
 
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
@@ -9,11 +9,11 @@ use faults::{CrashPoint, crash_point};
 use metastore::{CLUSTER_OWNER, Change, JobRow, StoreError};
 use std::time::{Duration, Instant};
 
-/// How often it is looked for files whose time is over.
+/// Interval between two searches for expired files.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 impl EventLoop {
-    /// Removes what is kept no longer, where it is time to look.
+    /// Removes expired kept data if it is time for a search.
     pub async fn collect_in_time(&mut self) -> Result<(), StoreError> {
         if self.timing.collected.is_some_and(|last| last.elapsed() < LOOK_EVERY) {
             return Ok(());
@@ -21,23 +21,23 @@ impl EventLoop {
         self.timing.collected = Some(Instant::now());
         let expired = GcOptions { selection: GcSelection::Expired, dry_run: false };
         match self.collect_kept(&expired, None).await {
-            // What was begun is found begun the next time.
+            // A removal that has begun is completed by the next search.
             Err(error) if error.retryable() => {
-                tracing::info!(%error, "cannot look for files whose time is over, looking again");
+                tracing::info!(%error, "cannot search for expired files, retrying");
                 Ok(())
             }
             looked => looked.map(drop),
         }
     }
 
-    /// Removes what was asked for, of a user or of all, and says what went.
+    /// Removes the selected data of a user or of all users, and reports each job.
     pub async fn collect(
         &mut self,
         options: GcOptions,
         user: Option<String>,
         reply: Reply<GcAnswer>,
     ) -> Result<(), StoreError> {
-        // The store is asked: what was decided before must stand in it.
+        // The store is read below: earlier decisions must be written first.
         self.write_and_reply().await?;
         let answer = match check_jobs(&self.store, &options.selection).await {
             Ok(()) => self.collect_kept(&options, user.as_deref()).await.map_err(ServerError::from),
@@ -74,8 +74,8 @@ impl EventLoop {
         Ok(collected)
     }
 
-    /// Forgets what nodes keep of a job. Those that are there remove it now; the others tell of it when they come back,
-    /// and learn then that nobody knows it.
+    /// Forgets the kept data of a job. Nodes in the cluster remove it now; the others announce it when they come back,
+    /// and are ordered to remove it then.
     async fn remove_kept(
         &mut self,
         row: &JobRow,
@@ -84,7 +84,7 @@ impl EventLoop {
     ) -> Result<GcOutcome, StoreError> {
         crash_point(CrashPoint::GcBeforeMark);
         if !self.store.begin_to_remove_kept_files(row.job).await? {
-            // A reader has come in between.
+            // A reader has started in between.
             let reader = self.store.reader_of(row.job).await?;
             return Ok(reader.map_or(GcOutcome::Removed, GcOutcome::ReadBy));
         }

@@ -1,4 +1,4 @@
-//! Reads which files a job kept, for `sailfish fsck`.
+//! The kept files of a job for `sailfish fsck`.
 
 use crate::kept::runs::{KeptSource, kept_source, present_places, surviving_runs};
 use crate::{NotReducible, ServerError};
@@ -8,9 +8,9 @@ use ids::{JobId, RunId};
 use metastore::{CLUSTER_OWNER, Metastore, ReplicaRow};
 use std::collections::BTreeMap;
 
-/// The files that a job of one machine kept.
+/// Returns the kept files of a job of one machine.
 ///
-/// An error where there is no such job, it kept nothing, or nodes of a cluster have it.
+/// Fails if the job is unknown, if it kept nothing, or if nodes of a cluster have its files.
 pub async fn check_here(store: &Metastore, job: JobId) -> Result<KeptCheck, ServerError> {
     let kept = kept_source(store, job).await?;
     if kept.row.owner == CLUSTER_OWNER {
@@ -21,10 +21,10 @@ pub async fn check_here(store: &Metastore, job: JobId) -> Result<KeptCheck, Serv
     Ok(check)
 }
 
-/// The files that a job of a cluster kept, with the nodes that have them: of each run its own file, or the replica that stands
-/// for it, and every other replica that was kept.
+/// Returns the kept files of a job of a cluster, with the nodes that have them: for each run its own file or the
+/// promoted replica, and every other replica that was kept.
 ///
-/// An error where there is no such job, it kept nothing, or a node that has some of it is away.
+/// Fails if the job is unknown, if it kept nothing, or if a node that has some of it is not in the cluster.
 pub(crate) async fn check_on_nodes(
     store: &Metastore,
     job: JobId,

@@ -1,4 +1,4 @@
-//! Removing what jobs kept: when its time is over, or when somebody asks.
+//! Removal of kept data: after its expiry, or on request.
 
 use crate::clock::now_ns;
 use crate::directories::remove_tree;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Removes kept intermediate data of a state directory and says what. Doing it again removes nothing more; a process
-/// killed in the middle leaves a mark, by which the next one that opens the state completes the removal. Jobs that
-/// are not over, jobs of processes that live, and files that a running job reads are left alone.
+/// Removes kept intermediate data of a state directory, and returns the outcome for each job. A second call removes
+/// nothing more. If a process is killed in the middle, a mark lets the next process that opens the state complete the
+/// removal. Unfinished jobs, jobs of live processes, and files that a running job reads are left alone.
 ///
 /// Must not be called from async code.
 pub fn collect_garbage(state_dir: &Path, options: &GcOptions) -> Result<Vec<Collected>, ServerError> {
@@ -39,7 +39,7 @@ pub fn collect_garbage(state_dir: &Path, options: &GcOptions) -> Result<Vec<Coll
     })
 }
 
-/// Removes what is kept no longer, at the start of a server. What cannot be removed is warned about.
+/// Removes expired kept data at the start of a server. Warns about files that cannot be removed.
 pub(crate) async fn collect_expired(
     store: &Metastore,
     state_dir: &Path,
@@ -48,13 +48,13 @@ pub(crate) async fn collect_expired(
     let options = GcOptions { selection: GcSelection::Expired, dry_run: false };
     for each in collect(store, state_dir, own_uuid, &options).await? {
         if let GcOutcome::Failed { reason } = each.outcome {
-            tracing::warn!(job = %each.job, reason, "cannot remove the I-files of a job whose time is over");
+            tracing::warn!(job = %each.job, reason, "cannot remove the expired I-files of a job");
         }
     }
     Ok(())
 }
 
-/// Bytes of the files in the directories that a job kept; None where none of them is there any more.
+/// Returns the bytes of the files in the kept directories of a job; None if no directory exists any more.
 pub fn kept_bytes(dirs: &[PathBuf]) -> Option<u64> {
     let mut total = None;
     for dir in dirs {
@@ -66,7 +66,7 @@ pub fn kept_bytes(dirs: &[PathBuf]) -> Option<u64> {
     total
 }
 
-/// A job that was named and cannot give anything up is an error before anything is removed.
+/// Returns an error before anything is removed if a named job cannot give anything up.
 pub(crate) async fn check_jobs(store: &Metastore, selection: &GcSelection) -> Result<(), ServerError> {
     let GcSelection::Jobs(jobs) = selection else { return Ok(()) };
     for job in jobs {
@@ -106,7 +106,7 @@ async fn collect(
 
 pub(crate) fn selected(row: &JobRow, selection: &GcSelection) -> bool {
     let now_ns = now_ns();
-    // A removal that was begun is completed by whoever comes next.
+    // Any process may complete a removal that has begun.
     let expired = row.kept_files == Some(KeptFiles::Removing)
         || row.keep_until_ns.is_some_and(|until_ns| until_ns <= now_ns);
     match selection {
@@ -124,7 +124,7 @@ pub(crate) fn selected(row: &JobRow, selection: &GcSelection) -> bool {
 async fn remove(store: &Metastore, row: &JobRow, bytes: u64) -> Result<GcOutcome, ServerError> {
     crash_point(CrashPoint::GcBeforeMark);
     if !store.begin_to_remove_kept_files(row.job).await? {
-        // Somebody came in between: a reader, or another collector that is done.
+        // A reader or another collector came in between.
         let reader = store.reader_of(row.job).await?;
         return Ok(reader.map_or(GcOutcome::Removed, GcOutcome::ReadBy));
     }

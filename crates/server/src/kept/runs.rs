@@ -1,4 +1,4 @@
-//! Kept I-files of a job that is over as the input of another job: `sailfish rerun-reduce`.
+//! Kept I-files of a finished job as the input of another job: `sailfish rerun-reduce`.
 
 use crate::ServerError;
 use crate::directories::check_output_against;
@@ -15,19 +15,19 @@ use metastore::{
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Why a job cannot be reduced again. The user's to change.
+/// The reason why a job cannot be reduced again. The user must act.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotReducible {
     #[error("there is no job {job}: `sailfish jobs` lists all jobs")]
     UnknownJob { job: JobId },
-    #[error("job {job} is {state}: its I-files can be read once it is over")]
+    #[error("job {job} is {state}: its I-files can be read after its end")]
     NotOver { job: JobId, state: &'static str },
     #[error("job {job} was {state}: a job that was stopped keeps nothing")]
     Stopped { job: JobId, state: &'static str },
     #[error("job {job} ran with --map-only: it had no shuffle and has no I-files to reduce")]
     MapOnly { job: JobId },
     #[error(
-        "job {job} is a stage of a flow that others read: its I-files and parts go when the flow is over, and only a last stage \
+        "job {job} is a stage of a flow that others read: its I-files and parts are removed with the flow, and only a last stage \
          keeps any"
     )]
     FeedsOthers { job: JobId },
@@ -46,11 +46,11 @@ pub enum NotReducible {
     #[error("job {job} kept its I-files on the machine on which it ran: ask there, with --state")]
     OfOneMachine { job: JobId },
     #[error(
-        "the node {node} has I-files that job {job} kept and does not work now: start it again on its disks \
-         (`sailfish nodes` lists those that work)"
+        "the node {node}, which has kept I-files of job {job}, is not in the cluster: start it again on its disks \
+         (`sailfish nodes` lists the working nodes)"
     )]
     NodeAway { job: JobId, node: String },
-    #[error("{run} of job {job} is in none of the directories that nodes keep: run the job again")]
+    #[error("{run} of job {job} is in none of the kept directories of nodes: run the job again")]
     Incomplete { job: JobId, run: RunId },
 }
 
@@ -61,8 +61,8 @@ pub struct KeptSource {
     pub spec: JobSpec,
 }
 
-/// The job whose kept I-files stand behind a job: itself, or the one it reduced again. Says why where they cannot
-/// be used; whether the files are whole is found when they are opened.
+/// Returns the job that has the kept I-files of a job: itself, or the one that it reduced again. Fails with a reason if
+/// they cannot be used; damage is found when the files are opened.
 pub async fn kept_source(store: &Metastore, job: JobId) -> Result<KeptSource, ServerError> {
     let mut row = store.job(job).await?.ok_or(NotReducible::UnknownJob { job })?;
     // One step: a job that reduces again always names the job that has the files.
@@ -75,7 +75,7 @@ pub async fn kept_source(store: &Metastore, job: JobId) -> Result<KeptSource, Se
     Ok(KeptSource { row, spec })
 }
 
-/// Says why what a job kept cannot be reduced again, as far as its rows tell.
+/// Returns the reason why kept I-files cannot be reduced again, as far as the job's rows tell.
 pub fn check_reducible(row: &JobRow, spec: &JobSpec, stages: &[StageRow]) -> Result<(), NotReducible> {
     let (job, state) = (row.job, row.state.word());
     if spec.feeds() {
@@ -93,7 +93,7 @@ pub fn check_reducible(row: &JobRow, spec: &JobSpec, stages: &[StageRow]) -> Res
         (_, Some(KeptFiles::Removing | KeptFiles::Removed)) => Err(NotReducible::Removed { job }),
         (JobState::Cancelled | JobState::Interrupted, None) => Err(NotReducible::Stopped { job, state }),
         (_, None) if !spec.keep_ifiles => Err(NotReducible::NotKept { job }),
-        // It ended a moment ago and its process or its nodes still clean up.
+        // It ended recently, and its process or its nodes still clean up.
         (_, None) if row.cleaned_ns.is_none() => {
             Err(NotReducible::NotOver { job, state: "being cleaned up" })
         }
@@ -102,8 +102,8 @@ pub fn check_reducible(row: &JobRow, spec: &JobSpec, stages: &[StageRow]) -> Res
     }
 }
 
-/// The data that a new job begins with: its splits, or what the job that it reduces again left in the store. `control`: for the
-/// nodes, in a cluster.
+/// Returns the data with which a new job begins: its splits, or the stored results of the job that it reduces again.
+/// `control`: for the nodes, in a cluster.
 pub(crate) async fn start(
     store: &Metastore,
     spec: &JobSpec,
@@ -128,7 +128,7 @@ pub(crate) async fn start(
     Ok(JobStart::Kept(Box::new(JobResults::reducing_again(job, adopts, commits))))
 }
 
-/// The directories that nodes keep of a job; an error where one of these is away.
+/// Returns the kept directories of a job on nodes. Fails if one of these nodes is not in the cluster.
 pub(crate) async fn present_places(
     store: &Metastore,
     source: JobId,
@@ -141,9 +141,9 @@ pub(crate) async fn present_places(
     }
 }
 
-/// A task for each node that has kept runs, and for each older node whose disks it has now: runs are known by the node
-/// and the disk on which they were made. They get numbers of the node that serves them from now on. What other nodes have of them as well
-/// is opened beside them, and takes the place of what is away.
+/// Returns a task for each node that has kept runs, and for each older node whose disks it has now: a run is identified
+/// by the node and disk on which it was made. The runs get numbers of the node that serves them from now on. Replicas
+/// on other nodes are opened too, and replace runs whose node is missing.
 async fn adopts_of_nodes(
     store: &Metastore,
     source: JobId,
@@ -171,11 +171,11 @@ async fn adopts_of_nodes(
     Ok(adopts.with_chunks(run_chunks, chunks))
 }
 
-/// The nodes that kept a run, the one first at which it was read; with the disk, where that was said.
+/// Returns the nodes that kept a run, beginning with the one from which it was read; with the disk, if it is known.
 fn holders(run: &KeptRun, replicas: &[ReplicaRow]) -> Vec<(NodeId, Option<DiskIndex>)> {
     let is_standing = |row: &&ReplicaRow| row.state == ReplicaState::Standing;
     let home = match replicas.iter().find(is_standing) {
-        // Of a replica nobody said on which disk of its node it lies: it is looked for there.
+        // The disk of a replica is not recorded: its node searches for it.
         Some(standing) => (standing.node, None),
         None => (run.run.node(), Some(run.disk)),
     };
@@ -186,11 +186,11 @@ fn holders(run: &KeptRun, replicas: &[ReplicaRow]) -> Vec<(NodeId, Option<DiskIn
 /// The node that has directories now, and the process that made them.
 type Keeper = (NodeId, NodeId);
 
-/// The tasks that open what was kept.
+/// The tasks that open kept runs.
 #[derive(Default)]
 struct Adopts {
     tasks: BTreeMap<Keeper, AdoptTask>,
-    /// The next number for a run on a node.
+    /// Next number for a run on each node.
     numbers: BTreeMap<NodeId, u64>,
     homes: BTreeMap<RunId, Keeper>,
 }
@@ -208,14 +208,14 @@ impl Adopts {
                 copies: Vec::new(),
             });
             let disk = usize::from(place.dir.disk.0);
-            // Disks without anything of the job have no directory, and none of its runs.
+            // Disks without data of the job have no directory and no runs.
             task.dirs.resize(task.dirs.len().max(disk + 1), PathBuf::new());
             task.dirs[disk].clone_from(&place.dir.path);
         }
         adopts
     }
 
-    /// Lets a run be opened by the first of its holders that is there, and its replicas by the others. False where none is.
+    /// Assigns a run to the first present holder, and a replica to another one. Returns false if no holder is present.
     fn add(&mut self, run: KeptRun, holders: &[(NodeId, Option<DiskIndex>)]) -> bool {
         let mut there = holders.iter().filter_map(|(node, disk)| self.keeper(*node, *disk));
         let Some(home) = there.next() else { return false };
@@ -224,7 +224,7 @@ impl Adopts {
         let run = KeptRun { adopted: Some(RunId::on(home.0, *number)), ..run };
         *number += 1;
         self.homes.insert(run.run, home);
-        // One is enough: there is no third place to read a run.
+        // One replica is enough: a run is read from at most two nodes.
         let copy = copies.first().and_then(|copy| self.tasks.get_mut(copy));
         let has_copy = copy.is_some();
         copy.into_iter().for_each(|task| task.copies.push(run));
@@ -244,7 +244,7 @@ impl Adopts {
         of_node.map(|(keeper, _)| *keeper)
     }
 
-    /// With the chunks of the runs of each. Those of no run are told by whoever is first.
+    /// Adds the chunks of its runs to each task. Chunks without a run go to the first task.
     fn with_chunks(mut self, run_chunks: Vec<(RunId, ChunkId)>, chunks: Vec<ChunkSummary>) -> Vec<AdoptTask> {
         let home = |(run, chunk): (RunId, ChunkId)| Some((chunk, *self.homes.get(&run)?));
         let homes: BTreeMap<ChunkId, Keeper> = run_chunks.into_iter().filter_map(home).collect();
@@ -261,7 +261,7 @@ impl Adopts {
     }
 }
 
-/// The runs of which the I-files of a job consist.
+/// Returns the runs that form the I-files of a job.
 pub(crate) async fn surviving_runs(store: &Metastore, job: JobId) -> Result<Vec<KeptRun>, StoreError> {
     let rows = store.runs(job).await?;
     let surviving = rows.iter().filter(|row| row.replaced_by.is_none());

@@ -1,18 +1,17 @@
-//! Checks of the words and variables that a program is started with. A job with any that no kernel accepts is
-//! refused.
+//! Checks of the words and variables with which a program is started. A job is refused if no kernel would accept them.
 
 use crate::ServerError;
 use api::task::RunTask;
 use api::{Function, JobSpec};
 
-/// Longest word or variable, with the zero byte at its end: `MAX_ARG_STRLEN` of Linux, 32 pages of 4 KiB.
+/// Longest word or variable, with its final zero byte: `MAX_ARG_STRLEN` of Linux, 32 pages of 4 KiB.
 const STRING_BYTES_MAX: usize = 128 << 10;
-/// Most bytes of all words and variables together: a quarter of the usual stack of 8 MiB.
+/// Maximum bytes of all words and variables together: a quarter of the usual stack of 8 MiB.
 const ALL_BYTES_MAX: usize = 2 << 20;
 /// Bytes of the pointer that the kernel needs for each word and variable.
 const POINTER_BYTES: usize = 8;
 
-/// Refuses a job whose programs could not be started.
+/// Returns an error for a job whose programs could not be started.
 pub(crate) fn check_spec(spec: &JobSpec) -> Result<(), ServerError> {
     for function in [&spec.mapper, &spec.combiner, &spec.reducer].into_iter().flatten() {
         if let Function::Command { words } = function {
@@ -22,7 +21,7 @@ pub(crate) fn check_spec(spec: &JobSpec) -> Result<(), ServerError> {
     spec.kind.program().into_iter().try_for_each(check_task)
 }
 
-/// The same of a job of one task.
+/// Does the same for a job of one task.
 pub(crate) fn check_task(task: &RunTask) -> Result<(), ServerError> {
     check(&task.words, &task.env)
 }
@@ -48,11 +47,11 @@ mod tests {
     use crate::ServerError;
     use std::process::Command;
 
-    /// Compares the limit with the kernel, which starts a program with the longest word that passes and none with one
-    /// byte more.
+    /// Compares the limit with the kernel, which starts a program with the longest accepted word and refuses one byte
+    /// more.
     #[test]
     fn the_longest_word_is_the_kernels() {
-        // Other pages, other limits: on all machines of a cluster the least one holds.
+        // Other page sizes have other limits: in a cluster the lowest one counts.
         if rustix::param::page_size() != 4096 {
             return;
         }

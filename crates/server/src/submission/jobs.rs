@@ -1,4 +1,5 @@
-//! Jobs come in: their rows, then their directories, then control has them. The stages of a flow come in together.
+//! Submission of jobs: their rows are stored, their directories created, and control gets them. All stages of a flow
+//! are submitted together.
 
 use crate::clock::now_ns;
 use crate::directories::Directories;
@@ -14,14 +15,14 @@ use ids::JobId;
 use metastore::{Change, JobState, Keep, StoreError};
 use std::sync::Arc;
 
-/// A job on its way in.
+/// A job that is being submitted.
 struct Incoming {
     job: JobId,
     submission: Submission,
     directories: Directories,
 }
 
-/// Why jobs do not come in: the server goes on, or ends.
+/// The reason why jobs are not submitted: an error for the caller, or one that ends the server.
 enum Refused {
     Answer(ServerError),
     Store(StoreError),
@@ -43,7 +44,7 @@ impl From<ServerError> for Refused {
 }
 
 impl EventLoop {
-    /// Takes in one job. An error of the store ends the server; all others go to whoever submitted.
+    /// Submits a job. An error of the store ends the server; all other errors go to the caller.
     pub async fn submit(
         &mut self,
         submission: Submission,
@@ -58,7 +59,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// The same of the stages of a flow: all or none.
+    /// Does the same for the stages of a flow: all or none.
     pub async fn submit_flow(
         &mut self,
         stages: Vec<Submission>,
@@ -73,12 +74,12 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Stores jobs in one transaction, then makes their directories, then lets control have them.
+    /// Stores jobs in one transaction, creates their directories, and gives them to control.
     async fn take_in(&mut self, submissions: Vec<Submission>) -> Result<Vec<SubmittedJob>, Refused> {
         self.check(&submissions).await?;
         let mut incoming: Vec<Incoming> = Vec::with_capacity(submissions.len());
         for mut submission in submissions {
-            // From where jobs of one task have theirs, so that numbers are in the order in which jobs came.
+            // From the same range as jobs of one task, so that the numbers follow the order of submits.
             let job = self.numbers.take(&self.store, self.service, 1).await?;
             let before: Vec<JobId> = incoming.iter().map(|before| before.job).collect();
             submission.name_stages(job, &before);
@@ -105,7 +106,7 @@ impl EventLoop {
         }
     }
 
-    /// Refuses jobs that their user may not have, or that no node could run.
+    /// Returns an error for jobs that exceed the quota of their user, or that no node could run.
     async fn check(&self, submissions: &[Submission]) -> Result<(), Refused> {
         let spec_bytes = submissions.iter().map(|submission| spec_bytes(&submission.spec)).sum();
         let jobs = submissions.len() as u32;
@@ -119,7 +120,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Refuses a job that keeps I-files where its user keeps too much.
+    /// Returns an error for a job that keeps I-files if its user keeps too much already.
     async fn check_kept(&self, submission: &Submission) -> Result<(), Refused> {
         let Some(quota) = submission.quota.filter(|_| submission.spec.keep_ifiles) else { return Ok(()) };
         let (user, bytes_max) = (submission.user.clone(), quota.kept_bytes_max);
@@ -146,11 +147,11 @@ impl EventLoop {
         }
     }
 
-    /// Finds the data that stored jobs begin with, and makes their directories.
+    /// Finds the data with which stored jobs begin, and creates their directories.
     async fn make_room(&mut self, incoming: &[Incoming]) -> Result<Vec<JobStart>, Refused> {
         let mut all = Vec::with_capacity(incoming.len());
         for Incoming { job, submission, directories } in incoming {
-            // Only now: from here on nobody begins to remove what this job reads.
+            // This comes after the rows are stored: from here on no removal of the job's inputs can begin.
             let control = (self.service == Service::Cluster).then_some(&self.control);
             let splits = submission.splits.clone();
             all.push(runs::start(&self.store, &submission.spec, *job, splits, control).await?);
@@ -177,7 +178,7 @@ impl EventLoop {
         submitted
     }
 
-    /// The directories of stored jobs cannot be made: they have failed before they began.
+    /// Marks stored jobs as failed because their directories cannot be created.
     async fn withdraw(&mut self, incoming: &[Incoming], error: &ServerError) -> Result<(), StoreError> {
         let mut changes = Vec::new();
         for Incoming { job, directories, .. } in incoming {
@@ -197,7 +198,7 @@ impl EventLoop {
 }
 
 impl Submission {
-    /// Puts the numbers of jobs where positions of stages stood.
+    /// Replaces positions of stages by numbers of jobs.
     fn name_stages(&mut self, job: JobId, before: &[JobId]) {
         let Some(stage) = &mut Arc::make_mut(&mut self.spec).stage else { return };
         stage.flow = before.first().copied().unwrap_or(job);

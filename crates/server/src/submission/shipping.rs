@@ -1,5 +1,5 @@
-//! Files that travel with jobs: which contents a job needs, under which names they may lie in the directory of a program,
-//! and that they stay as long as the job may need them.
+//! Shipped files of jobs: the contents that a job needs, their names in the directory of a program, and the holds that
+//! keep them as long as the job may need them.
 
 use crate::{ServerError, Service};
 use api::control::JobBatch;
@@ -11,13 +11,13 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// In the state directory, where no other is named.
+/// Default directory within the state directory.
 const DIRECTORY: &str = "shipped";
 
-/// Directory of the files that clients ship, and the limits on them.
+/// Directory of the shipped files of clients, and their limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShippedOptions {
-    /// None: in the state directory.
+    /// None is the default in the state directory.
     pub dir: Option<PathBuf>,
     pub limits: Limits,
 }
@@ -29,14 +29,14 @@ impl Default for ShippedOptions {
             owner_bytes_max: 4 << 30,
             total_bytes_max: 16 << 30,
             counted_bytes_min: 64 << 10,
-            // Long enough to ship many files and then to hand in the job that needs them.
+            // Long enough to ship many files and to submit the job that needs them.
             spare: Duration::from_secs(15 * 60),
         };
         Self { dir: None, limits }
     }
 }
 
-/// Opens the depot of a server that has nodes elsewhere.
+/// Opens the depot of a server with remote nodes.
 pub(crate) fn open(
     service: Service,
     options: &ShippedOptions,
@@ -49,7 +49,7 @@ pub(crate) fn open(
     Ok(Some(Depot::open(&dir, options.limits)?))
 }
 
-/// Everything that a job ships.
+/// Returns all shipped files of a job.
 fn all(spec: &JobSpec) -> impl Iterator<Item = &ShippedFile> {
     spec.shipped.iter().chain(spec.kind.program().into_iter().flat_map(|task| &task.shipped))
 }
@@ -59,7 +59,7 @@ pub(crate) fn contents(spec: &JobSpec) -> Vec<ContentHash> {
     all(spec).map(|file| file.sha256).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Whether a text is the name of one file in a directory, and not the way to another.
+/// Returns whether a text is the name of a file in a directory, and not a path.
 fn is_name(name: &Path) -> bool {
     let mut parts = name.components();
     matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name.as_os_str())
@@ -73,7 +73,8 @@ fn check_list(shipped: &[ShippedFile]) -> Result<(), ServerError> {
     shipped.iter().try_for_each(|file| check_path(&file.path))
 }
 
-/// Nodes elsewhere read it by themselves, and show it to the program: it must be the user's own, and no file of the node.
+/// Checks the environment files. Remote nodes read them and pass them to programs: each must be a shipped file of the
+/// user, and no file of the node.
 pub(crate) fn check_env_files(spec: &JobSpec) -> Result<(), ServerError> {
     check_env_file(spec.env_file.as_deref(), &spec.shipped)?;
     spec.kind
@@ -89,7 +90,7 @@ fn check_env_file(path: Option<&Path>, shipped: &[ShippedFile]) -> Result<(), Se
     }
 }
 
-/// The last part of the path is the name under which the file will lie somewhere.
+/// Checks a path: its last component becomes the name of the file in another directory.
 fn check_path(path: &Path) -> Result<(), ServerError> {
     match path.is_absolute() && path.file_name().is_some() {
         true => Ok(()),
@@ -97,7 +98,7 @@ fn check_path(path: &Path) -> Result<(), ServerError> {
     }
 }
 
-/// Refuses names that would lie elsewhere than in the directory of a program.
+/// Returns an error for names that would lead out of the directory of a program.
 pub(crate) fn check(spec: &JobSpec) -> Result<(), ServerError> {
     check_list(&spec.shipped)?;
     spec.files.iter().try_for_each(|file| check_path(file))?;
@@ -112,7 +113,7 @@ pub(crate) fn check(spec: &JobSpec) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Takes a hold on the files that a job needs. Refuses a job that needs files which its user has not shipped.
+/// Takes a hold on the files that a job needs. Fails if its user has not shipped one of them.
 pub(crate) fn hold(
     depot: Option<&Arc<Depot>>,
     owner: &str,
@@ -123,7 +124,7 @@ pub(crate) fn hold(
     held.map(|hold| Some(Arc::new(hold))).map_err(|missing| ServerError::NotShipped { content: missing[0] })
 }
 
-/// The same for jobs of one task each, all at once.
+/// Does the same for jobs of one task each, all at once.
 pub(crate) fn hold_for_batch(
     depot: Option<&Arc<Depot>>,
     owner: &str,

@@ -15,16 +15,16 @@ use metastore::{Metastore, StoreError};
 use shipped::Hold;
 use std::sync::Arc;
 
-/// Jobs that are admitted at once: the loop has other work.
+/// Maximum number of jobs that are admitted at once, because the event loop has other work.
 const ADMIT_AT_ONCE: usize = 1024;
-/// Rows that are read at once when a server begins.
+/// Number of rows that are read at once when a server begins.
 const ROWS_AT_ONCE: u32 = 1000;
-/// The last events of a job, among which are those that tell what its program wrote.
+/// Number of last events of a job that are read, among them those with the output of its program.
 const EVENTS_MAX: u32 = 100;
-/// Tasks whose logs are shown.
+/// Maximum number of tasks whose logs are shown.
 const TASK_LOGS_MAX: u32 = 10_000;
 
-/// Refuses what is no batch.
+/// Checks a batch of jobs.
 pub(crate) fn checked(batch: JobBatch) -> Result<Box<JobBatch>, ServerError> {
     let count = batch.tasks.len();
     if !(1..=BATCH_JOBS_MAX).contains(&count) {
@@ -35,7 +35,7 @@ pub(crate) fn checked(batch: JobBatch) -> Result<Box<JobBatch>, ServerError> {
     Ok(Box::new(batch))
 }
 
-/// Refuses programs that are to run more often than anybody wants.
+/// Returns an error for programs with too many retries.
 pub(crate) fn check_retries(tasks: &[RunTask]) -> Result<(), ServerError> {
     match tasks.iter().map(|task| task.retries).find(|retries| *retries > RUN_RETRIES_MAX) {
         Some(retries) => Err(ServerError::TooManyRetries { retries }),
@@ -43,8 +43,8 @@ pub(crate) fn check_retries(tasks: &[RunTask]) -> Result<(), ServerError> {
     }
 }
 
-/// Returns the output of the program of a one-task job in its last attempt that ended. Of other jobs, returns the
-/// last lines that each task wrote to standard error, as far as they are kept, each line after the name of its task.
+/// Returns the output of the program of a one-task job in its last finished attempt. For other jobs, returns the last
+/// lines of each task on standard error, as far as they are kept, each line after the name of its task.
 pub async fn job_logs(store: &Metastore, job: JobId, over: bool) -> Result<JobLogs, StoreError> {
     let mut logs = JobLogs { over, ..JobLogs::default() };
     let stages = store.stages(job).await?;
@@ -80,7 +80,7 @@ pub async fn job_logs(store: &Metastore, job: JobId, over: bool) -> Result<JobLo
     let Some(last) = ended.max_by_key(|row| row.attempt.attempt) else { return Ok(logs) };
     logs.attempt = Some(last.attempt.attempt);
     if let Some(failure) = last.failure.filter(|_| logs.standard_error.is_empty()) {
-        // Of a program in a job of many tasks.
+        // From a program in a job of many tasks.
         logs.standard_error = failure.stderr_tail.iter().map(|line| format!("{line}\n")).collect();
         logs.standard_error_bytes = logs.standard_error.len() as u64;
     }
@@ -88,8 +88,8 @@ pub async fn job_logs(store: &Metastore, job: JobId, over: bool) -> Result<JobLo
 }
 
 impl EventLoop {
-    /// Hands the jobs to control; their rows go with the rows of all else that happens in this round of the loop. An error of the
-    /// store ends the server.
+    /// Gives the jobs to control; their rows are written with all other changes of this round of the event loop. An
+    /// error of the store ends the server.
     pub async fn submit_batch(
         &mut self,
         batch: JobBatch,
@@ -116,7 +116,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Admits jobs whose turn has come; whether there were any. Their specifications have been stored.
+    /// Admits jobs whose turn has come. Returns whether there were any. Their specifications are stored already.
     pub async fn admit_waiting(&mut self) -> Result<bool, StoreError> {
         for count in 0..ADMIT_AT_ONCE {
             let Some(queued) = self.control.next_waiting() else { return Ok(count > 0) };
@@ -133,7 +133,7 @@ impl EventLoop {
         Ok(true)
     }
 
-    /// Takes over the jobs that waited when the server before this one ended.
+    /// Restores the jobs that waited when the previous server ended.
     pub async fn recover_waiting(&mut self) -> Result<(), StoreError> {
         let mut last = JobId(0);
         loop {
@@ -143,7 +143,7 @@ impl EventLoop {
             for row in rows {
                 let spec = match row.spec {
                     Some(spec) => Some(spec),
-                    // One of the long ones.
+                    // A long specification.
                     None => self.store.job_spec(row.job).await?,
                 };
                 let Some(spec) = spec else { continue };

@@ -9,7 +9,7 @@ use mapreduce::Replica;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Bytes of a piece, each of which is paced.
+/// Bytes of a paced piece.
 const PIECE_BYTES: usize = 256 << 10;
 
 #[derive(Default)]
@@ -17,17 +17,17 @@ pub(super) struct Copier {
     /// Runs without a copy, oldest first.
     pub queue: VecDeque<usize>,
     pub step: Step,
-    /// Time since when each open chunk has waited to be full, as far as the copier has looked.
+    /// Time since which each open chunk has waited to be full, as far as the copier has checked.
     waiting: BTreeMap<ChunkId, f64>,
     looks_at_s: f64,
 }
 
 #[derive(Clone, Copy, Default)]
 pub(super) enum Step {
-    /// The copier waits for a run, or for a node that takes one.
+    /// The copier waits for a run, or for a node that accepts one.
     #[default]
     Waits,
-    /// A run that is only in memory goes to disk first.
+    /// A run in memory is first written to disk.
     Writes {
         run: usize,
         left_bytes: f64,
@@ -47,7 +47,7 @@ impl Step {
         }
     }
 
-    /// Counts moved bytes; true if the step is done.
+    /// Counts moved bytes. Returns true if the step is done.
     pub fn moves(&mut self, bytes: f64) -> bool {
         match self {
             Self::Waits => false,
@@ -96,7 +96,7 @@ impl Model {
             return;
         };
         let bytes = self.runs[run].bytes;
-        // What was on its way to disk already goes on from there.
+        // A write that has begun continues from its current position.
         let half_written = self.nodes[node].stop_write(run);
         match (self.runs[run].in_memory, half_written) {
             (true, left) => {

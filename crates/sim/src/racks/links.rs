@@ -1,24 +1,24 @@
-//! Capacities shared by flows: links and disks, each of which gives every connection an even share of what the others leave.
+//! Capacities shared by flows: links and disks. Each gives every connection an even share of the remaining capacity.
 
-/// Rounds after which shares that still move are taken as they are.
+/// Maximum number of rounds, after which unsettled shares are used as they are.
 const ROUNDS_MAX: usize = 40;
-/// Shares that move by less than this part have settled.
+/// Relative change of a share below which it has settled.
 const SETTLED: f64 = 1e-4;
 
-/// Use of one capacity by a flow.
+/// A flow's use of one capacity.
 #[derive(Clone, Copy, Debug)]
 struct Use {
     resource: usize,
-    /// Bytes of it for each byte of the flow.
+    /// Bytes of the capacity for each byte of the flow.
     part: f64,
-    /// Connections of the flow on it: each gets a share.
+    /// Number of connections of the flow on it; each gets a share.
     connections: f64,
 }
 
 /// Bytes that move at one rate over several capacities.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
-    /// The most that it wants, bytes per second.
+    /// Maximum rate in bytes per second.
     rate_max: f64,
     uses: Vec<Use>,
 }
@@ -28,7 +28,7 @@ impl Flow {
         Self { rate_max, uses: Vec::new() }
     }
 
-    /// Adds a use: each byte of the flow takes `part` bytes of this capacity, over so many connections.
+    /// Adds a use: each byte of the flow takes `part` bytes of this capacity, over `connections` connections.
     pub fn takes(&mut self, resource: usize, part: f64, connections: f64) {
         if part <= 0.0 {
             return;
@@ -50,7 +50,7 @@ pub(super) fn rates(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
             users[used.resource].push((index, place));
         }
     }
-    // What each capacity would let a flow have, by its uses.
+    // Limit of each flow by each capacity that it uses.
     let mut limits: Vec<Vec<f64>> = flows.iter().map(|flow| vec![f64::INFINITY; flow.uses.len()]).collect();
     for _ in 0..ROUNDS_MAX {
         let mut moved = false;
@@ -68,7 +68,7 @@ pub(super) fn rates(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
 
 /// Shares one capacity among its users, within the limits of their other capacities. Returns whether anything moved.
 fn share(capacity: f64, users: &[(usize, usize)], flows: &[Flow], limits: &mut [Vec<f64>]) -> bool {
-    // (what each connection could use, flow, use)
+    // (demand of each connection, flow, use)
     let demand = |(flow, place): &(usize, usize)| {
         let used = flows[*flow].uses[*place];
         let elsewhere = limits[*flow].iter().enumerate().filter(|(other, _)| other != place);
@@ -130,9 +130,9 @@ mod tests {
     fn a_capacity_is_shared_evenly_among_connections() {
         let any = f64::INFINITY;
         check(&[12.0], &[flow(any, &[(0, 1.0, 1.0)]), flow(any, &[(0, 1.0, 3.0)])], &[3.0, 9.0]);
-        // What one does not want the others get.
+        // The others get the capacity that one flow does not use.
         check(&[12.0], &[flow(2.0, &[(0, 1.0, 1.0)]), flow(any, &[(0, 1.0, 1.0)])], &[2.0, 10.0]);
-        // Half of the bytes of the first go another way.
+        // Half of the bytes of the first flow use another path.
         check(&[12.0], &[flow(any, &[(0, 0.5, 1.0)]), flow(any, &[(0, 1.0, 1.0)])], &[12.0, 6.0]);
     }
 

@@ -1,4 +1,4 @@
-//! The clock of the model: rates of the flows until something ends, and its effects.
+//! The clock of the model: rates of the flows until one ends, and the effects.
 
 use super::copier::Copier;
 use super::links::{Flow, rates};
@@ -12,10 +12,10 @@ use mapreduce::JobResults;
 use mapreduce::layout::{LayoutRequest, derive};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Rates are taken to stay as they are for this long at most, and what would end within the least of it ends together.
+/// Longest time for which rates are assumed constant; flows that end within the shortest step end together.
 const STEP_S_MAX: f64 = 1.0;
 const STEP_S_MIN: f64 = 0.1;
-/// Simulated time after which a job never ends.
+/// Simulated time after which a job counts as endless.
 const END_S: f64 = 100_000.0;
 
 pub(super) struct Open {
@@ -37,12 +37,12 @@ pub(super) struct NodeState {
     pub open: BTreeMap<u32, Open>,
     closed: VecDeque<Sorting>,
     sorting: Vec<Sorting>,
-    /// Runs that make room, and what is left of each.
+    /// Runs that are written to free memory, with their remaining bytes.
     to_write: VecDeque<(usize, f64)>,
     /// Chunks and runs in memory.
     memory_bytes: f64,
     pub copier: Copier,
-    /// Copies that come in.
+    /// Number of incoming copies.
     pub receives: usize,
     chunks_ever: u64,
     runs_ever: u64,
@@ -55,7 +55,8 @@ impl NodeState {
         }
     }
 
-    /// Takes a run that another step writes from the queue of writes; returns the bytes left if it was there.
+    /// Removes a run from the queue of writes because another step writes it. Returns the remaining bytes if it was
+    /// there.
     pub fn stop_write(&mut self, run: usize) -> Option<f64> {
         let place = self.to_write.iter().position(|(waiting, _)| *waiting == run)?;
         self.to_write.remove(place).map(|(_, left_bytes)| left_bytes)
@@ -84,7 +85,7 @@ pub(super) struct Model {
     pub world: Racks,
     pub layout: Layout,
     pub now_s: f64,
-    /// Links out, links in and disks of nodes, then links out and in of racks.
+    /// Links out, links in and disks of nodes, followed by links out and in of racks.
     capacities: Vec<f64>,
     /// By node: the host of each I-file for its maps.
     hosts: Vec<Vec<usize>>,
@@ -133,7 +134,7 @@ fn addresses(world: &Racks) -> Vec<NodeAddress> {
     (0..world.racks * world.nodes_per_rack).map(node).collect()
 }
 
-/// The host of each I-file for the maps of a node, as an appender there chooses it.
+/// Returns the host of each I-file for the maps of a node, as an appender there chooses it.
 fn hosts_for(here: NodeId, nodes: &[NodeAddress], layout: &Layout, input_bytes: u64) -> Vec<usize> {
     let candidate = |node: NodeId| Candidate {
         node,
@@ -144,7 +145,7 @@ fn hosts_for(here: NodeId, nodes: &[NodeAddress], layout: &Layout, input_bytes: 
     };
     let candidates: Vec<Candidate> = chunk_hosts(here, nodes).into_iter().map(candidate).collect();
     let placement = SpreadByIfile::for_job(layout, input_bytes);
-    // Maps of a node have numbers that follow one another, more or less; where an I-file has one node, they matter to nobody.
+    // Maps of a node have nearly consecutive numbers; with one node per I-file, the numbers do not matter.
     let source = Source { map_task: TaskIndex(here.0), attempt: AttemptNumber(0) };
     let host = |ifile| candidates[placement.choose(IfileIndex(ifile), source, &candidates)].node.0 as usize;
     (0..layout.ifile_count).map(host).collect()
@@ -194,7 +195,7 @@ impl Model {
         node / self.world.nodes_per_rack as usize
     }
 
-    /// The way of a part of a flow from one node to another.
+    /// Adds the path of a part of a flow from one node to another.
     pub fn path(&self, flow: &mut Flow, (from, to): (usize, usize), part: f64, connections: f64) {
         if from == to {
             return;
@@ -212,7 +213,7 @@ impl Model {
         self.input_left.iter().any(|left| *left > 0.0)
     }
 
-    /// Whether maps append to chunks of a node.
+    /// Returns whether maps append to chunks of a node.
     pub fn is_appended_to(&self, node: usize) -> bool {
         let rack = self.rack(node);
         let appends = |other: &usize| self.rack(*other) == rack && self.input_left[*other] > 0.0;
@@ -261,7 +262,7 @@ impl Model {
         all.into_iter().unzip()
     }
 
-    /// How many bytes are left of what moves there.
+    /// Returns the remaining bytes of a flow.
     fn left_bytes(&self, whose: Whose) -> f64 {
         match whose {
             Whose::Map(node) => self.input_left[node],
@@ -294,7 +295,7 @@ impl Model {
         self.sort(wait_s);
     }
 
-    /// The maps of a node have put out so many bytes: evenly over all I-files.
+    /// Adds output of the maps of a node, evenly over all I-files.
     fn mapped(&mut self, node: usize, bytes: f64) {
         self.input_left[node] -= bytes;
         if self.input_left[node] < 1.0 {
@@ -346,7 +347,7 @@ impl Model {
         }
     }
 
-    /// A run is there. It makes room where memory is short.
+    /// Adds a sorted run. It is written to disk if memory is short.
     fn sorted(&mut self, node: usize, sorted: &Sorting) {
         let (run, state) = (self.runs.len(), &mut self.nodes[node]);
         state.runs_ever += 1;
@@ -371,7 +372,7 @@ impl Model {
         }
     }
 
-    /// A run is on disk, and no more in memory.
+    /// Moves a run from memory to disk.
     pub fn goes_to_disk(&mut self, node: usize, run: usize) {
         let run = &mut self.runs[run];
         run.in_memory = false;

@@ -1,4 +1,4 @@
-//! The reduce phase: the real plan over the runs that there are, its tasks in its order, a slot at a time.
+//! The reduce phase: the real plan over the current runs, its tasks in its order, one task per slot.
 
 use super::links::Flow;
 use super::model::Model;
@@ -7,14 +7,14 @@ use api::{JobSpec, KeyBytes, Task};
 use ids::{DiskIndex, NodeId, StageKind};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Keys are even, and each run tells of so many blocks.
+/// Number of index entries per run; keys are evenly distributed.
 const WEIGHTS_PER_RUN: u64 = 32;
 const KEYS_PER_WEIGHT: u64 = (1 << 16) / WEIGHTS_PER_RUN;
 /// Prime, so that offsets are spread.
 const KEY_STEP: u64 = 797;
 const RECORD_BYTES: u64 = 100;
 
-/// A reduce task that runs.
+/// A running reduce task.
 pub(super) struct Reducing {
     node: usize,
     left_bytes: f64,
@@ -25,7 +25,7 @@ pub(super) struct Reducing {
 #[derive(Default)]
 pub(super) struct Reducers {
     waiting: VecDeque<ReduceTask>,
-    /// Reduce tasks that run, by slot.
+    /// Running reduce tasks, by slot.
     pub running: Vec<Option<Reducing>>,
 }
 
@@ -36,11 +36,11 @@ impl Reducers {
 }
 
 impl Model {
-    /// All is sorted: the plan is made.
+    /// Makes the plan, after everything is sorted.
     pub(super) fn plan_reduces(&mut self) {
         let runs = self.runs.iter().enumerate().map(|(index, run)| {
             let even = run.bytes as u64 / WEIGHTS_PER_RUN;
-            // No two runs tell of the same keys.
+            // No two runs have the same keys.
             let offset = (index as u64 * KEY_STEP) % KEYS_PER_WEIGHT;
             let key = |block: u64| (block * KEYS_PER_WEIGHT + offset) as u16;
             let weight = |block: u64| KeyWeight {
@@ -77,14 +77,14 @@ impl Model {
         self.reducers.running = (0..slots).map(|_| None).collect();
     }
 
-    /// Slots that are free take the next tasks of the plan.
+    /// Starts the next tasks of the plan in free slots.
     pub(super) fn begin_reduces(&mut self) {
         let nodes = self.nodes.len();
         for slot in 0..self.reducers.running.len() {
             if self.reducers.running[slot].is_none()
                 && let Some(task) = self.reducers.waiting.pop_front()
             {
-                // One slot of each node, then the next.
+                // One slot of each node, after that the next one.
                 self.reducers.running[slot] = Some(self.reducing(&task, slot % nodes));
             }
         }
@@ -112,7 +112,7 @@ impl Model {
         flow
     }
 
-    /// The task of a slot has taken so many bytes more.
+    /// Adds read bytes to the task of a slot.
     pub(super) fn reduced(&mut self, slot: usize, bytes: f64) {
         let Some(reducing) = &mut self.reducers.running[slot] else { return };
         reducing.left_bytes -= bytes;
@@ -124,7 +124,7 @@ impl Model {
         }
     }
 
-    /// Bytes that the task of a slot has yet to take.
+    /// Returns the unread bytes of the task of a slot.
     pub(super) fn reduce_left(&self, slot: usize) -> f64 {
         self.reducers.running[slot].as_ref().map_or(f64::INFINITY, |reducing| reducing.left_bytes)
     }

@@ -1,5 +1,5 @@
-//! The chunkservers of all nodes and the network between them. The books of chunks are the chunkserver's own; the model of
-//! sockets and threads delays, loses, repeats and cuts off requests.
+//! The chunkservers of all nodes and the network between them. The accounts of chunks are the real ones of the
+//! chunkserver; the model of sockets and threads delays, loses, repeats and cuts off requests.
 
 use super::lane::{Sender, SenderId};
 use super::plan::RecordName;
@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const MILLISECOND_NS: u64 = 1_000_000;
-/// How long an append request waits for its answer before it is sent again.
+/// Timeout of an append request before it is sent again.
 const ANSWER_WITHIN_NS: u64 = 300 * MILLISECOND_NS;
-/// How late a request may arrive that was slow, or comes a second time.
+/// Longest delay of a slow or repeated request.
 const SLOW_NS_MAX: u64 = 3_000 * MILLISECOND_NS;
 
 pub(crate) type Frames = Arc<[(ChunkId, AppendFrame)]>;
@@ -26,35 +26,35 @@ pub(crate) type Frames = Arc<[(ChunkId, AppendFrame)]>;
 pub(crate) struct JobData {
     pub books: ChunkTable,
     pub runs: BTreeMap<RunId, Arc<ShuffleRun>>,
-    /// Replicas of other nodes' runs, and which of them stand.
+    /// Replicas of other nodes' runs, promoted or not.
     pub copies: BTreeMap<RunId, Arc<ShuffleRun>>,
     pub standing: BTreeSet<RunId>,
     /// Runs that the disk lost.
     pub damaged: BTreeSet<RunId>,
-    /// Parts that rest here, by name: those that were made here, and replicas of others.
+    /// Parts on this node, by name: its own, and replicas of others.
     pub parts: BTreeMap<String, Arc<[RecordName]>>,
     pub part_copies: BTreeMap<String, Arc<[RecordName]>>,
 }
 
-/// A process that lives.
+/// A live process.
 pub(crate) struct Host {
     pub address: u32,
     pub jobs: BTreeMap<JobId, JobData>,
-    /// Jobs that are over: nothing of them is taken any more.
+    /// Finished jobs: their data is no longer accepted.
     pub forgotten: BTreeSet<JobId>,
 }
 
-/// Why a run cannot be read.
+/// The reason why a run cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadError {
     Unreachable,
-    /// Another process lives where the run was.
+    /// Another process runs at the address of the run.
     Stale,
     Unknown,
     Damaged,
 }
 
-/// Something on its way between two nodes.
+/// A message in flight between two nodes.
 pub(crate) enum Packet {
     Frames { from: SenderId, here: NodeId, job: JobId, to: NodeId, request: u64, frames: Frames },
     Answer { from: SenderId, to: NodeId, request: u64, closed: Vec<Option<u64>> },
@@ -70,16 +70,16 @@ pub(crate) struct DataPlane {
     pub sometimes: Sometimes,
     pub hosts: BTreeMap<NodeId, Host>,
     pub layouts: BTreeMap<JobId, Layout>,
-    /// Nodes that cannot be reached for the moment.
+    /// Nodes that are unreachable for the moment.
     pub cut_off: BTreeSet<NodeId>,
-    /// Address of every node that ever was.
+    /// Address of every node so far.
     pub addresses: BTreeMap<NodeId, u32>,
     pub senders: BTreeMap<SenderId, Sender>,
-    /// Nodes that could not be reached, each behind the node that tried.
+    /// Unreachable nodes, each after the node that tried.
     pub unreached: BTreeSet<(NodeId, NodeId)>,
     packets: Future<Packet>,
     next_request: u64,
-    /// Frames that were acknowledged, and chunks that refused one: a second account of the books.
+    /// Frames that were acknowledged, and chunks that refused one: a second account for checks.
     acknowledged: BTreeSet<(JobId, ChunkId, Source, u64)>,
     closed: BTreeSet<(JobId, ChunkId)>,
 }
@@ -121,18 +121,18 @@ impl DataPlane {
         self.random.u64(MILLISECOND_NS..SLOW_NS_MAX)
     }
 
-    /// Whether two nodes can speak, as far as the network goes.
+    /// Returns whether the network connects two nodes.
     pub fn connects(&self, from: NodeId, to: NodeId) -> bool {
         from == to || !(self.cut_off.contains(&from) || self.cut_off.contains(&to))
     }
 
-    /// Whether another process lives where this node did.
+    /// Returns whether another process runs at the address of this node.
     pub fn is_stale(&self, node: NodeId) -> bool {
         let address = self.addresses.get(&node);
         !self.hosts.contains_key(&node) && self.hosts.values().any(|host| Some(&host.address) == address)
     }
 
-    /// Returns the data of a job on a node; None if the node takes nothing of the job, or is dead.
+    /// Returns the data of a job on a node; None if the node accepts nothing of the job, or is dead.
     pub fn job_data(&mut self, node: NodeId, job: JobId) -> Option<&mut JobData> {
         let layout = *self.layouts.get(&job)?;
         let host = self.hosts.get_mut(&node).filter(|host| !host.forgotten.contains(&job))?;
@@ -151,7 +151,7 @@ impl DataPlane {
         self.packets.next_ns()
     }
 
-    /// Lets the next packet arrive. False where none is under way.
+    /// Delivers the next packet. Returns false if none is in flight.
     pub fn step(&mut self) -> bool {
         let Some((at_ns, packet)) = self.packets.pop() else { return false };
         self.now_ns = self.now_ns.max(at_ns);
@@ -174,7 +174,7 @@ impl DataPlane {
         true
     }
 
-    /// Sends what is gathered for a node, where nothing is under way to it.
+    /// Sends the gathered frames for a node if no request to it is in flight.
     pub fn send(&mut self, from: SenderId, to: NodeId) {
         let request = self.next_request;
         let Some(sender) = self.senders.get_mut(&from) else { return };
@@ -229,7 +229,7 @@ impl DataPlane {
         }
         let answers_at_ns = self.now_ns + self.delay_ns();
         if self.is_stale(to) {
-            // The process there was started since, and says that it is not the one that is asked for.
+            // The process there was started later, and says that it is not the requested one.
             self.sometimes.saw(Situation::StaleChunkRefused);
             return self.packets.foresee(answers_at_ns, Packet::Refused { from, to, request });
         }
@@ -240,7 +240,7 @@ impl DataPlane {
         let count = if is_cut { self.random.usize(..=frames.len()) } else { frames.len() };
         let taken = self.receive(to, job, &frames[..count]);
         if is_cut {
-            // What was taken stays; the sender has no answer.
+            // Accepted frames stay; the sender gets no answer.
             return self.sometimes.saw(Situation::RequestCutOff);
         }
         let answer_is_lost = self.chance(self.faults.message_lost);
@@ -251,8 +251,8 @@ impl DataPlane {
         }
     }
 
-    /// Takes the frames of one request in turn, as `crates/dataport/src/serve/append.rs` does: a chunk that refused one of them gets
-    /// no later one of the same request.
+    /// Accepts the frames of a request in turn, as `crates/dataport/src/serve/append.rs` does: a chunk that refused one
+    /// of them gets no later one of the same request.
     fn receive(
         &mut self,
         node: NodeId,
@@ -277,7 +277,7 @@ impl DataPlane {
         Ok(answers)
     }
 
-    /// Gives a frame to the books of a chunk.
+    /// Passes a frame to the accounts of a chunk.
     pub fn append(
         &mut self,
         node: NodeId,
@@ -306,7 +306,7 @@ impl DataPlane {
         Ok(reply)
     }
 
-    /// Chooses or opens a chunk on a node that can be reached from `here`.
+    /// Chooses or opens a chunk on a node that is reachable from `here`.
     pub fn bind(
         &mut self,
         (here, node): (NodeId, NodeId),
@@ -321,7 +321,7 @@ impl DataPlane {
         Some(self.job_data(node, job)?.books.bind(ifile, source, frame_bytes))
     }
 
-    /// Sorts closed chunks of a job into one run. False where none waits.
+    /// Sorts closed chunks of a job into one run. Returns false if none waits.
     pub fn sort_some(&mut self, node: NodeId, job: JobId) -> bool {
         let Some(data) = self.job_data(node, job) else { return false };
         let Some(chunks) = data.books.take_sort_work() else { return false };
@@ -347,7 +347,7 @@ impl DataPlane {
         }
     }
 
-    /// Reads a part that rests on a node, from another one.
+    /// Reads a part on a node, from another node.
     pub fn read_part(
         &mut self,
         (here, node): (NodeId, NodeId),
@@ -360,7 +360,7 @@ impl DataPlane {
         part.cloned().ok_or(ReadError::Unknown)
     }
 
-    /// Reads a run that lies on a node, from another one.
+    /// Reads a run on a node, from another node.
     pub fn read(
         &mut self,
         (here, node): (NodeId, NodeId),

@@ -1,4 +1,4 @@
-//! A disk: a written file is visible to everybody at once, and durable only after a sync.
+//! A disk: a written file is visible to all at once, and durable only after a sync.
 
 use fastrand::Rng;
 use std::collections::BTreeMap;
@@ -33,12 +33,12 @@ impl<V> Disk<V> {
         self.unsynced.get(name).map(|(_, content)| content).or_else(|| self.synced.get(name))
     }
 
-    /// Returns the content that is left in the worst case if all machines lose their power now.
+    /// Returns the worst-case content if all machines lost power now.
     pub fn after_power_cut(&self, name: &str) -> Option<&V> {
         self.synced.get(name)
     }
 
-    /// Cuts the power of a machine. Some of its unsynced files reach the disk all the same; returns how many do not.
+    /// Cuts the power of a machine. Some of its unsynced files still reach the disk; returns the number of lost ones.
     pub fn crash(&mut self, machine: u64, random: &mut Rng) -> usize {
         let all = std::mem::take(&mut self.unsynced);
         let mut lost = 0;

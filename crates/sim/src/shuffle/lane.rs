@@ -1,7 +1,7 @@
-//! The frames of an attempt on their way to other nodes, and the service through which its appender reaches chunks.
+//! The frames of an attempt in flight to other nodes, and the service through which its appender reaches chunks.
 //!
-//! As `crates/dataport/src/request/{append,append/lane}.rs`, without sockets and threads: one request is under way to a node,
-//! later frames gather, and a chunk that refused a frame gets no other until the appender binds again.
+//! Like `crates/dataport/src/request/{append,append/lane}.rs`, without sockets and threads: one request is in flight to
+//! a node, later frames are gathered, and a chunk that refused a frame gets no other until the appender binds again.
 
 use super::data_plane::{DataPlane, Frames};
 use super::world::Situation;
@@ -11,11 +11,11 @@ use ids::{ChunkId, IfileIndex, JobId, NodeId, Source};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Counts appenders.
+/// Number of an appender.
 pub(crate) type SenderId = u64;
 
 const FRAMES_PER_REQUEST_MAX: usize = 5;
-/// Frames of an attempt that are gathered or under way, at most.
+/// Maximum number of frames of an attempt that are gathered or in flight.
 const WINDOW_FRAMES: usize = 8;
 
 struct UnderWay {
@@ -31,15 +31,15 @@ struct Lane {
     refused: BTreeMap<ChunkId, u64>,
 }
 
-/// Frames and answers under way for one attempt.
+/// Frames and answers in flight for one attempt.
 pub(crate) struct Sender {
     pub here: NodeId,
     pub job: JobId,
     lanes: BTreeMap<NodeId, Lane>,
     answers: Vec<AppendAnswer>,
-    /// A chunk that could not be reached any more.
+    /// A chunk that has become unreachable.
     failed: Option<ChunkId>,
-    /// I-files of which a chunk has closed under this appender.
+    /// I-files with a chunk that closed under this appender.
     fenced: BTreeSet<IfileIndex>,
 }
 
@@ -109,7 +109,7 @@ impl Sender {
     }
 }
 
-/// Chunks on all nodes, as one appender sees them.
+/// Chunks on all nodes, for one appender.
 pub(crate) struct Port<'a> {
     plane: &'a Mutex<DataPlane>,
     arena: Arena,
@@ -145,7 +145,7 @@ impl<'a> Port<'a> {
         self.plane.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets packets arrive until `is_done`, or until the attempt has failed.
+    /// Delivers packets until `is_done`, or until the attempt has failed.
     fn wait(&self, plane: &mut DataPlane, is_done: impl Fn(&Sender) -> bool) -> Result<(), AppendError> {
         let sender = self.whose().sender;
         loop {
@@ -199,7 +199,7 @@ impl ChunkService for Port<'_> {
                     }
                     return Ok(chunk);
                 }
-                // No frame went there: the chunk can just as well be somewhere else.
+                // No frame was sent there: the chunk can as well be on another node.
                 None => candidates.retain(|candidate| *candidate != node),
             }
         }

@@ -1,4 +1,4 @@
-//! A process that runs attempts: the work of `crates/node` on a task, step by step, so that anything may happen in between.
+//! A process that runs attempts: the work of `crates/node` on a task, in steps, so that anything may happen in between.
 
 use super::data_plane::{DataPlane, ReadError};
 use super::lane::SenderId;
@@ -17,22 +17,22 @@ use imerger::{Groups, Merge, SortedRun, Winners};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Times a run is asked for that nobody can be reached for, before the attempt gives up.
+/// Maximum number of tries for a run on unreachable nodes before the attempt fails.
 pub(crate) const READ_TRIES_MAX: u32 = 40;
 const RECORDS_PER_STEP_MAX: usize = 4;
 
-/// A task in the middle.
+/// A task in progress.
 pub(crate) enum Work<'a> {
     Map(Box<MapWork<'a>>),
-    /// A map attempt that reads parts of the stage before.
+    /// A map attempt that reads parts of an earlier stage.
     Fetch(Box<FetchWork>),
     Seal(SealTask),
     Merge(MergeTask, Reading),
     Reduce(Box<ReduceTask>, Reading),
-    /// The part is written and has to be synced.
+    /// The part is written and must be synced.
     Sync(Box<ReduceResult>),
     Commit(Box<CommitTask>),
-    /// The output is there under its name, and has to be synced.
+    /// The output has its final name and must be synced.
     SyncOutput,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct MapWork<'a> {
     pub next: usize,
 }
 
-/// The runs that were read so far, in the order of the task.
+/// The runs read so far, in the order of the task.
 #[derive(Default)]
 pub(crate) struct Reading {
     pub runs: Vec<Arc<ShuffleRun>>,
@@ -52,11 +52,11 @@ pub(crate) struct Reading {
 pub(crate) struct Running<'a> {
     pub slot: u32,
     pub started_ns: u64,
-    /// None while a step is being made.
+    /// None during a step.
     pub work: Option<Work<'a>>,
     /// Appender of a map attempt; None for other tasks.
     pub sender: Option<SenderId>,
-    /// Factor by which each step takes longer than it should.
+    /// Factor by which each step is slower than normal.
     pub slower: u64,
     pub is_told_to_stop: bool,
 }
@@ -66,7 +66,7 @@ pub(crate) enum Step<'a> {
     GoesOn(Work<'a>),
     /// A map attempt has read its input.
     Maps(Box<FetchWork>),
-    /// A reduce task has its records; they are to be written as a part.
+    /// A reduce task has its records and must write them as a part.
     WritesPart(Box<ReduceResult>, Vec<RecordName>),
     Publishes(Box<CommitTask>),
     SyncsPart(Box<ReduceResult>),
@@ -80,7 +80,7 @@ impl Step<'_> {
     }
 }
 
-/// Place of a step: node, job and attempt.
+/// Context of a step: node, job and attempt.
 pub(crate) struct Here<'w> {
     pub node: NodeId,
     pub job: JobId,
@@ -92,7 +92,7 @@ pub(crate) fn environment(message: &str) -> TaskFailure {
     TaskFailure::new(Blame::Environment, message)
 }
 
-/// Failure of an attempt that needs a node which it cannot reach.
+/// Returns the failure of an attempt that needs an unreachable node.
 pub(crate) fn unreachable(message: &str, node: NodeId) -> TaskFailure {
     TaskFailure { unreachable: Some(node), ..environment(message) }
 }
@@ -102,7 +102,7 @@ fn lost(message: &str, runs: Vec<RunId>) -> TaskFailure {
 }
 
 impl<'a> MapWork<'a> {
-    /// Appends a few records, or hands over what is left. Must not hold the lock of the data plane.
+    /// Appends a few records, or sends the rest. Must not hold the lock of the data plane.
     pub fn step(mut self: Box<Self>, count: usize) -> Step<'a> {
         let end = (self.next + count.min(RECORDS_PER_STEP_MAX)).min(self.records.len());
         for record in &self.records[self.next..end] {
@@ -191,7 +191,7 @@ impl Reading {
     }
 }
 
-/// One step of a task that is no map. The caller holds the lock of the data plane.
+/// Performs a step of a task that is no map. The caller holds the lock of the data plane.
 pub(crate) fn step<'a>(plane: &mut DataPlane, here: &Here<'_>, work: Work<'a>) -> Step<'a> {
     match work {
         Work::Map(_) => unreachable!("map attempts make their own steps"),
@@ -226,7 +226,7 @@ pub(crate) fn step<'a>(plane: &mut DataPlane, here: &Here<'_>, work: Work<'a>) -
     }
 }
 
-/// Closes and sorts what is left of a job, and lists all of it with the replicas that stand.
+/// Closes and sorts the rest of a job's chunks, and lists all of them with the promoted replicas.
 fn seal(plane: &mut DataPlane, here: &Here<'_>, task: &SealTask) -> Result<SealResult, TaskFailure> {
     let gone = || environment("the job is over");
     plane.job_data(here.node, here.job).ok_or_else(gone)?.books.begin_seal();
@@ -245,7 +245,7 @@ fn seal(plane: &mut DataPlane, here: &Here<'_>, task: &SealTask) -> Result<SealR
     Ok(SealResult { chunks, runs, lost, ..SealResult::default() })
 }
 
-/// The books of the chunks of a replica, by its source table.
+/// Returns the accounts of the chunks of a replica, from its source table.
 fn chunks_of(run: &ShuffleRun, plan: &JobPlan) -> Vec<ChunkSummary> {
     let mut sums: BTreeMap<ChunkId, BTreeMap<Source, DataSum>> = BTreeMap::new();
     for row in &run.sources {
@@ -284,7 +284,7 @@ fn merge(
     Ok(MergeResult { replaced, run: run.summary(), retrievals: 0, retrieved_bytes: 0 })
 }
 
-/// Merges, drops what did not win, and gives the records in order.
+/// Merges, drops records of losers, and returns the records in order.
 fn reduce(
     here: &Here<'_>,
     task: &ReduceTask,

@@ -1,4 +1,4 @@
-//! Parts that rest on nodes until another stage has read them, and the reading: the work of
+//! Parts that stay on nodes until later stages have read them, and the reads: the work of
 //! `crates/node/src/{stage_files,stage_input}.rs`.
 
 use super::data_plane::{DataPlane, ReadError};
@@ -11,7 +11,7 @@ use api::{InputFile, LostInput, StageFile, TaskFailure};
 use ids::NodeId;
 use std::sync::Arc;
 
-/// A map attempt before it has all that it maps.
+/// A map attempt that is still reading its input parts.
 pub(crate) struct FetchWork {
     pub task: MapTask,
     inputs: Arc<[InputFile]>,
@@ -31,7 +31,7 @@ fn lost_input(message: &str, file: StageFile, name: &str, nodes: Vec<NodeId>) ->
     TaskFailure { lost_input, ..environment(message) }
 }
 
-/// Reads the next segment, at the copy that is near or else at the other one.
+/// Reads the next segment, from the nearer copy if possible, otherwise from the other one.
 pub(crate) fn fetch<'a>(plane: &mut DataPlane, here: &Here<'_>, mut work: Box<FetchWork>) -> Step<'a> {
     let Some(segment) = work.task.split.segments.get(work.next).copied() else { return Step::Maps(work) };
     let file = work.inputs.get(segment.file_index as usize).and_then(|input| input.stage_file);
@@ -84,7 +84,7 @@ pub(crate) fn fetch<'a>(plane: &mut DataPlane, here: &Here<'_>, mut work: Box<Fe
     Step::GoesOn(Work::Fetch(work))
 }
 
-/// A part of a stage that feeds another: it stays on this node.
+/// Creates a part of a stage that feeds another: it stays on this node.
 pub(crate) fn part_of(here: &Here<'_>, part_index: u32, output: &[RecordName]) -> Part {
     let attempt_name = stage_file_name(here.attempt.task.task, here.attempt.attempt);
     Part {

@@ -7,17 +7,17 @@ use fastrand::Rng;
 use ids::{IfileIndex, JobId, StageIndex, TaskIndex};
 use std::collections::BTreeSet;
 
-/// Size of a frame, that of the smallest slab; a few records fill one.
+/// Size of a frame, equal to the smallest slab; a few records fill it.
 const FRAME_BYTES: u64 = 4 << 10;
 const CHUNK_BYTES: u64 = 5 * FRAME_BYTES;
 const RECORD_BYTES: usize = 900;
 const OVERSIZE_BYTES: usize = CHUNK_BYTES as usize + 100;
-/// So low that some I-files need merges before they are reduced.
+/// So low that some I-files need merges before the reduce.
 const SORT_SHARE_BYTES: u64 = 10 << 10;
 const BLOCK_BYTES: u64 = 1 << 10;
-/// Bytes that a record of a part counts for when splits are made, so that a split has few records.
+/// Assumed bytes of a record of a part when splits are made, so that a split has few records.
 pub(crate) const PART_RECORD_BYTES: u32 = 256 << 10;
-/// The least that sizes are made for; splits follow from it, and all other sizes are those above.
+/// Least memory for which sizes are derived; it determines the splits, and all other sizes are those above.
 const MEMORY_BYTES: u64 = 64 << 20;
 
 /// The stages of a job, by number.
@@ -25,13 +25,13 @@ pub(crate) const MAP: StageIndex = StageIndex(0);
 pub(crate) const MERGE: StageIndex = StageIndex(2);
 pub(crate) const REDUCE: StageIndex = StageIndex(3);
 pub(crate) const COMMIT: StageIndex = StageIndex(4);
-/// End of the name of a job whose attempts give other data each time.
+/// Suffix of the name of a job whose attempts are not deterministic.
 pub(crate) const OTHER_DATA: &str = " (other data each time)";
 
-/// Second stages are numbered from here, so that keys are others than in the first.
+/// First number of second stages, so that their keys differ from those of first stages.
 const SECOND_STAGES: u32 = 1000;
 
-/// A job as it is handed in.
+/// A job to be submitted.
 #[derive(Clone, Debug)]
 pub(crate) struct JobPlan {
     /// Number of the job among those of the world.
@@ -39,17 +39,17 @@ pub(crate) struct JobPlan {
     pub ifiles: u32,
     /// Records of each map task.
     pub maps: Vec<u32>,
-    /// Each attempt of a map gives its records other keys.
+    /// True if each attempt of a map gives its records other keys.
     pub gives_other_data: bool,
     pub replicates: bool,
-    /// Another job reads its parts, and nobody else does.
+    /// True if another job reads its parts, which are not published.
     pub feeds: bool,
-    /// Job whose parts it reads; `maps` is then that of the other job.
+    /// Job whose parts it reads; `maps` equals that of the other job.
     pub reads: Option<JobId>,
     pub hands_in_at_ns: u64,
 }
 
-/// One record that a map task puts out, at the position `sequence`.
+/// A record that a map task emits at the position `sequence`.
 pub(crate) struct PlannedRecord {
     pub ifile: IfileIndex,
     pub key: Vec<u8>,
@@ -74,7 +74,7 @@ impl JobPlan {
         (0..world.jobs).map(job).collect()
     }
 
-    /// Makes the two stages of each flow. The job that the second reads gets its number when they are handed in.
+    /// Makes the two stages of each flow. The second gets the number of the first when they are submitted.
     pub fn flows(world: &ShuffleWorld, random: &mut Rng) -> Vec<(Self, Self)> {
         let flow = |index| {
             let maps: Vec<u32> =
@@ -83,7 +83,7 @@ impl JobPlan {
                 index,
                 ifiles: random.u32(1..=4),
                 maps: maps.clone(),
-                // What is made again must be the same: others have read it.
+                // Recomputed parts must be the same, because readers may have read some of them.
                 gives_other_data: false,
                 replicates: random.bool(),
                 feeds: true,
@@ -103,7 +103,7 @@ impl JobPlan {
         (world.jobs..world.jobs + world.flows).map(flow).collect()
     }
 
-    /// Whether it is a stage of a flow.
+    /// Returns whether it is a stage of a flow.
     pub fn is_stage(&self) -> bool {
         self.feeds || self.reads.is_some()
     }
@@ -153,14 +153,14 @@ impl JobPlan {
     }
 
     pub fn splits(&self) -> Vec<Split> {
-        // Those of one that reads another are made when that is done.
+        // The splits of a stage that reads another one are made when that one is done.
         let maps = if self.reads.is_some() { &[][..] } else { &self.maps };
         let split =
             |_: &u32| Split { segments: vec![Segment { file_index: 0, offset_bytes: 0, length_bytes: 1 }] };
         maps.iter().map(split).collect()
     }
 
-    /// The records of a map attempt, in order.
+    /// Returns the records of a map attempt, in order.
     pub fn records(&self, task: TaskIndex, attempt: u32) -> Vec<PlannedRecord> {
         let count = self.maps.get(task.0 as usize).copied().unwrap_or(0);
         let salt = if self.gives_other_data { attempt } else { 0 };
@@ -179,7 +179,7 @@ impl JobPlan {
         )
         .u64(..);
         let ifile = IfileIndex((mixed % u64::from(self.ifiles)) as u32);
-        // Few keys, so that most come from several maps.
+        // Few distinct keys, so that most come from several maps.
         let key = format!("{:03}", mixed >> 32 & 0x3f).into_bytes();
         let mut value = [task.to_be_bytes(), sequence.to_be_bytes()].concat();
         value.resize(if mixed >> 56 < 2 { OVERSIZE_BYTES } else { RECORD_BYTES }, 0);

@@ -1,4 +1,4 @@
-//! The processes of nodes as the clock sees them: slots, orders, polls, replicas.
+//! The processes of nodes for the clock: slots, orders, polls, replicas.
 
 use super::node::Running;
 use api::control::{AttemptEnd, NodeOrder, NodePoll, NumberedOrder};
@@ -7,26 +7,26 @@ use api::{Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An attempt that was ordered: its slot and its task.
+/// An ordered attempt: its slot and its task.
 pub(crate) type Waiting = (AttemptKey, u32, Box<Task>);
 
-/// A process; its number is never used again.
+/// A process; its number is never reused.
 pub(crate) struct Process<'a> {
     pub number: u64,
     pub address: u32,
-    /// Its number in the cluster, once it has been taken in.
+    /// Its node number, after it has joined.
     pub node: Option<NodeId>,
     pub slots: u32,
     pub running: BTreeMap<AttemptKey, Running<'a>>,
-    /// Ordered, and not begun: their slots are busy still.
+    /// Ordered attempts that have not begun: their slots are still busy.
     pub waiting: Vec<Waiting>,
     pub peers: Vec<NodeId>,
     pub replicating: BTreeSet<JobId>,
-    /// Runs that have a replica, and where.
+    /// Runs with a replica, and the node of the replica.
     pub replicas: BTreeMap<(JobId, RunId), NodeId>,
-    /// Replicas here that stand for runs of others and are to go to one more node.
+    /// Promoted replicas here that must be copied to one more node.
     pub again: BTreeMap<JobId, Vec<RunId>>,
-    /// Parts of its own that have a replica, and where.
+    /// Its own parts with a replica, and the node of the replica.
     pub part_replicas: BTreeMap<(JobId, String), NodeId>,
     finished: Vec<AttemptEnd>,
     replicated: Vec<ReplicatedRun>,
@@ -67,7 +67,7 @@ impl<'a> Process<'a> {
         !self.running.values().any(|running| running.slot == slot)
     }
 
-    /// An attempt has ended here; told until a poll that carries it is answered.
+    /// Records the end of an attempt; it is reported until a poll that carries it is answered.
     pub fn end(&mut self, attempt: AttemptKey, outcome: Result<TaskResult, TaskFailure>, now_ns: u64) {
         let started_ns = self.running.remove(&attempt).map_or(now_ns, |running| running.started_ns);
         self.finished.push(AttemptEnd { attempt, outcome: outcome.into(), started_ns, ended_ns: now_ns });
@@ -92,7 +92,7 @@ impl<'a> Process<'a> {
         self.polled_ns
     }
 
-    /// The number of the last poll.
+    /// Returns the number of the last poll.
     pub fn poll_number(&self) -> u64 {
         self.poll
     }

@@ -11,12 +11,12 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// Factor of the bytes of a record in the plan of the work, so that small jobs get several key ranges for an I-file.
+/// Factor of a record's bytes in the reduce plan, so that small jobs get several key ranges for an I-file.
 const PLANNED_BYTES_PER_BYTE: u64 = 600;
-/// Memory that a merge is told to hold for each run.
+/// Memory that a merge counts for each run.
 const BLOCK_BYTES: u64 = 1 << 10;
 
-/// A run as it would lie on a disk.
+/// A run as it would be on a disk.
 #[derive(Clone, Debug)]
 pub(crate) struct ShuffleRun {
     pub id: RunId,
@@ -27,7 +27,7 @@ pub(crate) struct ShuffleRun {
 }
 
 impl ShuffleRun {
-    /// Sorts what was in some chunks of an I-file.
+    /// Sorts the content of some chunks of an I-file.
     pub fn sort(id: RunId, ifile: IfileIndex, mut frames: Vec<(ChunkId, AppendFrame)>) -> Self {
         order_frames(&mut frames, |(_, frame)| &frame.header);
         let view = |(chunk, frame): &(ChunkId, AppendFrame)| (*chunk, frame.clone());
@@ -51,7 +51,7 @@ impl ShuffleRun {
         Self { id, ifile, sources, records }
     }
 
-    /// Several runs of an I-file as one; the rows of each stand behind those of the runs before it.
+    /// Merges several runs of an I-file; the rows of each follow those of earlier runs.
     pub fn merge(id: RunId, runs: &[Arc<ShuffleRun>]) -> Self {
         let ifile = runs.first().map_or(IfileIndex(0), |run| run.ifile);
         let (mut sources, mut first_row) = (Vec::new(), Vec::new());
@@ -95,7 +95,7 @@ impl ShuffleRun {
         }
     }
 
-    /// Makes an empty run: the wrong answer of a process that has no such run and does not say so.
+    /// Makes an empty run: the wrong answer of a process that does not have the run.
     pub fn empty(id: RunId) -> Self {
         Self { id, ifile: IfileIndex(0), sources: Vec::new(), records: Vec::new() }
     }
@@ -105,10 +105,10 @@ fn decoded(bytes: &[u8]) -> Record<'_> {
     record::decode(KeyShape::Whole, bytes).expect("frames of appenders hold records")
 }
 
-/// A range of keys of a run.
+/// A key range of a run.
 pub(crate) struct Cursor {
     run: Arc<ShuffleRun>,
-    /// Position after the record that the cursor has moved to.
+    /// Position after the current record of the cursor.
     next: usize,
     end: usize,
 }

@@ -1,5 +1,5 @@
-//! One process of the server: the shell of the real `control`. It has a store that writes in an instant or not at all, and answers
-//! that leave when the simulation says so.
+//! A process of the server: the shell of the real `control`. Its store writes instantly or not at all, and its answers
+//! leave when the simulation decides.
 
 use super::plan::{COMMIT, JobPlan, MAP, MERGE, REDUCE};
 use super::store::Rows;
@@ -22,13 +22,13 @@ use std::time::Duration;
 
 /// Memory of a node for jobs.
 const NODE_MEMORY_BYTES: u64 = 1 << 40;
-/// Reason of the end of a stage that goes with another one of its flow.
+/// Reason of the end of a stage that was stopped with its flow.
 const WITH_ITS_FLOW: &str = "stopped with its flow";
 
 /// A message to the server.
 #[derive(Clone)]
 pub(crate) enum Message {
-    /// One job, or the two of a flow.
+    /// A job, or the two jobs of a flow.
     HandIn {
         plan: Box<JobPlan>,
         then: Option<Box<JobPlan>>,
@@ -58,7 +58,7 @@ pub(crate) enum Reply {
         index: u32,
         job: JobId,
     },
-    /// None: nobody knows that job.
+    /// None if the job is unknown.
     Outcome {
         index: u32,
         question: u64,
@@ -80,12 +80,12 @@ pub(crate) enum Reply {
     },
 }
 
-/// The ends of connections that the server sees.
+/// The server's view of its connections.
 #[derive(Default)]
 pub(crate) struct Connections {
-    /// The number of the poll that each process waits for.
+    /// Number of the poll for which each process waits.
     waits_for: BTreeMap<u64, u64>,
-    /// Processes of which nothing comes through, not even that they hung up.
+    /// Processes whose packets are all lost, including the end of the connection.
     silent: BTreeSet<u64>,
 }
 
@@ -94,7 +94,7 @@ impl Connections {
         self.waits_for.insert(process, number);
     }
 
-    /// A process has ended. With its machine, nobody hangs up for it.
+    /// Records the end of a process. If its machine died too, no connection is closed.
     pub fn ends(&mut self, process: u64, with_machine: bool) {
         match with_machine {
             true => drop(self.silent.insert(process)),
@@ -153,21 +153,21 @@ impl Asker<NodeWelcome> for Caller {
     }
 
     fn answer(self: Box<Self>, answer: Result<NodeWelcome, ControlError>) {
-        // A process that is refused asks again.
+        // A refused process asks again.
         if let Ok(NodeWelcome { node, .. }) = answer {
             locked(&self.sent).push(Reply::Welcome { process: self.process, node });
         }
     }
 }
 
-/// Numbers that the store gives out, each once.
+/// Numbers that the store assigns, each once.
 #[derive(Default)]
 pub(crate) struct Numbers {
     pub jobs: i64,
     pub nodes: u32,
 }
 
-/// Its knowledge dies with it; its rows stay as far as they were written.
+/// A server. Its memory is lost with it; its rows stay as far as they were written.
 pub(crate) struct Server {
     control: Control,
     outbox: Outbox,
@@ -180,14 +180,14 @@ pub(crate) struct Server {
     planted: Option<Planted>,
     pub sometimes: Sometimes,
     pub attempts: u64,
-    /// Why jobs failed.
+    /// Reasons of failed jobs.
     pub failures: Vec<String>,
     /// Violations of invariants.
     pub broken: Vec<String>,
 }
 
 impl Server {
-    /// A server that goes on from the rows of the store.
+    /// Starts a server that continues from the rows of the store.
     pub fn start(
         now_ns: u64,
         rows: Rows,
@@ -220,7 +220,7 @@ impl Server {
         let mut recovered = self.rows.recovered();
         if self.planted == Some(Planted::RestsForNobody) {
             for job in recovered.jobs.values_mut().filter(|job| job.spec.feeds()) {
-                // It rests, and the store has it as over.
+                // The planted error: the job rests, and the store has it as finished.
                 let is_proved = job.stages.last().is_some_and(|commit| commit.task_count.is_none());
                 let is_reduced = job.stages.iter().rev().nth(1).is_some_and(|last| last.task_count.is_some());
                 if is_proved && is_reduced {
@@ -276,7 +276,7 @@ impl Server {
             jobs.push(NewJob { job, spec, dirs, start, user: String::new(), priority: 0, file_hold: None });
         }
         self.control.begin_jobs(&mut self.outbox, jobs);
-        // Who hands in a flow asks for its end.
+        // A client that submits a flow waits for the end of its last job.
         self.told.push(Reply::Submitted { index, job: JobId(numbers.jobs) });
     }
 
@@ -291,7 +291,7 @@ impl Server {
             info: NodeInfo {
                 protocol: PROTOCOL_VERSION,
                 version: String::new(),
-                // Some come back under the name of the process before them, which ends the wait for that.
+                // Some processes join under the name of their predecessor, which ends the wait for that one.
                 name: if process.is_multiple_of(2) {
                     format!("address-{address}")
                 } else {
@@ -331,13 +331,13 @@ impl Server {
         self.control.poll(&mut self.outbox, node, poll, reply);
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn tick(&mut self) {
         self.control.tick(&mut self.outbox);
         self.control.check_invariants();
     }
 
-    /// Takes the changes since the last transaction into the rows. Returns specifications that have their inputs now.
+    /// Applies the changes since the last transaction to the rows. Returns specifications with newly known inputs.
     pub fn commit(&mut self) -> Vec<(JobId, Arc<api::JobSpec>)> {
         let mut whole = Vec::new();
         for change in self.outbox.take_changes() {
@@ -350,7 +350,7 @@ impl Server {
         whole
     }
 
-    /// The transaction is on the disk: returns the answers that leave now.
+    /// Completes a transaction. Returns the answers that leave now.
     pub fn written(&mut self) -> Vec<Reply> {
         self.control.answer_polls(&mut self.outbox);
         self.outbox.send_answers();
@@ -364,7 +364,7 @@ impl Server {
         replies
     }
 
-    /// Whether an answer waits for the transaction.
+    /// Returns whether an answer waits for the transaction.
     pub fn owes_answers(&self) -> bool {
         !self.told.is_empty()
     }
@@ -423,7 +423,7 @@ impl Server {
             EventKind::DataLost if detail.contains("parts that later stages") => {
                 self.sometimes.saw(Situation::PartMadeAgain);
             }
-            // Here no byte is ever altered, so there must be nothing to mend.
+            // No byte is ever altered here, so there must be nothing to repair.
             EventKind::ReadAgain => self.broken.push(format!("job {job}: {detail}")),
             _ => {}
         }
@@ -472,7 +472,7 @@ fn time(now_ns: u64) -> Now {
     Now { unix_ns: now_ns, moment: Moment(Duration::from_nanos(now_ns)) }
 }
 
-/// Replication of a job that asks for it, or not.
+/// Returns the replication mode of a job.
 pub(crate) fn replication(replicates: bool) -> Replication {
     if replicates { Replication::Rack } else { Replication::None }
 }

@@ -1,4 +1,4 @@
-//! The clock: what happens when, to whom, and what must hold at the end.
+//! The clock: the order of events, and the checks at the end.
 
 mod failing;
 mod working;
@@ -22,20 +22,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const MILLISECOND_NS: u64 = 1_000_000;
 const TICK_NS: u64 = 200 * MILLISECOND_NS;
-/// A poll that has no answer for so long is given up, and another one sent.
+/// Timeout of a poll, after which another one is sent.
 const POLL_WITHIN_NS: u64 = 400 * MILLISECOND_NS;
 const POLL_AGAIN_NS: u64 = 60 * MILLISECOND_NS;
 const ASK_AGAIN_NS: u64 = 400 * MILLISECOND_NS;
-/// Somebody who was told how his job ended asks so often more: the answer must stay.
+/// Number of further requests after a client has learned the end of its job: the answer must not change.
 const ASKS_AFTER_END: u32 = 4;
-/// Map attempts of a world at most.
+/// Maximum number of map attempts in a world.
 const APPENDERS_MAX: usize = 4096;
-/// Memory for frames; pages that nobody writes cost nothing.
+/// Memory for frames; unwritten pages cost nothing.
 const ARENA_BYTES: u64 = 1 << 30;
 const SLAB_BYTES: u64 = 4 << 10;
-/// The number of the server's machine; those of nodes are the numbers of their processes.
+/// Number of the server's machine; a node's machine has the number of its process.
 const SERVER_MACHINE: u64 = u64::MAX;
-/// How long a transaction takes.
+/// Longest time of a transaction.
 const WRITE_NS_MAX: u64 = 80 * MILLISECOND_NS;
 const STORE: &str = "store";
 
@@ -60,13 +60,13 @@ enum Happening {
     FaultsEnd,
 }
 
-/// A client that hands in a job or a flow.
+/// A client that submits a job or a flow.
 struct Client {
     plan: JobPlan,
     /// Second stage of a flow; None for a single job.
     then: Option<JobPlan>,
     job: Option<JobId>,
-    /// The last question; answers to earlier ones are late.
+    /// Number of the last question; answers to earlier ones are late.
     question: u64,
     told: Option<bool>,
     asks_left: u32,
@@ -82,16 +82,16 @@ pub(crate) struct Simulation<'a> {
     ports: std::slice::Iter<'a, Port<'a>>,
     slabs: std::slice::IterMut<'a, WorkerSlabs>,
     senders: u64,
-    /// None while it is down.
+    /// None while the server is down.
     server: Option<Server>,
     server_number: u64,
     inbox: Vec<Message>,
-    /// A transaction is under way: replies leave when it is done.
+    /// True during a transaction: replies leave at its end.
     writing: bool,
-    /// The server looks at its clock when it is free next.
+    /// True if the server must handle a tick as soon as it is free.
     is_tick_due: bool,
     connections: Arc<Mutex<Connections>>,
-    /// Inputs of jobs that read parts of another one.
+    /// Inputs of jobs that read parts of another job.
     inputs: BTreeMap<JobId, Arc<[InputFile]>>,
     numbers: Numbers,
     store: Disk<Rows>,
@@ -105,7 +105,7 @@ pub(crate) struct Simulation<'a> {
     outcome: ShuffleOutcome,
 }
 
-/// Runs a world to its end. The error is the first promise that was broken.
+/// Runs a world to its end. The error is the first violation.
 pub fn shuffle(world: ShuffleWorld) -> Result<ShuffleOutcome, Violation> {
     let arena = Arena::new(ARENA_BYTES, SLAB_BYTES).expect("memory for frames");
     let plane = Mutex::new(DataPlane::new(world.seed, world.faults, world.planted));
@@ -291,7 +291,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Sends a message to the server that is up now; the message is lost with that server.
+    /// Sends a message to the current server; it is lost with that server.
     fn send(&mut self, message: Message) {
         let mut plane = self.plane();
         if plane.chance(self.faults.message_lost) {
@@ -312,7 +312,7 @@ impl<'a> Simulation<'a> {
         if client.job.is_some() {
             return;
         }
-        // Not repeated by the network: who hands a job in twice has two jobs.
+        // The network does not repeat this: a job submitted twice is two jobs.
         let message =
             Message::HandIn { plan: Box::new(client.plan.clone()), then: client.then.clone().map(Box::new) };
         let server = self.server_number;
@@ -330,7 +330,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// The server takes what has come, unless it is in the middle of a transaction.
+    /// Lets the server handle its messages, unless it is in a transaction.
     fn serve(&mut self) {
         let Some(server) = self.server.as_mut().filter(|_| !self.writing) else { return };
         server.set_now(self.now_ns);
@@ -371,7 +371,7 @@ impl<'a> Simulation<'a> {
         self.after(takes_ns, Happening::ServerWritten { server });
     }
 
-    /// The transaction is on the disk: now the answers may go.
+    /// Completes a transaction, so that the answers may leave.
     fn written(&mut self) {
         if !std::mem::take(&mut self.writing) {
             return;
@@ -394,7 +394,7 @@ impl<'a> Simulation<'a> {
                 if let Reply::Orders { orders, .. } = &reply
                     && !orders.is_empty()
                 {
-                    // They come again with the answer to the next poll.
+                    // They are sent again with the answer to the next poll.
                     plane.sometimes.saw(Situation::OrderRepeated);
                 }
                 continue;
@@ -442,7 +442,7 @@ impl<'a> Simulation<'a> {
         }
         self.collect_server();
         self.inbox.clear();
-        // What was on its way to it goes with its connections.
+        // Messages in flight to it are lost with its connections.
         self.server_number += 1;
         let down_ns = self.random.u64(50 * MILLISECOND_NS..2_000 * MILLISECOND_NS);
         self.after(down_ns, Happening::ServerStarts);

@@ -1,4 +1,5 @@
-//! The store of a server: rows from which a restarted server goes on. It applies changes as the tables of `metastore` do.
+//! The store of a server: rows from which a restarted server continues. It applies changes like the tables of
+//! `metastore`.
 
 use super::plan::OTHER_DATA;
 use api::history::{AttemptRow, AttemptState, EventKind, JobRow, JobState, StageRow, StageState};
@@ -14,7 +15,7 @@ use rows::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Everything, as of one transaction.
+/// All rows, as of one transaction.
 #[derive(Clone, Default)]
 pub(crate) struct Rows {
     pub jobs: BTreeMap<JobId, JobRows>,
@@ -29,7 +30,7 @@ pub(crate) struct JobRows {
     pub error: Option<String>,
     pub is_cleaned: bool,
     report: Option<Box<JobReport>>,
-    /// Stages that have their tasks.
+    /// Number of stages with tasks.
     pub expanded: usize,
     pub tasks: BTreeMap<(StageIndex, TaskIndex), StoredTask>,
     pub attempts: BTreeMap<AttemptKey, AttemptRow>,
@@ -37,7 +38,7 @@ pub(crate) struct JobRows {
     pub replicas: BTreeMap<(RunId, NodeId), ReplicaRow>,
     part_replicas: BTreeMap<TaskIndex, PartReplicaRow>,
     plan_version: PlanVersion,
-    /// The inputs of a later stage of a flow are there.
+    /// True if the inputs of a later stage of a flow are known.
     pub has_inputs: bool,
     cancel_asked: Option<String>,
 }
@@ -46,12 +47,12 @@ pub(crate) struct JobRows {
 pub(crate) struct StoredTask {
     pub payload: Arc<Task>,
     winner: Option<AttemptNumber>,
-    /// The task was struck with the data it worked on.
+    /// True if the task was dropped with its data.
     is_dropped: bool,
 }
 
 impl Rows {
-    /// Applies the changes that a restarted server must know of.
+    /// Applies the changes that a restarted server needs.
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::JobSubmitted { job, spec, stages, .. } => {
@@ -69,7 +70,7 @@ impl Rows {
         }
     }
 
-    /// Everything that a server must know when it starts again.
+    /// Returns the state that a restarted server needs.
     pub fn recovered(&self) -> Recovered {
         let hot = self.jobs.iter().filter(|(_, job)| !job.is_cleaned);
         Recovered {
@@ -84,7 +85,7 @@ impl Rows {
     }
 }
 
-/// The job whose rows a change touches.
+/// Returns the job whose rows a change concerns.
 fn job_of(change: &Change) -> Option<JobId> {
     match change {
         Change::JobInputs { job, .. }
@@ -177,7 +178,7 @@ impl JobRows {
         }
     }
 
-    /// Stores the tasks of a stage. A done task keeps its winner; all other tasks of the stage had been struck.
+    /// Stores the tasks of a stage. A done task keeps its winner; all other tasks of the stage had been dropped.
     fn stage_expanded(&mut self, stage: StageIndex, tasks: &[Task]) {
         self.expanded = usize::from(stage.0) + 1;
         for (index, task) in tasks.iter().enumerate() {
@@ -192,7 +193,7 @@ impl JobRows {
         }
     }
 
-    /// Reopens these tasks of a stage, and strikes the tasks and results of all later stages except `stands`.
+    /// Reopens these tasks of a stage, and drops the tasks and results of all later stages except `stands`.
     fn stage_reopened(&mut self, stage: StageIndex, tasks: &[(TaskIndex, Task)], stands: Option<StageIndex>) {
         let is_struck = |other: StageIndex| other > stage && Some(other) != stands;
         for ((_, _), row) in self.tasks.iter_mut().filter(|((other, _), _)| is_struck(*other)) {
@@ -208,7 +209,7 @@ impl JobRows {
         }
     }
 
-    /// Takes the row of a replica; only the state of a known one changes.
+    /// Stores the row of a replica; only the state of a known one changes.
     fn take_replica(&mut self, row: &ReplicaRow) {
         match self.replicas.get_mut(&(row.run, row.node)) {
             Some(known) if row.chunks.is_empty() => known.state = row.state,
@@ -216,18 +217,18 @@ impl JobRows {
         }
     }
 
-    /// Tasks that were not struck, in order.
+    /// Returns the tasks that were not dropped, in order.
     pub fn live_tasks(&self) -> impl Iterator<Item = (StageIndex, TaskIndex, &StoredTask)> {
         let live = self.tasks.iter().filter(|(_, row)| !row.is_dropped);
         live.map(|((stage, task), row)| (*stage, *task, row))
     }
 
-    /// Whether a task that was not struck has a winner.
+    /// Returns whether a task that was not dropped has a winner.
     pub fn any_done(&self, stage: StageIndex) -> bool {
         self.live_tasks().any(|(other, _, row)| other == stage && row.winner.is_some())
     }
 
-    /// The replicas on nodes that live, as readers use them.
+    /// Returns the replicas on live nodes, as readers use them.
     pub fn replicas_on(&self, lives: impl Fn(NodeId) -> bool) -> Replicas {
         let there = self.replicas.values().filter(|row| row.state != ReplicaState::Lost && lives(row.node));
         let replica = |row: &ReplicaRow| Replica {
@@ -242,7 +243,7 @@ impl JobRows {
         replicas
     }
 
-    /// Whether each attempt of a map gives other keys.
+    /// Returns whether the attempts of a map are not deterministic.
     pub fn gives_other_data(&self) -> bool {
         self.spec.name.ends_with(OTHER_DATA)
     }

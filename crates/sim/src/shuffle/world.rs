@@ -2,46 +2,47 @@
 
 use std::collections::BTreeMap;
 
-/// A cluster that runs shuffle jobs while things fail. Times are nanoseconds of the simulated clock.
+/// A cluster that runs shuffle jobs under failures. Times are nanoseconds of the simulated clock.
 #[derive(Clone, Copy, Debug)]
 pub struct ShuffleWorld {
     pub seed: u64,
-    /// Processes that host chunks and run tasks; one that dies is followed by another at its address.
+    /// Number of processes that host chunks and run tasks; a dead one is replaced by another at its address.
     pub nodes: u32,
     pub slots_per_node: u32,
     pub jobs: u32,
-    /// Pairs of jobs besides: the second reads the parts of the first, which rest on the disks of nodes.
+    /// Number of additional pairs of jobs: the second reads the parts of the first, which stay on the disks of nodes.
     pub flows: u32,
-    /// Map tasks of a job at most, and records that each puts out at most.
+    /// Maximum number of map tasks of a job, and of records that each emits.
     pub maps_max: u32,
     pub records_max: u32,
     pub faults: FaultRates,
-    /// So many nodes die in turn besides, each while reducers run and all that they have yet to read lies on two nodes that live.
+    /// Number of additional nodes that die in turn, each while reducers run and all their unread data is on two live
+    /// nodes.
     pub deaths_in_turn: u32,
-    /// None: faults go on until `end_ns`, and jobs may be unfinished then. Some: nothing fails from that moment on, and every job
-    /// must have ended by `end_ns`.
+    /// Time of the last fault; after it every job must end by `end_ns`. With None, faults continue until `end_ns`, and
+    /// jobs may be unfinished.
     pub faults_end_ns: Option<u64>,
     pub end_ns: u64,
-    /// An error in what is modelled, to see that it is noticed.
+    /// A planted error in the model, to verify that it is noticed.
     pub planted: Option<Planted>,
 }
 
-/// Failure message of an attempt that fails by [`FaultRates::attempt_fails`] alone.
+/// Failure message of an attempt that fails only through [`FaultRates::attempt_fails`].
 pub const FAILED_BY_CHANCE: &str = "the machine had enough";
 
-/// How often things fail. Chances are per message or per attempt.
+/// Rates of failures. Probabilities are per message or per attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct FaultRates {
     pub node_deaths_per_minute: f64,
     pub server_crashes_per_minute: f64,
-    /// Moments at which a node cannot be reached for some seconds, though it lives.
+    /// Times per minute at which a live node becomes unreachable for some seconds.
     pub partitions_per_minute: f64,
-    /// Runs, or chunks before they are runs, that their disk loses while their node lives.
+    /// Runs, or unsorted chunks, that a disk loses while its node lives.
     pub losses_per_minute: f64,
     pub message_lost: f64,
-    /// A request that arrives a second time, late.
+    /// Probability that a request arrives a second time, late.
     pub message_repeated: f64,
-    /// An append request that breaks off in the middle.
+    /// Probability that an append request breaks off in the middle.
     pub message_cut: f64,
     pub message_slow: f64,
     pub attempt_fails: f64,
@@ -100,26 +101,27 @@ impl Default for ShuffleWorld {
     }
 }
 
-/// Errors that somebody could make, or made, in what is modelled here.
+/// Errors that somebody could make, or made, in the modelled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Planted {
-    /// The server answers, and sends orders, before its transaction is on the disk.
+    /// The server answers, and sends orders, before its transaction is durable.
     ReplyBeforeDurable,
-    /// A reduce task takes the records of any attempt of a map task for those of the winner.
+    /// A reduce task uses the records of any attempt of a map task instead of the winner's.
     AttemptMixUp,
-    /// A process at the address of one that died answers for its runs: there is nothing in them.
+    /// A process at the address of a dead one answers for its runs: they are empty.
     StaleChunkReadAsEmpty,
-    /// The commits of an attempt that repeats another one count twice.
+    /// The commits of an attempt that replaces another one count twice.
     DoubleCommit,
-    /// A node that has not the part which is asked for says that there is nothing in it.
+    /// A node without the requested part answers that the part is empty.
     LostPartReadAsEmpty,
-    /// The store has a resting stage as over when the server starts again, though a stage that reads it has yet to begin.
+    /// After a restart, the store has a resting stage as finished, although a stage that reads it has yet to begin.
     RestsForNobody,
-    /// A chunk that closed says of a frame that it holds that the frame must go elsewhere.
+    /// A closed chunk reports a frame that it holds as refused.
     FrameInTwoChunks,
 }
 
-/// Situations that must come up now and then, or the worlds are too quiet to show anything ("sometimes" assertions).
+/// Situations that must occur from time to time; otherwise the worlds are too quiet to show anything ("sometimes"
+/// assertions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Situation {
     ChunkClosedUnderAppender,
@@ -158,10 +160,10 @@ pub enum Situation {
 }
 
 impl Situation {
-    /// Situations that come up where there are flows.
+    /// Situations that occur in worlds with flows.
     pub const OF_FLOWS: [Self; 4] =
         [Self::PartReadFromReplica, Self::PartMadeAgain, Self::ReaderWaited, Self::NodeLostUnderReader];
-    /// Situations that come up in all worlds.
+    /// Situations that occur in all worlds.
     pub const ALL: [Self; 27] = [
         Self::ChunkClosedUnderAppender,
         Self::ReboundAfterFence,
@@ -193,7 +195,7 @@ impl Situation {
     ];
 }
 
-/// How often each was seen.
+/// Counts of the situations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sometimes(BTreeMap<Situation, u64>);
 
@@ -202,12 +204,12 @@ impl Sometimes {
         *self.0.entry(situation).or_default() += 1;
     }
 
-    /// How often a situation came up.
+    /// Returns the number of times that a situation occurred.
     pub fn count(&self, situation: Situation) -> u64 {
         self.0.get(&situation).copied().unwrap_or(0)
     }
 
-    /// Adds what another world has seen.
+    /// Adds the counts of another world.
     pub fn add(&mut self, other: &Self) {
         for (situation, count) in &other.0 {
             *self.0.entry(*situation).or_default() += count;
@@ -219,10 +221,10 @@ impl Sometimes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShuffleOutcome {
     pub succeeded: u32,
-    /// Jobs that failed, and why: nodes failed a task too often.
+    /// Number of jobs that failed because nodes failed a task too often.
     pub failed: u32,
     pub failures: Vec<String>,
-    /// Faults had no end, and the world had.
+    /// Number of jobs that were unfinished at the end of a world with endless faults.
     pub unfinished: u32,
     pub records: u64,
     pub attempts: u64,
@@ -231,7 +233,7 @@ pub struct ShuffleOutcome {
     pub sometimes: Sometimes,
 }
 
-/// A broken promise, which no fault excuses.
+/// A violated guarantee, which no fault excuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     pub at_ns: u64,

@@ -1,7 +1,7 @@
-//! The frames of one attempt on their way to one node.
+//! The frames of an attempt in flight to one node.
 //!
-//! Frames gather in a queue while a request is under way; when that is answered the queue is the next request. So
-//! a mapper fills frames while others travel, and no frame can overtake another.
+//! Frames gather in a queue while a request is in flight; after its answer the queue is the next request. So a mapper
+//! fills frames while others travel, and no frame can overtake another.
 
 use crate::error::DataError;
 use crate::request::client::{DataClient, Peer};
@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// Gathered bytes that are worth a request of their own while none is under way, at most.
+/// Gathered bytes that are sent at once while no request is in flight.
 const REQUEST_BYTES_MIN: u64 = 256 << 10;
-/// Part of the window that is worth a request where that is less.
+/// Divisor of the window for a smaller limit of this kind.
 const REQUEST_SHARE: u64 = 4;
-/// How often a waiting lane looks whether its attempt is cancelled.
+/// How often a waiting lane checks whether its attempt is cancelled.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 struct UnderWay {
@@ -31,7 +31,7 @@ struct UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        // An attempt that ends early wants no answers; one that was answered has no task left to stop.
+        // An attempt that ends early needs no answers; after an answer there is no task to stop.
         self.task.abort();
     }
 }
@@ -54,12 +54,12 @@ pub(crate) struct Carrier {
     pub client: DataClient,
     pub job: JobId,
     pub cancelled: Arc<AtomicBool>,
-    /// Bytes of all lanes that are gathered or under way, at most; a larger frame goes alone.
+    /// Maximum bytes of all lanes that are gathered or in flight; a larger frame is sent alone.
     pub window_bytes: u64,
 }
 
 impl Carrier {
-    /// Waits for the result of a request; gives up when the attempt is cancelled.
+    /// Waits for the result of a request; stops waiting when the attempt is cancelled.
     pub fn wait<T>(&self, answer: &Receiver<Result<T, DataError>>) -> Result<T, DataError> {
         loop {
             match answer.recv_timeout(LOOK_AGAIN) {
@@ -92,7 +92,7 @@ impl Lane {
         &self.peer
     }
 
-    /// The source binds to the chunk, anew or again.
+    /// Records that the source has bound to the chunk.
     pub fn bound(&mut self, chunk: ChunkId) {
         self.refused.remove(&chunk);
     }
@@ -109,12 +109,12 @@ impl Lane {
         into.extend(self.answers.drain(..));
     }
 
-    /// Bytes of frames that are gathered or under way.
+    /// Returns the bytes of frames that are gathered or in flight.
     pub fn held_bytes(&self) -> u64 {
         self.queue_bytes + self.under_way.as_ref().map_or(0, |under_way| under_way.bytes)
     }
 
-    /// Takes a frame, or says what stands in a chunk that has refused one.
+    /// Takes a frame, or returns the end of the data in a chunk that has refused one.
     pub fn push(
         &mut self,
         carrier: &Carrier,
@@ -133,7 +133,7 @@ impl Lane {
         Ok(None)
     }
 
-    /// Sends what is gathered, where nothing is under way.
+    /// Sends the gathered frames if no request is in flight.
     pub fn send(&mut self, carrier: &Carrier) {
         if self.under_way.is_some() || self.queue.is_empty() {
             return;
@@ -146,13 +146,13 @@ impl Lane {
         let (client, peer, job) = (carrier.client.clone(), self.peer.clone(), carrier.job);
         let (source, sent) = (self.source, Arc::clone(&frames));
         let task = carrier.client.runtime().spawn(async move {
-            // The lane is gone when its attempt has ended; then nobody wants the answer.
+            // The lane no longer exists when its attempt has ended; nobody needs the answer.
             let _ = sender.send(client.append(&peer, job, source, sent).await);
         });
         self.under_way = Some(UnderWay { frames, bytes, answer, task: task.abort_handle() });
     }
 
-    /// Takes in the answer to the request under way, if it has come.
+    /// Handles the answer to the request in flight if it has arrived.
     pub fn look(&mut self, carrier: &Carrier) -> Result<(), AppendError> {
         let Some(under_way) = &self.under_way else { return Ok(()) };
         match under_way.answer.try_recv() {
@@ -165,7 +165,7 @@ impl Lane {
         }
     }
 
-    /// Waits for the answer to the request under way.
+    /// Waits for the answer to the request in flight.
     pub fn wait(&mut self, carrier: &Carrier) -> Result<(), AppendError> {
         let Some(under_way) = &self.under_way else { return Ok(()) };
         let answered = carrier.wait(&under_way.answer);
@@ -195,7 +195,7 @@ impl Lane {
         self.answers.push_back(AppendAnswer { ifile, chunk, sequence, closed });
     }
 
-    /// Frames in the queue for a chunk that refused an earlier one must not go there any more.
+    /// Removes frames in the queue for a chunk that refused an earlier frame: they must not be sent there.
     fn send_back_refused(&mut self) {
         for (chunk, frame) in std::mem::take(&mut self.queue) {
             match self.refused.get(&chunk).copied() {

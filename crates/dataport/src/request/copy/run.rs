@@ -8,7 +8,7 @@ use chunkserver::{ChunkServer, CopySource};
 use ids::{ChunkId, IfileIndex, JobId, RunId};
 use std::sync::Arc;
 
-/// A run that has a copy now.
+/// A run with a new replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopiedRun {
     pub ifile: IfileIndex,
@@ -29,9 +29,9 @@ impl FilePieces for CopySource {
 }
 
 impl DataClient {
-    /// Copies a run of `server` to another node, and waits until it is there. Once only: whether it is tried again,
-    /// and where, is the caller's to decide. `pace` is asked before each piece with the bytes of it, and with 0 while
-    /// the other node is waited for; it waits until they may go, and where it says no the copy is given up.
+    /// Copies a run of `server` to another node, once, and waits until it is there. The caller decides about retries.
+    /// `pace` is called before each piece with its bytes, and with 0 while the other node is awaited; it waits until
+    /// they may be sent, and returns false to cancel the copy.
     pub fn copy_run(
         &self,
         peer: &Peer,

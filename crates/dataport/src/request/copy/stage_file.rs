@@ -19,9 +19,9 @@ impl FilePieces for RawPieces {
 }
 
 impl DataClient {
-    /// Copies a complete stage file, which lies at `path`, to another node, and waits until it is there under the same name;
-    /// gives the bytes of the file. Once only: whether it is tried again, and where, is the caller's to decide. `pace`
-    /// is asked as by [`DataClient::copy_run`].
+    /// Copies a complete stage file at `path` to another node, once, and waits until it is there under the same name.
+    /// Returns the bytes of the file. The caller decides about retries. `pace` is called as by
+    /// [`DataClient::copy_run`].
     pub fn copy_stage_file(
         &self,
         peer: &Peer,

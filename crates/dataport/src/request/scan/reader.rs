@@ -1,4 +1,4 @@
-//! The stream that answers a scan, taken apart into the blocks of its runs.
+//! The stream of a scan, divided into the blocks of its runs.
 
 use crate::error::{DataError, ScanError};
 use crate::request::client::DataClient;
@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 
-/// Blocks of a run that may come before they are wanted. One does by the order of the stream; more than these would
-/// mean that it is in no order, and memory must not depend on that.
+/// Maximum number of blocks of a run that arrive before they are needed. One may by the order of the stream; more would
+/// mean that the stream has no order, and memory must not depend on that.
 const BLOCKS_AHEAD_MAX: usize = 2;
-/// How often a waiting reader looks whether its attempt is cancelled.
+/// How often a waiting reader checks whether its attempt is cancelled.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// A piece of the stream as it arrived, or why there is none.
+/// A received piece of the stream, or the error.
 pub(crate) type Piece = Result<Bytes, ScanError>;
 
 /// The stream of one scan, shared by the cursors of its runs.
@@ -26,23 +26,23 @@ pub(crate) struct Reader {
     node: NodeId,
     cancelled: Arc<AtomicBool>,
     client: DataClient,
-    /// Rest of the piece that came last.
+    /// Rest of the last piece.
     piece: Bytes,
     decoder: EntryDecoder,
-    /// Blocks that came before they were wanted, for each run.
+    /// Blocks that arrived before they were needed, for each run.
     ahead: Vec<VecDeque<Vec<u8>>>,
     ends: Vec<Option<RunEnd>>,
-    /// Runs that are read elsewhere now: their blocks go.
+    /// Runs that are read elsewhere now: their blocks are dropped.
     given_up: Vec<bool>,
-    /// Nothing behind an error can be believed.
+    /// True after an error: nothing after it can be trusted.
     broken: bool,
-    /// Runs that the other node said it has lost. All who read the stream are told, as some may go on elsewhere and
-    /// others not.
+    /// Runs that the other node has reported lost. All readers of the stream get this, because some may continue
+    /// elsewhere and others not.
     lost: Option<LostRuns>,
 }
 
 impl Reader {
-    /// The reader of the answer to a scan of `run_count` runs.
+    /// Creates the reader of the answer to a scan of `run_count` runs.
     pub fn new(
         pieces: Receiver<Piece>,
         node: NodeId,
@@ -65,18 +65,18 @@ impl Reader {
         }
     }
 
-    /// Returns how much was sent of a run, once that is known.
+    /// Returns the totals of a run, once they are known.
     pub fn end_of(&self, index: usize) -> Option<RunEnd> {
         self.ends[index]
     }
 
-    /// Nobody reads the run from this stream any more.
+    /// Stops reading a run from this stream.
     pub fn give_up(&mut self, index: usize) {
         self.given_up[index] = true;
         self.ahead[index].clear();
     }
 
-    /// The next piece of the stream; None at its end.
+    /// Returns the next piece of the stream; None at its end.
     fn next_piece(&mut self) -> Result<Option<Bytes>, ScanError> {
         if let Ok(piece) = self.pieces.try_recv() {
             return piece.map(Some);
@@ -133,7 +133,7 @@ impl Reader {
         }
     }
 
-    /// The next block of a run; None when it has no more.
+    /// Returns the next block of a run; None at its end.
     pub fn next_block(&mut self, index: usize) -> Result<Option<Vec<u8>>, ScanError> {
         let node = self.node;
         let unexpected = |what| ScanError::Unexpected { node, what };
@@ -164,7 +164,7 @@ impl Reader {
         }
     }
 
-    /// Called when a run is used up: the last one makes sure that the stream is whole.
+    /// Checks, at the end of the last run, that the stream is complete.
     pub fn check_end(&mut self) -> Result<(), ScanError> {
         let all_ended = self.ends.iter().all(Option::is_some);
         if !all_ended || self.decoder.is_at_end() || self.ahead.iter().any(|blocks| !blocks.is_empty()) {

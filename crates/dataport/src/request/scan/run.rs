@@ -17,33 +17,33 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A run of another node. Where that fails it goes on at a copy, if there is one; a merge notices nothing.
+/// A run of another node. After a failure it continues at a replica if there is one; a merge does not notice.
 pub struct RemoteRun {
     reader: Arc<Mutex<Reader>>,
     node: NodeId,
     index: usize,
     sources: RunSources,
-    /// The current block, decompressed, or as it came where it was not compressed.
+    /// The current block, decompressed, or in the received form if it was not compressed.
     raw: Vec<u8>,
     next_in_raw: usize,
     row: u32,
     record_in_raw: Range<usize>,
     taken: RunEnd,
     block_bytes: u64,
-    /// For blocks.
+    /// Time spent waiting for blocks.
     waited: Duration,
     ended: bool,
-    /// Records at the front of the range that were not asked for, and how many of them are still to come.
+    /// Records at the front of the range that were not requested, and the number of them still to come.
     unwanted: u64,
     discard: u64,
-    /// Scan that finds the place at which the run goes on when this stream breaks; once.
+    /// The scan that finds another location when this stream breaks; used once.
     scan: Option<Arc<Scan>>,
-    /// Retrievals before the run went on here; None if it is read where it lies.
+    /// Retrievals before the run continued here; None without a failure.
     earlier: Option<CursorReport>,
 }
 
 impl RemoteRun {
-    /// The run at `index` of a stream whose source tables were read.
+    /// Creates the run at `index` of a stream whose source tables were read.
     pub(crate) fn new(
         reader: Arc<Mutex<Reader>>,
         node: NodeId,
@@ -53,7 +53,7 @@ impl RemoteRun {
     ) -> Result<Self, ScanError> {
         let unwanted = scan.options.skip_records.get(index).copied().unwrap_or(0);
         let Some(discard) = unwanted.checked_sub(sources.skipped_records) else {
-            return Err(ScanError::Unexpected { node, what: "more was left out" });
+            return Err(ScanError::Unexpected { node, what: "more records were skipped than requested" });
         };
         Ok(Self {
             reader,
@@ -79,32 +79,32 @@ impl RemoteRun {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The run.
+    /// Returns the number of the run.
     pub fn id(&self) -> RunId {
         self.sources.run
     }
 
-    /// The node from which it comes.
+    /// Returns the node from which it is read.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Whether it is read at a copy, since it could not be read where it lies, or no further.
+    /// Returns whether a replica is read because the run could not be read, or not to its end.
     pub fn resumed(&self) -> bool {
         self.earlier.is_some()
     }
 
-    /// Records of the range that lie before the next one.
+    /// Returns the number of records of the range before the next one.
     fn position(&self) -> u64 {
         self.unwanted.max(self.sources.skipped_records + self.taken.records)
     }
 
-    /// How long it was waited for data of other nodes.
+    /// Returns the time spent waiting for data of other nodes.
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// Returns the shape of stored keys, which says what the partition key of one is.
+    /// Returns the shape of stored keys, which defines the partition key.
     pub fn key_shape(&self) -> KeyShape {
         self.sources.key_shape
     }
@@ -127,7 +127,7 @@ impl RemoteRun {
         self.damaged(FormatError::at(self.next_in_raw as u64, problem))
     }
 
-    /// Moves to the next block; false at the end of the range.
+    /// Moves to the next block. Returns false at the end of the range.
     fn load_block(&mut self) -> Result<bool, ScanError> {
         if self.ended {
             return Ok(false);
@@ -144,7 +144,7 @@ impl RemoteRun {
         self.block_bytes += encoded.len() as u64;
         let stored = &encoded[BLOCK_HEADER_BYTES..];
         if header.codec == Codec::None && header.stored_bytes as usize == stored.len() {
-            // It is what it will be: to be checked, not copied.
+            // The block keeps this form, so it is checked and not copied.
             check_crc("block", 0, stored, header.stored_crc32c).map_err(|error| self.damaged(error))?;
             self.raw = encoded;
             self.next_in_raw = BLOCK_HEADER_BYTES;
@@ -157,7 +157,7 @@ impl RemoteRun {
         Ok(true)
     }
 
-    /// Passes over records of the block that are not wanted.
+    /// Skips unwanted records of the block.
     fn discard_front(&mut self) -> Result<(), ScanError> {
         while self.discard > 0 && self.next_in_raw < self.raw.len() {
             let decoded = block::decode_record(self.sources.key_shape, &self.raw[self.next_in_raw..]);
@@ -172,7 +172,10 @@ impl RemoteRun {
     fn check_end(&self) -> Result<(), ScanError> {
         let mut reader = self.reader();
         if self.discard > 0 {
-            return Err(ScanError::Unexpected { node: self.node, what: "less than was read before" });
+            return Err(ScanError::Unexpected {
+                node: self.node,
+                what: "fewer records than were read before",
+            });
         }
         if let Some(end) = reader.end_of(self.index).filter(|end| *end != self.taken) {
             let (here, there) = (self.taken.records, end.records);
@@ -204,7 +207,7 @@ impl RemoteRun {
         Ok(true)
     }
 
-    /// Goes on where else the run lies, behind the records that were given out.
+    /// Continues at another location of the run, after the records that were returned.
     #[cold]
     fn go_on(&mut self, error: ScanError) -> Result<bool, ScanError> {
         let Some(scan) = self.scan.take() else { return Err(error) };
@@ -227,7 +230,7 @@ impl RemoteRun {
         }
     }
 
-    /// The same as a run whose beginning was read elsewhere.
+    /// Returns the run with the retrievals of its beginning, which was read elsewhere.
     pub(crate) fn after(self, earlier: CursorReport) -> Self {
         Self { earlier: Some(earlier), ..self }
     }

@@ -1,4 +1,4 @@
-//! A file of another node, from a connection to a disk of this one.
+//! A file of another node, received from a connection to a local disk.
 
 use crate::serve::body_reader::BodyReader;
 use crate::serve::port::{Port, Refusal};
@@ -9,32 +9,32 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Pieces that wait for the disk, and the most bytes of each.
+/// Maximum number of pieces that wait for the disk, and maximum bytes of each.
 const PIECES_MAX: usize = 4;
 const PIECE_BYTES_MAX: u64 = 256 << 10;
 
-/// Target of a file. If it is dropped before it is finished, nothing of the file is left.
+/// Target of a file. If it is dropped before its end, nothing of the file is left.
 pub(crate) trait FileTarget: Sized {
     fn write(&mut self, piece: &[u8]) -> Result<(), Refusal>;
-    /// All has come, as it was sent.
+    /// Completes the file after all bytes have arrived.
     fn finish(self) -> Result<(), Refusal>;
 }
 
-/// Message to the thread that writes. Without the end there is no copy, however much has come.
+/// Message to the writing thread. Without the end there is no copy, however much has arrived.
 enum Piece {
     Bytes(Bytes),
     End { crc32c: u32 },
 }
 
-/// The thread that writes has ended before it was told to, and says why itself.
+/// The writing thread has ended early, and reports the reason itself.
 struct Stopped;
 
-/// One of the few copies that may come at once.
+/// Returns a permit for one of the few copies that may be received at once.
 pub(crate) fn permit(port: &Port) -> Result<OwnedSemaphorePermit, Refusal> {
     Arc::clone(&port.copies).try_acquire_owned().map_err(|_| Refusal::Busy)
 }
 
-/// Receives a file of so many bytes and the checksum behind it. When it comes back the file is here, or nothing of it is.
+/// Receives a file of this size and its checksum. When it returns, the file is complete here, or nothing of it is left.
 pub(crate) async fn receive<T: FileTarget>(
     body: &mut BodyReader,
     bytes: u64,
@@ -42,7 +42,7 @@ pub(crate) async fn receive<T: FileTarget>(
     begin: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<(), Refusal> {
     let (sender, pieces) = channel(PIECES_MAX);
-    // It keeps the permit: where the request is broken off, it is done when its file is gone.
+    // The thread keeps the permit: a broken-off request is done when its file is removed.
     let writing = tokio::task::spawn_blocking(move || {
         let written = begin().and_then(|target| write(target, bytes, pieces));
         drop(permit);
@@ -91,7 +91,7 @@ fn write(mut target: impl FileTarget, bytes: u64, mut pieces: Receiver<Piece>) -
                 let problem = Problem::Checksum { what: "copy of a file", stored, computed };
                 return Err(FormatError::at(bytes, problem).into());
             }
-            // Whoever broke it off knows.
+            // The side that broke it off knows the reason.
             None => return Err(Refusal::Contradiction("no end")),
         }
     }

@@ -10,11 +10,11 @@ use api::Task;
 use ids::{JobId, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longer than a lease now and then.
+/// Longest time of a cut-off node; sometimes longer than a lease.
 const CUT_OFF_NS_MAX: u64 = 15_000 * MILLISECOND_NS;
 
 impl Simulation<'_> {
-    /// A process begins where none lives.
+    /// Starts a process at an address without a live one.
     pub(super) fn start_node(&mut self, address: u32) {
         if self.processes.values().any(|process| process.address == address) {
             return;
@@ -27,7 +27,7 @@ impl Simulation<'_> {
         self.after(TICK_NS, Happening::Replicates { process: number });
     }
 
-    /// The server has taken a process in; from now on it hosts chunks under that number.
+    /// Registers a process that the server has admitted; from now on it hosts chunks under that number.
     pub(super) fn welcome(&mut self, number: u64, node: NodeId) {
         let Some(process) = self.processes.get_mut(&number).filter(|process| process.node.is_none()) else {
             return;
@@ -41,10 +41,10 @@ impl Simulation<'_> {
         self.after(1, Happening::Polls { process: number });
     }
 
-    /// A process is gone, with all that it had.
+    /// Ends a process, with all its data in memory.
     pub(super) fn end_process(&mut self, number: u64) {
         let Some(process) = self.processes.remove(&number) else { return };
-        // Appenders say good-bye to their chunks, so their process is still there then.
+        // Appenders release their chunks, so their process must still exist.
         let senders: Vec<_> = process.running.values().filter_map(|running| running.sender).collect();
         drop(process.running);
         senders.into_iter().for_each(|sender| drop(self.plane().senders.remove(&sender)));
@@ -55,7 +55,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Half of them lose their power, and with it what they had not synced.
+    /// Kills a node; half of the deaths are power failures, which lose unsynced data.
     pub(super) fn node_dies(&mut self) {
         self.foresee_fault(self.faults.node_deaths_per_minute, Happening::NodeDies);
         let number = self.processes.keys().nth(self.random.usize(..self.processes.len().max(1))).copied();
@@ -73,7 +73,7 @@ impl Simulation<'_> {
         self.after(down_ns, Happening::NodeStarts { address });
     }
 
-    /// Kills the node with most of the runs, for good, once all that reducers have yet to read lies on two live nodes.
+    /// Kills the node with the most runs permanently, once all unread data is on two live nodes.
     pub(super) fn dies_in_turn(&mut self) {
         if self.outcome.died_in_turn == self.world.deaths_in_turn {
             return;
@@ -106,7 +106,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// A node lives, and nobody reaches it for a while.
+    /// Makes a live node unreachable for a while.
     pub(super) fn cut_off(&mut self) {
         self.foresee_fault(self.faults.partitions_per_minute, Happening::CutOff);
         let nodes: Vec<NodeId> = self.processes.values().filter_map(|process| process.node).collect();
@@ -121,7 +121,7 @@ impl Simulation<'_> {
         self.after(heals_ns, Happening::Heals(node));
     }
 
-    /// The disk of a node that lives loses a run, or a chunk that is no run yet.
+    /// Makes the disk of a live node lose a run, or an unsorted chunk.
     pub(super) fn disk_loses(&mut self) {
         self.foresee_fault(self.faults.losses_per_minute, Happening::DiskLoses);
         if self.faults.losses_per_minute == 0.0 {
@@ -149,7 +149,7 @@ impl Simulation<'_> {
         let in_runs: BTreeSet<_> = data.runs.values().flat_map(|run| run.chunks()).collect();
         let chunks = data.books.chunk_summaries().into_iter().map(|chunk| chunk.chunk);
         let chunks: Vec<_> = chunks.filter(|chunk| !in_runs.contains(chunk)).collect();
-        // A chunk whose run was merged away is in no run here, and in no memory either.
+        // A chunk whose run was merged is in no run and no memory here.
         let merged_away = |chunk| data.books.is_sorted(chunk);
         let chunks: Vec<_> = chunks.into_iter().filter(|chunk| !merged_away(*chunk)).collect();
         match (runs.is_empty(), chunks.is_empty()) {

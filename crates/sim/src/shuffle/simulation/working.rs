@@ -18,9 +18,9 @@ use ids::{AttemptKey, JobId, NodeId, RunId, Source, TaskIndex};
 use ifile::KeyShape;
 use std::sync::Arc;
 
-/// At most so many times longer takes each step of a slow attempt.
+/// Maximum factor by which the steps of a slow attempt take longer.
 const SLOWER_MAX: u64 = 12;
-/// How often an attempt looks whether it was told to stop: at one step of so many.
+/// An attempt checks whether it must stop in one of this many steps.
 const STEPS_PER_LOOK: u32 = 2;
 const STEP_NS_MAX: u64 = 120 * MILLISECOND_NS;
 
@@ -77,7 +77,7 @@ impl<'a> Simulation<'a> {
             return;
         }
         let Some(fresh) = process.answered(poll, orders) else { return };
-        // A poll that another one took the place of is answered with nothing.
+        // A poll that was replaced by another one is answered with nothing.
         if !peers.is_empty() {
             process.peers = peers;
         }
@@ -93,7 +93,7 @@ impl<'a> Simulation<'a> {
                 self.begin_waiting(number);
             }
             NodeOrder::StopAttempt { attempt } => {
-                // One that runs looks for that now and then.
+                // A running attempt checks this from time to time.
                 if let Some(running) = process.running.get_mut(&attempt) {
                     running.is_told_to_stop = true;
                 }
@@ -122,7 +122,7 @@ impl<'a> Simulation<'a> {
                     host.forgotten.insert(job);
                 }
             }
-            // Nothing is kept or drained here, and no range is cut.
+            // Nothing is kept or drained here, and no range is split.
             _ => {}
         }
     }
@@ -134,7 +134,7 @@ impl<'a> Simulation<'a> {
         stale.into_iter().for_each(|attempt| self.obey(number, NodeOrder::StopAttempt { attempt }));
     }
 
-    /// Attempts whose slots are free begin.
+    /// Starts waiting attempts whose slots are free.
     fn begin_waiting(&mut self, number: u64) {
         let Some(process) = self.processes.get_mut(&number) else { return };
         let waiting = std::mem::take(&mut process.waiting);
@@ -208,7 +208,7 @@ impl<'a> Simulation<'a> {
         self.after(wait_ns, Happening::Works { process: number, attempt });
     }
 
-    /// One step of an attempt.
+    /// Performs a step of an attempt.
     pub(super) fn work(&mut self, number: u64, attempt: AttemptKey) {
         let fails = self.plane().chance(self.faults.attempt_fails);
         let Some(process) = self.processes.get_mut(&number) else { return };
@@ -241,7 +241,7 @@ impl<'a> Simulation<'a> {
             Step::Publishes(task) => self.publish(number, attempt, &task),
             Step::SyncsOutput => {
                 let name = attempt.task.job.to_string();
-                // The machine that had put it there may have lost it since this attempt found it.
+                // The machine that had written it may have lost it since this attempt found it.
                 let outcome = match self.outputs.read(&name) {
                     Some(_) => Ok(TaskResult::Commit(Default::default())),
                     None => Err(environment("the output is not there any more")),
@@ -263,7 +263,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A map attempt that had to read parts goes on as any other.
+    /// Continues a map attempt that has read its parts.
     fn map_what_was_read(
         &mut self,
         number: u64,
@@ -298,7 +298,7 @@ impl<'a> Simulation<'a> {
         Work::Sync(result)
     }
 
-    /// The parts become the output, all of them by one rename. None where that cannot be.
+    /// Publishes the parts as the output, all by one rename. Returns None if that is not possible.
     fn publish(&mut self, number: u64, attempt: AttemptKey, task: &CommitTask) -> Option<Work<'a>> {
         let name = attempt.task.job.to_string();
         if self.outputs.read(&name).is_some() {
@@ -335,13 +335,13 @@ impl<'a> Simulation<'a> {
             }
             let sender = process.running.get(&attempt).and_then(|running| running.sender);
             process.end(attempt, outcome, self.now_ns);
-            // What it sent may arrive; it sends nothing again.
+            // Sent messages may arrive; nothing is sent again.
             sender.map(|sender| self.plane().senders.remove(&sender));
             self.begin_waiting(number);
         }
     }
 
-    /// Sorters take closed chunks in the background.
+    /// Sorts closed chunks in the background.
     pub(super) fn sort(&mut self, number: u64) {
         let Some(process) = self.processes.get(&number) else { return };
         if let Some(node) = process.node {
@@ -356,14 +356,14 @@ impl<'a> Simulation<'a> {
         self.after(wait_ns, Happening::Sorts { process: number });
     }
 
-    /// Sends one run of each job to a second node, where the job asks for that.
+    /// Copies one run of each job to a second node, if the job asks for it.
     pub(super) fn replicate(&mut self, number: u64) {
         let Some(process) = self.processes.get_mut(&number) else { return };
         let Some(here) = process.node else {
             return self.after(TICK_NS, Happening::Replicates { process: number });
         };
         let peers: Vec<NodeId> = process.peers.iter().copied().filter(|peer| *peer != here).collect();
-        // Runs whose replica was on a node that is gone get another.
+        // Runs whose replica was on a lost node get another one.
         process.replicas.retain(|_, node| peers.contains(node));
         let mut plane = self.plane.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         for job in process.replicating.iter().copied().collect::<Vec<JobId>>() {
@@ -372,7 +372,7 @@ impl<'a> Simulation<'a> {
             let single = runs.into_iter().find(|run| !process.replicas.contains_key(&(job, *run)));
             let again = process.again.get(&job).and_then(|again| again.first()).copied();
             let Some(run) = single.or(again) else { continue };
-            // Who made it may be there, and has lost it.
+            // The maker may be alive, but has lost the run.
             let takers: Vec<NodeId> = peers.iter().copied().filter(|peer| *peer != run.node()).collect();
             if takers.is_empty() {
                 continue;
@@ -394,7 +394,7 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Sends one part of each job to a second node, where the job asks for that.
+/// Copies one part of each job to a second node, if the job asks for it.
 fn replicate_parts(process: &mut Process<'_>, plane: &mut DataPlane, here: NodeId, peers: &[NodeId]) {
     process.part_replicas.retain(|_, node| peers.contains(node));
     if peers.is_empty() {
