@@ -4,7 +4,7 @@
 use crate::batch::Batch;
 use crate::database::sqlite;
 use crate::database::{Connection, Session};
-use crate::tables::{fleet, intermediate, kept, people, reopen, user_files};
+use crate::tables::{fleet, intermediate_files, kept, people, reopen, shuffle_data};
 use crate::writer::Writer;
 use crate::{Metastore, StoreError};
 use ids::JobId;
@@ -128,7 +128,7 @@ async fn write(
             let mut session = Session::Postgres(&mut transaction);
             if let Some((lead, number)) = lead {
                 let values = [lead.into(), number.into()];
-                session.execute("UPDATE leads SET applied = $2 WHERE lead = $1", values).await?;
+                session.execute("UPDATE leaderships SET applied = $2 WHERE lead = $1", values).await?;
             }
             write_all(&mut session, changes).await?;
             transaction.commit().await?;
@@ -165,7 +165,7 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
             Change::Intermediate { .. }
             | Change::IntermediateReplica { .. }
             | Change::IntermediateReplicaGone { .. }
-            | Change::IntermediateRemoved { .. } => user_files::apply_one(db, change).await?,
+            | Change::IntermediateRemoved { .. } => intermediate_files::apply_one(db, change).await?,
             Change::StageReopened { job, stage, tasks, stands, now_ns } => {
                 // It strikes rows by what they are, so that all before it must stand.
                 std::mem::take(&mut batch).write(db).await?;
@@ -174,7 +174,7 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
             }
             Change::PartsRenamed { job, stage, names } => {
                 std::mem::take(&mut batch).write(db).await?;
-                intermediate::rename_parts(db, *job, *stage, names).await?;
+                shuffle_data::rename_parts(db, *job, *stage, names).await?;
             }
             Change::KeptDirs { job, places } => kept::keep_dirs(db, *job, places).await?,
             Change::KeptFilesRemoved { job, .. } => {

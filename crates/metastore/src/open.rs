@@ -1,6 +1,8 @@
 //! Opening the state database: create, migrate, say what is wrong.
 
 mod reader_role;
+#[cfg(test)]
+mod table_names;
 
 use crate::database::sqlite;
 use crate::database::{Connection, STATEMENTS_MAX};

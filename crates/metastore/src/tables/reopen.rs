@@ -11,7 +11,7 @@ use ids::{JobId, StageIndex, TaskIndex};
 const STRIKE_LATER: &[&str] = &[
     "UPDATE tasks SET state = 'dropped', winner = NULL WHERE job = $1 AND stage > $2 AND stage <> $3",
     "DELETE FROM parts WHERE job = $1 AND stage > $2 AND stage <> $3",
-    "DELETE FROM results WHERE job = $1 AND stage > $2 AND stage <> $3",
+    "DELETE FROM task_results WHERE job = $1 AND stage > $2 AND stage <> $3",
 ];
 const REOPEN: &[&str] = &[
     "UPDATE stages SET state = 'waiting', task_count = NULL, expanded_ns = NULL, ended_ns = NULL \
@@ -52,7 +52,7 @@ pub(crate) async fn stage_reopened(
         let key = || [job.0.into(), stage.0.into(), index.0.into()];
         let [job_value, stage_value, index_value] = key();
         db.execute(statement, [job_value, stage_value, index_value, json(task)?.into()]).await?;
-        db.execute("DELETE FROM results WHERE job = $1 AND stage = $2 AND task = $3", key()).await?;
+        db.execute("DELETE FROM task_results WHERE job = $1 AND stage = $2 AND task = $3", key()).await?;
         db.execute("DELETE FROM parts WHERE job = $1 AND stage = $2 AND task = $3", key()).await?;
         if reads_again {
             continue;
@@ -74,12 +74,12 @@ async fn strike_sources(
         _ => None,
     };
     let Some(again) = again else {
-        let statement = "DELETE FROM sources WHERE job = $1 AND map_task = $2";
+        let statement = "DELETE FROM source_sums WHERE job = $1 AND map_task = $2";
         db.execute(statement, [job.0.into(), index.0.into()]).await?;
         return Ok(());
     };
     for ifile in &again.ifiles {
-        let statement = "DELETE FROM sources WHERE job = $1 AND ifile = $2 AND map_task = $3";
+        let statement = "DELETE FROM source_sums WHERE job = $1 AND ifile = $2 AND map_task = $3";
         db.execute(statement, [job.0.into(), ifile.0.into(), index.0.into()]).await?;
     }
     Ok(())
