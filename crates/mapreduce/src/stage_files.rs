@@ -111,7 +111,7 @@ impl JobResults {
         lives: impl Fn(NodeId) -> bool,
     ) {
         for (task, node) in replicas.filter(|(_, node)| lives(*node)) {
-            // Of a part that was made again elsewhere since, this may be an old one: a replica that is not there is found out.
+            // A store of an earlier build may have one of a part that was made again since: a replica that is not there is found out.
             if let Some(home) = self.part(task).and_then(|part| part.node) {
                 self.add_part_replica(task, home, node);
             }

@@ -30,7 +30,10 @@ use intermediate_files::intermediate_files_are_remembered;
 use listing::{
     dead_nodes_are_listed_for_a_while, jobs_are_listed_by_state_user_and_name, logs_of_tasks_are_no_events,
 };
-use lost_data::{lost_data_is_made_again, what_is_done_stands_while_lost_data_is_made_again};
+use lost_data::{
+    lost_data_is_made_again, replicas_of_parts_go_with_their_tasks,
+    what_is_done_stands_while_lost_data_is_made_again,
+};
 use secrets::{
     answers_end_where_they_are_large, keys_of_data_ports_are_remembered, nodes_are_known_by_their_secrets,
     people_come_by_their_tokens, programs_are_hidden_from_questions,
@@ -768,5 +771,6 @@ on_every_back_end!(
     what_is_not_done_with_is_recovered,
     half_run_jobs_far_apart_come_back,
     lost_data_is_made_again,
+    replicas_of_parts_go_with_their_tasks,
     what_is_done_stands_while_lost_data_is_made_again,
 );

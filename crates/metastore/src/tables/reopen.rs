@@ -10,6 +10,9 @@ use ids::{JobId, StageIndex, TaskIndex};
 /// events are history and stay.
 const STRIKE_LATER: &[&str] = &[
     "UPDATE tasks SET state = 'dropped', winner = NULL WHERE job = $1 AND stage > $2 AND stage <> $3",
+    // They know no stage, so that the parts must still be there.
+    "DELETE FROM part_replicas WHERE job = $1 AND task IN \
+     (SELECT parts.task FROM parts WHERE parts.job = $1 AND parts.stage > $2 AND parts.stage <> $3)",
     "DELETE FROM parts WHERE job = $1 AND stage > $2 AND stage <> $3",
     "DELETE FROM task_results WHERE job = $1 AND stage > $2 AND stage <> $3",
 ];
@@ -18,7 +21,14 @@ const REOPEN: &[&str] = &[
      WHERE job = $1 AND stage > $2",
     "UPDATE stages SET state = 'running', ended_ns = NULL WHERE job = $1 AND stage = $2",
 ];
-/// The next seal tells them all. Replicas are told once, and stay.
+/// The rows that one task left behind: its result, its part and the replica of that.
+const STRIKE_OUTCOME: &[&str] = &[
+    "DELETE FROM task_results WHERE job = $1 AND stage = $2 AND task = $3",
+    "DELETE FROM part_replicas WHERE job = $1 AND task = $3 AND EXISTS \
+     (SELECT 1 FROM parts WHERE parts.job = $1 AND parts.stage = $2 AND parts.task = $3)",
+    "DELETE FROM parts WHERE job = $1 AND stage = $2 AND task = $3",
+];
+/// The next seal tells them all. Replicas of runs are told once, and stay.
 const STRIKE_INVENTORY: &[&str] = &[
     "DELETE FROM run_chunks WHERE job = $1",
     "DELETE FROM runs WHERE job = $1",
@@ -52,8 +62,9 @@ pub(crate) async fn stage_reopened(
         let key = || [job.0.into(), stage.0.into(), index.0.into()];
         let [job_value, stage_value, index_value] = key();
         db.execute(statement, [job_value, stage_value, index_value, json(task)?.into()]).await?;
-        db.execute("DELETE FROM task_results WHERE job = $1 AND stage = $2 AND task = $3", key()).await?;
-        db.execute("DELETE FROM parts WHERE job = $1 AND stage = $2 AND task = $3", key()).await?;
+        for statement in STRIKE_OUTCOME {
+            db.execute(statement, key()).await?;
+        }
         if reads_again {
             continue;
         }
