@@ -149,9 +149,9 @@ start_chain() {
 }
 
 doomed_runs() { # prints a query that counts the maps whose data is in runs that match CONDITION
-    echo "select count(distinct s.map_task) as n from sources s join run_chunks c on c.job = s.job and c.chunk = s.chunk
+    echo "select count(distinct s.map_task) as n from source_sums s join run_chunks c on c.job = s.job and c.chunk = s.chunk
         join runs r on r.job = c.job and r.run = c.run where $1
-        and not exists (select 1 from replicas p where p.run = r.run and p.state = 'complete' and $2)"
+        and not exists (select 1 from run_replicas p where p.run = r.run and p.state = 'complete' and $2)"
 }
 
 # Each fault is a function that waits for its moment. faulted_ns is the time of the fault; maps that start later run again.
@@ -257,7 +257,7 @@ write_down() {
         "$(ask "select (max(ended_ns) - min(created_ns)) / 1000000 as n from jobs" | awk '{ print $1 / 1000 }')"
         "$(seconds_of map)" "$(seconds_of reduce)" "$(cpu_seconds)" "$(written_bytes)"
         "$(sent_bytes 'link[0-9]+')" "$(sent_bytes 'down[0-9]+')"
-        "$(ask "select coalesce(sum(bytes), 0) as n from $([ "$world" = chain ] && echo part_replicas || echo replicas)")"
+        "$(ask "select coalesce(sum(bytes), 0) as n from $([ "$world" = chain ] && echo part_replicas || echo run_replicas)")"
         "$(ran_again)"
         "$predicted"
         "$(ask "select count(*) - count(distinct job * 100000 + task) as n from attempts where stage = 3")"
@@ -266,8 +266,8 @@ write_down() {
         "$(ask "select coalesce(sum(ended_ns - started_ns), 0) / 1000000 as n from attempts where started_ns is not null
             and ended_ns is not null" | awk '{ print $1 / 1000 }')"
         "$(ask "select count(*) as n from runs where replaced_by is null")"
-        "$(ask "select count(distinct run) as n from replicas where state in ('complete', 'standing')")"
-        "$(ask "select single_ns / 1000000 as n from replicas order by single_ns limit 1 offset (select count(*) / 2 from replicas)" |
+        "$(ask "select count(distinct run) as n from run_replicas where state in ('complete', 'standing')")"
+        "$(ask "select single_ns / 1000000 as n from run_replicas order by single_ns limit 1 offset (select count(*) / 2 from run_replicas)" |
             awk '{ print $1 / 1000 }')"
         "$(echo "$3" | awk '{ printf "%.0f\n", ($4 > $2 ? 100 * ($3 - $1) / ($4 - $2) : 0) }')"
         "$(cut -d ' ' -f 1 /proc/loadavg)" "$output"

@@ -89,7 +89,7 @@ until_reducers_run() {
 node_with_most() { # prints the number in the name of the node with the most runs; if there are no runs, with the most sources
     local of_runs="select cast(replace(n.name, 'node-', '') as integer) as n from runs r join nodes n on n.node = r.run / $NODE_SHIFT
         group by n.name order by sum(r.record_bytes) desc, n.name limit 1"
-    local of_chunks="select cast(replace(n.name, 'node-', '') as integer) as n from sources s join nodes n on n.node = s.chunk / $NODE_SHIFT
+    local of_chunks="select cast(replace(n.name, 'node-', '') as integer) as n from source_sums s join nodes n on n.node = s.chunk / $NODE_SHIFT
         group by n.name order by sum(s.bytes) desc, n.name limit 1"
     local found
     found=$(ask "$of_runs")

@@ -57,7 +57,7 @@ def facts_of(report: Facts, state: Path) -> Facts:
     job = str(report["job"])
     attempts = asked(state, "timeline", job)["attempts"]
     maps = [each for each in attempts if each["stage"] == "map" and each["state"] == "succeeded"]
-    put_out = f"select map_task, sum(bytes) as bytes from sources where job = {job} group by map_task order by map_task"
+    put_out = f"select map_task, sum(bytes) as bytes from source_sums where job = {job} group by map_task order by map_task"
     map_bytes = {int(row["map_task"]): int(row["bytes"]) for row in asked(state, "state", "--limit", "100000", put_out)}
     seconds = {int(each["task"]): sum(span["to_seconds"] - span["from_seconds"] for span in each["spans"]) for each in maps}
     # A run that was merged into another run is counted there.

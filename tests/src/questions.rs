@@ -343,7 +343,7 @@ pub trait Questions: Answers + Sized {
 
     /// Records that map attempts put into chunks; a row lies on the node of its chunk.
     fn sources(&self) -> Question<'_> {
-        about(self, "sources", &format!("chunk / {PER_NODE}"))
+        about(self, "source_sums", &format!("chunk / {PER_NODE}"))
     }
 
     /// Runs; a row lies on the node that made the run.
@@ -353,12 +353,12 @@ pub trait Questions: Answers + Sized {
 
     /// Second copies of runs; a row lies on the node of the copy.
     fn replicas(&self) -> Question<'_> {
-        about(self, "replicas", "node")
+        about(self, "run_replicas", "node")
     }
 
     /// The same rows, each on the node that made the run.
     fn originals(&self) -> Question<'_> {
-        about(self, "replicas", &format!("run / {PER_NODE}"))
+        about(self, "run_replicas", &format!("run / {PER_NODE}"))
     }
 
     fn parts(&self) -> Question<'_> {
@@ -385,7 +385,7 @@ pub trait Questions: Answers + Sized {
 
     /// Intermediate files with a second copy on another node.
     fn replicated_intermediate_files(&self) -> Question<'_> {
-        self.intermediate_files().and("file in (select file from intermediate_replicas)")
+        self.intermediate_files().and("file in (select file from intermediate_file_replicas)")
     }
 
     /// Proofs that found a difference.
@@ -395,7 +395,7 @@ pub trait Questions: Answers + Sized {
 
     /// Runs in whose place a replica is read.
     fn replaced_runs(&self) -> Question<'_> {
-        self.runs().and("run in (select run from replicas where state = 'standing')")
+        self.runs().and("run in (select run from run_replicas where state = 'standing')")
     }
 
     /// Attempts that began when their job was over.
@@ -414,7 +414,7 @@ pub trait Questions: Answers + Sized {
     /// Sources on the node of the map attempt that appended them.
     fn sources_at_home(&self) -> Question<'_> {
         self.sources().and(format!(
-            "exists (select 1 from attempts a where {OF_SOURCE} and a.node = sources.chunk / {PER_NODE})"
+            "exists (select 1 from attempts a where {OF_SOURCE} and a.node = source_sums.chunk / {PER_NODE})"
         ))
     }
 
@@ -422,7 +422,7 @@ pub trait Questions: Answers + Sized {
     fn sources_in_other_racks(&self) -> Question<'_> {
         self.sources().and(format!(
             "exists (select 1 from attempts a join nodes m on m.node = a.node \
-             join nodes c on c.node = sources.chunk / {PER_NODE} where {OF_SOURCE} and m.rack <> c.rack)"
+             join nodes c on c.node = source_sums.chunk / {PER_NODE} where {OF_SOURCE} and m.rack <> c.rack)"
         ))
     }
 
@@ -438,7 +438,7 @@ pub trait Questions: Answers + Sized {
         holds(
             self,
             "select count(*) > 0 and count(*) = (select count(*) from runs where replaced_by is null) \
-             from replicas where state = 'complete'",
+             from run_replicas where state = 'complete'",
         )
     }
 
@@ -447,9 +447,9 @@ pub trait Questions: Answers + Sized {
     fn all_runs_lie_on_two_nodes_again(&self) -> bool {
         holds(
             self,
-            "select (select count(*) from replicas where state = 'standing') > 0 \
+            "select (select count(*) from run_replicas where state = 'standing') > 0 \
              and not exists (select 1 from runs r where r.replaced_by is null \
-             and not exists (select 1 from replicas p where p.job = r.job and p.run = r.run and p.state = 'complete'))",
+             and not exists (select 1 from run_replicas p where p.job = r.job and p.run = r.run and p.state = 'complete'))",
         )
     }
 
@@ -491,7 +491,7 @@ pub trait Questions: Answers + Sized {
             .select("run");
         let run = numbers(self, &format!("{run} order by run limit 1"))[0];
         let name = |node: String| node_of(self, &format!("select name from nodes where node = ({node})"));
-        let copy = format!("select node from replicas where run = {run} and state = 'complete' limit 1");
+        let copy = format!("select node from run_replicas where run = {run} and state = 'complete' limit 1");
         (run, name(format!("select {run} / {PER_NODE}")), name(copy))
     }
 
@@ -521,7 +521,7 @@ pub trait Questions: Answers + Sized {
     #[track_caller]
     fn map_tasks_on_disk(&self, disk: i64) -> BTreeSet<i64> {
         let statement = format!(
-            "select distinct s.map_task from sources s join run_chunks c on c.job = s.job and c.chunk = s.chunk \
+            "select distinct s.map_task from source_sums s join run_chunks c on c.job = s.job and c.chunk = s.chunk \
              join runs r on r.job = c.job and r.run = c.run \
              where r.disk = {disk} and r.in_memory = 0 and r.replaced_by is null"
         );
@@ -563,7 +563,7 @@ pub trait Questions: Answers + Sized {
                  a.task = t.task and a.attempt = t.winner where t.job = {job} and coalesce(a.state, '') <> 'succeeded'"
             ),
             format!(
-                "select count(*) from sources s join tasks t on t.job = s.job and t.task = s.map_task \
+                "select count(*) from source_sums s join tasks t on t.job = s.job and t.task = s.map_task \
                  join stages g on g.job = t.job and g.stage = t.stage and g.name = 'map' \
                  where s.job = {job} and s.attempt <> t.winner"
             ),
@@ -627,7 +627,7 @@ pub trait Questions: Answers + Sized {
 }
 
 /// Joins a source with the map attempt that appended it.
-const OF_SOURCE: &str = "a.job = sources.job and a.task = sources.map_task and a.attempt = sources.attempt \
+const OF_SOURCE: &str = "a.job = source_sums.job and a.task = source_sums.map_task and a.attempt = source_sums.attempt \
     and (a.job, a.stage) in (select job, stage from stages where name = 'map')";
 
 /// Counts the attempts that have ended, of all jobs.

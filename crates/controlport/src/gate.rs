@@ -13,6 +13,7 @@ pub(crate) use failed_tokens::FailedTokens;
 pub(crate) use keyring::{Holder, Keyring, now_ns};
 pub(crate) use limits::Meters;
 pub use limits::UserLimits;
+pub(crate) use rules::route_of_today;
 
 use crate::answer::Problem;
 use crate::port::{Port, TokensAsked};

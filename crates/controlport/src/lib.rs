@@ -29,13 +29,13 @@ pub use routes::ConsoleProgram;
 
 use api::control::ErrorCode;
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::middleware;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use listener::Refusal;
 use routes::{drills, files, history, intermediates, jobs, nodes, status, tokens};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -61,6 +61,19 @@ fn old_routes() -> Router<Port> {
         .route("/v1/ifiles", get(intermediates::list).post(intermediates::create))
         .route("/v1/ifiles/open", post(intermediates::open))
         .route("/v1/ifiles/remove", post(intermediates::remove))
+        .route_layer(middleware::from_fn(name_new_route))
+}
+
+/// Names the new spelling in the log of the server, once in a process: a program that polls must not fill it.
+async fn name_new_route(route: MatchedPath, request: Request, next: Next) -> Response {
+    static NAMED: Once = Once::new();
+    if let Some(new) = gate::route_of_today(route.as_str()) {
+        NAMED.call_once(|| {
+            let old = route.as_str();
+            tracing::warn!("a client calls {old}: change it to call {new}");
+        });
+    }
+    next.run(request).await
 }
 
 /// Returns the OpenAPI document of all routes, as served and as written in `docs/openapi.json`.

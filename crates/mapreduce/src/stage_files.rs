@@ -113,7 +113,7 @@ impl JobResults {
         lives: impl Fn(NodeId) -> bool,
     ) {
         for (task, node) in replicas.filter(|(_, node)| lives(*node)) {
-            // A row may be older than a recomputed part: a missing replica is noticed when it is read.
+            // A store of an earlier version may have the replica of an older part: a missing replica is noticed when it is read.
             if let Some(home) = self.part(task).and_then(|part| part.node) {
                 self.add_part_replica(task, home, node);
             }

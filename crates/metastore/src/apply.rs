@@ -3,7 +3,7 @@
 
 use crate::batch::Batch;
 use crate::database::{Connection, Session, sqlite};
-use crate::tables::{fleet, intermediate, kept, people, reopen, user_files};
+use crate::tables::{fleet, intermediate_files, kept, people, reopen, shuffle_data};
 use crate::writer::Writer;
 use crate::{Metastore, StoreError};
 use api::history::EventKind;
@@ -128,7 +128,7 @@ async fn write(
             let mut session = Session::Postgres(&mut transaction);
             if let Some((lead, number)) = lead {
                 let values = [lead.into(), number.into()];
-                session.execute("UPDATE leads SET applied = $2 WHERE lead = $1", values).await?;
+                session.execute("UPDATE leaderships SET applied = $2 WHERE lead = $1", values).await?;
             }
             write_all(&mut session, changes).await?;
             transaction.commit().await?;
@@ -165,7 +165,7 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
             Change::Intermediate { .. }
             | Change::IntermediateReplica { .. }
             | Change::IntermediateReplicaGone { .. }
-            | Change::IntermediateRemoved { .. } => user_files::apply_one(db, change).await?,
+            | Change::IntermediateRemoved { .. } => intermediate_files::apply_one(db, change).await?,
             Change::StageReopened { job, stage, tasks, stands, now_ns } => {
                 // It deletes rows by their content, so all earlier changes must be written first.
                 std::mem::take(&mut batch).write(db).await?;
@@ -174,7 +174,7 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
             }
             Change::PartsRenamed { job, stage, names } => {
                 std::mem::take(&mut batch).write(db).await?;
-                intermediate::rename_parts(db, *job, *stage, names).await?;
+                shuffle_data::rename_parts(db, *job, *stage, names).await?;
             }
             Change::KeptDirs { job, places } => kept::keep_dirs(db, *job, places).await?,
             Change::KeptFilesRemoved { job, .. } => {

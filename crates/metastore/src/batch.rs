@@ -4,7 +4,7 @@
 use crate::StoreError;
 use crate::convert::{json, path_text};
 use crate::database::{Rows, Session, Value};
-use crate::tables::intermediate::Data;
+use crate::tables::shuffle_data::Data;
 use api::history::{AttemptState, EventKind, JobState, KeptFiles, StageState};
 use api::{JobSpec, Task, TaskFailure};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskKey};
@@ -584,5 +584,5 @@ async fn sweep(
     let head = "UPDATE tasks SET state = 'done'";
     db.update(head, "WHERE tasks.job = v.column1 AND tasks.state = 'waiting'", succeeded.collect()).await?;
     let over = over.iter().map(|job| [job.0.into()]).collect();
-    db.delete_of_jobs("results", over).await
+    db.delete_of_jobs("task_results", over).await
 }

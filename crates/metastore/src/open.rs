@@ -1,6 +1,8 @@
 //! Opening of the state database: creation, migration, and error reports.
 
 mod reader_role;
+#[cfg(test)]
+mod table_names;
 
 use crate::database::{Connection, STATEMENTS_MAX, sqlite};
 use crate::error::{BUSY_SECONDS_MAX, StoreError};

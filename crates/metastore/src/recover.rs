@@ -183,7 +183,7 @@ impl Metastore {
             Ok(())
         })
         .await?;
-        let table = of_hot_jobs!("results.*", "results", ", results.stage, results.task");
+        let table = of_hot_jobs!("task_results.*", "task_results", ", task_results.stage, task_results.task");
         self.each(jobs, table, spans, |job, row| {
             job.results.push((self.attempt_key(row)?, self.json(row, "result")?));
             Ok(())
@@ -250,9 +250,9 @@ impl Metastore {
         })
         .await?;
         let table = of_hot_jobs_with_data!(
-            "sources.*",
-            "sources",
-            ", sources.map_task, sources.ifile, sources.chunk"
+            "source_sums.*",
+            "source_sums",
+            ", source_sums.map_task, source_sums.ifile, source_sums.chunk"
         );
         self.each(jobs, table, spans, |job, row| self.add_commit(&mut job.commits, row)).await?;
         let table = of_hot_jobs_with_data!("chunks.*", "chunks", ", chunks.chunk, chunks.generation");
@@ -274,7 +274,8 @@ impl Metastore {
             Ok(())
         })
         .await?;
-        let table = of_hot_jobs_with_data!("replicas.*", "replicas", ", replicas.run, replicas.node");
+        let table =
+            of_hot_jobs_with_data!("run_replicas.*", "run_replicas", ", run_replicas.run, run_replicas.node");
         self.each(jobs, table, spans, |job, row| {
             job.replicas.push(self.replica_row(row)?);
             Ok(())

@@ -20,21 +20,26 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+mod intermediate_files;
 mod listing;
 mod lost_data;
 mod secrets;
-mod user_files;
+mod table_names;
 mod waiting;
 
+use intermediate_files::intermediate_files_are_remembered;
 use listing::{
     dead_nodes_are_listed_for_a_while, jobs_are_listed_by_state_user_and_name, logs_of_tasks_are_no_events,
 };
-use lost_data::{lost_data_is_made_again, what_is_done_stands_while_lost_data_is_made_again};
+use lost_data::{
+    lost_data_is_made_again, replicas_of_parts_go_with_their_tasks,
+    what_is_done_stands_while_lost_data_is_made_again,
+};
 use secrets::{
     answers_end_where_they_are_large, keys_of_data_ports_are_remembered, nodes_are_known_by_their_secrets,
     people_come_by_their_tokens, programs_are_hidden_from_questions,
 };
-use user_files::intermediate_files_are_remembered;
+use table_names::questions_find_tables_by_both_names;
 use waiting::jobs_that_wait_are_told_apart;
 
 pub(crate) fn spec() -> JobSpec {
@@ -759,6 +764,7 @@ on_every_back_end!(
     keys_of_data_ports_are_remembered,
     programs_are_hidden_from_questions,
     answers_end_where_they_are_large,
+    questions_find_tables_by_both_names,
     intermediate_files_are_remembered,
     jobs_that_wait_are_told_apart,
     a_half_run_job_comes_back,
@@ -766,5 +772,6 @@ on_every_back_end!(
     what_is_not_done_with_is_recovered,
     half_run_jobs_far_apart_come_back,
     lost_data_is_made_again,
+    replicas_of_parts_go_with_their_tasks,
     what_is_done_stands_while_lost_data_is_made_again,
 );

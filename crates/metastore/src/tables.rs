@@ -1,8 +1,8 @@
 //! Groups of tables by subject, with the statements for their rows.
 
 pub(crate) mod fleet;
-pub(crate) mod intermediate;
+pub(crate) mod intermediate_files;
 pub(crate) mod kept;
 pub(crate) mod people;
 pub(crate) mod reopen;
-pub(crate) mod user_files;
+pub(crate) mod shuffle_data;

@@ -139,11 +139,11 @@ impl Metastore {
         if !self.try_lock(connection).await? {
             return Ok(None);
         }
-        let statement = "INSERT INTO leads (owner, started_ns, applied) VALUES \
+        let statement = "INSERT INTO leaderships (owner, started_ns, applied) VALUES \
              ($1, (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint, 0) RETURNING lead";
         let rows = connection.session().fetch(statement, [owner.into()]).await;
         let rows = rows.map_err(|error| self.driver_error(error))?;
-        let row = rows.first().ok_or_else(|| self.damaged("leads.lead", "no number"))?;
+        let row = rows.first().ok_or_else(|| self.damaged("leaderships.lead", "no number"))?;
         Ok(Some(Lead { number: self.get(row, "lead")?, applied: 0 }))
     }
 
@@ -242,7 +242,7 @@ impl Metastore {
     async fn reopen(&self, number: i64) -> Result<Option<(Connection, i64)>, StoreError> {
         let mut connection = self.place.connect_writer().await?;
         let locked = self.try_lock(&mut connection).await?;
-        let statement = "SELECT lead, applied FROM leads ORDER BY lead DESC LIMIT 1";
+        let statement = "SELECT lead, applied FROM leaderships ORDER BY lead DESC LIMIT 1";
         let rows = connection.session().fetch(statement, []).await;
         let rows = rows.map_err(|error| self.driver_error(error))?;
         let row = rows.first().ok_or_else(|| self.lead_lost())?;

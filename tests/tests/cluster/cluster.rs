@@ -89,7 +89,7 @@ fn look_from_afar(cluster: &Cluster) {
 #[test]
 fn nodes_report_their_machine_and_disks() {
     let cluster = Cluster::builder().nodes(1).start();
-    let samples = "select count(*) as n, max(memory_used_bytes) > 0 as used from samples";
+    let samples = "select count(*) as n, max(memory_used_bytes) > 0 as used from machine_samples";
     cluster.ask_until(&["state", "--json", samples], |answer| {
         !answer.contains("\"n\": 0") && !answer.contains("null")
     });

@@ -307,9 +307,14 @@ fn old_spellings_work_and_name_the_new() {
     assert!(old(&["stat", "old"]).contains("complete"));
     let open = exchange(cluster.address(), "POST /v1/ifiles/open", br#"{"name": "old"}"#).expect("an answer");
     assert_eq!(open.status, 200, "{}", open.text());
+    let named = "a client calls /v1/ifiles/open: change it to call /v1/intermediate-files/open";
+    cluster.server().wait_for_stderr(named);
     old(&["rm", "old"]);
     let listed = exchange(cluster.address(), "GET /v1/ifiles", b"").expect("an answer");
     assert!(listed.status == 200 && !listed.text().contains("old"), "{}", listed.text());
+    // Once in a process is enough.
+    let log = cluster.server().stderr_so_far();
+    assert_eq!(log.matches("a client calls").count(), 1, "{log}");
 }
 
 /// The calls as any program may make them: plain HTTP, each write with its offset.

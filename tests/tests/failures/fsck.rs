@@ -131,7 +131,7 @@ fn a_proof_that_does_not_agree_is_damage() {
     sandbox.write("in", lines());
     run(&sandbox, "first", &["--keep-ifiles"]).expect_success();
     let database = sandbox.state().join("sailfish.db");
-    let statement = "update sources set records = records + 1 where rowid = 1";
+    let statement = "update source_sums set records = records + 1 where rowid = 1";
     let changed = std::process::Command::new("python3")
         .args([
             "-c",

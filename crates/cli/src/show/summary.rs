@@ -6,6 +6,7 @@ use crate::show::advice::advice;
 use crate::show::escape;
 use crate::show::quantity::{bytes, count, counted, percent, rate, seconds};
 use crate::show::tables::facts;
+use api::report::ShuffleReport;
 use api::{JobReport, OutputFormat, TaskFailure};
 use ids::{AttemptKey, StageKind};
 use jobspec::{duration, standard_output};
@@ -42,7 +43,7 @@ pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String 
         rows.push(("unread", unread(report)));
     }
     if report.partitioning != "map_only" {
-        rows.push(("shuffle", shuffle(report)));
+        rows.push(("shuffle", shuffle(&report.shuffle)));
         rows.push(("reduce", reduce(report)));
         rows.push(("proof", proof(report)));
     }
@@ -100,8 +101,10 @@ fn unread(report: &JobReport) -> String {
     )
 }
 
-fn shuffle(report: &JobReport) -> String {
-    let shuffle = &report.shuffle;
+fn shuffle(shuffle: &ShuffleReport) -> String {
+    if shuffle.chunks == 0 {
+        return "nothing: the maps emitted no records".to_string();
+    }
     let mut text = format!(
         "{} in {} ({} would do), {} full, {}",
         bytes(shuffle.bytes),
@@ -156,4 +159,27 @@ pub fn failed(
     let more = hint(&format!("show {job}"), ended.server.as_deref());
     text.push_str(&format!("  there is no output; more with {more}\n"));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shuffle;
+    use api::report::ShuffleReport;
+
+    #[test]
+    fn shuffle_without_chunks_has_no_figures() {
+        let check = |chunks, bytes, expected: &str| {
+            let report = ShuffleReport {
+                ifiles: 4,
+                bytes,
+                chunks,
+                chunks_optimum: chunks,
+                fill_percent_mean: 100.0,
+                ..ShuffleReport::default()
+            };
+            assert_eq!(shuffle(&report), expected);
+        };
+        check(0, 0, "nothing: the maps emitted no records");
+        check(1, 28, "28 B in 1 chunk (1 would do), 100.0 % full, 4 I-files");
+    }
 }

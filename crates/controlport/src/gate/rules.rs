@@ -94,9 +94,14 @@ pub(crate) const OLD_ROUTES: [(&str, &str); 3] = [
     ("/v1/ifiles/remove", "/v1/intermediate-files/remove"),
 ];
 
+/// Returns the route that an earlier spelling stands for; None for a route of today.
+pub(crate) fn route_of_today(path: &str) -> Option<&'static str> {
+    OLD_ROUTES.iter().find(|(old, _)| *old == path).map(|(_, route)| *route)
+}
+
 /// Returns the rule of a route; HEAD follows GET. An earlier spelling has the rule of its route.
 pub(crate) fn rule_of(method: &Method, path: &str) -> Option<&'static Rule> {
-    let path = OLD_ROUTES.iter().find(|(old, _)| *old == path).map_or(path, |(_, route)| route);
+    let path = route_of_today(path).unwrap_or(path);
     let method = match *method {
         Method::HEAD => "GET",
         ref other => other.as_str(),

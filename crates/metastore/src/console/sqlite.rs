@@ -40,8 +40,9 @@ pub async fn query_read_only(
         .busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))
         .disable_statement_logging();
     let mut connection = options.connect().await.map_err(|error| StoreError::from_driver(&path, error))?;
-    let hidden =
-        Hidden::make(&mut connection).await.map_err(|error| StoreError::from_driver(&path, error))?;
+    let wrong = |error| StoreError::from_driver(&path, error);
+    both_names(&mut connection).await.map_err(wrong)?;
+    let hidden = Hidden::make(&mut connection).await.map_err(wrong)?;
     let timed_out = stop_after(&mut connection, &path, limits.time_max).await?;
     let mut handle = connection.lock_handle().await.map_err(|error| StoreError::from_driver(&path, error))?;
     wall_in(handle.as_raw_handle().as_ptr(), &hidden);
@@ -55,6 +56,30 @@ pub async fn query_read_only(
     }
     closed.map_err(|error| StoreError::from_driver(&path, error))?;
     answer
+}
+
+/// Tables by the name that they had until migration 13, and by the name that they have. People may ask by either; in PostgreSQL by views
+/// that the migration makes.
+pub(super) const RENAMED: &[(&str, &str)] = &[
+    ("intermediate_replicas", "intermediate_file_replicas"),
+    ("leads", "leaderships"),
+    ("replicas", "run_replicas"),
+    ("samples", "machine_samples"),
+    ("sources", "source_sums"),
+];
+
+/// Makes a view of the other name of each renamed table. A state directory that no build since the renaming has opened has the tables
+/// under their names of before.
+async fn both_names(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    for (before, after) in RENAMED {
+        let is_there =
+            sqlx::query_scalar("SELECT count(*) FROM main.sqlite_master WHERE name = $1").bind(*after);
+        let renamed: i64 = is_there.fetch_one(&mut *connection).await?;
+        let (view, table) = if renamed > 0 { (before, after) } else { (after, before) };
+        let statement = format!("CREATE TEMP VIEW {view} AS SELECT * FROM main.{table}");
+        connection.execute(AssertSqlSafe(statement)).await?;
+    }
+    Ok(())
 }
 
 /// Columns with words, environment or output of programs, which only their user may see. Each entry has a table, its
@@ -179,11 +204,12 @@ const TABLES: &[&str] = &[
     "disks",
     "events",
     "ifiles",
+    "intermediate_file_replicas",
     "intermediate_files",
-    "intermediate_replicas",
     "jobs",
     "kept_dirs",
-    "leads",
+    "leaderships",
+    "machine_samples",
     "nodes",
     "owners",
     "part_replicas",
@@ -194,14 +220,13 @@ const TABLES: &[&str] = &[
     "plans",
     "proofs",
     "racks",
-    "replicas",
     "reports",
     "roles",
     "run_chunks",
+    "run_replicas",
     "runs",
-    "samples",
     "sequences",
-    "sources",
+    "source_sums",
     "stages",
     "tasks",
     "tokens",
@@ -211,6 +236,11 @@ const TABLES: &[&str] = &[
     "sqlite_master",
     "sqlite_schema",
 ];
+
+fn is_readable(table: &str) -> bool {
+    TABLES.contains(&table) || RENAMED.iter().any(|(before, _)| *before == table)
+}
+
 /// Columns that read as empty.
 const SECRETS: &[(&str, &str)] = &[("tokens", "hash"), ("nodes", "secret_hash")];
 /// Functions of SQLite besides those of both databases.
@@ -274,7 +304,7 @@ unsafe extern "C" fn authorize(
             return ffi::SQLITE_IGNORE;
         }
         // Without a column, rows are counted. The name may be one that the statement gave to its own table.
-        ffi::SQLITE_READ => second.is_empty() || TABLES.contains(&first) || first.starts_with(&hidden.prefix),
+        ffi::SQLITE_READ => second.is_empty() || is_readable(first) || first.starts_with(&hidden.prefix),
         ffi::SQLITE_FUNCTION => {
             let name = second.to_ascii_lowercase();
             FUNCTIONS.contains(&name.as_str()) || MORE_FUNCTIONS.contains(&name.as_str())

@@ -209,6 +209,8 @@ const ATTACKS: &[&str] = &[
     "select * from public.specs",
     "select spec from jobs",
     "select * from results",
+    "select * from task_results",
+    "select * from public.task_results",
     "table tokens",
     "select * from jobs natural join specs",
     "select * from pg_authid",
@@ -242,8 +244,8 @@ const ATTACKS: &[&str] = &[
     "select pg_try_advisory_lock(8315162643297656168)",
     "select pg_notify('x', 'y')",
     "select txid_current()",
-    "select nextval('leads_lead_seq')",
-    "select setval('leads_lead_seq', 9)",
+    "select nextval('leaderships_lead_seq')",
+    "select setval('leaderships_lead_seq', 9)",
     "select query_to_xml('select hash from public.tokens', true, true, '')",
     "select table_to_xml('tokens', true, true, '')",
     "select database_to_xml(true, true, '')",
@@ -324,7 +326,7 @@ async fn postgres_withstands_attacks() {
                       (SELECT string_agg(name || role, '') FROM users) || (SELECT count(*) FROM roles) || \
                       (SELECT encode(hash, 'hex') FROM tokens) || \
                       (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory') || \
-                      (SELECT last_value FROM leads_lead_seq)";
+                      (SELECT last_value FROM leaderships_lead_seq)";
         sqlx::query_scalar::<_, String>(tables).fetch_one(&mut connection).await.unwrap()
     };
     withstands(&store, fingerprint).await;

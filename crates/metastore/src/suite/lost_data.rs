@@ -1,7 +1,7 @@
 //! Data that is lost, and what is made again of it.
 
 use super::{attempt, half_run, map_commits, seal, started, submitted, won};
-use crate::{CLUSTER_OWNER, Change, Metastore};
+use crate::{CLUSTER_OWNER, Change, Metastore, PartReplicaRow};
 use api::task::{MapAgain, MapResult, Part, ReduceResult, ReduceTask};
 use api::{DataSum, SourceCommit, Task, TaskResult};
 use ids::*;
@@ -114,4 +114,42 @@ pub(crate) async fn what_is_done_stands_while_lost_data_is_made_again(store: &Me
     assert!(tasks[1..].iter().all(|row| row.payload == planned(2)));
     assert_eq!((tasks[1].winner, tasks[2].winner), (None, first));
     assert_eq!((tasks[2].state.word(), store.parts(job).await.unwrap().len()), ("done", 1));
+}
+
+/// A part that is made again has no replica yet, under whatever number its task has in other stages.
+pub(crate) async fn replicas_of_parts_go_with_their_tasks(store: &Metastore) {
+    let (maps, reduces) = (StageIndex(0), StageIndex(1));
+    let jobs = store.reserve_job_ids(2).await.unwrap();
+    let [job, other] = [0, 1].map(|offset| JobId(jobs.start.0 + offset));
+    for job in [job, other] {
+        let expanded = |stage, tasks| Change::StageExpanded { job, stage, tasks, now_ns: 4 };
+        let mut changes = vec![submitted(job, CLUSTER_OWNER), expanded(maps, vec![super::map_task(None); 3])];
+        changes.push(expanded(reduces, vec![Task::Reduce(super::reduce_task()); 3]));
+        for task in 0..3 {
+            let part = Part { name: format!("part-{task:05}"), ..Part::default() };
+            let result = TaskResult::Reduce(ReduceResult { part: part.clone(), ..ReduceResult::default() });
+            changes.push(started(attempt(job, 1, task, 0)));
+            changes.extend(won(attempt(job, 1, task, 0), result));
+            changes.push(Change::Part { attempt: attempt(job, 1, task, 0), part });
+            let row = PartReplicaRow { task: TaskIndex(task), ..super::part_replica(2) };
+            changes.push(Change::PartReplicas { job, replicas: vec![row] });
+        }
+        store.apply(&changes).await.unwrap();
+    }
+    let replicated = async |job| {
+        let recovered = store.recover().await.unwrap();
+        recovered.jobs[&job].part_replicas.iter().map(|row| row.task.0).collect::<Vec<_>>()
+    };
+    let reopened = async |stage, tasks, stands| {
+        let reopened = Change::StageReopened { job, stage, tasks, stands, now_ns: 9 };
+        store.apply(&[reopened]).await.unwrap();
+    };
+    reopened(reduces, vec![(TaskIndex(1), Task::Reduce(super::reduce_task()))], None).await;
+    assert_eq!(replicated(job).await, [0, 2]);
+    // A map runs again, and the reduce tasks that are done stand.
+    reopened(maps, vec![(TaskIndex(2), super::map_task(None))], Some(reduces)).await;
+    assert_eq!(replicated(job).await, [0, 2]);
+    reopened(maps, vec![(TaskIndex(2), super::map_task(None))], None).await;
+    assert_eq!(replicated(job).await, [0; 0]);
+    assert_eq!(replicated(other).await, [0, 1, 2]);
 }

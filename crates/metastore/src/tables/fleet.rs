@@ -102,7 +102,7 @@ impl Metastore {
 
     /// Returns the latest samples of a node, oldest first.
     pub async fn samples(&self, node: NodeId, count_max: u32) -> Result<Vec<SampleRow>, StoreError> {
-        let statement = "SELECT * FROM (SELECT * FROM samples WHERE node = $1 ORDER BY time_ns DESC LIMIT $2) AS latest \
+        let statement = "SELECT * FROM (SELECT * FROM machine_samples WHERE node = $1 ORDER BY time_ns DESC LIMIT $2) AS latest \
                          ORDER BY time_ns";
         let sample_row = |row: &Row| {
             Ok(SampleRow {
@@ -124,7 +124,7 @@ impl Metastore {
     /// Returns the replicas of the runs of a job.
     pub async fn replicas(&self, job: JobId) -> Result<Vec<ReplicaRow>, StoreError> {
         let rows =
-            self.rows("SELECT * FROM replicas WHERE job = $1 ORDER BY run, node", [job.0.into()]).await?;
+            self.rows("SELECT * FROM run_replicas WHERE job = $1 ORDER BY run, node", [job.0.into()]).await?;
         rows.iter().map(|row| self.replica_row(row)).collect()
     }
 
@@ -181,7 +181,7 @@ pub(crate) async fn apply_one(db: &mut Session<'_>, change: &Change) -> Result<(
         Change::Disks { node, disks: rows } => disks(db, *node, rows).await,
         Change::Samples { rows } => samples(db, rows).await,
         Change::SamplesForgotten { before_ns } => {
-            db.execute("DELETE FROM samples WHERE time_ns < $1", [(*before_ns).into()]).await?;
+            db.execute("DELETE FROM machine_samples WHERE time_ns < $1", [(*before_ns).into()]).await?;
             Ok(())
         }
         other => unreachable!("{other:?} is no change of machines"),
@@ -264,5 +264,5 @@ async fn samples(db: &mut Session<'_>, samples: &[SampleRow]) -> Result<(), Appl
     };
     // A clock that was set back may repeat a time.
     let after = "ON CONFLICT (node, time_ns) DO NOTHING";
-    Ok(db.insert("samples", columns, after, samples.iter().map(row).collect()).await?)
+    Ok(db.insert("machine_samples", columns, after, samples.iter().map(row).collect()).await?)
 }

@@ -81,7 +81,7 @@ impl Metastore {
 
     /// Returns the commits of the winning attempts of the maps of a job; tasks that appended nothing are left out.
     pub async fn winning_commits(&self, job: JobId) -> Result<WinningCommits, StoreError> {
-        let statement = "SELECT * FROM sources WHERE job = $1 ORDER BY map_task, ifile, chunk";
+        let statement = "SELECT * FROM source_sums WHERE job = $1 ORDER BY map_task, ifile, chunk";
         let mut commits = WinningCommits::new();
         for row in self.rows(statement, [job.0.into()]).await? {
             self.add_commit(&mut commits, &row)?;

@@ -10,15 +10,25 @@ use ids::{JobId, StageIndex, TaskIndex};
 /// events are history and stay.
 const STRIKE_LATER: &[&str] = &[
     "UPDATE tasks SET state = 'dropped', winner = NULL WHERE job = $1 AND stage > $2 AND stage <> $3",
+    // They know no stage, so that the parts must still be there.
+    "DELETE FROM part_replicas WHERE job = $1 AND task IN \
+     (SELECT parts.task FROM parts WHERE parts.job = $1 AND parts.stage > $2 AND parts.stage <> $3)",
     "DELETE FROM parts WHERE job = $1 AND stage > $2 AND stage <> $3",
-    "DELETE FROM results WHERE job = $1 AND stage > $2 AND stage <> $3",
+    "DELETE FROM task_results WHERE job = $1 AND stage > $2 AND stage <> $3",
 ];
 const REOPEN: &[&str] = &[
     "UPDATE stages SET state = 'waiting', task_count = NULL, expanded_ns = NULL, ended_ns = NULL \
      WHERE job = $1 AND stage > $2",
     "UPDATE stages SET state = 'running', ended_ns = NULL WHERE job = $1 AND stage = $2",
 ];
-/// The next seal reports all of them again. Replicas are reported once, and stay.
+/// Rows of one task: its result, its part, and the replica of its part.
+const STRIKE_OUTCOME: &[&str] = &[
+    "DELETE FROM task_results WHERE job = $1 AND stage = $2 AND task = $3",
+    "DELETE FROM part_replicas WHERE job = $1 AND task = $3 AND EXISTS \
+     (SELECT 1 FROM parts WHERE parts.job = $1 AND parts.stage = $2 AND parts.task = $3)",
+    "DELETE FROM parts WHERE job = $1 AND stage = $2 AND task = $3",
+];
+/// The next seal reports all of them again. Replicas of runs are reported once, and stay.
 const STRIKE_INVENTORY: &[&str] = &[
     "DELETE FROM run_chunks WHERE job = $1",
     "DELETE FROM runs WHERE job = $1",
@@ -52,8 +62,9 @@ pub(crate) async fn stage_reopened(
         let key = || [job.0.into(), stage.0.into(), index.0.into()];
         let [job_value, stage_value, index_value] = key();
         db.execute(statement, [job_value, stage_value, index_value, json(task)?.into()]).await?;
-        db.execute("DELETE FROM results WHERE job = $1 AND stage = $2 AND task = $3", key()).await?;
-        db.execute("DELETE FROM parts WHERE job = $1 AND stage = $2 AND task = $3", key()).await?;
+        for statement in STRIKE_OUTCOME {
+            db.execute(statement, key()).await?;
+        }
         if reads_again {
             continue;
         }
@@ -74,12 +85,12 @@ async fn strike_sources(
         _ => None,
     };
     let Some(again) = again else {
-        let statement = "DELETE FROM sources WHERE job = $1 AND map_task = $2";
+        let statement = "DELETE FROM source_sums WHERE job = $1 AND map_task = $2";
         db.execute(statement, [job.0.into(), index.0.into()]).await?;
         return Ok(());
     };
     for ifile in &again.ifiles {
-        let statement = "DELETE FROM sources WHERE job = $1 AND ifile = $2 AND map_task = $3";
+        let statement = "DELETE FROM source_sums WHERE job = $1 AND ifile = $2 AND map_task = $3";
         db.execute(statement, [job.0.into(), ifile.0.into(), index.0.into()]).await?;
     }
     Ok(())

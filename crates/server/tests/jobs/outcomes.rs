@@ -40,7 +40,7 @@ fn a_job_runs_to_its_report() {
     assert!(proofs.iter().all(|proof| proof.committed == proof.merged));
     let stages = history.read(async |store| store.stages(job).await).unwrap();
     assert!(stages.iter().all(|stage| stage.state == StageState::Done), "{stages:?}");
-    let table = history.query("select count(*) from sources", Default::default()).unwrap();
+    let table = history.query("select count(*) from source_sums", Default::default()).unwrap();
     assert_eq!(table.rows, [[metastore::Cell::Integer(5 * i64::from(IFILES))]]);
 }
 

@@ -200,12 +200,21 @@ impl JobRows {
             (row.is_dropped, row.winner) = (true, None);
         }
         self.results.retain(|(other, _), _| !is_struck(*other));
+        let makes_parts = if self.spec.map_only { "map" } else { "reduce" };
+        let makes_parts = self.stages.iter().position(|name| *name == makes_parts);
+        let makes_parts = makes_parts.map(|stage| StageIndex(stage as u16));
+        if makes_parts.is_some_and(is_struck) {
+            self.part_replicas.clear();
+        }
         self.expanded = usize::from(stage.0) + 1;
         for (index, task) in tasks {
             if let Some(row) = self.tasks.get_mut(&(stage, *index)) {
                 (row.payload, row.winner) = (Arc::new(task.clone()), None);
             }
             self.results.remove(&(stage, *index));
+            if makes_parts == Some(stage) {
+                self.part_replicas.remove(index);
+            }
         }
     }
 

@@ -182,6 +182,9 @@ fn phases(report: &JobReport) -> String {
 
 fn shuffle(report: &JobReport) -> String {
     let shuffle = &report.shuffle;
+    if shuffle.chunks == 0 {
+        return facts(&[("chunks", "none: the maps emitted no records".to_string())]);
+    }
     let mut chunks = format!("{} ({} would do)", count(shuffle.chunks), count(shuffle.chunks_optimum));
     if shuffle.oversize_chunks > 0 {
         chunks.push_str(&format!(", {} for one large record each", count(shuffle.oversize_chunks)));

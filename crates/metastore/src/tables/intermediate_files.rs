@@ -16,7 +16,7 @@ impl Metastore {
     /// Returns all files, by number.
     pub async fn intermediate_files(&self) -> Result<Vec<IntermediateStatus>, StoreError> {
         let statement = "SELECT f.*, r.node AS replica FROM intermediate_files f \
-                         LEFT JOIN intermediate_replicas r ON r.file = f.file ORDER BY f.file";
+                         LEFT JOIN intermediate_file_replicas r ON r.file = f.file ORDER BY f.file";
         let rows = self.rows(statement, []).await?;
         rows.iter().map(|row| self.intermediate_row(row)).collect()
     }
@@ -69,16 +69,16 @@ pub(crate) async fn apply_one(db: &mut Session<'_>, change: &Change) -> Result<(
         }
         Change::IntermediateReplica { row } => {
             let values = [row.file.0.into(), row.node.0.into(), row.bytes.into(), row.single_ns.into()];
-            let statement = "INSERT INTO intermediate_replicas (file, node, bytes, single_ns) VALUES ($1, $2, $3, $4) \
+            let statement = "INSERT INTO intermediate_file_replicas (file, node, bytes, single_ns) VALUES ($1, $2, $3, $4) \
                  ON CONFLICT (file) DO UPDATE SET node = excluded.node, bytes = excluded.bytes, \
                  single_ns = excluded.single_ns";
             db.execute(statement, values).await?;
         }
         Change::IntermediateReplicaGone { file } => {
-            db.execute("DELETE FROM intermediate_replicas WHERE file = $1", [file.0.into()]).await?;
+            db.execute("DELETE FROM intermediate_file_replicas WHERE file = $1", [file.0.into()]).await?;
         }
         Change::IntermediateRemoved { file } => {
-            db.execute("DELETE FROM intermediate_replicas WHERE file = $1", [file.0.into()]).await?;
+            db.execute("DELETE FROM intermediate_file_replicas WHERE file = $1", [file.0.into()]).await?;
             db.execute("DELETE FROM intermediate_files WHERE file = $1", [file.0.into()]).await?;
         }
         other => unreachable!("{other:?} is no change of intermediate files"),

@@ -198,7 +198,7 @@ impl Data {
     pub async fn write(&mut self, db: &mut Session<'_>) -> Result<(), sqlx::Error> {
         let of = std::mem::take(self);
         let columns = "job, ifile, chunk, map_task, attempt, records, bytes, hash_sum";
-        db.insert("sources", columns, "", of.sources).await?;
+        db.insert("source_sums", columns, "", of.sources).await?;
         let columns = "job, chunk, generation, disk, ifile, capacity_bytes, appended_bytes, oversize";
         db.insert("chunks", columns, "", of.chunks).await?;
         let columns =
@@ -225,7 +225,7 @@ impl Data {
             [task.job.0.into(), task.stage.0.into(), task.task.0.into(), key.attempt.0.into(), result.into()]
         });
         let after = "ON CONFLICT (job, stage, task) DO UPDATE SET attempt = excluded.attempt, result = excluded.result";
-        db.insert("results", "job, stage, task, attempt, result", after, results.collect()).await?;
+        db.insert("task_results", "job, stage, task, attempt, result", after, results.collect()).await?;
         db.insert("placements", "job, stage, task, attempt, reason", "", of.placements).await?;
         let replicas = of.replicas.into_iter().map(|((job, run, node), (row, chunks))| {
             let (job, run, node) = (job.0.into(), run.0.into(), node.0.into());
@@ -236,7 +236,7 @@ impl Data {
         let columns = "job, run, node, state, chunks, bytes, single_ns, sending_ns";
         // Only the later state; the rest does not change.
         let after = "ON CONFLICT (job, run, node) DO UPDATE SET state = excluded.state";
-        db.insert("replicas", columns, after, replicas.collect()).await?;
+        db.insert("run_replicas", columns, after, replicas.collect()).await?;
         let parts = of.part_replicas.into_iter().map(|((job, task), row)| {
             let times = [row.bytes.into(), row.single_ns.into(), row.sending_ns.into()];
             let [bytes, single_ns, sending_ns] = times;

@@ -67,6 +67,6 @@ pub(crate) async fn intermediate_files_are_remembered(store: &Metastore) {
     let removed = [replica(second, 4), Change::IntermediateRemoved { file: second }];
     store.apply(&removed).await.unwrap();
     assert_eq!(store.intermediate_files().await.unwrap().len(), 1);
-    let replicas = store.rows("SELECT file FROM intermediate_replicas", []).await.unwrap();
+    let replicas = store.rows("SELECT file FROM intermediate_file_replicas", []).await.unwrap();
     assert!(replicas.is_empty());
 }
