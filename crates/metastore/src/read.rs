@@ -3,8 +3,7 @@
 
 use crate::convert::Reader;
 use crate::database::{Readable, Row};
-use crate::stored_spec;
-use crate::{Metastore, StoreError};
+use crate::{Metastore, StoreError, stored_spec};
 use api::history::{
     AttemptRow, AttemptState, EventKind, EventRow, JobDetails, JobRow, JobState, KeptFiles, StageRow,
     StageState,

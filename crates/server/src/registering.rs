@@ -1,10 +1,8 @@
 //! Decisions of control that need the store in between: a number for a node or a file, and the store's answers about
 //! kept directories.
 
-use crate::ServerError;
-use crate::clock;
-use crate::event_loop::caller;
-use crate::event_loop::{EventLoop, Joining, Reply};
+use crate::event_loop::{EventLoop, Joining, Reply, caller};
+use crate::{ServerError, clock};
 use api::control::NodeWelcome;
 use api::data_access::SecretText;
 use api::intermediate::{CreatedIntermediate, NewIntermediate};

@@ -2,8 +2,7 @@
 //! ports: this module issues grants.
 
 use crate::answer::{Message, Named, Problem, Refusal};
-use crate::gate::Caller;
-use crate::gate::now_ns;
+use crate::gate::{Caller, now_ns};
 use crate::port::Port;
 use crate::routes::jobs::check_owner;
 use api::control::{ErrorCode, POLL_MS_MAX};

@@ -1,8 +1,7 @@
 //! Callers of the server, adapted for control.
 
 use crate::ServerError;
-use crate::event_loop::EventLoop;
-use crate::event_loop::Reply;
+use crate::event_loop::{EventLoop, Reply};
 use control::{Asker, ControlError};
 
 /// A caller that waits for an answer of control.

@@ -1,11 +1,10 @@
 //! Checks of kept I-files (`sailfish fsck --server`): control orders nodes to read, and gathers their findings; the
 //! user polls for the result.
 
-use crate::ServerError;
-use crate::clock;
 use crate::event_loop::{EventLoop, Reply};
 use crate::kept::fsck::check_on_nodes;
 use crate::kept::runs::kept_source;
+use crate::{ServerError, clock};
 use api::fsck::FsckAnswer;
 use control::ControlError;
 use control::retention::CheckBegin;

@@ -200,8 +200,8 @@ impl JobRows {
             (row.is_dropped, row.winner) = (true, None);
         }
         self.results.retain(|(other, _), _| !is_struck(*other));
-        let makes_parts = if self.spec.map_only { "map" } else { "reduce" };
-        let makes_parts = self.stages.iter().position(|name| *name == makes_parts);
+        let makes_parts = if self.spec.kind.has_shuffle() { StageKind::Reduce } else { StageKind::Map };
+        let makes_parts = self.stages.iter().position(|kind| *kind == makes_parts);
         let makes_parts = makes_parts.map(|stage| StageIndex(stage as u16));
         if makes_parts.is_some_and(is_struck) {
             self.part_replicas.clear();
