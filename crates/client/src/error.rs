@@ -14,7 +14,7 @@ pub enum ClientError {
     #[error("{count} addresses of a server are given: at most {max}")]
     TooManyAddresses { count: usize, max: usize },
     #[error(
-        "a token is sent to another machine, or through a proxy, only over TLS: give an https:// address instead of {url}"
+        "a token is sent to another machine, or through a proxy, over TLS only: give an https:// address instead of {url}"
     )]
     TokenInClear { url: String },
     #[error("the token is for a server with TLS: give an https:// address instead of {url}")]
