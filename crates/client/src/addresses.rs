@@ -1,15 +1,15 @@
-//! The addresses of a server: its own, and those of standbys that take over. One of them is asked until it does not
-//! answer, then the next.
+//! The addresses of a server: its own, and those of standbys. One of them is used until it does not respond, and then
+//! the next.
 
 use crate::ClientError;
 use reqwest::Url;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Most addresses of one server.
+/// Maximum number of addresses of a server.
 const ADDRESSES_MAX: usize = 16;
 
-/// Shared by all copies of a client, so that one of them finds out for all.
+/// Shared by all copies of a client, so that each learns what one has found out.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     /// Never empty.
@@ -18,7 +18,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// Reads `http://127.0.0.1:7070`, or several of that with commas between.
+    /// Parses `http://127.0.0.1:7070`, or several such addresses separated by commas.
     pub fn parse(text: &str) -> Result<Self, ClientError> {
         let read = |url: &str| {
             let parsed = Url::parse(url).ok().filter(|parsed| parsed.host_str().is_some());
@@ -35,17 +35,17 @@ impl Addresses {
         &self.all
     }
 
-    /// Whether there is another one to ask.
+    /// Returns whether there are several addresses.
     pub fn are_several(&self) -> bool {
         self.all.len() > 1
     }
 
-    /// The one that is asked now.
+    /// Returns the current address.
     pub fn current(&self) -> &Url {
         &self.all[self.current.load(Ordering::Relaxed)]
     }
 
-    /// The one that was asked brought nothing: from now on the next one is, unless somebody has found that out before.
+    /// Moves to the next address after a failure of `asked`, unless another request has done so already.
     pub fn pass_over(&self, asked: &Url) {
         let is_it = |address: &Url| address.origin() == asked.origin();
         if let Some(index) = self.all.iter().position(is_it) {
@@ -68,7 +68,7 @@ mod tests {
         let shared = addresses.clone();
         shared.pass_over(&asked("http://a:1/v1/jobs?limit=3"));
         assert_eq!(addresses.current().as_str(), "http://b:2/");
-        // Another request to the same one failed as well; that is known.
+        // Another request to the same address failed too, which has no further effect.
         addresses.pass_over(&asked("http://a:1/v1/nodes"));
         assert_eq!(addresses.current().as_str(), "http://b:2/");
         addresses.pass_over(&asked("http://b:2/v1/nodes"));

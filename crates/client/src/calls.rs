@@ -1,4 +1,4 @@
-//! One method for each route.
+//! A method for each route.
 
 use crate::ClientError;
 use crate::addresses::Addresses;
@@ -32,38 +32,37 @@ use tokio::runtime::Runtime;
 use trust::Credentials;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// An answer that does not come in this time has been lost.
+/// Timeout of an answer, after which it counts as lost.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(POLL_MS_MAX + 10_000);
-/// A server that restarts is away for some seconds; whoever only asks waits for it.
+/// How long queries wait for an unavailable server: a restart takes some seconds.
 const OUTAGE_MAX: Duration = Duration::from_secs(60);
-/// The same of one that hands a job in, whose user wants to know whether that worked.
+/// How long a submit waits, whose user wants to know the result.
 const RESTART_MAX: Duration = Duration::from_secs(5);
-/// The same of one that waits for a job, which goes on without it.
+/// How long a wait for a job continues without a server; the job goes on meanwhile.
 const JOB_OUTAGE_MAX: Duration = Duration::from_secs(3600);
 const TELL_EVERY: Duration = Duration::from_secs(60);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
-/// A pause before the same question. Not all clients of a server that comes back ask at once.
+/// Returns the pause before a retry, so that not all clients ask a returning server at once.
 fn again_after() -> Duration {
     ASK_AGAIN_AFTER.mul_f64(0.5 + fastrand::f64())
 }
 
-/// With another address to turn to, a poll that only waits is given up in time for the node to be heard of there before its
-/// lease is over.
+/// Timeout of a poll if there is another address: early enough for the node to reach that one before its lease ends.
 const POLL_TIMEOUT: Duration = Duration::from_millis(POLL_MS_MAX + 3_000);
 
-/// An idle connection is closed here before the server does it, so that no request meets the end of one.
+/// Idle time after which a connection is closed, earlier than on the server, so that no request meets a closing one.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 const REQUEST_HEADER: &str = "sailfish-request";
 
-/// A server's control port. Cheap to clone: connections are shared.
+/// A client of a server's control port. Cheap to clone: connections are shared.
 #[derive(Clone)]
 pub struct Client {
     addresses: Addresses,
     http: reqwest::Client,
-    /// The header that shows who calls.
+    /// The header that identifies the caller.
     bearer: Option<HeaderValue>,
-    /// Has what is shown where there is no such header; where there is one, it is shown to ports of this user or root only.
+    /// Source of tokens if there is no such header; with one, it limits the header to ports of this user or root.
     own_tokens: Option<Arc<OwnTokens>>,
     has_proxy: bool,
 }
@@ -75,12 +74,12 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Names a server of this machine, as in `http://127.0.0.1:7070`; connects to nothing yet.
+    /// Creates a client of a server on this machine, as in `http://127.0.0.1:7070`; connects to nothing yet.
     pub fn new(url: &str) -> Result<Self, ClientError> {
         Self::with(url, &Credentials::none())
     }
 
-    /// Names a server, by one address or several with commas between, and what it is shown and believed by.
+    /// Creates a client of a server with one or several addresses, and with credentials for both sides.
     pub fn with(url: &str, credentials: &Credentials) -> Result<Self, ClientError> {
         let addresses = Addresses::parse(url)?;
         let bearer = credentials.bearer().and_then(|text| HeaderValue::try_from(text).ok());
@@ -106,17 +105,17 @@ impl Client {
         let builder = reqwest::Client::builder();
         let builder = match credentials.proxy() {
             Some(proxy) => builder.proxy(parse_proxy(proxy)?),
-            // Nor to one that the environment names, which may be meant for other programs.
+            // Proxies of the environment are not used either, since they may be meant for other programs.
             None => builder.no_proxy(),
         };
         let http = builder
             .tls_backend_preconfigured(credentials.to_control_port()?)
-            // A token goes to the server that was named and nowhere else.
+            // A token is sent only to the named server.
             .redirect(reqwest::redirect::Policy::none())
             .pool_idle_timeout(IDLE_MAX)
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(ANSWER_TIMEOUT)
-            // Small messages, each waited for.
+            // Messages are small, and each is awaited.
             .tcp_nodelay(true)
             .build()
             .map_err(|source| ClientError::Unreachable { url: url.to_string(), source })?;
@@ -125,8 +124,8 @@ impl Client {
         Ok(Self { addresses, http, bearer, own_tokens, has_proxy })
     }
 
-    /// The same client, which speaks for the node that got this secret. Where it has seen that the port is its user's or root's, it
-    /// shows the secret to no other.
+    /// Returns the same client, which acts as the node with this secret. If the port belongs to this user or to root,
+    /// the secret is sent to no other port.
     pub fn as_node(&self, secret: &SecretText) -> Result<Self, ClientError> {
         let in_clear = |url: &&Url| url.scheme() == "http" && (self.has_proxy || !is_this_machine(url));
         if let Some(url) = self.addresses.all().iter().find(in_clear) {
@@ -140,7 +139,7 @@ impl Client {
         Ok(Self { bearer: Some(bearer), own_tokens, ..self.clone() })
     }
 
-    /// The server's address, that which is asked now where there are several.
+    /// Returns the server's address; the current one if there are several.
     pub fn url(&self) -> &str {
         text_of(self.addresses.current())
     }
@@ -158,11 +157,11 @@ impl Client {
         self.answer(request, path).await
     }
 
-    /// A request that shows who calls.
+    /// Builds a request that identifies the caller.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let mut request = self.http.request(method.clone(), format!("{}{path}", self.url()));
         if method != Method::GET {
-            // Tells that no page of a web site sent it, with a body or without.
+            // Proves that no page of a web site sent it, with or without a body.
             request = request.header(REQUEST_HEADER, "1");
         }
         match &self.bearer {
@@ -201,8 +200,8 @@ impl Client {
         })
     }
 
-    /// Sends a request with the server's own token, where one is to be shown. A server that was replaced has another one, so a
-    /// token that is refused is looked up once more.
+    /// Sends a request, with the server's own token if it is needed. A replaced server has another token, so a refused
+    /// one is looked up again once.
     async fn shown(&self, mut request: Request, asked: &Url) -> Result<Response, reqwest::Error> {
         let Some(own_tokens) = &self.own_tokens else { return self.http.execute(request).await };
         let again = request.try_clone();
@@ -212,7 +211,7 @@ impl Client {
             }
             request.headers_mut().remove(AUTHORIZATION);
             let answer = self.http.execute(request).await?;
-            // Its server may have begun in between.
+            // The server may have started in between.
             let is_late = answer.status() == StatusCode::UNAUTHORIZED && own_tokens.is_own_port(asked);
             return match again.filter(|_| is_late) {
                 Some(again) => self.http.execute(again).await,
@@ -235,7 +234,7 @@ impl Client {
         }
     }
 
-    /// An answer that is a message, to its end.
+    /// Reads an answer to its end.
     pub(crate) async fn whole(&self, mut response: Response, url: &str) -> Result<Vec<u8>, ClientError> {
         let status = response.status();
         let mut answer = Vec::new();
@@ -266,8 +265,9 @@ impl Client {
         self.call(Method::POST, path, Some(body)).await
     }
 
-    /// Asks what must not be done twice. A request that cannot have arrived goes again, for as long as a server may take to restart;
-    /// where there are several addresses to the next one, for as long as a standby may take to lead.
+    /// Sends a request that must not be executed twice. It is retried only if it cannot have arrived, for the time of a
+    /// restart of the server; with several addresses it goes to the next one, for the time in which a standby takes the
+    /// lead.
     async fn once<T>(&self, ask: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
         let started = Instant::now();
         let outage_max = if self.addresses.are_several() { OUTAGE_MAX } else { RESTART_MAX };
@@ -281,7 +281,7 @@ impl Client {
         }
     }
 
-    /// Asks until the server answers, for as long as it may take to restart, or to have time for this caller.
+    /// Retries until the server answers, for the time of a restart, or until it has time for this caller.
     pub(crate) async fn patiently<T>(
         &self,
         ask: impl AsyncFn() -> Result<T, ClientError>,
@@ -289,7 +289,7 @@ impl Client {
         self.patiently_for(OUTAGE_MAX, |_, _| {}, ask).await
     }
 
-    /// The same for so long. Once a minute `tell` hears for how long there has been no answer, and why.
+    /// Does the same for `outage_max`. Once a minute, `tell` gets the duration of the outage, and the error.
     async fn patiently_for<T>(
         &self,
         outage_max: Duration,
@@ -312,22 +312,22 @@ impl Client {
     }
 
     fn may_pass(&self, error: &ClientError) -> bool {
-        // A server that cannot go on ends; with its standby another one may.
+        // A server that cannot continue ends; its standby may answer.
         let has_failed = error.code() == Some(ErrorCode::Failed);
         error.may_pass() || (has_failed && self.addresses.are_several())
     }
 
-    /// Hands a job in. Arrives at most once: where the answer is lost, nobody knows whether there is a job.
+    /// Submits a job. It arrives at most once: if the answer is lost, nobody knows whether the job exists.
     pub async fn submit(&self, submission: &JobSubmission) -> Result<SubmittedJob, ClientError> {
         self.once(async || self.post("/v1/jobs", submission).await).await
     }
 
-    /// Hands in the stages of a flow. Sent once, as [`Self::submit`].
+    /// Submits the stages of a flow. Sent once, like [`Self::submit`].
     pub async fn submit_flow(&self, flow: &FlowSubmission) -> Result<SubmittedFlow, ClientError> {
         self.once(async || self.post("/v1/flows", flow).await).await
     }
 
-    /// Hands in jobs of one task each. Sent once, as [`Self::submit`].
+    /// Submits jobs of one task each. Sent once, like [`Self::submit`].
     pub async fn submit_batch(&self, batch: &JobBatch) -> Result<SubmittedBatch, ClientError> {
         self.once(async || self.post("/v1/jobs/batch", batch).await).await
     }
@@ -342,7 +342,7 @@ impl Client {
         self.wait_telling(job, |_, _| {}).await
     }
 
-    /// The same. Once a minute while no server answers `tell` hears for how long none has, and why.
+    /// Does the same. Once a minute without an answer, `tell` gets the duration of the outage, and the error.
     pub async fn wait_telling(
         &self,
         job: JobId,
@@ -363,33 +363,34 @@ impl Client {
         self.get(&format!("/v1/jobs/{job}/progress")).await
     }
 
-    /// Tells a job to stop.
+    /// Cancels a job.
     pub async fn cancel(&self, job: JobId, reason: &str) -> Result<(), ClientError> {
         let request = CancelRequest { reason: reason.to_string() };
         self.patiently(async || self.post(&format!("/v1/jobs/{job}/cancel"), &request).await).await
     }
 
-    /// The report of a job that has one.
+    /// Returns the report of a job that has one.
     pub async fn report(&self, job: JobId) -> Result<JobReport, ClientError> {
         self.once(async || self.get(&format!("/v1/jobs/{job}/report")).await).await
     }
 
-    /// Removes what jobs keep on the disks of nodes, and says what went. Sent once: asked again, it would not say so.
+    /// Removes kept data from the disks of nodes, and returns the outcome. Sent once: a repeated request would return
+    /// nothing.
     pub async fn collect(&self, options: &GcOptions) -> Result<GcAnswer, ClientError> {
         self.post("/v1/gc", options).await
     }
 
-    /// Begins to check what a job kept on the disks of nodes; with the name of a check, asks how far that is.
+    /// Begins a check of a job's kept data on nodes, or returns the progress of the check of this name.
     pub async fn fsck(&self, job: JobId, request: &FsckRequest) -> Result<FsckAnswer, ClientError> {
         self.patiently(async || self.post(&format!("/v1/jobs/{job}/fsck"), request).await).await
     }
 
-    /// The nodes that live.
+    /// Returns the live nodes.
     pub async fn cluster(&self) -> Result<ClusterStatus, ClientError> {
         self.once(async || self.get("/v1/nodes").await).await
     }
 
-    /// The path of a route about a node, given by its name or number.
+    /// Returns the path of a route about a node, given by its name or number.
     fn path_of_node(&self, node: &str, route: &str) -> Result<String, ClientError> {
         let mut path = self.addresses.current().clone();
         let segments = path.path_segments_mut();
@@ -400,13 +401,13 @@ impl Client {
         Ok(path.path().to_string())
     }
 
-    /// Begins to empty a node, given by its name or number.
+    /// Begins to drain a node, given by its name or number.
     pub async fn drain(&self, node: &str) -> Result<NodeStatus, ClientError> {
         let path = self.path_of_node(node, "drain")?;
         self.patiently(async || self.post(&path, &()).await).await
     }
 
-    /// Has a fault strike a node, given by its name or number. Sent once: a fault must not strike twice.
+    /// Injects a fault into a node, given by its name or number. Sent once: a fault must not be executed twice.
     pub async fn drill(&self, node: &str, fault: &DrillFault) -> Result<DrillOutcome, ClientError> {
         let path = self.path_of_node(node, "drill")?;
         self.once(async || self.post(&path, fault).await).await
@@ -427,24 +428,24 @@ impl Client {
         self.patiently(async || self.post(&path, question).await).await
     }
 
-    /// Returns the places of runs of a job by now.
+    /// Returns the current locations of runs of a job.
     pub async fn places(&self, job: JobId, runs: Vec<RunId>) -> Result<PlacesAnswer, ClientError> {
         let question = PlacesQuestion { runs };
         self.patiently(async || self.post(&format!("/v1/jobs/{job}/places"), &question).await).await
     }
 
-    /// Proposes range boundaries; the answer is what stands.
+    /// Proposes range boundaries. Returns the boundaries in effect.
     pub async fn propose(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, ClientError> {
         let proposal = BoundariesProposal { keys };
         self.patiently(async || self.post(&format!("/v1/jobs/{job}/boundaries"), &proposal).await).await
     }
 
-    /// The latest jobs, newest first.
+    /// Returns the latest jobs, newest first.
     pub async fn jobs(&self, count_max: u32) -> Result<JobList, ClientError> {
         self.patiently(async || self.get(&format!("/v1/jobs?limit={count_max}")).await).await
     }
 
-    /// The latest jobs that a question asks for, newest first, and how many others there are.
+    /// Returns the latest jobs that match a question, newest first, and the number of other matches.
     pub async fn list_jobs(&self, question: &JobsQuestion) -> Result<JobList, ClientError> {
         let mut url = self.addresses.current().clone();
         let limit = question.limit.map(|limit| limit.to_string());
@@ -461,32 +462,32 @@ impl Client {
         self.patiently(async || self.get(&path).await).await
     }
 
-    /// Everything about a job but its report, with so many of its latest events.
+    /// Returns everything about a job except its report, with at most `events_max` of its latest events.
     pub async fn job(&self, job: JobId, events_max: u32) -> Result<JobDetails, ClientError> {
         self.patiently(async || self.get(&format!("/v1/jobs/{job}?limit={events_max}")).await).await
     }
 
-    /// Why the attempts of a job run where they do.
+    /// Returns the reasons for the placement of a job's attempts.
     pub async fn placements(&self, job: JobId) -> Result<JobPlacements, ClientError> {
         self.patiently(async || self.get(&format!("/v1/jobs/{job}/placements")).await).await
     }
 
-    /// Asks the store in SQL.
+    /// Runs an SQL statement on the store.
     pub async fn ask(&self, question: &StateQuestion) -> Result<Table, ClientError> {
         self.patiently(async || self.post("/v1/state", question).await).await
     }
 
-    /// Asks for a token. Sent once: where the answer is lost, so is the token, and it can be revoked.
+    /// Issues a token. Sent once: if the answer is lost, so is the token, and it can be revoked.
     pub async fn issue_token(&self, request: &TokenRequest) -> Result<IssuedToken, ClientError> {
         self.once(async || self.post("/v1/tokens", request).await).await
     }
 
-    /// All tokens, without their secrets.
+    /// Returns all tokens, without their secrets.
     pub async fn tokens(&self) -> Result<TokenList, ClientError> {
         self.patiently(async || self.get("/v1/tokens").await).await
     }
 
-    /// Makes a token good for nothing.
+    /// Revokes a token.
     pub async fn revoke_token(&self, name: &str) -> Result<(), ClientError> {
         let mut url = self.addresses.current().clone();
         let segments = ["v1", "tokens", name, "revoke"];
@@ -495,17 +496,17 @@ impl Client {
         self.patiently(async || self.call(Method::POST, url.path(), None).await).await
     }
 
-    /// Asks, before a node's data port opens, for what it needs; asks until the server is there.
+    /// Requests the certificates of a node's data port before it opens. Retries until the server is available.
     pub async fn admission(&self, request: &AdmissionRequest) -> Result<Admission, ClientError> {
         self.patiently(async || self.post("/v1/nodes/admission", request).await).await
     }
 
-    /// Joins as a node; asks until the server is there.
+    /// Joins as a node. Retries until the server is available.
     pub async fn register(&self, info: &NodeInfo) -> Result<NodeWelcome, ClientError> {
         self.patiently(async || self.post("/v1/nodes", info).await).await
     }
 
-    /// Hands finished work in and asks for new work.
+    /// Reports results and asks for new work.
     pub async fn poll(&self, node: NodeId, poll: &NodePoll) -> Result<NodeOrders, ClientError> {
         let path = format!("/v1/nodes/{}/poll", node.0);
         if !self.addresses.are_several() || !poll.finished.is_empty() {
@@ -517,17 +518,17 @@ impl Client {
         self.answer(request.header("content-type", "application/json").body(body), &path).await
     }
 
-    /// Tells what is kept on the disks of a node.
+    /// Announces the kept directories on the disks of a node.
     pub async fn announce(&self, node: NodeId, kept: &KeptAnnouncement) -> Result<(), ClientError> {
         self.patiently(async || self.post(&format!("/v1/nodes/{}/kept", node.0), kept).await).await
     }
 
-    /// Tells what a node has read for a check.
+    /// Reports a node's findings for a check.
     pub async fn tell_check(&self, node: NodeId, news: &CheckNews) -> Result<CheckAnswer, ClientError> {
         self.patiently(async || self.post(&format!("/v1/nodes/{}/checked", node.0), news).await).await
     }
 
-    /// Tells of intermediate files of users on a node.
+    /// Reports intermediate files of users on a node.
     pub async fn tell_intermediates(
         &self,
         node: NodeId,
@@ -537,7 +538,8 @@ impl Client {
             .await
     }
 
-    /// Makes an intermediate file. Sent once: where the answer is lost, the file is given up after a while, or may be removed.
+    /// Creates an intermediate file. Sent once: if the answer is lost, the file is abandoned after a while, or may be
+    /// removed.
     pub async fn create_intermediate(
         &self,
         new: &NewIntermediate,
@@ -545,8 +547,8 @@ impl Client {
         self.once(async || self.post("/v1/intermediate-files", new).await).await
     }
 
-    /// Returns the places to read an intermediate file, as soon as it is complete. For a file that is not complete
-    /// within five seconds the answer has no places.
+    /// Returns the locations of an intermediate file as soon as it is complete; no locations if it is not complete
+    /// within five seconds.
     pub async fn open_intermediate(
         &self,
         open: &OpenIntermediate,
@@ -554,22 +556,22 @@ impl Client {
         self.patiently(async || self.post("/v1/intermediate-files/open", open).await).await
     }
 
-    /// The intermediate files of the caller; of all, for an administrator.
+    /// Returns the intermediate files of the caller, or of all users for an administrator.
     pub async fn intermediates(&self) -> Result<IntermediateList, ClientError> {
         self.patiently(async || self.get("/v1/intermediate-files").await).await
     }
 
-    /// Removes an intermediate file. Sent once: asked again it would not be there.
+    /// Removes an intermediate file. Sent once: a repeated request would not find it.
     pub async fn remove_intermediate(&self, remove: &RemoveIntermediate) -> Result<(), ClientError> {
         self.once(async || self.post("/v1/intermediate-files/remove", remove).await).await
     }
 
-    /// Tells what became of a fault. Sent once: a node that dies of it does not wait for a server.
+    /// Reports the outcome of a fault. Sent once: a node that dies of it does not wait for a server.
     pub async fn tell_drill(&self, node: NodeId, news: &DrillNews) -> Result<(), ClientError> {
         self.once(async || self.post(&format!("/v1/nodes/{}/struck", node.0), news).await).await
     }
 
-    /// Says good-bye as a node.
+    /// Announces the graceful shutdown of a node.
     pub async fn leave(&self, node: NodeId, incarnation: &str) -> Result<(), ClientError> {
         self.post(
             &format!("/v1/nodes/{}/leave", node.0),
@@ -579,12 +581,12 @@ impl Client {
     }
 }
 
-/// An address as people write it.
+/// Returns an address as users write it.
 fn text_of(address: &Url) -> &str {
     address.as_str().trim_end_matches('/')
 }
 
-/// Makes an error of an answer that is not the one asked for.
+/// Makes an error from an unsuccessful answer.
 pub(crate) fn refusal(answer: &[u8], url: String, status: u16) -> ClientError {
     match serde_json::from_slice::<ErrorAnswer>(answer) {
         Ok(answer) => ClientError::Refused { answer },
@@ -592,7 +594,7 @@ pub(crate) fn refusal(answer: &[u8], url: String, status: u16) -> ClientError {
     }
 }
 
-/// Reads `http://HOST:PORT` or `https://HOST:PORT`.
+/// Parses `http://HOST:PORT` or `https://HOST:PORT`.
 fn parse_proxy(text: &str) -> Result<reqwest::Proxy, ClientError> {
     let bad = || ClientError::BadProxy { url: text.to_string() };
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(bad)?;
@@ -605,21 +607,21 @@ fn is_this_machine(url: &Url) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// A client for threads that block.
+/// A client for blocking threads.
 #[derive(Debug)]
 pub struct Blocking {
-    /// None only while it is dropped.
+    /// None only during the drop.
     runtime: Option<Runtime>,
     client: Client,
 }
 
 impl Blocking {
-    /// Names a server of this machine and starts the thread that speaks to it.
+    /// Creates a client of a server on this machine, and starts its thread.
     pub fn new(url: &str) -> Result<Self, ClientError> {
         Self::with(url, &Credentials::none())
     }
 
-    /// Names a server, and what it is shown and believed by, and starts the thread that speaks to it.
+    /// Creates a client of a server with credentials for both sides, and starts its thread.
     pub fn with(url: &str, credentials: &Credentials) -> Result<Self, ClientError> {
         let client = Client::with(url, credentials)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -637,13 +639,13 @@ impl Blocking {
         runtime.block_on(work(client))
     }
 
-    /// Speaks for the node that got this secret from now on.
+    /// Acts as the node with this secret from now on.
     pub fn speak_for_node(&mut self, secret: &SecretText) -> Result<(), ClientError> {
         self.client = self.client.as_node(secret)?;
         Ok(())
     }
 
-    /// The thread that speaks to the server, and the calls: for tasks that outlive one call.
+    /// Returns the runtime and the async client, for tasks that outlive one call.
     pub fn parts(&self) -> (&Runtime, &Client) {
         (self.runtime.as_ref().expect("it is there until the drop"), &self.client)
     }
@@ -651,8 +653,8 @@ impl Blocking {
 
 impl Drop for Blocking {
     fn drop(&mut self) {
-        // The last owner may be a task of another runtime, such as a connection of the data port, which must not wait. All
-        // calls were run to their end; what is left are polls that nobody needs.
+        // The last owner may be a task of another runtime, such as a connection of the data port, which must not block.
+        // All calls have ended; only polls that nobody needs are left.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

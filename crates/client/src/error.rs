@@ -1,8 +1,8 @@
-//! Why a call failed.
+//! The reasons why a call failed.
 
 use api::control::{ErrorAnswer, ErrorCode};
 
-/// Answers whether asking again may help, and what the server said.
+/// An error that says whether a retry may help, and what the server answered.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error(
@@ -14,16 +14,16 @@ pub enum ClientError {
     #[error("{count} addresses of a server are given: at most {max}")]
     TooManyAddresses { count: usize, max: usize },
     #[error(
-        "a token is shown to a server elsewhere, or through a proxy, over TLS only: give an https:// address in place of {url}"
+        "a token is sent to another machine, or through a proxy, over TLS only: give an https:// address instead of {url}"
     )]
     TokenInClear { url: String },
-    #[error("the token is for a server with TLS: give an https:// address in place of {url}")]
+    #[error("the token is for a server with TLS: give an https:// address instead of {url}")]
     TokenForTls { url: String },
     #[error(
-        "nothing says whom to believe at {url}: give --ca FILE, or by --token-file a token that names the authority"
+        "no authority is known for {url}: give --ca FILE, or --token-file with a token that names the authority"
     )]
     NobodyBelieved { url: String },
-    #[error("the server at {url} is not to be trusted: {why}")]
+    #[error("the server at {url} is not trusted: {why}")]
     Untrusted { url: String, why: String },
     #[error(transparent)]
     Trust(#[from] trust::TrustError),
@@ -33,18 +33,18 @@ pub enum ClientError {
     Broken { url: String, source: reqwest::Error },
     #[error("{}", .answer.message)]
     Refused { answer: ErrorAnswer },
-    #[error("the server at {url} answered {status} with something that is no message of ours")]
+    #[error("the server at {url} answered {status} without a message of Sailfish")]
     NotOurs { url: String, status: u16 },
     #[error("the answer of the server at {url} cannot be read: {source}")]
     Unreadable { url: String, source: serde_json::Error },
     #[error("cannot read {path}: {source}", path = path.display())]
     File { path: std::path::PathBuf, source: std::io::Error },
-    #[error("cannot start the threads that speak to the server: {0}")]
+    #[error("cannot start the threads of the client: {0}")]
     Runtime(std::io::Error),
 }
 
 impl ClientError {
-    /// Makes an error of a request that brought no answer.
+    /// Makes an error from a request without an answer.
     pub(crate) fn of_request(url: &str, source: reqwest::Error) -> Self {
         let url = url.to_string();
         match trust::distrust(&source) {
@@ -54,7 +54,7 @@ impl ClientError {
         }
     }
 
-    /// The word the server gave, where it answered.
+    /// Returns the server's error code, if it answered.
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Refused { answer } => Some(answer.code),
@@ -62,17 +62,17 @@ impl ClientError {
         }
     }
 
-    /// Whether the server may not have seen the request, or its answer was lost.
+    /// Returns whether the server may not have received the request, or its answer was lost.
     pub fn is_silence(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Broken { .. })
     }
 
-    /// Whether the same question may be answered a moment later.
+    /// Returns whether a retry may succeed a moment later.
     pub fn may_pass(&self) -> bool {
         self.is_silence() || self.code() == Some(ErrorCode::TooMany)
     }
 
-    /// Whether the request cannot have reached the server.
+    /// Returns whether the request cannot have reached the server.
     pub fn never_arrived(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }

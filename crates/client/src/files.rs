@@ -1,4 +1,4 @@
-//! Files that travel by the hash of their content.
+//! Files that are shipped by the hash of their content.
 
 use crate::calls::refusal;
 use crate::{Client, ClientError};
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-/// A file may travel as slowly as this, and some time is left for the disk at the other end.
+/// Least speed of a transfer, which leaves some time for the disk on the other side.
 const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
 const TIMEOUT_MIN: Duration = Duration::from_secs(60);
 
@@ -20,14 +20,14 @@ fn timeout(bytes: u64) -> Duration {
 }
 
 impl Client {
-    /// Those of these contents that the caller must send before a job may need them.
+    /// Returns the contents among these that the caller must send before a job may need them.
     pub async fn missing_files(&self, sha256: Vec<ContentHash>) -> Result<Vec<ContentHash>, ClientError> {
         let asked = Contents { sha256 };
         let missing = self.patiently(async || self.post::<Contents>("/v1/files/missing", &asked).await).await;
         Ok(missing?.sha256)
     }
 
-    /// Sends a file of so many bytes, again and again while the server cannot be reached.
+    /// Sends a file of this size, and retries while the server is unreachable.
     pub async fn send_file(&self, content: ContentHash, path: &Path, bytes: u64) -> Result<(), ClientError> {
         let url = format!("/v1/files/{content}");
         let send = async || {
@@ -40,7 +40,7 @@ impl Client {
         self.patiently(send).await
     }
 
-    /// Begins to fetch a file of about so many bytes.
+    /// Begins to fetch a file of about this size.
     pub async fn fetch_file(&self, content: ContentHash, bytes: u64) -> Result<Fetched, ClientError> {
         self.patiently(async || {
             let path = format!("/v1/files/{content}");
@@ -55,14 +55,14 @@ impl Client {
     }
 }
 
-/// A file that comes.
+/// A file that is being received.
 pub struct Fetched {
     url: String,
     response: Response,
 }
 
 impl Fetched {
-    /// The next bytes; None at the end. Nothing says that they are the right ones but their hash.
+    /// Returns the next bytes; None at the end. The caller must compare the hash.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         let piece = self.response.chunk().await;
         piece.map_err(|source| ClientError::Broken { url: self.url.clone(), source })

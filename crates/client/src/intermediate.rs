@@ -1,6 +1,6 @@
-//! Intermediate files of a user, for any program: the calls of ISS Table 2 (create, write at an offset, open with offset and length,
-//! read, close). The server says where a file lies; bytes go to and come from the data ports of nodes, in both directions with
-//! checksums.
+//! Intermediate files of a user, for any program: the calls of table 2 of the paper on the intermediate storage system,
+//! ISS (create, write at an offset, open with offset and length, read, close). The server knows the location of a file;
+//! bytes travel to and from the data ports of nodes, with checksums in both directions.
 //!
 //! ```no_run
 //! use api::intermediate::NewIntermediate;
@@ -15,7 +15,7 @@
 //! writer.write_at(0, b"a b\n")?;
 //! writer.write_at(4, b"b c\n")?;
 //! writer.close()?;
-//! // In another program, which may have begun before the first one was done:
+//! In another program, which may have started before the first one ended:
 //! let mut text = String::new();
 //! files.open("edges", 4, None, Duration::from_secs(30))?.read_to_string(&mut text)?;
 //! assert_eq!(text, "b c\n");
@@ -42,22 +42,22 @@ use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 use trust::Credentials;
 
-/// Read at once; twice as much is in memory.
+/// Bytes read at once; twice as much is in memory.
 const WINDOW_BYTES: usize = 1 << 20;
-/// Time without a readable copy for which a reader goes on: within it the server may learn that a node is gone, and
-/// another copy take its place.
+/// Time for which a reader continues without a readable copy: within it the server may notice the loss of a node, and
+/// promote another copy.
 const NO_COPY_MAX: Duration = Duration::from_secs(30);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(250);
-/// How often a writer is heard of while it writes nothing: so many times in the time for which it may be silent.
+/// Number of keep-alives of an idle writer within its permitted silence.
 const HEARD_PER_SILENCE: u64 = 4;
 
-/// Why a file was not made, written or read.
+/// The reason why a file was not created, written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum IntermediateError {
-    /// The server refused, or cannot be reached.
+    /// The server refused, or is unreachable.
     #[error(transparent)]
     Server(#[from] ClientError),
-    /// The node that the file is written on.
+    /// The node of the file failed or refused.
     #[error("the intermediate file {name:?} cannot be written: {}", sentence(.source))]
     Write { name: String, source: DataError },
     #[error(
@@ -66,14 +66,14 @@ pub enum IntermediateError {
     NotComplete { name: String, seconds: u64 },
     #[error("the intermediate file {name:?} is {}: {problem}", .state.word())]
     Failed { name: String, state: IntermediateState, problem: String },
-    /// Removed and made anew while it was read.
-    #[error("the intermediate file {name:?} is another one by now")]
+    /// The file was removed and created anew during the read.
+    #[error("the intermediate file {name:?} was removed and created anew")]
     Replaced { name: String },
     #[error("the intermediate file {name:?} has {bytes} bytes: there is nothing at {offset}")]
     OutOfRange { name: String, bytes: u64, offset: u64 },
     #[error("the intermediate file {name:?} cannot be read: {}", sentence(.source))]
     Read { name: String, source: StageReadError },
-    #[error("the server says what cannot be of the intermediate file {name:?}: {what}")]
+    #[error("the server's answer about the intermediate file {name:?} is invalid: {what}")]
     Nonsense { name: String, what: &'static str },
 }
 
@@ -83,7 +83,7 @@ impl From<IntermediateError> for std::io::Error {
     }
 }
 
-/// An error with what is behind it.
+/// Returns an error with its causes.
 fn sentence(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -95,19 +95,20 @@ fn sentence(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The intermediate files of a cluster, by one server. Cheap to clone. Calls block, and may not be made from async code.
+/// The intermediate files of a cluster, through one server. Cheap to clone. Calls block, and must not be made from
+/// async code.
 #[derive(Clone)]
 pub struct Intermediates {
     connection: Arc<Blocking>,
     data: DataClient,
-    /// User whose files are meant; None: the user whom the credentials show.
+    /// Owner of the files; None is the user of the credentials.
     user: Option<String>,
     /// The node on which this program runs.
     near: Option<String>,
 }
 
 impl Intermediates {
-    /// Names a server, and what it and the nodes are shown and believed by; connects to nothing yet.
+    /// Creates a client with credentials for the server and the nodes; connects to nothing yet.
     pub fn with(url: &str, credentials: &Credentials) -> Result<Self, ClientError> {
         let connection = Arc::new(Blocking::with(url, credentials)?);
         let runtime = connection.parts().0.handle().clone();
@@ -119,20 +120,21 @@ impl Intermediates {
         Ok(Self { connection, data, user: None, near: None })
     }
 
-    /// The same with the files of another user, which only an administrator may do.
+    /// Returns the same client for the files of another user, which only an administrator may access.
     #[must_use]
     pub fn of_user(self, user: Option<String>) -> Self {
         Self { user, ..self }
     }
 
-    /// The same from a node, given by its name: new files lie there if they can, and what lies there is read there.
+    /// Returns the same client for a program on a node, given by its name: new files are put there if possible, and
+    /// copies there are preferred.
     #[must_use]
     pub fn near(self, node: Option<String>) -> Self {
         Self { near: node, ..self }
     }
 
-    /// Makes a file and becomes its one writer. The name must be free: a file is never written twice. Until it is closed nobody can
-    /// read it, and it goes when this process does.
+    /// Creates a file and its only writer. The name must be free: a file is never written twice. Before the close
+    /// nobody can read it, and it is removed with this process.
     pub fn create_intermediate(
         &self,
         new: &NewIntermediate,
@@ -158,21 +160,21 @@ impl Intermediates {
         })
     }
 
-    /// Lets the node hear of a writer that has nothing to write, as long as its process lives.
+    /// Keeps an idle writer alive for the node, as long as its process lives.
     fn stay_alive(&self, data: DataClient, peer: Peer, file: IntermediateId, seconds: u32) -> AbortHandle {
         let every = Duration::from_millis(u64::from(seconds) * 1000 / HEARD_PER_SILENCE);
         let task = self.connection.parts().0.spawn(async move {
             loop {
                 tokio::time::sleep(every).await;
-                // No bytes at the beginning stand always. What is wrong the next write says.
+                // A write of no bytes at the beginning is always valid. The next write reports any error.
                 let _ = data.write_user_file(&peer, file, 0, Bytes::new(), seconds).await;
             }
         });
         task.abort_handle()
     }
 
-    /// Opens at most `length` bytes of a file from `offset` on; None: to its end. Waits for `wait` until the first copy is complete,
-    /// which is an error where it is not by then.
+    /// Opens at most `length` bytes of a file from `offset`; None reads to its end. Waits at most `wait` until the file
+    /// is complete, and fails if it is not.
     pub fn open(
         &self,
         name: &str,
@@ -200,17 +202,17 @@ impl Intermediates {
         Ok(self.connection.run(async |client| client.open_intermediate(&open).await)?)
     }
 
-    /// How a file stands.
+    /// Returns the state of a file.
     pub fn stat(&self, name: &str) -> Result<IntermediateStatus, IntermediateError> {
         Ok(self.ask(name, 0)?.status)
     }
 
-    /// The caller's files; those of all, for an administrator.
+    /// Returns the caller's files, or those of all users for an administrator.
     pub fn list(&self) -> Result<Vec<IntermediateStatus>, IntermediateError> {
         Ok(self.connection.run(async |client| client.intermediates().await)?.files)
     }
 
-    /// Removes a file, also one that is being written: its writer then fails.
+    /// Removes a file, even while it is being written: its writer fails then.
     pub fn remove(&self, name: &str) -> Result<(), IntermediateError> {
         let remove = RemoveIntermediate { name: name.to_string(), user: self.user.clone() };
         Ok(self.connection.run(async |client| client.remove_intermediate(&remove).await)?)
@@ -221,7 +223,7 @@ fn peer_of(place: &IntermediatePlace) -> Peer {
     Peer { node: place.node, url: place.data_url.clone(), incarnation: place.incarnation }
 }
 
-/// The one writer of a file. Dropped before it is closed, nothing of the file stays.
+/// The only writer of a file. If it is dropped before the close, nothing of the file is left.
 pub struct IntermediateWriter {
     connection: Arc<Blocking>,
     data: DataClient,
@@ -230,24 +232,25 @@ pub struct IntermediateWriter {
     name: String,
     silence_seconds: u32,
     written: Payload,
-    /// Lets the node hear of this writer.
+    /// The task that sends keep-alives.
     alive: AbortHandle,
     is_closed: bool,
 }
 
 impl IntermediateWriter {
-    /// The number of the file.
+    /// Returns the number of the file.
     pub fn file(&self) -> IntermediateId {
         self.file
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     pub fn written_bytes(&self) -> u64 {
         self.written.bytes
     }
 
-    /// Writes bytes at an offset, and gives how many the file has then. A file is written front to back: the offset is where it ends,
-    /// or lies before, where the same bytes must stand (a write that is repeated), and changes nothing. Anything else is an error.
+    /// Writes bytes at an offset, and returns the size of the file afterwards. A file is written front to back: the
+    /// offset is the current end, or lies before it for a repeated write of the same bytes, which has no effect.
+    /// Anything else is an error.
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<u64, IntermediateError> {
         let (runtime, _) = self.connection.parts();
         let mut at = offset;
@@ -262,7 +265,7 @@ impl IntermediateWriter {
                 self.written.bytes += piece.len() as u64;
             }
             if there != self.written.bytes {
-                let what = "the node has not as many bytes as were written";
+                let what = "the node does not have as many bytes as were written";
                 return Err(IntermediateError::Nonsense { name: name(), what });
             }
             at += piece.len() as u64;
@@ -270,8 +273,8 @@ impl IntermediateWriter {
         Ok(self.written.bytes)
     }
 
-    /// Completes the file: from now on it can be read, and never changes. When this comes back it is on the disk of its node, the
-    /// server knows it, and a replica is on its way. Gives its bytes.
+    /// Completes the file: from now on it can be read, and never changes. When this returns, the file is on the disk of
+    /// its node, the server knows it, and a replica is being made. Returns its size in bytes.
     pub fn close(mut self) -> Result<u64, IntermediateError> {
         let (runtime, _) = self.connection.parts();
         let closed = runtime.block_on(self.data.close_user_file(&self.peer, self.file, self.written));
@@ -289,7 +292,7 @@ impl Write for IntermediateWriter {
         Ok(piece.len())
     }
 
-    /// Does nothing: nobody can read the file before it is closed.
+    /// Does nothing: nobody can read the file before the close.
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
@@ -298,26 +301,26 @@ impl Write for IntermediateWriter {
 impl Drop for IntermediateWriter {
     fn drop(&mut self) {
         self.alive.abort();
-        // In async code nobody may wait; the node notices the silence.
+        // Async code must not block; the node notices the silence.
         if !self.is_closed && tokio::runtime::Handle::try_current().is_err() {
-            let reason = "its writer gave it up";
+            let reason = "its writer abandoned it";
             let abandoned = self.data.abandon_user_file(&self.peer, self.file, reason);
             let _ = self.connection.parts().0.block_on(abandoned);
         }
     }
 }
 
-/// A range of a complete file. Every block is verified before a byte of it is given out; where a copy cannot be read any further, it
-/// goes on with the other one.
+/// A range of a complete file. Every block is verified before any byte of it is returned; if a copy becomes unreadable,
+/// reading continues with the other one.
 pub struct IntermediateReader {
     files: Intermediates,
     status: IntermediateStatus,
     payload: Payload,
     file: AnyStageFile,
-    /// Position in the payload, and the end of the range in it.
+    /// Current position and end of the range, in the payload.
     position: u64,
     end: u64,
-    /// Moment since which no copy could be read.
+    /// Time since which no copy was readable.
     failing_since: Option<Instant>,
 }
 
@@ -344,12 +347,12 @@ impl IntermediateReader {
         &self.status
     }
 
-    /// Bytes that are to be read yet.
+    /// Returns the number of bytes left to read.
     pub fn left(&self) -> u64 {
         self.end - self.position
     }
 
-    /// Asks where the file lies by now, and goes on there.
+    /// Asks for the current locations of the file, and continues there.
     fn look_again(&mut self) -> Result<(), IntermediateError> {
         let opened = self.files.ask(&self.status.name, 0)?;
         let name = || self.status.name.clone();
@@ -358,7 +361,7 @@ impl IntermediateReader {
         }
         let (status, payload) = complete(&opened)?;
         if payload != self.payload {
-            let what = "it holds other bytes than before";
+            let what = "its content has changed";
             return Err(IntermediateError::Nonsense { name: name(), what });
         }
         self.file = any_copy(&self.files, &opened, payload, self.position, self.end)?;
@@ -368,7 +371,7 @@ impl IntermediateReader {
 }
 
 impl Read for IntermediateReader {
-    /// Errors hold an [`IntermediateError`].
+    /// Errors contain an [`IntermediateError`].
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         loop {
             let error = match self.file.read(buffer) {
@@ -392,7 +395,7 @@ impl Read for IntermediateReader {
     }
 }
 
-/// Returns the status and the payload of a complete file; an error for a file that never will be complete.
+/// Returns the status and the payload of a complete file. Fails if the file will never be complete.
 fn complete(opened: &OpenedIntermediate) -> Result<(IntermediateStatus, Payload), IntermediateError> {
     let status = &opened.status;
     let name = status.name.clone();
@@ -401,7 +404,7 @@ fn complete(opened: &OpenedIntermediate) -> Result<(IntermediateStatus, Payload)
             Ok((status.clone(), Payload { bytes, crc32c }))
         }
         (IntermediateState::Complete, ..) => {
-            Err(IntermediateError::Nonsense { name, what: "how much it holds" })
+            Err(IntermediateError::Nonsense { name, what: "it has no size" })
         }
         (state, ..) => {
             let problem = status.problem.clone().unwrap_or_default();

@@ -1,21 +1,21 @@
-//! Finds the users whose programs listen at a port of this machine. The kernel tells them in `/proc/net`.
+//! Finds the users whose programs listen at a port of this machine, from the kernel's tables in `/proc/net`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Longest table that is read: some hundred thousand connections.
+/// Longest table, in bytes: some hundred thousand connections.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
-/// The state of a socket that listens.
+/// State of a listening socket.
 const LISTEN: &str = "0A";
 
-/// The users of all sockets that may take a connection to `address`, as numbers. Empty where none listens.
+/// Returns the user ids of all sockets that may accept a connection to `address`; empty if none listens.
 pub(crate) fn owners_of(address: SocketAddr) -> std::io::Result<Vec<u32>> {
     let mut owners = read("/proc/net/tcp", address)?;
-    // A socket of IPv6 may take connections of IPv4 as well.
+    // A socket of IPv6 may accept connections of IPv4 too.
     match read("/proc/net/tcp6", address) {
         Ok(more) => owners.extend(more),
-        // A kernel without IPv6.
+        // The kernel has no IPv6.
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
@@ -33,7 +33,7 @@ fn read(path: &str, address: SocketAddr) -> std::io::Result<Vec<u32>> {
     Ok(owners)
 }
 
-/// A socket that listens.
+/// A listening socket.
 struct Socket {
     ip: IpAddr,
     port: u16,
@@ -41,7 +41,7 @@ struct Socket {
 }
 
 impl Socket {
-    /// Reads a line of the table. Some(None) for a socket that does not listen; None where it is no such line.
+    /// Parses a line of the table. Some(None) for a socket that does not listen; None for an invalid line.
     fn parse(line: &str) -> Option<Option<Socket>> {
         let mut words = line.split_ascii_whitespace().skip(1);
         let (local, state) = (words.next()?, words.nth(1)?);
@@ -63,7 +63,7 @@ impl Socket {
     }
 }
 
-/// Words of 32 bits in the order of the machine's bytes, in hex.
+/// Parses 32-bit words in native byte order, in hex.
 fn parse_ip(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| Some(u32::from_str_radix(hex.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
     match hex.len() {
@@ -86,7 +86,7 @@ mod tests {
     fn the_owner_of_a_port_is_found() {
         let own = rustix::process::geteuid().as_raw();
         for listen in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
-            // Where there is no IPv6 there is nothing to find.
+            // Without IPv6 there is nothing to find.
             let Ok(listener) = TcpListener::bind(listen) else { continue };
             let address = listener.local_addr().unwrap();
             assert!(owners_of(address).unwrap().contains(&own), "{address}");

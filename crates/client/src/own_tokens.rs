@@ -1,5 +1,5 @@
-//! The own tokens of servers on this machine. A server without `--require-tokens` keeps one in a file of its user; programs of that
-//! user show it without set-up, and only to a port that is their user's or root's.
+//! The own tokens of servers on this machine. A server without `--require-tokens` keeps one in a file of its user;
+//! programs of that user send it without set-up, and only to a port that belongs to their user or to root.
 
 use crate::listening::owners_of;
 use reqwest::Url;
@@ -12,23 +12,23 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trust::{AuthorityHash, TokenText};
 
-/// For so long the owner of a port is taken to be the same, and the file as well.
+/// Time for which the owner of a port, and the file, are assumed unchanged.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const ROOT: u32 = 0;
 
-/// The file of the own token of a server of this machine that listens at `address`. Machines that share a home directory have
-/// files of their own.
+/// Returns the file of the own token of a server on this machine that listens at `address`. Machines that share a home
+/// directory have separate files.
 pub fn own_token_path(dir: &Path, address: SocketAddr) -> PathBuf {
     dir.join(format!("{}-{address}.token", machine_id()))
 }
 
-/// The authority that the own token of the server at `url` names, where there is such a token and it names one.
+/// Returns the authority named by the own token of the server at `url`; None without such a token or authority.
 pub fn own_authority(dir: &Path, url: &str) -> Option<AuthorityHash> {
     let first = Url::parse(url.split(',').next()?.trim()).ok()?;
     listen_addresses(&first).into_iter().find_map(|address| token_of(dir, address)?.authority)
 }
 
-/// Finds the token to show at an address. That a port is ours, and its token, holds for a second.
+/// Finds the token for an address. The owner of a port and its token are cached for a second.
 #[derive(Debug)]
 pub(crate) struct OwnTokens {
     dir: PathBuf,
@@ -38,7 +38,7 @@ pub(crate) struct OwnTokens {
 #[derive(Clone, Debug)]
 struct Found {
     at: Instant,
-    /// Everything that listens there is this user's or root's.
+    /// True if every listener there belongs to this user or to root.
     is_own: bool,
     bearer: Option<HeaderValue>,
 }
@@ -48,12 +48,12 @@ impl OwnTokens {
         Self { dir: dir.to_path_buf(), found: Mutex::default() }
     }
 
-    /// The header `authorization` for a request to this server, where there is a token for it.
+    /// Returns the header `authorization` for a request to this server; None if there is no token for it.
     pub fn bearer(&self, server: &Url) -> Option<HeaderValue> {
         self.found(server).bearer
     }
 
-    /// Whether only this user or root can read what is sent there.
+    /// Returns whether only this user or root can read data sent there.
     pub fn is_own_port(&self, server: &Url) -> bool {
         self.found(server).is_own
     }
@@ -61,7 +61,7 @@ impl OwnTokens {
     fn found(&self, server: &Url) -> Found {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let origin = server.origin().ascii_serialization();
-        // A port that nobody has yet may be our server's in a moment.
+        // A port without a listener may be our server's in a moment.
         let holds = |found: &&Found| found.is_own && found.at.elapsed() < LOOK_AGAIN_AFTER;
         if let Some(found) = found.get(&origin).filter(holds) {
             return found.clone();
@@ -73,7 +73,7 @@ impl OwnTokens {
         new
     }
 
-    /// The next request looks anew.
+    /// Drops the cached entry, so that the next request checks again.
     pub fn forget(&self, server: &Url) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.remove(&server.origin().ascii_serialization());
@@ -82,7 +82,7 @@ impl OwnTokens {
 
 fn is_own_port(server: &Url) -> bool {
     let own_user = rustix::process::geteuid().as_raw();
-    // Nobody knows at which of its addresses a name is asked: whoever listens at any of them must be trusted.
+    // It is unknown which address of a name will be used: every listener at any of them must be trusted.
     let owners = listen_addresses(server).into_iter().map(owners_of).collect::<std::io::Result<Vec<_>>>();
     let owners = owners.unwrap_or_default().concat();
     !owners.is_empty() && owners.iter().all(|owner| [own_user, ROOT].contains(owner))
@@ -99,11 +99,11 @@ fn find(dir: &Path, server: &Url) -> Option<HeaderValue> {
 }
 
 fn token_of(dir: &Path, address: SocketAddr) -> Option<TokenText> {
-    // A file that is missing or damaged is no token; the server's answer says what to do.
+    // A missing or damaged file is no token; the server's answer says what to do.
     trust::read_token_file(&own_token_path(dir, address)).ok()
 }
 
-/// Lists the addresses at which a server on this machine may listen that has this URL. Empty for other machines.
+/// Returns the addresses at which a server on this machine may listen with this URL; empty for other machines.
 fn listen_addresses(server: &Url) -> Vec<SocketAddr> {
     let Some(port) = server.port_or_known_default() else { return Vec::new() };
     let host = server.host_str().unwrap_or_default();
@@ -116,7 +116,7 @@ fn listen_addresses(server: &Url) -> Vec<SocketAddr> {
     hosts.into_iter().map(|host| SocketAddr::new(host, port)).collect()
 }
 
-/// Tells this machine from others: by the id that systemd and dbus keep, else by an id that stays until the next boot.
+/// Returns an id of this machine: the one of systemd and dbus, otherwise one that stays until the next boot.
 fn machine_id() -> String {
     let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let id = id.trim();

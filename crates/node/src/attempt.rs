@@ -1,4 +1,4 @@
-//! Attempts as they come to slots and leave them.
+//! Attempts as they enter and leave slots.
 
 use crate::clock::now_ns;
 use api::{JobSpec, Task, TaskFailure, TaskResult};
@@ -15,18 +15,18 @@ pub struct JobRun {
     pub staging: PathBuf,
     /// Directories on the disks of this node.
     pub disk_dirs: Vec<PathBuf>,
-    /// Turns true when the job is cancelled, fails, or the server goes.
+    /// True when the job is cancelled or has failed, or the server ends.
     pub cancelled: Arc<AtomicBool>,
-    /// On a node of a cluster: turns true when the server says that its runs get replicas.
+    /// On a node of a cluster: true when the server orders that its runs get replicas.
     pub replicates: Arc<AtomicBool>,
-    /// Opens what the job names.
+    /// Opens the paths that the job names.
     pub paths: JobPaths,
-    /// Set where there are roots: `staging` is a path of it.
+    /// Set if there are roots: `staging` is a path through it.
     pub held_staging: Option<Arc<HeldDir>>,
 }
 
 impl JobRun {
-    /// Without directories, and with nothing that bounds it.
+    /// Creates the run of a job without directories and limits.
     pub fn new(spec: Arc<JobSpec>) -> JobRun {
         JobRun {
             spec,
@@ -40,14 +40,14 @@ impl JobRun {
     }
 }
 
-/// An attempt to run now.
+/// An attempt to run.
 #[derive(Clone, Debug)]
 pub struct Assignment {
     pub attempt: AttemptKey,
     pub task: Task,
     pub job: Arc<JobRun>,
-    /// Turns true when this attempt is to stop, with its job or alone: it polls this and stops. What outlives it on the node
-    /// goes by the flag of the job.
+    /// True when this attempt must stop, alone or with its job; the attempt polls it. Work that outlives the attempt on
+    /// the node uses the flag of the job.
     pub cancelled: Arc<AtomicBool>,
 }
 
@@ -60,7 +60,7 @@ pub struct Finished {
     pub ended_ns: u64,
 }
 
-/// An attempt that ended before it began.
+/// Returns the end of an attempt that never began.
 pub(crate) fn never_began(attempt: AttemptKey, failure: TaskFailure) -> Finished {
     let now = now_ns();
     Finished { attempt, outcome: Err(failure), started_ns: now, ended_ns: now }

@@ -1,37 +1,37 @@
-//! Whom a node works for: the server in its own process, or one behind a link.
+//! The server of a node: in its own process, or behind a link.
 
 use crate::attempt::{Assignment, Finished, JobRun};
 use api::{Blame, Boundaries, KeyBytes, TaskFailure};
 use ids::{AttemptKey, JobId, NodeId};
 use std::sync::Arc;
 
-/// The fate of the runs on disk of a job that is over.
+/// Whether the runs on disk of a finished job are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunsOnDisk {
-    /// Later jobs may reduce them again.
+    /// They are kept: later jobs may reduce them again.
     Stay,
     Go,
 }
 
 /// Requests of a node to its server.
 pub trait Control: Send + Sync {
-    /// The number of the node, which the ids of its chunks and runs hold.
+    /// Returns the number of the node, which is part of the ids of its chunks and runs.
     fn node(&self) -> NodeId;
 
-    /// Hands in what a slot finished and waits for its next attempt. None: the slot goes home.
+    /// Reports the result of a slot and waits for its next attempt. None ends the slot.
     fn pull(&self, slot: u32, finished: Option<Finished>) -> Option<Assignment>;
 
-    /// Proposes range boundaries; the answer is what stands.
+    /// Proposes range boundaries. Returns the boundaries in effect.
     fn propose_boundaries(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, TaskFailure>;
 
-    /// The data that attempts of a job share, for a job of which no attempt has run here: its data lies here, or comes from a node that
-    /// showed this token. None: the job is not known.
+    /// Returns the data that attempts of a job share, for a job without any attempt here so far: its data is here, or
+    /// comes from a node that presented this token. None if the job is unknown.
     fn job_run(&self, job: JobId, shown: Option<&str>) -> Option<Arc<JobRun>>;
 
-    /// A reduce attempt ends before this key, which lies before the end of its task.
+    /// Reports that a reduce attempt ends before this key, which is before the end of its task.
     fn shortened(&self, attempt: AttemptKey, upper_key: KeyBytes);
 
-    /// The node has nothing of a job any more but what is on disk.
+    /// Reports that the node has removed everything of a job except its runs on disk, if they are kept.
     fn forgotten(&self, job: JobId, runs: RunsOnDisk);
 }
 

@@ -1,8 +1,8 @@
-//! The directories of a node in a cluster: one for each job on each disk, made when the job's first attempt comes.
-//! Their names hold that of a lock file beside them, which is locked while the process lives: what a process that
-//! was killed has left is found by its lock being free, and removed by the next node on that disk. The lock file is read back every
-//! second: a disk that does not give back what was written there has failed. It holds the proof of the process too, which the next one
-//! shows to the server: so nobody without the disk says that the process is dead.
+//! The directories of a node in a cluster: one for each job on each disk, created for the job's first attempt. Their
+//! names contain that of a lock file beside them, which is locked while the process lives. A free lock reveals the
+//! remains of a killed process, which the next node on that disk removes. The lock file is read back every second: a
+//! disk that returns other data has failed. It also holds the proof of the process, which the next process presents to
+//! the server: so nobody without the disk can declare the process dead.
 
 pub(crate) mod kept_checks;
 pub(crate) mod kept_dirs;
@@ -27,17 +27,17 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// In the name of every directory we make, so that nothing else is ever removed.
+/// Part of the name of every directory that we create, so that nothing else is ever removed.
 const MARK: &str = "sailfish-";
 const LOCK_SUFFIX: &str = ".lock";
-/// It holds a secret.
+/// Mode of the lock file, which contains a secret.
 const LOCK_MODE: u32 = 0o600;
-/// Behind the name of a process: the directory of the intermediate files of users.
+/// Suffix after the name of a process: the directory of the intermediate files of users.
 const USER_FILES: &str = "intermediate";
-/// Less than this part of a disk, and less than [`FREE_BYTES_ENOUGH`], is too little.
+/// A disk is full if less than this fraction of it, and less than [`FREE_BYTES_ENOUGH`], is free.
 const FREE_PART_MIN: u64 = 50;
 const FREE_BYTES_ENOUGH: u64 = 1 << 30;
-/// A task that stops late may add a file while its directory is being removed; then it is removed again.
+/// Maximum number of tries: a task that stops late may add a file while its directory is being removed.
 const REMOVE_TRIES_MAX: u32 = 200;
 
 /// The disks of a node, as long as it lives.
@@ -48,13 +48,13 @@ pub struct Disks {
     disks: Vec<Disk>,
 }
 
-/// A process that is dead, and left something on a disk.
+/// A dead process with remains on a disk.
 #[derive(Debug)]
 pub(crate) struct DeadProcess {
     pub name: String,
-    /// None if its lock file is not whole.
+    /// Its proof; None if its lock file is damaged.
     pub proof: Option<SecretText>,
-    /// Held from now on.
+    /// Lock file, held from now on.
     pub lock: File,
 }
 
@@ -66,20 +66,20 @@ struct Disk {
     _lock: File,
     /// Content of the lock file; empty if the disk had no room for it.
     mark: Vec<u8>,
-    /// It does not give back what was written.
+    /// True if it does not return the written data.
     has_failed: AtomicBool,
 }
 
 impl Disks {
-    /// Takes directories into use, creating those that are not there, and removes what dead nodes left in them.
-    /// `name` must be no other process's; the proof is kept in the lock files, which their owner alone reads.
+    /// Takes directories into use, creates missing ones, and removes the remains of dead nodes in them. `name` must be
+    /// unique among processes; the proof is kept in the lock files, which only their owner can read.
     pub fn open(paths: &[PathBuf], name: &str, proof: &SecretText) -> std::io::Result<Self> {
         let mut disks: Vec<Disk> = Vec::new();
         for path in paths {
             let made = io_call(IoCall::Create, path).and_then(|()| std::fs::create_dir_all(path));
             made.map_err(|error| named(path, error))?;
             let path = path.canonicalize().map_err(|error| named(path, error))?;
-            // The same --disk given twice is one directory.
+            // A --disk that is given twice is one directory.
             if disks.iter().any(|disk| disk.path == path) {
                 continue;
             }
@@ -94,12 +94,12 @@ impl Disks {
         Ok(Self { name: name.to_string(), disks })
     }
 
-    /// The directories as they were given, without those given twice.
+    /// Returns the directories as given, without duplicates.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.disks.iter().map(|disk| disk.path.as_path())
     }
 
-    /// How much each can take, and whether it can take anything.
+    /// Returns the free space of each disk, and whether it accepts data.
     pub(crate) fn look(&self) -> Vec<DiskReport> {
         let look = |disk: &Disk| match disk.has_failed.load(Ordering::Relaxed) {
             true => DiskReport { state: DiskState::Failed, ..look_at(&disk.path) },
@@ -108,36 +108,37 @@ impl Disks {
         self.disks.iter().map(look).collect()
     }
 
-    /// How many there are.
+    /// Returns the number of disks.
     pub(crate) fn count(&self) -> usize {
         self.disks.len()
     }
 
-    /// Reads from a disk, past the page cache where that can be: whether it gives back what was written. It is remembered.
+    /// Reads from a disk, bypassing the page cache if possible. Returns whether it gives back the written data, and
+    /// remembers this.
     pub(crate) fn probe(&self, index: usize) -> bool {
         let Some(disk) = self.disks.get(index) else { return false };
         let outcome = read_mark(disk);
         let has_failed = outcome.as_ref().is_err_and(is_of_the_file);
         if disk.has_failed.swap(has_failed, Ordering::Relaxed) != has_failed {
             let path = disk.path.display();
-            tracing::warn!(%path, has_failed, ?outcome, "whether a disk gives back what was written has changed");
+            tracing::warn!(%path, has_failed, ?outcome, "a disk has failed or works again");
         }
         !has_failed
     }
 
-    /// Whether a disk answered wrongly when it was asked last.
+    /// Returns whether the last probe of a disk failed.
     pub(crate) fn has_failed(&self, index: usize) -> bool {
         self.disks.get(index).is_none_or(|disk| disk.has_failed.load(Ordering::Relaxed))
     }
 
-    /// All, in the order in which they had better be tried.
+    /// Returns the disks in the order in which to try them.
     pub(crate) fn in_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.disks.len()).collect();
         order.sort_by_key(|index| self.has_failed(*index));
         order
     }
 
-    /// Name of this process, a part of the names of its directories.
+    /// Returns the name of this process, a part of the names of its directories.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -146,12 +147,13 @@ impl Disks {
         self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-job{job}", self.name))).collect()
     }
 
-    /// Directories for intermediate files of users, one per disk. The first file creates them; they are removed with the process.
+    /// Returns directories for intermediate files of users, one per disk. The first file creates them; they are removed
+    /// with the process.
     pub(crate) fn user_dirs(&self) -> Vec<PathBuf> {
         self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-{USER_FILES}", self.name))).collect()
     }
 
-    /// Makes the directories of a job.
+    /// Creates the directories of a job.
     pub(crate) fn create(&self, job: JobId) -> Result<Vec<PathBuf>, TaskFailure> {
         let dirs = self.dirs(job);
         let mut failure = None;
@@ -164,20 +166,20 @@ impl Disks {
                 _ => made += 1,
             }
         }
-        // What cannot be written on one disk is written on another, as long as there is one.
+        // If one disk is not writable, another one is used, as long as there is one.
         match failure {
             Some(failure) if made == 0 => Err(failure),
             _ => Ok(dirs),
         }
     }
 
-    /// Processes whose directories lie on a disk and that are dead.
+    /// Returns the dead processes with directories on a disk.
     pub(crate) fn dead_on(disk: &Path) -> Vec<DeadProcess> {
         let entries = std::fs::read_dir(disk).into_iter().flatten().flatten();
         let locked = entries.filter_map(|entry| {
             let name = owner_of_lock(&entry.file_name())?;
             let mut lock = File::options().read(true).write(true).open(entry.path()).ok()?;
-            // Locked: it lives, or another process looks at what it left.
+            // A locked file means that the process lives, or that another process inspects its remains.
             lock.try_lock().ok()?;
             let proof = read_proof(&mut lock, &name);
             Some(DeadProcess { name, proof, lock })
@@ -185,7 +187,7 @@ impl Disks {
         locked.collect()
     }
 
-    /// Whether any process lives that uses the disk.
+    /// Returns whether any live process uses the disk.
     pub(crate) fn any_alive_on(disk: &Path) -> bool {
         let mut entries = std::fs::read_dir(disk).into_iter().flatten().flatten();
         entries.any(|entry| {
@@ -195,7 +197,7 @@ impl Disks {
         })
     }
 
-    /// The directories of a process on a disk, and their jobs.
+    /// Returns the directories of a process on a disk, with their jobs.
     pub(crate) fn job_dirs_of(disk: &Path, name: &str) -> Vec<(JobId, PathBuf)> {
         let prefix = format!("{MARK}{name}-job");
         let entries = std::fs::read_dir(disk).into_iter().flatten().flatten();
@@ -206,19 +208,19 @@ impl Disks {
         of_jobs.collect()
     }
 
-    /// Removes what nodes that are gone have left, as far as nobody else looks at it.
+    /// Removes the remains of dead nodes, except those that another process inspects.
     pub(crate) fn sweep_all(&self) {
         for disk in &self.disks {
             if let Err(error) = sweep(&disk.path, &self.name) {
-                tracing::warn!(disk = %disk.path.display(), %error, "cannot remove what dead nodes left");
+                tracing::warn!(disk = %disk.path.display(), %error, "cannot remove the remains of dead nodes");
             }
         }
     }
 
-    /// Nobody uses the disks under this name any more: whatever job directories are left go, and the lock files.
+    /// Removes all remaining job directories and the lock files, because this process no longer uses the disks.
     pub(crate) fn release(&self) {
         for disk in &self.disks {
-            // What could not be removed is found by the lock file when a node uses the disk again.
+            // If the removal fails, the next node on the disk finds the lock file.
             if remove_of(&disk.path, &self.name).is_ok() {
                 let _ = std::fs::remove_file(&disk.lock_path);
             }
@@ -227,7 +229,7 @@ impl Disks {
 
     /// Removes the directories of a job.
     pub(crate) fn remove(&self, job: JobId) {
-        // What stays is removed when a node uses the disk again.
+        // Remaining files are removed by the next node on the disk.
         self.dirs(job).iter().for_each(|dir| drop(remove_tree(dir)));
     }
 }
@@ -242,18 +244,18 @@ fn create_lock(path: &Path) -> std::io::Result<File> {
     File::options().write(true).create(true).truncate(true).mode(LOCK_MODE).open(path)
 }
 
-/// Fills a lock file with a block of its name and proof, a line each, and gives that.
+/// Fills a lock file with a block of its name and proof, a line each, and returns that block.
 fn write_mark(mut lock: &File, name: &str, proof: &SecretText) -> Vec<u8> {
     let lines = format!("{name}\n{}\n", proof.0);
     let mark: Vec<u8> = lines.bytes().cycle().take(ALIGNMENT_BYTES).collect();
     match lock.write_all(&mark) {
         Ok(()) => mark,
-        // A full disk is good for reading.
+        // A full disk can still be read.
         Err(_) => Vec::new(),
     }
 }
 
-/// Returns the proof of the process of that name; None if its mark is not whole.
+/// Returns the proof of the process of that name; None if its mark is damaged.
 fn read_proof(lock: &mut File, name: &str) -> Option<SecretText> {
     let mut mark = String::new();
     lock.take(ALIGNMENT_BYTES as u64).read_to_string(&mut mark).ok()?;
@@ -268,7 +270,7 @@ fn read_mark(disk: &Disk) -> std::io::Result<()> {
     let count = file.read_at(&mut buffer, 0)?;
     match disk.mark.is_empty() || buffer[..count] == disk.mark[..] {
         true => Ok(()),
-        false => Err(std::io::Error::new(ErrorKind::InvalidData, "it holds something else than was written")),
+        false => Err(std::io::Error::new(ErrorKind::InvalidData, "it does not return the written data")),
     }
 }
 
@@ -277,7 +279,7 @@ fn look_at(path: &Path) -> DiskReport {
         Err(_) => (0, 0, DiskState::Failed),
         Ok(told) => {
             let (total_bytes, free_bytes) = (told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize);
-            // The kernel tells that a file system is read-only before it asks who wants to write.
+            // The kernel reports a read-only file system before it checks permissions.
             let state = match rustix::fs::access(path, Access::WRITE_OK) {
                 Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => DiskState::ReadOnly,
                 Err(_) => DiskState::Failed,
@@ -290,7 +292,7 @@ fn look_at(path: &Path) -> DiskReport {
     DiskReport { path: path.to_string_lossy().into_owned(), total_bytes, free_bytes, state }
 }
 
-/// A disk with less than this is full: what is under way needs room.
+/// Returns the free bytes below which a disk counts as full, because running work needs room.
 fn free_bytes_min(total_bytes: u64) -> u64 {
     (total_bytes / FREE_PART_MIN).min(FREE_BYTES_ENOUGH)
 }
@@ -299,13 +301,13 @@ pub(crate) fn named(path: &Path, error: std::io::Error) -> std::io::Error {
     std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Removes what nodes that are gone have left in a directory.
+/// Removes the remains of dead nodes in a directory.
 fn sweep(path: &Path, own_name: &str) -> std::io::Result<()> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         let Some(name) = owner_of_lock(&entry.file_name()).filter(|name| name != own_name) else { continue };
         let Ok(lock) = File::options().write(true).open(entry.path()) else { continue };
-        // Locked: it lives.
+        // A locked file means that the process lives.
         if lock.try_lock().is_ok() {
             remove_of(path, &name)?;
             let _ = std::fs::remove_file(entry.path());
@@ -314,7 +316,7 @@ fn sweep(path: &Path, own_name: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The process whose lock file is called so.
+/// Returns the name of the process with this lock file.
 fn owner_of_lock(file_name: &OsStr) -> Option<String> {
     let name = file_name.to_str()?.strip_prefix(&format!(".{MARK}"))?;
     Some(name.strip_suffix(LOCK_SUFFIX)?.to_string())
@@ -415,7 +417,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let paths = [dir.path().join("a"), dir.path().join("b")];
         let disks = Disks::open(&paths, "here", &SecretText::default()).unwrap();
-        // A file in its place stands for whatever is in the way.
+        // A file instead of the directory represents any obstacle.
         std::fs::write(paths[0].join("sailfish-here-job1"), "").unwrap();
         std::fs::remove_dir_all(&paths[1]).unwrap();
         assert!(disks.create(JobId(2)).is_ok());

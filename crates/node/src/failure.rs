@@ -1,4 +1,4 @@
-//! Failures of the road as failures of an attempt.
+//! Conversion of errors of the road to failures of an attempt.
 
 use api::{Blame, TaskFailure};
 use iappender::AppendError;
@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// The chain of causes as one sentence.
+/// Returns the chain of causes as one sentence.
 fn sentence(error: &dyn Error) -> String {
     let mut message = error.to_string();
     let mut cause = error.source();
@@ -33,13 +33,13 @@ pub(crate) fn append_failure(error: &AppendError) -> TaskFailure {
     TaskFailure::new(blame, sentence(error))
 }
 
-/// A file operation of the engine that failed.
+/// Returns the failure of a file operation of the engine.
 pub(crate) fn file_failure(action: &str, path: &Path, error: impl Into<std::io::Error>) -> TaskFailure {
     let error: std::io::Error = error.into();
     TaskFailure::new(Blame::Environment, format!("cannot {action} {}: {error}", shown(path).display()))
 }
 
-/// The same of a path that a job names: another attempt is refused as well where it lies outside of the roots.
+/// Returns the failure for a path that a job names: outside of the roots, a retry would be refused too.
 pub(crate) fn named_failure(action: &str, path: &Path, error: std::io::Error) -> TaskFailure {
     let blame = match error.kind() {
         ErrorKind::PermissionDenied => Blame::UserData,

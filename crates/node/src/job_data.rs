@@ -1,4 +1,4 @@
-//! Data that a node keeps for a job while it runs: its chunkserver, its boundaries, its share for merging.
+//! Data that a node keeps for a running job: its chunkserver, its boundaries, its share for merging.
 
 use crate::attempt::JobRun;
 use crate::shuffle::merge_gate::MergeGate;
@@ -18,20 +18,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// Buffers of one attempt besides the merge: input, pipes, output.
+/// Number of buffers of an attempt besides the merge: input, pipes, output.
 const BUFFERS_PER_SLOT: u64 = 4;
 const BUFFER_BYTES_MIN: u64 = 16 << 10;
 const BUFFER_BYTES_MAX: u64 = 256 << 10;
-/// Largest buffer of an output part: each time it is full is one system call.
+/// Largest buffer of an output part: each full buffer is one system call.
 const PART_BUFFER_BYTES_MAX: u64 = 1 << 20;
 
 /// Facts of the node that its jobs need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeFacts {
     pub node: NodeId,
-    /// Attempts that run at once.
+    /// Number of attempts that run at once.
     pub slots: u32,
-    /// There are other nodes, which can make data again that the disks here cannot take.
+    /// True if there are other nodes, which can recompute data that the disks here cannot hold.
     pub elsewhere: bool,
 }
 
@@ -39,35 +39,35 @@ pub(crate) struct JobData {
     pub job: JobId,
     pub run: Arc<JobRun>,
     node: NodeId,
-    /// When this node first heard of it.
+    /// Time at which this node first heard of it.
     pub began: Instant,
-    /// Attempts that run at once on this node.
+    /// Number of attempts that run at once on this node.
     pub slots: u32,
-    /// There are other nodes, which can make data again that the disks here cannot take.
+    /// True if there are other nodes, which can recompute data that the disks here cannot hold.
     elsewhere: bool,
     pub gate: MergeGate,
-    /// Which beginning of a stored key decides the group.
+    /// The prefix of a stored key that decides the group.
     pub key_shape: KeyShape,
     /// Placement of the chunks that map tasks open.
     pub placement: SpreadByIfile,
     /// Range boundaries, once they are fixed.
     pub boundaries: OnceLock<Boundaries>,
-    /// Files that its tasks leave for tasks of later stages.
+    /// Files of its tasks for tasks of later stages.
     pub stage_files: Arc<StageFiles>,
     chunkserver: Mutex<Option<Arc<ChunkServer>>>,
-    /// A thread replicates its runs.
+    /// True if a thread replicates its runs.
     is_replicating: AtomicBool,
-    /// Runs on disks that failed of which the server was told.
+    /// Runs on failed disks that have been reported to the server.
     told_lost: Mutex<BTreeSet<RunId>>,
 }
 
-/// One attempt of a job: what the job has here, and what is its own.
+/// An attempt of a job: the job's data here, and its own.
 pub(crate) struct AttemptData {
     job: Arc<JobData>,
     pub attempt: AttemptKey,
-    /// The job with its files where this attempt has them.
+    /// The job with the paths of its files for this attempt.
     pub run: Arc<JobRun>,
-    /// Set when this attempt is to stop, with its job or by itself.
+    /// Set when this attempt must stop, alone or with its job.
     pub cancelled: Arc<AtomicBool>,
 }
 
@@ -116,7 +116,7 @@ impl JobData {
         }
     }
 
-    /// The chunkserver of the job, started when it is first needed.
+    /// Returns the chunkserver of the job, and starts it on first use.
     pub fn chunkserver(&self) -> Result<Arc<ChunkServer>, TaskFailure> {
         let mut started = self.chunkserver.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = &*started {
@@ -131,7 +131,7 @@ impl JobData {
             key_shape: self.key_shape,
             disk_dirs: self.run.disk_dirs.clone(),
             slots: self.slots,
-            // A stage that later ones read rests for long, and its memory goes to them.
+            // A stage that feeds others stays for long, and they need its memory.
             keep: spec.keep_ifiles || spec.feeds(),
             elsewhere: self.elsewhere,
             cancelled: Arc::clone(&self.run.cancelled),
@@ -141,28 +141,28 @@ impl JobData {
         Ok(server)
     }
 
-    /// True once, when its runs are to be replicated.
+    /// Returns true once, when its runs must be replicated.
     pub fn begins_to_replicate(&self) -> bool {
         self.run.replicates.load(Ordering::Relaxed) && !self.is_replicating.swap(true, Ordering::Relaxed)
     }
 
-    /// There is no such thread.
+    /// Records that no thread replicates its runs.
     pub fn replicates_no_more(&self) {
         self.is_replicating.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a thread replicates its runs.
+    /// Returns whether a thread replicates its runs.
     pub fn is_replicating(&self) -> bool {
         self.is_replicating.load(Ordering::Relaxed)
     }
 
-    /// Those of some lost runs of which the server was not told yet; from now on it is.
+    /// Returns the lost runs that were not reported to the server yet, and records them as reported.
     pub fn to_tell_lost(&self, lost: &BTreeSet<RunId>) -> BTreeSet<RunId> {
         let mut told = self.told_lost.lock().unwrap_or_else(PoisonError::into_inner);
         lost.iter().filter(|run| told.insert(**run)).copied().collect()
     }
 
-    /// The chunkserver, where anybody has needed it yet.
+    /// Returns the chunkserver if it has been started.
     pub fn started_chunkserver(&self) -> Option<Arc<ChunkServer>> {
         self.chunkserver.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -171,17 +171,18 @@ impl JobData {
         self.started_chunkserver().map(|server| server.progress())
     }
 
-    /// The number of partitions, where the user has set it.
+    /// Returns the number of partitions if the user has set it.
     pub fn partition_count(&self) -> Option<u32> {
         self.run.spec.keys.partitions.as_ref().map(|rule| rule.count)
     }
 
-    /// Bytes of one buffer, so that all slots together stay within the share for I/O.
+    /// Returns the bytes of one buffer, so that all slots together stay within the share for I/O.
     pub fn buffer_bytes(&self) -> usize {
         self.buffer_share_bytes().clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as usize
     }
 
-    /// Bytes that reading or writing an object may take. An attempt does one of these at a time, or in a map-only job both.
+    /// Returns the bytes for reading or writing an object. An attempt does one of these at a time, or both in a
+    /// map-only job.
     pub fn object_buffer_bytes(&self) -> usize {
         usize::try_from(self.buffer_share_bytes()).unwrap_or(usize::MAX)
     }
@@ -190,8 +191,8 @@ impl JobData {
         self.run.spec.layout.io_share_bytes / (u64::from(self.slots) * BUFFERS_PER_SLOT)
     }
 
-    /// Registers a part that later stages read, so that they find it. Returns the part as its attempt reports it: with this node, if
-    /// they do.
+    /// Registers a part that later stages read, so that they find it. Returns the part for the attempt's result: with
+    /// this node if later stages read it.
     pub fn register_part(&self, part: Part) -> Part {
         if !self.run.spec.feeds() {
             return part;
@@ -204,10 +205,10 @@ impl JobData {
         Part { node: Some(self.node), ..part }
     }
 
-    /// Returns the place of an output part that an attempt writes.
+    /// Returns the location of an output part for an attempt.
     pub fn part_place(&self, part_index: u32, attempt: AttemptNumber) -> PartPlace<'_> {
         let buffer_bytes = self.buffer_share_bytes().clamp(BUFFER_BYTES_MIN, PART_BUFFER_BYTES_MAX);
-        // Later stages read it where it was made.
+        // Later stages read it on this node.
         let is_stage_file = self.run.spec.feeds();
         let disk = self.stage_files.disk_of(&stage_file_name(TaskIndex(part_index), attempt));
         PartPlace {

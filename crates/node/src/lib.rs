@@ -1,22 +1,23 @@
 //! # What it does
-//! Runs tasks: slot threads pull attempts from the server, run mapper, seal, merge, reducer or commit, and hand
-//! in the result with their next pull. Hosts the chunkserver of each job.
+//! Runs tasks: slot threads pull attempts from the server, run mapper, seal, merge, reducer or commit, and report the
+//! result with their next pull. Hosts the chunkserver of each job.
 //!
 //! # Where it sits
-//! client (calls of the server) -> node -> mapper, iappender, chunkserver, imerger, reducer. A server in the same process hands its
-//! assignments over by the trait [`Control`], for which the embedded engine of `cli` has an adapter.
+//! client (calls of the server) -> node -> mapper, iappender, chunkserver, imerger, reducer. A server in the same
+//! process passes its assignments through the trait [`Control`], for which the embedded engine of `cli` has an adapter.
 //!
-//! `slots` pulls attempts and `tasks` runs them; `shuffle` has the data between attempts, here and on other nodes; `disks` what lies on
-//! the disks of this node; `link` polls the server and carries out its orders; `intermediate` has files of users.
+//! `slots` pulls attempts and `tasks` runs them; `shuffle` has the data between attempts, on this and other nodes;
+//! `disks` the data on the disks of this node; `link` polls the server and executes its orders; `intermediate` has
+//! files of users.
 //!
 //! # Invariants
-//! A slot runs one attempt at a time. What an attempt leaves behind when it fails (a part file, half a frame, a
-//! work directory) is removed before its failure is reported. Nothing of a job is published but by its commit
-//! task, with one rename; of objects, by the protocol of `objects`. An order of the server is carried out once, however
-//! often it arrives, and the end of an attempt is kept until it is confirmed.
+//! A slot runs one attempt at a time. The remains of a failed attempt (a part file, half a frame, a work directory) are
+//! removed before its failure is reported. Only the commit task publishes anything of a job, by one rename; for
+//! objects, by the protocol of `objects`. An order of the server is executed once, however often it arrives, and the
+//! end of an attempt is kept until it is confirmed.
 //!
 //! # Deliberately absent
-//! No decision about what runs when, which attempt wins or whether a proof agrees: that is the server's.
+//! No decision about the time and node of attempts, about winners or proofs: the server decides.
 //!
 //! # How it is tested
 //! By the black-box tests in `tests/`, which run the real binary; commit steps in unit tests.

@@ -1,4 +1,4 @@
-//! The link of a node to its server: what goes up, what comes down, and who acts on it.
+//! The link of a node to its server: its messages, and the threads that act on them.
 
 pub(crate) mod data_access;
 pub(crate) mod drill;

@@ -1,4 +1,4 @@
-//! A node in this process: its threads, and what it serves to others.
+//! A node in this process: its threads, and its services for other nodes.
 
 use crate::control::Control;
 use crate::link::data_access::DataAccess;
@@ -14,7 +14,7 @@ use dataport::Chunkservers;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// The node could not start its threads.
+/// An error: the node could not start its threads.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start a slot thread")]
 pub struct NodeError(#[source] std::io::Error);
@@ -27,7 +27,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts the slot threads; they pull until the server says stop.
+    /// Starts the slot threads; they pull until the server stops them.
     pub fn start(control: Arc<dyn Control>, options: NodeOptions) -> Result<Self, NodeError> {
         let shared = Arc::new(Shared::new(control, options));
         let mut node = Self { shared: Arc::clone(&shared), slots: Vec::new(), sampling: None };
@@ -42,23 +42,23 @@ impl Node {
         Ok(node)
     }
 
-    /// Bytes that have passed so far.
+    /// Returns the bytes processed so far.
     pub fn progress(&self) -> NodeProgress {
         let jobs = self.shared.jobs();
         self.shared.counters.snapshot(jobs.values().filter_map(|job| job.chunk_progress()))
     }
 
-    /// The chunkservers of this node's jobs, for callers who show a right that the server signed.
+    /// Returns the chunkservers of this node's jobs, for callers with a right that the server signed.
     pub fn chunkservers(&self, incarnation: u64, access: Arc<DataAccess>) -> Arc<dyn Chunkservers> {
         Arc::new(Served { shared: Arc::clone(&self.shared), incarnation, access })
     }
 
-    /// Says who knows the other nodes; without it all data is here. Once, before the first attempt.
+    /// Sets the source of the other nodes; without it all data is here. Call it once, before the first attempt.
     pub fn share_record_data(&self, record_data: Arc<dyn RecordData>) {
         assert!(self.shared.record_data.set(record_data).is_ok(), "a node shares its data with one cluster");
     }
 
-    /// Acts on what a server orders besides attempts, until the link ends.
+    /// Executes orders of a server other than attempts, until the link ends.
     pub fn follow_orders(&self, remote: Arc<Remote>) -> Result<(), NodeError> {
         let jobs = JobKeeper::new(Arc::clone(&self.shared));
         let thread = std::thread::Builder::new().name("jobs".to_string());
@@ -66,7 +66,7 @@ impl Node {
         Ok(())
     }
 
-    /// Tells a server each second how this machine, its disks and the programs on it are.
+    /// Reports the state of this machine, its disks and its programs to a server each second.
     pub fn report_to(&mut self, remote: Arc<Remote>) -> Result<(), NodeError> {
         self.sampling = Some(sampler::start(&self.shared, remote).map_err(NodeError)?);
         Ok(())
@@ -75,7 +75,7 @@ impl Node {
     /// Waits until every slot thread has ended.
     pub fn join(mut self) {
         for slot in self.slots.drain(..) {
-            // A slot that panicked outside an attempt has nothing more to hand in.
+            // A slot that panicked outside an attempt has nothing more to report.
             let _ = slot.join();
         }
         JobKeeper::new(Arc::clone(&self.shared)).forget_all();

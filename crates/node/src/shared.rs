@@ -1,4 +1,4 @@
-//! State of a node: its jobs, and what its threads count.
+//! State of a node: its jobs, and the counters of its threads.
 
 use crate::attempt::JobRun;
 use crate::control::Control;
@@ -17,15 +17,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Options of a node, from the caller that starts it.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// Attempts that run at once.
+    /// Number of attempts that run at once.
     pub slots: u32,
-    /// Directory in which the user typed the command: relative program paths start there.
+    /// The user's current directory: relative program paths start there.
     pub start_dir: PathBuf,
-    /// Registry of the user programs that run, for whoever must end them.
+    /// Registry of running user programs, for callers that must end them.
     pub programs: Arc<Programs>,
-    /// Sandbox with the places that user programs may reach besides those that their job names; None: all that the node may reach.
+    /// Sandbox with the paths that user programs may access besides those of their job; None permits all that the node
+    /// can access.
     pub sandbox: Option<Sandbox>,
-    /// In the environment of every user program: how it reaches the server, where there is one.
+    /// Environment of every user program: access to the server, if there is one.
     pub program_env: Vec<(String, String)>,
 }
 
@@ -38,9 +39,9 @@ pub(crate) struct Shared {
     pub record_data: OnceLock<Arc<dyn RecordData>>,
     pub outputs: RunningOutputs,
     pub meters: Meters,
-    /// Replicas that go to one more node and of which the replicator of the job has not heard. They stand for runs of other nodes.
+    /// Promoted replicas that must be copied to one more node and that the replicator of the job has not taken yet.
     again: Mutex<BTreeMap<JobId, Vec<RunId>>>,
-    /// Being emptied: no new chunk may lie here.
+    /// True during a drain: no new chunk is accepted.
     pub draining: AtomicBool,
 }
 
@@ -67,7 +68,7 @@ impl Shared {
     pub fn job_data(&self, job: JobId, run: &Arc<JobRun>) -> Arc<JobData> {
         let mut jobs = self.jobs();
         if !jobs.contains_key(&job) {
-            // Those that rest do not need it.
+            // Resting stages do not need memory.
             jobs.values()
                 .filter_map(|other| other.started_chunkserver())
                 .for_each(|other| other.give_back_idle());
@@ -82,7 +83,7 @@ impl Shared {
         Arc::clone(data)
     }
 
-    /// Takes the runs of which the replicator of a job has not heard yet.
+    /// Takes the runs that the replicator of a job has not got yet.
     pub fn to_replicate_again(&self, job: JobId) -> Option<Vec<RunId>> {
         self.again().remove(&job)
     }
@@ -91,7 +92,7 @@ impl Shared {
         self.again.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The other nodes with data of a job; None where all of it is here.
+    /// Returns the other nodes with data of a job; None if all of it is here.
     pub fn other_nodes(&self, job: JobId) -> Option<OtherNodes> {
         self.record_data.get()?.other_nodes(job).filter(|others| !others.peers.is_empty())
     }

@@ -1,4 +1,4 @@
-//! Data between attempts: runs here and on other nodes, spools, stage files, and their replicas.
+//! Data between attempts: runs on this and other nodes, spools, stage files, and their replicas.
 
 pub(crate) mod local;
 pub(crate) mod merge_gate;

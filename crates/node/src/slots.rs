@@ -1,4 +1,4 @@
-//! Slot threads, what they count, and the jobs that they work for.
+//! Slot threads, their counters, and the jobs that they work for.
 
 pub(crate) mod job_keeper;
 pub(crate) mod meters;

@@ -108,7 +108,11 @@ fn foreign_servers_are_reported() {
     check(StubServer::start("409 Conflict", "application/json", differs), 2, &["speaks version 9"]);
     let page = "<html><body>It works!</body></html>";
     check(StubServer::start("200 OK", "text/html", page), 1, &["cannot be read"]);
-    check(StubServer::start("404 Not Found", "text/html", page), 1, &["answered 404", "no message of ours"]);
+    check(
+        StubServer::start("404 Not Found", "text/html", page),
+        1,
+        &["answered 404", "without a message of Sailfish"],
+    );
     let newer = r#"{"code":"out_of_cheese","message":"a word of a later version"}"#;
     check(StubServer::start("418 Teapot", "application/json", newer), 1, &["answered 418"]);
     let later = r#"{"of_a_later_version":1}"#;

@@ -294,14 +294,14 @@ fn a_wrong_token_or_authority_gets_nowhere() {
     guarded.start_node("guessed", "guesser").wait().expect_failure(2, &["not known here"]);
     // The right one, which does not say whom it is for.
     guarded.sandbox.write("bare", secret);
-    guarded.by("bare", &["jobs"]).expect_failure(2, &["nothing says whom to believe"]);
+    guarded.by("bare", &["jobs"]).expect_failure(2, &["no authority is known for"]);
     let ca = |of: &Guarded| of.sandbox.path("server-state/trust/ca.pem").display().to_string();
     guarded.by("bare", &["jobs", "--ca", &ca(&guarded)]).expect_success();
-    guarded.by("bare", &["jobs", "--ca", &ca(&other)]).expect_failure(2, &["not to be trusted"]);
+    guarded.by("bare", &["jobs", "--ca", &ca(&other)]).expect_failure(2, &["is not trusted"]);
     // A token of another cluster is not even shown.
     let stranger = other.sandbox.path("rack.token").display().to_string();
-    guarded.start_node(&stranger, "stranger").wait().expect_failure(2, &["not to be trusted"]);
-    guarded.by(&stranger, &["jobs"]).expect_failure(2, &["not to be trusted"]);
+    guarded.start_node(&stranger, "stranger").wait().expect_failure(2, &["is not trusted"]);
+    guarded.by(&stranger, &["jobs"]).expect_failure(2, &["is not trusted"]);
     let mixed = guarded.by("ann.token", &["jobs", "--ca", &ca(&other)]);
     mixed.expect_failure(2, &["does not belong to the authority that the token names"]);
     // Without TLS, and without anything.

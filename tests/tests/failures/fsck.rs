@@ -296,7 +296,8 @@ fn fsck_finds_kept_files_after_nodes_died() {
     fsck_at(&cluster, &["2"]).expect_failure(CANNOT_LOOK, &["kept no I-files", "--keep-ifiles"]);
 
     cluster.stop_node();
-    fsck_at(&cluster, &["1"]).expect_failure(CANNOT_LOOK, &["the node node-0 has I-files that job 1 kept"]);
+    fsck_at(&cluster, &["1"])
+        .expect_failure(CANNOT_LOOK, &["the node node-0, which has kept I-files of job 1"]);
     cluster.restart_node(0);
     cluster.restart_server();
     fsck_at(&cluster, &["1"]).expect_success();

@@ -134,7 +134,7 @@ fn a_node_that_is_away_is_named() {
     let mut cluster = with_kept_job(&["--keep-ifiles"]);
     cluster.stop_node();
     rerun(&cluster, "1", "again", &[])
-        .expect_failure(REFUSED, &["the node node-0 has I-files that job 1 kept"]);
+        .expect_failure(REFUSED, &["the node node-0, which has kept I-files of job 1"]);
     assert!(!cluster.sandbox.path("again").exists());
     // Nobody needs it to be there for its files to be given up; it learns of it when it comes back.
     let told = run(&mut cluster.sailfish(&["gc", "1"])).expect_success().text();
@@ -158,7 +158,7 @@ fn node_that_dies_during_rerun_is_named() {
     cluster.kill_node();
     again
         .wait()
-        .expect_failure(FAILED, &["the node node-0 (", "), which has I-files that job 1 kept, is gone"]);
+        .expect_failure(FAILED, &["the node node-0 (", "), which has kept I-files of job 1, is gone"]);
     // What was kept is there all the same.
     cluster.restart_node(0);
     rerun(&cluster, "1", "mended", &[]).expect_success();

@@ -1,4 +1,5 @@
-//! Reading what jobs keep on the disks of this node, for a check of the server: in threads of its own, so that slots go on.
+//! Reads of kept I-files on the disks of this node for a check of the server, in separate threads, so that slots
+//! continue.
 
 use crate::link::node_link::NodeLink;
 use api::fsck::{CheckNews, CheckTask, CheckedFile};
@@ -8,21 +9,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Files that are read at once: the jobs of the node need its disks too.
+/// Number of files that are read at once: the jobs of the node need its disks too.
 const THREADS: usize = 2;
-/// How often the server hears of it.
+/// Interval between two reports to the server.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// Files that are told of at once.
+/// Maximum number of files in a report.
 const FILES_PER_NEWS_MAX: usize = 64;
 
-/// The checks of a node, of which one reads at a time.
+/// The checks of a node; one reads at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptChecks {
     turn: Arc<Mutex<()>>,
 }
 
 impl KeptChecks {
-    /// Begins a check, or lets it wait for its turn.
+    /// Begins a check, or queues it.
     pub fn begin(&self, link: &Arc<NodeLink>, check: String, task: CheckTask) {
         let teller = Teller { link: Arc::clone(link), check, made_by: task.made_by };
         let (turn, of_thread) = (Arc::clone(&self.turn), teller.clone());
@@ -36,7 +37,7 @@ impl KeptChecks {
     }
 }
 
-/// Tells the server of one check.
+/// Reports one check to the server.
 #[derive(Clone)]
 struct Teller {
     link: Arc<NodeLink>,
@@ -46,7 +47,7 @@ struct Teller {
 
 impl Teller {
     fn read(&self, task: &CheckTask) {
-        // It may have waited for its turn longer than somebody for its answer.
+        // The check may have waited longer for its turn than a user for the answer.
         if !self.tell(CheckNews::default()) {
             return;
         }
@@ -55,7 +56,7 @@ impl Teller {
         let ended = std::thread::scope(|scope| {
             let work = || {
                 let sender = sender;
-                // Nobody listens any more: it has been told to stop.
+                // The receiver is gone: the check has been told to stop.
                 check_kept(task, THREADS, &checking, |file| drop(sender.send(file)))
             };
             let reader = std::thread::Builder::new().name("fsck-files".to_string());
@@ -71,7 +72,7 @@ impl Teller {
         }
     }
 
-    /// Hands on what is found until there is no more, or nobody wants it.
+    /// Reports the findings until there are no more, or until the server needs none.
     fn pass_on(&self, results: Receiver<CheckedFile>, checking: &Checking) {
         let mut files = Vec::new();
         let mut told = Instant::now();
@@ -100,13 +101,13 @@ impl Teller {
         self.tell(CheckNews { problem, ..CheckNews::default() });
     }
 
-    /// Whether the server wants to hear more.
+    /// Returns whether the server wants more findings.
     fn tell(&self, news: CheckNews) -> bool {
         let news = CheckNews { check: self.check.clone(), made_by: self.made_by, ..news };
         match self.link.tell_check(news) {
             Ok(answer) => answer.goes_on,
             Err(error) => {
-                tracing::info!(%error, "cannot tell the server what was found in kept I-files");
+                tracing::info!(%error, "cannot report the findings in kept I-files to the server");
                 false
             }
         }

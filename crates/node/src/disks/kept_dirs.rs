@@ -1,5 +1,5 @@
-//! Runs that jobs keep on the disks of a node when they are over. The names of their directories belong to no process: they stay
-//! when the node ends, and the next node on the same disks finds them.
+//! Runs that jobs keep on the disks of a node. The names of their directories belong to no process: they stay when the
+//! node ends, and the next node on the same disks finds them.
 
 use crate::disks::{Disks, named, remove_tree};
 use api::kept::KeptDir;
@@ -12,7 +12,7 @@ use std::path::Path;
 /// Extension of runs, the only files of a job that are kept.
 const RUN_EXTENSION: &str = "ifile";
 
-/// The worst that kept files survive.
+/// The failure that kept files must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// The end of the process.
@@ -21,8 +21,8 @@ pub(crate) enum Durability {
 }
 
 impl Disks {
-    /// Renames what lies here of a job to what it is called from now on, without all that is no run. Calling it again
-    /// gives the same.
+    /// Renames the directories of a job to their permanent names, and removes everything that is no run. A repeated
+    /// call returns the same.
     pub(crate) fn keep(&self, job: JobId, durability: Durability) -> std::io::Result<Vec<KeptDir>> {
         let mut kept = Vec::new();
         for (index, dir) in self.dirs(job).iter().enumerate() {
@@ -44,21 +44,21 @@ impl Disks {
             }
         }
         if kept.is_empty() {
-            let message = format!("nothing of job {job} lies on the disks of the node");
+            let message = format!("the disks of the node have no data of job {job}");
             return Err(std::io::Error::new(ErrorKind::NotFound, message));
         }
         Ok(kept)
     }
 
-    /// All that is kept on these disks, whichever process made it.
+    /// Returns all kept directories on these disks, of any process.
     pub(crate) fn kept(&self) -> std::io::Result<Vec<KeptDir>> {
         let mut kept = Vec::new();
         for disk in self.paths() {
             let entries = match std::fs::read_dir(disk) {
                 Ok(entries) => entries,
-                // What is on the others is there all the same.
+                // The other disks are listed anyway.
                 Err(error) => {
-                    tracing::warn!(disk = %disk.display(), %error, "cannot look for kept I-files");
+                    tracing::warn!(disk = %disk.display(), %error, "cannot search for kept I-files");
                     continue;
                 }
             };
@@ -73,7 +73,7 @@ impl Disks {
         Ok(kept)
     }
 
-    /// Removes kept directories of these names. What is not called as they are stays whatever is asked.
+    /// Removes kept directories of these names. Directories with other kinds of names stay in any case.
     pub(crate) fn drop_kept(&self, names: &[String]) {
         for name in names.iter().filter(|name| KeptDir::parse_name(name).is_some()) {
             for disk in self.paths() {
@@ -85,7 +85,7 @@ impl Disks {
     }
 }
 
-/// Removes all that is no run: files that the job brought along, directories in which programs ran.
+/// Removes everything that is no run: shipped files, directories of programs.
 fn strip(dir: &Path, durability: Durability) -> std::io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
@@ -104,7 +104,7 @@ fn strip(dir: &Path, durability: Durability) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Brings a file, or the names in a directory, to the disk.
+/// Syncs a file, or the names in a directory, to the disk.
 fn sync_one(path: &Path) -> std::io::Result<()> {
     io_call(IoCall::Sync, path)?;
     File::open(path)?.sync_all()

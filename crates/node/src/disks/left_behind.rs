@@ -1,5 +1,5 @@
-//! Files of dead processes on the disks of this node. When the node joins, it tells the server about the whole runs and parts; those
-//! that the server takes back belong to this process from then on. All other files are removed.
+//! Files of dead processes on the disks of this node. When the node joins, it tells the server about the intact runs
+//! and parts; those that the server readmits belong to this process from then on. All other files are removed.
 
 use crate::disks::Disks;
 use api::data_access::SecretText;
@@ -14,16 +14,16 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a process may take to die; one that shares the disk and lives is not waited for any longer.
+/// Longest wait for a dying process; a live one that shares the disk is not awaited longer.
 const DYING_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Files that are whole, by the process that left them and their job. As long as it lives no other process takes them.
+/// Intact files, by the process that left them and their job. While this value lives, no other process takes them.
 #[derive(Debug, Default)]
 pub struct LeftOnDisks {
-    /// Held: each is of a process that is dead.
+    /// Locks of the dead processes, held.
     locks: Vec<File>,
-    /// By process. Of one without a proof the server would believe nothing.
+    /// Proof of each process. Without one the server would not trust the report.
     proofs: BTreeMap<String, SecretText>,
     left: BTreeMap<(String, JobId), Left>,
 }
@@ -34,7 +34,7 @@ struct Left {
     parts: Vec<(PathBuf, LeftPart)>,
 }
 
-/// Attitude to a process that was killed a moment ago: it holds its locks on disks until it has given all its memory back.
+/// Treatment of a process that was killed recently: it holds its locks until it has released all its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DyingProcess {
     Await,
@@ -42,7 +42,7 @@ pub enum DyingProcess {
 }
 
 impl LeftOnDisks {
-    /// Looks through the disks. What cannot be read is left out: it will be made again.
+    /// Searches the disks. Unreadable files are left out: they will be recomputed.
     pub fn find(disks: &[PathBuf], dying: DyingProcess) -> Self {
         let started = Instant::now();
         while dying == DyingProcess::Await
@@ -65,7 +65,7 @@ impl LeftOnDisks {
         found
     }
 
-    /// For the server.
+    /// Returns the report for the server.
     pub fn told(&self) -> Vec<LeftBehind> {
         let of_job = |((incarnation, job), left): (&(String, JobId), &Left)| {
             Some(LeftBehind {
@@ -80,18 +80,18 @@ impl LeftOnDisks {
         told.filter(|left| !left.runs.is_empty() || !left.parts.is_empty()).collect()
     }
 
-    /// Gives the files of these jobs to this process, which has opened the disks, each on the disk where it lies, and removes all
-    /// others. What cannot be moved is found missing by whoever wants to read it, and made again.
+    /// Moves the files of these jobs to this process, which has opened the disks, each on its own disk, and removes all
+    /// others. A file that cannot be moved is found missing by its readers, and recomputed.
     pub fn give_to(self, disks: &Disks, jobs: &[JobId]) {
         for ((_, job), left) in self.left.iter().filter(|((_, job), _)| jobs.contains(job)) {
             if let Err(failure) = disks.create(*job) {
-                tracing::warn!(%job, failure.message, "cannot take back what lies on the disks");
+                tracing::warn!(%job, failure.message, "cannot readmit files on the disks");
                 continue;
             }
             let paths = left.runs.iter().map(|(path, _)| path).chain(left.parts.iter().map(|(path, _)| path));
             for path in paths {
                 if let Err(error) = move_into(path, &disks.dirs(*job)) {
-                    tracing::warn!(%job, path = %path.display(), %error, "cannot take back what lies on a disk");
+                    tracing::warn!(%job, path = %path.display(), %error, "cannot readmit a file on a disk");
                 }
             }
         }
@@ -101,7 +101,7 @@ impl LeftOnDisks {
 }
 
 impl Left {
-    /// How many files there were.
+    /// Adds the intact files of a directory. Returns the number of files in it.
     fn look_through(&mut self, dir: &Path, job: JobId, files_max: usize) -> usize {
         let mut files = 0;
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -111,7 +111,7 @@ impl Left {
                 match left_run(&path, job) {
                     Ok(run) => self.runs.push((path, run)),
                     Err(error) => {
-                        tracing::info!(path = %path.display(), %error, "a run that was left is not whole");
+                        tracing::info!(path = %path.display(), %error, "a run of a dead process is damaged");
                     }
                 }
             } else if let Some(part) = left_part(&path) {
@@ -122,14 +122,14 @@ impl Left {
     }
 }
 
-/// A part that lies there, where it is whole as far as header and footer tell.
+/// Returns the part in a file; None if header or footer is damaged.
 pub(crate) fn left_part(path: &Path) -> Option<LeftPart> {
     let name = StageFileName::new(path.file_name()?.to_str()?)?;
     let payload = RawFile::open_unknown(path).ok()?.payload();
     Some(LeftPart { name: name.to_string(), bytes: payload.bytes, crc32c: payload.crc32c })
 }
 
-/// Into the directory beside that in which it lies.
+/// Moves a file into the corresponding directory on the same disk.
 fn move_into(path: &Path, dirs: &[PathBuf]) -> std::io::Result<()> {
     let (dir, name) = (path.parent(), path.file_name());
     let disk = dir.and_then(Path::parent);
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(told[0].proof.0, "proof");
         let parts: Vec<_> = told[0].parts.iter().map(|part| (part.name.as_str(), part.bytes)).collect();
         assert_eq!((parts, told[0].runs.len()), (vec![("part-00002.attempt-1.stage", 5)], 0));
-        // As long as it is looked at nobody takes it.
+        // Nobody takes the files during the inspection.
         assert!(LeftOnDisks::find(&paths, DyingProcess::Ignore).told().is_empty());
         let disks = Disks::open(&paths, "next", &SecretText("next proof".into())).unwrap();
         assert!(whole.exists());

@@ -1,5 +1,5 @@
-//! Threads that look each second, off the way of data, whether disks give back what was written. What lay on one that does not is told
-//! to the server before anybody asks for it.
+//! Threads that check each second, apart from the data path, whether disks return the written data. The loss of the
+//! data on a failed disk is reported to the server before any task needs the data.
 
 use crate::link::remote::Remote;
 use crate::shared::Shared;
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// Starts a thread for each disk: one that hangs keeps nobody from looking at the others. They end when what is given back goes.
+/// Starts a thread for each disk, so that a hanging disk does not block the others. The threads end when the returned
+/// value is dropped.
 pub(crate) fn start(shared: &Arc<Shared>, remote: &Arc<Remote>) -> std::io::Result<Vec<SyncSender<()>>> {
     let probe = |index: usize| {
         let (ends, end) = sync_channel(1);
@@ -32,7 +33,7 @@ fn probe_loop(shared: &Shared, remote: &Remote, index: usize, end: &Receiver<()>
     }
 }
 
-/// Tells which runs cannot be read any more, of those that were not told of.
+/// Reports the unreadable runs that were not reported before.
 fn tell_losses(shared: &Shared, remote: &Remote, index: usize) {
     let jobs: Vec<_> = shared.jobs().values().map(Arc::clone).collect();
     for job in jobs {
@@ -42,7 +43,7 @@ fn tell_losses(shared: &Shared, remote: &Remote, index: usize) {
         if runs.is_empty() {
             continue;
         }
-        let why = format!("the disk {index} of the node does not give back what was written");
+        let why = format!("the disk {index} of the node does not return the written data");
         tracing::warn!(job = %job.job, runs = runs.len(), why, "runs are lost");
         remote.link().lost_on_disk(LostOnDisk {
             job: job.job,
@@ -54,7 +55,7 @@ fn tell_losses(shared: &Shared, remote: &Remote, index: usize) {
     }
 }
 
-/// As many as one message takes: an attempt that is not named is stopped, and begins again.
+/// Limited to one message: an attempt that is not named is stopped, and retried.
 fn reads(have_read: BTreeMap<AttemptKey, BTreeSet<RunId>>) -> Vec<AttemptRead> {
     let mut room = READS_TOLD_MAX;
     let fits = |(_, runs): &(AttemptKey, BTreeSet<RunId>)| {

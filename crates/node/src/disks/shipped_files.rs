@@ -1,6 +1,6 @@
-//! The files that a job brought along from its client's machine: fetched once, kept in the node's cache, and copied
-//! into the directory of each job that needs them, where the job's specification then says they are. When their disk fails, they are
-//! brought to another one: attempts that used them do not count.
+//! The shipped files of a job: fetched once, kept in the node's cache, and copied into the directory of each job that
+//! needs them; the job's specification is changed to these paths. If their disk fails, they are copied to another one:
+//! attempts that used them do not count.
 
 use crate::attempt::JobRun;
 use crate::disks::Disks;
@@ -21,38 +21,38 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
-/// In the first directory of a job. Files lie beside each other as far as their names let them: programs look there
-/// for what they import.
+/// Directory within the first directory of a job. Files are beside each other if their names permit it: programs search
+/// there for their imports.
 const DIRECTORY: &str = "shipped";
-/// The cache of a node is nobody's.
+/// The cache of a node has no owner.
 const OWNER: &str = "";
-/// Another job may push a file out of the cache before it was copied.
+/// Maximum number of tries: another job may evict a file from the cache before it is copied.
 const TRIES_MAX: u32 = 3;
 
-/// A file, and the place of its copy.
+/// A file, and the path of its copy.
 struct Placed {
     file: ShippedFile,
     place: PathBuf,
-    /// Set for inputs: readers refuse one that has another time than at submit.
+    /// Set for inputs: readers refuse a file whose time differs from that at submit.
     modified: Option<SystemTime>,
 }
 
-/// The files of one job on this node: wherever they are now, once an attempt needs them.
+/// The shipped files of a job on this node, once an attempt needs them.
 pub(crate) struct JobFiles {
     shipped: Vec<ShippedFile>,
     inputs: Vec<InputFile>,
-    /// The one with secrets.
+    /// The environment file, which contains secrets.
     env_file: Option<PathBuf>,
     /// The directories of the job, in the order of the disks.
     disk_dirs: Vec<PathBuf>,
     placed: Mutex<Option<Arc<PlacedFiles>>>,
 }
 
-/// The files of one job on one disk.
+/// The shipped files of a job on one disk.
 pub(crate) struct PlacedFiles {
     disk: usize,
     files: Vec<Placed>,
-    /// Job as the attempts share it that use the files there.
+    /// The job as shared by the attempts that use these files.
     run: OnceLock<Arc<JobRun>>,
 }
 
@@ -64,10 +64,10 @@ enum FetchError {
     Kept(#[from] ShippedError),
 }
 
-/// Places for files on this node.
+/// Caches for files on this node.
 pub(crate) struct Keepers<'a> {
     pub disks: &'a Disks,
-    /// One for each disk.
+    /// A cache for each disk.
     pub caches: &'a [Arc<Depot>],
 }
 
@@ -87,7 +87,7 @@ impl PlacedFiles {
         Self { disk, files: shipped.iter().enumerate().map(place).collect(), run: OnceLock::new() }
     }
 
-    /// Returns the job as its attempts share it: the specification names the copies in place of the originals.
+    /// Returns the job as its attempts share it: its specification names the copies instead of the originals.
     pub fn run(&self, run: &Arc<JobRun>) -> Arc<JobRun> {
         if self.files.is_empty() {
             return Arc::clone(run);
@@ -101,14 +101,14 @@ impl PlacedFiles {
         Arc::clone(self.run.get_or_init(with_copies))
     }
 
-    /// Only the user of this node may read this one.
+    /// Restricts a file to the user of this node.
     fn keep_private(&self, path: Option<&Path>) -> Result<(), TaskFailure> {
         let Some(place) = path.and_then(|path| self.local(path)) else { return Ok(()) };
         let kept = std::fs::set_permissions(place, Permissions::from_mode(0o600));
         kept.map_err(|error| file_failure("limit who may read", place, error))
     }
 
-    /// Whether all are there as they were, as far as their lengths tell, and their disk answers.
+    /// Returns whether all copies have their lengths, and their disk works.
     pub fn are_whole(&self, disks: &Disks) -> bool {
         let is_whole = |placed: &Placed| {
             std::fs::metadata(&placed.place).is_ok_and(|found| found.len() == placed.file.bytes)
@@ -116,7 +116,7 @@ impl PlacedFiles {
         self.files.is_empty() || (!disks.has_failed(self.disk) && self.files.iter().all(is_whole))
     }
 
-    /// Why an attempt failed that used them, and lost them.
+    /// Returns the failure of an attempt that used these files and lost them.
     pub fn lost(&self) -> TaskFailure {
         let place = self.files.first().map_or(Path::new(""), |placed| placed.place.as_path());
         let message = format!(
@@ -160,20 +160,20 @@ impl PlacedFiles {
         }
     }
 
-    /// The same for a job of one task.
+    /// Does the same for a job of one task.
     pub fn put_into_task(&self, task: &mut RunTask) {
         task.files.iter_mut().chain(&mut task.env_file).for_each(|file| self.replace(file));
         self.replace_program(&mut task.words);
     }
 }
 
-/// When an input was modified, in seconds, which every file system remembers.
+/// Returns the modification time of an input in seconds, which every file system stores.
 fn seconds_of(input: &InputFile) -> u64 {
     u64::try_from(input.mtime_ns).unwrap_or(0) / NANOS_PER_SECOND
 }
 
 impl JobFiles {
-    /// Nothing is fetched yet.
+    /// Creates the files of a job; nothing is fetched yet.
     pub fn new(
         shipped: &[ShippedFile],
         inputs: &[InputFile],
@@ -187,8 +187,8 @@ impl JobFiles {
         Self { shipped: shipped.to_vec(), inputs, env_file, disk_dirs, placed: Mutex::default() }
     }
 
-    /// Returns when all are here; whoever comes first fetches, the others wait. What was lost with its disk is fetched once more, to
-    /// another one.
+    /// Returns when all files are here. The first caller fetches them, the others wait. Files that were lost with their
+    /// disk are fetched again, to another one.
     pub fn bring(
         &self,
         link: &NodeLink,
@@ -201,7 +201,7 @@ impl JobFiles {
         }
         let mut first_failure = None;
         for disk in keepers.disks.in_order() {
-            // A job that brought nothing has no directories either, if it is one of one task.
+            // A job of one task without shipped files has no directories either.
             let dir = self.disk_dirs.get(disk).map_or(Path::new(""), PathBuf::as_path);
             let placed = PlacedFiles::new(&self.shipped, &self.inputs, disk, dir);
             match placed.bring(link, keepers, cancelled) {
@@ -222,10 +222,10 @@ impl JobFiles {
     }
 }
 
-/// Why files of a job are not where they belong.
+/// The reason why files of a job could not be placed.
 struct NotBrought {
     failure: Box<TaskFailure>,
-    /// Another disk may do better.
+    /// True if another disk may work.
     is_of_a_disk: bool,
 }
 
@@ -269,7 +269,7 @@ fn bring_one(placed: &Placed, link: &NodeLink, cache: &Arc<Depot>) -> Result<(),
     }
     let mut tries = 0;
     loop {
-        // An attempt before may have failed half-way.
+        // An earlier attempt may have failed half-way.
         match std::fs::remove_file(place) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
@@ -322,7 +322,7 @@ mod tests {
             ..JobSpec::named("job")
         };
         files.put_into_spec(&mut spec);
-        // Arguments are the user's.
+        // Arguments belong to the user.
         assert_eq!(spec.mapper, command("/disk/job/shipped-2/map.py"));
         assert_eq!(spec.reducer, command("python3"));
         let expected = ["/disk/job/shipped/map.py", "/disk/job/shipped/words", "/shared/dir"];

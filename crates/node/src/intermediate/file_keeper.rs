@@ -1,5 +1,5 @@
-//! Looks after the intermediate files of users on this node: gives silent writers up, and sends complete files to a second node, as
-//! `shuffle::replicate::parts` does with parts.
+//! Care for the intermediate files of users on this node: abandons files of silent writers, and copies complete files
+//! to a second node, like `shuffle::replicate::parts` for parts.
 
 use crate::intermediate::user_files::{SentFile, UserFiles};
 use crate::link::remote::Remote;
@@ -12,12 +12,12 @@ use ids::IntermediateId;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-/// How often it is looked for silent writers, and for files that lie on one node only.
+/// Interval between two searches for silent writers, and for files without a replica.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Pause before a file that no other node took is offered again.
+/// Pause before a file that no node accepted is offered again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Looks after writers until the node ends.
+/// Watches writers until the node ends.
 pub(crate) fn look_after_writers(files: &UserFiles) {
     while !files.has_ended() {
         std::thread::sleep(LOOK_EVERY);
@@ -35,7 +35,7 @@ pub(crate) fn replicate_files(remote: &Weak<Remote>) {
     }
 }
 
-/// Sends what lies here only. Whether any could not go now.
+/// Copies files without a replica. Returns whether any could not be copied now.
 fn send_files(remote: &Remote) -> bool {
     let files = remote.files();
     let lives = |node| remote.link().peers().iter().any(|peer| peer.node == node);
@@ -59,7 +59,7 @@ fn send_files(remote: &Remote) -> bool {
     waits
 }
 
-/// A client that shows the right to send a node a copy; None where the server gives none now.
+/// Returns a client with the right to send a node a copy; None if the server gives none now.
 fn granted(remote: &Remote, others: &OtherNodes, copy: FileCopy) -> Option<DataClient> {
     let grant = remote.link().copy_grant(copy);
     let grant =
@@ -86,7 +86,7 @@ fn send(remote: &Remote, others: &OtherNodes, file: IntermediateId, here: &Stage
                 tracing::debug!(%name, peer = %peer.node, %error, "a node did not take a file");
             }
             Err(error) => {
-                // Whoever reads it finds it so too. It is tried again, rarely: a disk may come back.
+                // Its readers notice it too. It is retried, rarely: a disk may come back.
                 tracing::warn!(%name, %error, "an intermediate file cannot be replicated");
                 return Sent::NotNow;
             }

@@ -1,5 +1,5 @@
-//! Intermediate files of users on this node: those that are being written, those that are complete, and copies of other nodes'. The
-//! bytes are stage files in a directory of this process on each disk; the server knows which files there are.
+//! Intermediate files of users on this node: files that are being written, complete files, and copies of other nodes'
+//! files. The bytes are stage files in a directory of this process on each disk; the server has the list of files.
 
 use crate::shuffle::stage_files::StageFiles;
 use api::intermediate::{IntermediateAnswer, IntermediateNote};
@@ -13,32 +13,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Files that may be written here at once, each with a quarter of a megabyte.
+/// Maximum number of files that are written here at once, each with a quarter of a megabyte.
 const WRITERS_MAX: usize = 256;
-/// Longest reason for giving a file up that is passed on.
+/// Longest reason for abandoning a file that is passed on, in bytes.
 const REASON_BYTES_MAX: usize = 1000;
-/// Files that were given up and of which the server could not be told yet; it gives up by itself those of nodes that are gone.
+/// Maximum number of abandoned files that are not reported yet; the server abandons the files of lost nodes by itself.
 const UNTOLD_MAX: usize = 4096;
 
 type Tell = dyn Fn(Vec<IntermediateNote>) -> Result<IntermediateAnswer, String> + Send + Sync;
 
 /// The files of users on this node.
 pub struct UserFiles {
-    /// One a disk, made when a file comes.
+    /// A directory on each disk, created for the first file.
     dirs: Vec<PathBuf>,
     complete: StageFiles,
     writers: Mutex<BTreeMap<IntermediateId, Arc<Mutex<Writing>>>>,
-    /// Copies of files of this node on other nodes.
+    /// Copies of this node's files on other nodes.
     sent: Mutex<BTreeMap<IntermediateId, SentFile>>,
-    /// Given up, and the server does not know it yet.
+    /// Abandoned files that the server does not know of yet.
     untold: Mutex<Vec<IntermediateNote>>,
     draining: AtomicBool,
-    /// The process ends, or comes back as another node: nothing new begins.
+    /// True if the process ends, or rejoins as another node: nothing new begins.
     ended: AtomicBool,
     tell: Box<Tell>,
 }
 
-/// A copy that another node took.
+/// A copy that another node accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SentFile {
     pub to: NodeId,
@@ -48,7 +48,7 @@ pub(crate) struct SentFile {
 
 /// A file that is being written.
 struct Writing {
-    /// None before the first byte, and once it is over.
+    /// None before the first byte, and after the end.
     writer: Option<(StageFileWriter, PathBuf)>,
     heard: Instant,
     silence: Duration,
@@ -65,17 +65,17 @@ impl Writing {
     }
 }
 
-/// Effect of a write on a file.
+/// The position of a write in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placed {
-    /// It goes on where the file ends.
+    /// It continues at the end of the file.
     Appends,
-    /// It may repeat what stands.
+    /// It may repeat existing bytes.
     Repeats,
 }
 
-/// A file is written front to back: a write goes on where the file ends, or lies within what stands, which must be the same bytes
-/// then.
+/// Classifies a write. A file is written front to back: a write continues at the end of the file, or lies within the
+/// written bytes, and must equal them.
 fn place(file: IntermediateId, written: u64, offset: u64, bytes: usize) -> Result<Placed, UserFileError> {
     match offset.checked_add(bytes as u64) {
         _ if offset == written => Ok(Placed::Appends),
@@ -90,7 +90,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl UserFiles {
-    /// None yet, in these directories. `tell` tells the server and gives its answer, or why there is none.
+    /// Creates the files, none yet, in these directories. `tell` reports to the server and returns its answer, or the
+    /// error.
     pub(crate) fn new(
         dirs: Vec<PathBuf>,
         tell: impl Fn(Vec<IntermediateNote>) -> Result<IntermediateAnswer, String> + Send + Sync + 'static,
@@ -107,12 +108,12 @@ impl UserFiles {
         }
     }
 
-    /// The node is being emptied: files that are being written are written to their end.
+    /// Begins a drain: current files are still written to their end.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Nothing new begins, and what is being written ends here.
+    /// Ends all writes, and begins no new ones.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
         lock(&self.writers).clear();
@@ -122,14 +123,15 @@ impl UserFiles {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// A writer will come; it is given up when it is silent for so long. One that is here already goes on.
+    /// Expects a writer; it is abandoned after this silence. An active writer is not affected.
     pub(crate) fn begin(&self, file: IntermediateId, silence: Duration) {
         if self.complete.find(&StageFileName::of_user_file(file)).is_none() && !self.has_ended() {
             lock(&self.writers).entry(file).or_insert_with(|| Arc::new(Mutex::new(Writing::new(silence))));
         }
     }
 
-    /// The file that is being written; begun by who writes the first bytes, who may be here before the order of the server.
+    /// Returns a file that is being written. The writer's first bytes begin it, since they may arrive before the order
+    /// of the server.
     fn writing(
         &self,
         file: IntermediateId,
@@ -157,10 +159,10 @@ impl UserFiles {
         Ok(writing)
     }
 
-    /// Makes the file on the first disk that takes it.
+    /// Creates the file on the first disk that accepts it.
     fn create(&self, file: IntermediateId) -> Result<(StageFileWriter, PathBuf), UserFileError> {
         for dir in &self.dirs {
-            // Where that fails, so does the file in it, which says why.
+            // If this fails, the creation of the file fails too, with a reason.
             let _ = std::fs::create_dir(dir);
         }
         let mut first_error = None;
@@ -203,7 +205,7 @@ impl UserFiles {
                     Some(open) => open,
                     None => self.create(file)?,
                 };
-                // Dropped where it fails: a part of the bytes may stand.
+                // Dropped after an error: some of the bytes may be written.
                 writer.write_all(bytes).map_err(|source| {
                     let source = StageFileError::Io { action: "write", path: path.clone(), source };
                     UserFileError::Disk { file, source }
@@ -214,7 +216,7 @@ impl UserFiles {
         }
     }
 
-    /// Gives a file up that is being written: its bytes go, and the server hears why.
+    /// Abandons a file that is being written: its bytes are removed, and the reason is reported to the server.
     fn give_up(&self, file: IntermediateId, reason: &str) -> bool {
         let Some(writing) = lock(&self.writers).remove(&file) else { return false };
         let mut writing = lock(&writing);
@@ -231,12 +233,12 @@ impl UserFiles {
         true
     }
 
-    /// Gives up files whose writers have been silent for too long, and tells the server of all that were given up.
+    /// Abandons files of writers that have been silent for too long, and reports all abandoned files to the server.
     pub(crate) fn look_after_writers(&self) {
         let writers: Vec<_> =
             lock(&self.writers).iter().map(|(file, writing)| (*file, Arc::clone(writing))).collect();
         for (file, writing) in writers {
-            // One that is locked is being written.
+            // A locked file is being written.
             let silent = writing.try_lock().ok().and_then(|writing| {
                 (writing.heard.elapsed() > writing.silence).then_some(writing.silence.as_secs())
             });
@@ -251,13 +253,13 @@ impl UserFiles {
         match (self.tell)(notes.clone()) {
             Ok(answer) => self.drop_files(&answer.dropped),
             Err(error) => {
-                tracing::warn!(error, "cannot tell the server of files that were given up");
+                tracing::warn!(error, "cannot report abandoned files to the server");
                 lock(&self.untold).extend(notes);
             }
         }
     }
 
-    /// Nobody wants these any more.
+    /// Removes files that nobody needs any more.
     pub(crate) fn drop_files(&self, files: &[IntermediateId]) {
         for file in files {
             if let Some(writing) = lock(&self.writers).remove(file) {
@@ -273,16 +275,16 @@ impl UserFiles {
         }
     }
 
-    /// Makes the copies of these files here the first ones.
+    /// Promotes the copies of these files here to first copies.
     pub(crate) fn adopt(&self, files: &[IntermediateId]) {
         for file in files {
             if !self.complete.adopt(&StageFileName::of_user_file(*file)) {
-                tracing::warn!(%file, "an intermediate file that should be here is not");
+                tracing::warn!(%file, "an intermediate file is missing on this node");
             }
         }
     }
 
-    /// All that is here, and where it lies as well, for a server that begins anew.
+    /// Reports all files here, and their replicas, to a server that restarted.
     pub(crate) fn tell_all(&self) {
         let names = self.complete.names();
         let complete = names.iter().filter_map(StageFileName::user_file);
@@ -298,11 +300,11 @@ impl UserFiles {
         let notes = [IntermediateNote::Holds { files }].into_iter().chain(sent).collect();
         match (self.tell)(notes) {
             Ok(answer) => self.drop_files(&answer.dropped),
-            Err(error) => tracing::warn!(error, "cannot tell the server which intermediate files are here"),
+            Err(error) => tracing::warn!(error, "cannot report the intermediate files here to the server"),
         }
     }
 
-    /// Complete files of this node that have no copy on one of these nodes.
+    /// Returns the complete files of this node without a copy on a live node.
     pub(crate) fn single(&self, lives: impl Fn(NodeId) -> bool) -> Vec<(IntermediateId, StageFileHere)> {
         let mut sent = lock(&self.sent);
         sent.retain(|_, sent| lives(sent.to));
@@ -315,14 +317,14 @@ impl UserFiles {
         self.complete.find(&StageFileName::of_user_file(file)).is_some()
     }
 
-    /// Another node has a copy of a file.
+    /// Records that another node has a copy of a file, and reports it.
     pub(crate) fn was_sent(&self, file: IntermediateId, sent: SentFile) {
         lock(&self.sent).insert(file, sent);
         let SentFile { to, bytes, single_ns } = sent;
-        // Where it is not heard, it is told again when the server asks what is here.
+        // A lost report is repeated when the server asks for all files.
         match (self.tell)(vec![IntermediateNote::Replicated { file, to, bytes, single_ns }]) {
             Ok(answer) => self.drop_files(&answer.dropped),
-            Err(error) => tracing::warn!(%file, error, "cannot tell the server of a replica"),
+            Err(error) => tracing::warn!(%file, error, "cannot report a replica to the server"),
         }
     }
 
@@ -336,7 +338,7 @@ impl UserFiles {
         }
     }
 
-    /// Completes the file, where it holds what its writer says.
+    /// Completes the file, if its content equals the writer's statement.
     fn finish(
         &self,
         file: IntermediateId,
@@ -391,7 +393,7 @@ impl dataport::UserFiles for UserFiles {
         bytes: &[u8],
         silence: Duration,
     ) -> Result<u64, UserFileError> {
-        // One that only says that it lives begins nothing: its file may have been removed.
+        // A keep-alive begins nothing: its file may have been removed.
         let may_begin = offset == 0 && !bytes.is_empty();
         let writing = self.writing(file, may_begin, silence)?;
         let mut writing = lock(&writing);
@@ -409,11 +411,11 @@ impl dataport::UserFiles for UserFiles {
 
     fn close(&self, file: IntermediateId, stated: StatedContent) -> Result<Payload, UserFileError> {
         if let Some(here) = self.complete.find(&StageFileName::of_user_file(file)) {
-            // The answer was lost, or the server was away.
+            // The answer was lost, or the server was not available.
             check_stated(file, here.payload, stated)?;
             return self.tell_closed(file, here.payload);
         }
-        // An empty file may be closed before anything else is heard of it.
+        // An empty file may be closed as the first request about it.
         let may_begin = stated.bytes == Some(0);
         let writing = self.writing(file, may_begin, Duration::from_secs(1))?;
         let mut writing = lock(&writing);
@@ -445,7 +447,7 @@ impl dataport::UserFiles for UserFiles {
     }
 }
 
-/// An error with what is behind it.
+/// Returns an error with its causes.
 fn sentence(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

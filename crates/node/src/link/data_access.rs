@@ -1,6 +1,7 @@
-//! Checks the rights that callers show to this node's data port, and keeps those that this node shows to others: tokens of jobs and
-//! rights to files, signed by the server. The server may sign with another key from some moment on. Then the node first asks for new tokens, and only when it has
-//! them does the time run out in which it lets in what the earlier keys signed: while no server answers, all stays as it was.
+//! Checks the rights that callers present to this node's data port, and keeps the rights that this node presents to
+//! others: tokens of jobs and rights to files, signed by the server. When the server signs with a new key, the node
+//! first asks for new tokens. Only after it has them does the time begin after which it refuses tokens signed by
+//! earlier keys: while no server responds, nothing changes.
 
 use crate::link::node_link::NodeLink;
 use api::data_access::{DataKeys, JobToken, SecretText, TokensAnswer};
@@ -11,46 +12,46 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trust::{DataKey, DataRight, FileGrant, FileRight};
 
-/// For so long what nodes show of an earlier key is good.
+/// Time for which tokens of an earlier key stay valid.
 const EARLIER_GRACE: Duration = Duration::from_secs(600);
-/// The same where a node that was sent away may have it.
+/// The same time if a removed node may have such tokens.
 const WITHDRAWN_GRACE: Duration = Duration::from_secs(2);
-/// Tokens of a job that are remembered: of the newest key, and of those before.
+/// Maximum number of remembered tokens of a job: of the newest key, and of earlier ones.
 const TOKENS_MAX: usize = 3;
-/// Jobs with tokens that were found good lately.
+/// Maximum number of jobs whose tokens were recently accepted.
 const ADMITTED_JOBS_MAX: usize = 4096;
-/// The server is not asked for tokens more often.
+/// Least time between two requests for tokens.
 const RENEW_EVERY: Duration = Duration::from_millis(200);
-/// Pause before the server is asked again that did not answer.
+/// Pause before a retry when the server did not respond.
 const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// The rights of this node at other data ports, and the keys that it checks rights of others with.
+/// The rights of this node at other data ports, and the keys for checking the rights of others.
 pub struct DataAccess {
     node: NodeId,
     link: Arc<NodeLink>,
     inner: Mutex<Inner>,
-    /// Held while the server is asked, with when it was asked last.
+    /// Held during a request, with the time of the last one.
     renewing: Mutex<Option<Instant>>,
 }
 
 struct Inner {
     keys: Vec<KnownKey>,
     clock: ServerClock,
-    /// Tokens of jobs that this node has to do with, the newest first.
+    /// Tokens of jobs in which this node is involved, newest first.
     shown: BTreeMap<JobId, Vec<Token>>,
-    /// Tokens of others that were found good, with the key that signed each.
+    /// Accepted tokens of others, with the key that signed each.
     admitted: BTreeMap<JobId, Vec<(Token, DataKey)>>,
 }
 
-/// The newest is the first.
+/// A known key; the newest is the first.
 #[derive(Clone, Copy)]
 struct KnownKey {
     key: DataKey,
-    /// From then on nothing of it that nodes show is good.
+    /// Time after which node tokens of this key are refused.
     ends: Option<Instant>,
 }
 
-/// The time of the server, which grants go by: the clock here may be years off.
+/// The time of the server, which determines the expiry of grants: the local clock may be years off.
 #[derive(Clone, Copy)]
 struct ServerClock {
     told_seconds: u64,
@@ -69,7 +70,7 @@ impl Inner {
 
     /// Accepts the newest key from now on.
     fn learn(&mut self, told: &DataKeys) {
-        // Told late: the answer to a question was quicker.
+        // A late message: the answer to a request was faster.
         if self.keys.iter().skip(1).any(|known| known.key.text() == told.current) {
             return;
         }
@@ -80,7 +81,7 @@ impl Inner {
         self.clock = ServerClock { told_seconds: told.now_seconds, told_at: Instant::now() };
     }
 
-    /// This node has tokens of the newest key.
+    /// Starts the expiry of earlier keys, because this node has tokens of the newest key.
     fn let_earlier_end(&mut self, told: &DataKeys) {
         let now = Instant::now();
         for earlier in &told.earlier {
@@ -92,7 +93,7 @@ impl Inner {
         }
     }
 
-    /// Those by which nodes are let in.
+    /// Returns the keys whose node tokens are accepted.
     fn good_keys(&self) -> impl Iterator<Item = DataKey> {
         let now = Instant::now();
         self.keys.iter().filter(move |known| known.ends.is_none_or(|ends| now < ends)).map(|known| known.key)
@@ -131,7 +132,7 @@ impl Inner {
 }
 
 impl DataAccess {
-    /// Begins with the keys that the server gave this node when it joined.
+    /// Creates the access with the keys that the server sent when this node joined.
     pub fn new(link: Arc<NodeLink>) -> Arc<Self> {
         let (node, inner) = (link.node(), Mutex::new(Inner::new(link.data_keys())));
         Arc::new(Self { node, link, inner, renewing: Mutex::new(None) })
@@ -141,13 +142,13 @@ impl DataAccess {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The server said what lets this node in to data of a job.
+    /// Adds tokens that admit this node to data of a job.
     pub(crate) fn add(&self, tokens: impl IntoIterator<Item = JobToken>) {
         let mut inner = self.inner();
         tokens.into_iter().for_each(|token| inner.add(&token));
     }
 
-    /// The job is over.
+    /// Removes the tokens of a finished job.
     pub(crate) fn forget(&self, job: JobId) {
         let mut inner = self.inner();
         inner.shown.remove(&job);
@@ -166,7 +167,7 @@ impl DataAccess {
     ) -> Option<FileGrant> {
         let inner = self.inner();
         let grant = FileGrant::claimed(file.0, right, shown, inner.server_seconds())?;
-        // Users got it, and no node: it is good to its end.
+        // A grant belongs to a user and not to a node: it is valid until its expiry.
         let mut keys = inner.keys.iter();
         keys.any(|known| known.key.has_signed(&DataRight::File(grant), shown)).then_some(grant)
     }
@@ -177,18 +178,18 @@ impl DataAccess {
         self.inner().good_keys().any(|key| key.has_signed(&right, shown)).then_some(IntermediateId(file))
     }
 
-    /// Hears of new keys until the node ends.
+    /// Follows key changes until the node ends.
     pub(crate) fn follow(&self) {
         while let Some(keys) = self.link.next_data_keys() {
             self.inner().learn(&keys);
-            // The answer of the server has the keys that were told meanwhile.
+            // The answer of the server includes keys that were announced meanwhile.
             while !self.ask() && !self.link.is_over() {
                 std::thread::sleep(RENEW_AGAIN_AFTER);
             }
         }
     }
 
-    /// Asks the server for tokens of the newest key. False where it does not answer.
+    /// Asks the server for tokens of the newest key. Returns false if it does not respond.
     fn ask(&self) -> bool {
         let tokens = |(job, tokens): (&JobId, &Vec<Token>)| {
             let token = SecretText(tokens.first()?.text().to_string());
@@ -210,7 +211,7 @@ impl DataAccess {
         }
     }
 
-    /// As [`Self::ask`], for one of many that need it at once.
+    /// Does the same as [`Self::ask`], for one of many concurrent callers.
     fn ask_once(&self, since: Instant) {
         let mut asked = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
         if asked.is_none_or(|asked| asked < since && asked.elapsed() >= RENEW_EVERY) {
@@ -221,7 +222,7 @@ impl DataAccess {
     }
 }
 
-/// The tokens that requests of this node show.
+/// The tokens that requests of this node present.
 pub(crate) struct ShownTokens(pub Arc<DataAccess>);
 
 impl JobTokens for ShownTokens {
@@ -260,20 +261,20 @@ mod tests {
             inner.admits_to_job(JobId(7), &token(first)) && !inner.admits_to_job(JobId(8), &token(first))
         );
         assert!(!inner.admits_to_job(JobId(7), &token(second)));
-        // Another server began: both are good, and the earlier one ends in ten minutes once there are new tokens.
+        // Another server began: both keys are valid, and the earlier one expires ten minutes after new tokens arrive.
         let restarted = told(second, &[(first, false)]);
         inner.learn(&restarted);
         assert!(inner.keys[1].ends.is_none());
         inner.let_earlier_end(&restarted);
         let left = inner.keys[1].ends.unwrap() - Instant::now();
         assert!(left > WITHDRAWN_GRACE && left <= EARLIER_GRACE, "{left:?}");
-        // A token was taken back: two seconds, also for the one that had more.
+        // A token was revoked: two seconds, also for the key with more time.
         let revoked = told(third, &[(second, true), (first, true)]);
         inner.learn(&revoked);
         assert!(inner.admits_to_job(JobId(7), &token(first)) && inner.admits_to_job(JobId(7), &token(third)));
         inner.let_earlier_end(&revoked);
         assert!(inner.keys[1..].iter().all(|known| known.ends.unwrap() - Instant::now() <= WITHDRAWN_GRACE));
-        // Told once more, the time does not begin anew.
+        // A repeated announcement does not restart the time.
         let ends = inner.keys[1].ends;
         inner.learn(&revoked);
         inner.let_earlier_end(&revoked);

@@ -1,4 +1,4 @@
-//! Faults that strike this node because an administrator drills: only where it was started for that.
+//! Faults that an administrator injects into this node in a drill; only if the node was started for that.
 
 use crate::link::pause::stand_still;
 use crate::link::remote::Remote;
@@ -15,29 +15,30 @@ use std::time::Duration;
 /// Files with fewer bytes have no block.
 const RUN_BYTES_MIN: u64 = 256;
 
-/// Whether a node takes part in drills, and what it needs for that.
+/// The participation of a node in drills.
 #[derive(Clone, Debug)]
 pub struct Drill(Option<Parts>);
 
 #[derive(Clone, Debug)]
 struct Parts {
     programs: Arc<Programs>,
-    /// How often a crash point was armed or disarmed.
+    /// Number of times that a crash point was armed or disarmed.
     armed: Arc<AtomicU64>,
 }
 
 impl Drill {
-    /// A node that takes part in no drill.
+    /// Returns the state of a node that takes part in no drill.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// A node that takes part, whose slots keep their programs in this registry.
+    /// Returns the state of a participating node, whose slots keep their programs in this registry.
     pub fn taking_part(programs: &Arc<Programs>) -> Self {
         Self(Some(Parts { programs: Arc::clone(programs), armed: Arc::default() }))
     }
 
-    /// Lets a fault strike, and tells the server. Whatever ends or stops the process is told before, and not done where nobody hears it.
+    /// Executes a fault, and reports it to the server. A fault that ends or pauses the process is reported before, and
+    /// not executed without a server.
     pub(crate) fn strike(&self, remote: &Remote, strike: String, fault: DrillFault) {
         let outcome = match &self.0 {
             None => refused("it was not started with `sailfish node --drills`"),
@@ -45,17 +46,17 @@ impl Drill {
         };
         let struck = matches!(outcome, DrillOutcome::Struck { .. });
         if let Err(error) = remote.link().tell_drill(strike, outcome) {
-            tracing::warn!(%error, "cannot tell the server what became of a fault of a drill");
+            tracing::warn!(%error, "cannot report the outcome of a drill's fault to the server");
             return faults::disarm();
         }
         match fault {
             DrillFault::KillNode if struck => {
-                eprintln!("sailfish: ending at once, as a drill wants it");
+                eprintln!("sailfish: ending at once, as a drill ordered");
                 std::process::abort();
             }
             DrillFault::PauseNode { seconds } if struck => match stand_still(seconds) {
-                Ok(took) => tracing::info!(?took, "stood still, as a drill wanted it"),
-                Err(error) => tracing::warn!(%error, "cannot stand still for a drill"),
+                Ok(took) => tracing::info!(?took, "paused, as a drill ordered"),
+                Err(error) => tracing::warn!(%error, "cannot pause for a drill"),
             },
             _ => {}
         }
@@ -68,10 +69,10 @@ impl Parts {
             DrillFault::Look => struck("takes part".to_string()),
             DrillFault::KillNode => struck(format!("process {} ended", std::process::id())),
             DrillFault::PauseNode { seconds } if !(1..=PAUSE_SECONDS_MAX).contains(seconds) => {
-                refused(&format!("it stands still for 1 to {PAUSE_SECONDS_MAX} seconds, not for {seconds}"))
+                refused(&format!("it can pause for 1 to {PAUSE_SECONDS_MAX} seconds, not for {seconds}"))
             }
             DrillFault::PauseNode { seconds } => {
-                struck(format!("process {} stood still for {seconds} s", std::process::id()))
+                struck(format!("process {} paused for {seconds} s", std::process::id()))
             }
             DrillFault::DamageRun { job, choice } => on_run(remote, *job, *choice, flip),
             DrillFault::DropRun { job, choice } => on_run(remote, *job, *choice, |path, _| remove(path)),
@@ -88,7 +89,7 @@ impl Parts {
         }
     }
 
-    /// Arms a crash point for so long.
+    /// Arms a crash point for this many seconds.
     fn arm(&self, point: &str, seconds: u32) -> DrillOutcome {
         if !(1..=ARMED_SECONDS_MAX).contains(&seconds) {
             return refused(&format!(
@@ -99,7 +100,7 @@ impl Parts {
         let armed = Arc::clone(&self.armed);
         let disarm_in_time = move || {
             std::thread::sleep(Duration::from_secs(seconds.into()));
-            // Another one may have been armed since.
+            // Another point may have been armed since.
             if armed.load(Ordering::Relaxed) == this {
                 faults::disarm();
             }
@@ -126,7 +127,7 @@ fn refused(why: &str) -> DrillOutcome {
     DrillOutcome::Refused { why: why.to_string() }
 }
 
-/// Does something to one of the run files that the job has here.
+/// Applies `act` to one of the job's run files here.
 fn on_run(
     remote: &Remote,
     job: JobId,
@@ -135,18 +136,21 @@ fn on_run(
 ) -> DrillOutcome {
     let files = run_files(&remote.disks().dirs(job), remote.link().node());
     let Some(path) = (!files.is_empty()).then(|| &files[(choice % files.len() as u64) as usize]) else {
-        return no_victim("no run of the job lies on its disks");
+        return no_victim("its disks have no run of the job");
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match act(path, choice / files.len() as u64) {
         Ok(what) => struck(format!("{what} {name}")),
-        // Merged into another one just now.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => no_victim("the run went just now"),
+        // It was merged into another run just now.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            no_victim("the run was removed just now")
+        }
         Err(error) => refused(&format!("{}: {error}", path.display())),
     }
 }
 
-/// The run files in these directories, in order. Replicas of runs of other nodes only where there is nothing else: most are never read.
+/// Returns the run files in these directories, in order. Replicas of other nodes' runs only if there is nothing else:
+/// most are never read.
 fn run_files(dirs: &[PathBuf], here: NodeId) -> Vec<PathBuf> {
     let entries = dirs.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten();
     let is_run = |path: &PathBuf| {
@@ -165,7 +169,7 @@ fn run_files(dirs: &[PathBuf], here: NodeId) -> Vec<PathBuf> {
     files
 }
 
-/// Changes one byte. In the middle of the file: there are the blocks, and most likely none has read it yet.
+/// Changes a byte in the middle of the file, where blocks are that most likely nobody has read yet.
 fn flip(path: &Path, choice: u64) -> std::io::Result<String> {
     let file = File::options().read(true).write(true).open(path)?;
     let bytes = file.metadata()?.len();

@@ -1,5 +1,5 @@
-//! How this machine is, from second to second: what the kernel tells in `/proc`, as differences. What it does not tell
-//! (another kernel, a sandbox) counts as nothing.
+//! Samples of this machine: differences of the kernel's counters in `/proc`. A missing counter (another kernel, a
+//! sandbox) counts as zero.
 
 use crate::clock::now_ns;
 use api::machine::MachineSample;
@@ -9,16 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Bytes of a sector in the kernel's counts of disks, whatever the sector of the disk has.
+/// Bytes of a sector in the kernel's disk counters, independent of the real sector size.
 const SECTOR_BYTES: u64 = 512;
 const PERMILLE: u64 = 1000;
 
-/// Counts since the machine was started.
+/// Counters since the start of the machine.
 #[derive(Clone, Debug, Default)]
 struct Counts {
     cpu_busy: u64,
     cpu_all: u64,
-    /// By device: milliseconds during which anything was under way, sectors read, sectors written.
+    /// By device: milliseconds with I/O in progress, sectors read, sectors written.
     disks: BTreeMap<Device, [u64; 3]>,
     received_bytes: u64,
     sent_bytes: u64,
@@ -28,9 +28,9 @@ struct Counts {
 /// Major and minor number.
 type Device = (i32, i32);
 
-/// Remembers what was counted at the sample before.
+/// Remembers the counters of the previous sample.
 pub(crate) struct Machine {
-    /// Devices on which the directories of the node lie.
+    /// Devices with directories of the node.
     devices: BTreeSet<Device>,
     before: Counts,
     taken: Instant,
@@ -48,8 +48,8 @@ impl Machine {
         Self { devices, before, taken: Instant::now() }
     }
 
-    /// How the machine is, and what happened since this was asked last. `appended_bytes` counts what lies in chunks
-    /// of jobs that run.
+    /// Returns the state of the machine, and the events since the previous call. `appended_bytes`: total bytes in
+    /// chunks of running jobs.
     pub fn sample(&mut self, appended_bytes: u64) -> MachineSample {
         let counts = Counts::now(&self.devices, appended_bytes);
         let elapsed = std::mem::replace(&mut self.taken, Instant::now()).elapsed();
@@ -89,7 +89,7 @@ impl Counts {
                 before.cpu_busy,
                 self.cpu_all.saturating_sub(before.cpu_all),
             ),
-            // Counts of an interface that is gone, or of a job that is over, are missing.
+            // Counters of a removed interface, or of a finished job, are missing.
             network_received_bytes: self.received_bytes.saturating_sub(before.received_bytes),
             network_sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
             appended_bytes: self.appended_bytes.saturating_sub(before.appended_bytes),
@@ -106,12 +106,12 @@ impl Counts {
     }
 }
 
-/// The part of a whole by which a count has grown, in thousandths.
+/// Returns the growth of a counter as a part of a whole, in thousandths.
 fn permille(now: u64, before: u64, whole: u64) -> u32 {
     (now.saturating_sub(before).saturating_mul(PERMILLE) / whole.max(1)).min(PERMILLE) as u32
 }
 
-/// Ticks in which processors were busy, and all. What guests used is counted among what users did.
+/// Returns busy ticks and all ticks. The time of guests is included in user time.
 fn cpu_ticks(cpu: &CpuTime) -> (u64, u64) {
     let interrupts = cpu.irq.unwrap_or(0) + cpu.softirq.unwrap_or(0);
     let busy = cpu.user + cpu.nice + cpu.system + interrupts + cpu.steal.unwrap_or(0);
@@ -145,7 +145,7 @@ mod tests {
             cpu_all: 1200,
             disks: [((8, 0), [300, 12, 24]), ((8, 16), [900, 1, 0]), ((8, 32), [5, 5, 5])].into(),
             received_bytes: 1007,
-            // An interface has gone.
+            // An interface has disappeared.
             sent_bytes: 10,
             appended_bytes: 4000,
         };

@@ -1,4 +1,4 @@
-//! Messages between the task that polls and the threads of the node.
+//! Messages between the polling task and the threads of the node.
 
 use api::Task;
 use api::control::{AttemptEnd, NodeOrder};
@@ -12,15 +12,15 @@ pub struct Order {
     pub task: Task,
 }
 
-/// A message of the server besides attempts and keys.
+/// A message of the server other than attempts and keys.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerMessage {
     Order(NodeOrder),
-    /// The server does not know this node any more: everything goes, and no slot gets anything again.
+    /// The server does not know this node any more: everything is removed, and no slot gets work again.
     Expelled,
 }
 
-/// From slots to the task that polls.
+/// Messages from slots to the polling task.
 pub(crate) enum Up {
     Free {
         slot: u32,

@@ -1,9 +1,9 @@
-//! The keys of data ports, as the server told of them last: the task that polls puts them here, and whoever acts on them waits.
+//! The last keys of data ports from the server: the polling task sets them, and another thread waits for them.
 
 use api::data_access::DataKeys;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Shared by the task that polls and the thread that acts.
+/// Shared by the polling task and the waiting thread.
 #[derive(Default)]
 pub(crate) struct NewestKeys {
     inner: Mutex<Inner>,
@@ -12,7 +12,7 @@ pub(crate) struct NewestKeys {
 
 #[derive(Default)]
 struct Inner {
-    /// Those that nobody has taken yet.
+    /// Keys that nobody has taken yet.
     news: Option<Box<DataKeys>>,
     is_over: bool,
 }
@@ -28,7 +28,7 @@ impl NewestKeys {
         self.changed.notify_all();
     }
 
-    /// Nothing will be told any more.
+    /// Announces that there will be no more keys.
     pub fn end(&self) {
         self.inner().is_over = true;
         self.changed.notify_all();
@@ -38,7 +38,7 @@ impl NewestKeys {
         self.inner().is_over
     }
 
-    /// Waits for the next keys. None: there will be none.
+    /// Waits for the next keys. Returns None if there will be none.
     pub fn next(&self) -> Option<Box<DataKeys>> {
         let waits = |inner: &mut Inner| inner.news.is_none() && !inner.is_over;
         let inner = self.changed.wait_while(self.inner(), waits);
@@ -46,7 +46,7 @@ impl NewestKeys {
     }
 }
 
-/// Ends when it is dropped, however the task that polls ends.
+/// Announces the end when it is dropped, however the polling task ends.
 pub(crate) struct KeysFromServer(pub std::sync::Arc<NewestKeys>);
 
 impl Drop for KeysFromServer {

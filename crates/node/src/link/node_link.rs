@@ -1,4 +1,4 @@
-//! The link of a node to its server: slots hand in and wait, one task polls for all of them.
+//! The link of a node to its server: slots report and wait, one task polls for all of them.
 
 use crate::link::messages::{Order, ServerMessage, Up};
 use crate::link::newest_keys::{KeysFromServer, NewestKeys};
@@ -19,7 +19,7 @@ use std::sync::mpsc as blocking;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc as asynchronous;
 
-/// Messages that may wait for the thread that acts on them.
+/// Maximum number of messages that wait for the acting thread.
 const MESSAGES_MAX: usize = 1024;
 
 /// A node's side of the control port. Shared by its slot threads.
@@ -34,7 +34,7 @@ pub struct NodeLink {
 }
 
 impl NodeLink {
-    /// Registers the node and begins to poll. Waits for a server that is not there yet.
+    /// Registers the node and begins to poll. Waits for a server that is not available yet.
     pub fn join(mut blocking: Blocking, info: &NodeInfo) -> Result<Self, ClientError> {
         let welcome = blocking.run(async |client| client.register(info).await)?;
         blocking.speak_for_node(&welcome.secret)?;
@@ -56,17 +56,17 @@ impl NodeLink {
         Ok(Self { welcome, up, down, messages: Mutex::new(messages), peers, keys, blocking })
     }
 
-    /// The number under which the server knows this node.
+    /// Returns the number of this node.
     pub fn node(&self) -> NodeId {
         self.welcome.node
     }
 
-    /// Returns the name of this process, which tells it from every other one.
+    /// Returns the unique name of this process.
     pub fn incarnation(&self) -> &str {
         &self.welcome.incarnation
     }
 
-    /// Whether the server wants user programs kept in a sandbox.
+    /// Returns whether the server requires a sandbox for user programs.
     pub fn must_sandbox(&self) -> bool {
         self.welcome.sandbox
     }
@@ -76,76 +76,77 @@ impl NodeLink {
         &self.welcome.disk_proof
     }
 
-    /// The jobs that read again what was left of them on the disks of this node.
+    /// Returns the jobs that read their files on the disks of this node again.
     pub fn readmitted(&self) -> &[JobId] {
         &self.welcome.readmitted
     }
 
-    /// Returns the directories and prefixes below which the server lets jobs name paths and objects; None: anywhere.
+    /// Returns the directories and prefixes below which the server lets jobs name paths and objects; None permits all.
     pub fn roots(&self) -> Option<&[String]> {
         self.welcome.roots.as_deref()
     }
 
-    /// Hands in what a slot finished and waits for its next attempt. None: there will be none.
+    /// Reports the result of a slot and waits for its next attempt. None if there will be none.
     pub fn pull(&self, slot: u32, finished: Option<AttemptEnd>) -> Option<Order> {
         let down = self.down.get(slot as usize)?;
         self.up.blocking_send(Up::Free { slot, finished: finished.map(Box::new) }).ok()?;
         down.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
     }
 
-    /// Waits for the next message of the server. None: there will be none.
+    /// Waits for the next message of the server. None if there will be none.
     pub fn next_message(&self) -> Option<ServerMessage> {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
     }
 
-    /// Tells how the node is, with one of the next polls. Dropped where very much else waits to be told.
+    /// Sends a report with one of the next polls. Dropped if very many messages are waiting.
     pub fn report(&self, report: NodeReport) {
-        // The channel is full for a moment, or closed for good.
+        // The channel is temporarily full, or closed.
         let _ = self.up.try_send(Up::Report(Box::new(report)));
     }
 
-    /// Tells that a part has a replica. Not dropped: it waits for its place.
+    /// Reports that a part has a replica. Never dropped: it waits for room.
     pub fn replicated_part(&self, part: ReplicatedPart) {
         let report = NodeReport { replicated_parts: vec![part], ..NodeReport::default() };
-        // Closed for good: nobody is told anything any more.
+        // A closed channel means that nothing is reported any more.
         let _ = self.up.blocking_send(Up::Report(Box::new(report)));
     }
 
-    /// The same of a run.
+    /// Does the same for a run.
     pub fn replicated(&self, run: ReplicatedRun) {
         let report = NodeReport { replicated: vec![run], ..NodeReport::default() };
-        // Closed for good: nobody is told anything any more.
+        // A closed channel means that nothing is reported any more.
         let _ = self.up.blocking_send(Up::Report(Box::new(report)));
     }
 
-    /// Tells what is lost with a disk. Not dropped: it waits for its place.
+    /// Reports the data lost with a disk. Never dropped: it waits for room.
     pub fn lost_on_disk(&self, lost: LostOnDisk) {
         let report = NodeReport { lost: vec![lost], ..NodeReport::default() };
-        // Closed for good: nobody is told anything any more.
+        // A closed channel means that nothing is reported any more.
         let _ = self.up.blocking_send(Up::Report(Box::new(report)));
     }
 
-    /// The nodes that live, as the server told last.
+    /// Returns the live nodes, according to the last answer of the server.
     pub fn peers(&self) -> Vec<NodeAddress> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The keys by which its data port knows what the server signed, as they were when it joined.
+    /// Returns the keys for verifying the server's signatures, as of the join.
     pub fn data_keys(&self) -> &DataKeys {
         &self.welcome.data_keys
     }
 
-    /// Waits for keys that the server signs with from now on. None: there will be none.
+    /// Waits for new signing keys of the server. None if there will be none.
     pub fn next_data_keys(&self) -> Option<Box<DataKeys>> {
         self.keys.next()
     }
 
-    /// Whether nothing is heard of the server any more, and never will be.
+    /// Returns whether the link to the server has ended permanently.
     pub fn is_over(&self) -> bool {
         self.keys.is_over()
     }
 
-    /// Asks about a job of which this node runs an attempt, or about one of which another node brought data and showed this token.
+    /// Asks for the facts of a job: this node runs an attempt of it, or another node sent data and presented this
+    /// token.
     pub fn brief(&self, job: JobId, shown: Option<SecretText>) -> Result<JobBrief, ClientError> {
         let question = BriefQuestion { token: shown };
         self.blocking.run(async |client| client.brief(job, &question).await)
@@ -157,7 +158,7 @@ impl NodeLink {
         self.blocking.run(async |client| client.renew_tokens(self.welcome.node, &question).await)
     }
 
-    /// Returns the places of runs of a job by now.
+    /// Returns the current locations of runs of a job.
     pub fn places(&self, job: JobId, runs: Vec<RunId>) -> Result<PlacesAnswer, ClientError> {
         self.blocking.run(async |client| client.places(job, runs).await)
     }
@@ -178,18 +179,18 @@ impl NodeLink {
         })
     }
 
-    /// Proposes range boundaries; the answer is what stands.
+    /// Proposes range boundaries. Returns the boundaries in effect.
     pub fn propose(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, ClientError> {
         self.blocking.run(async |client| client.propose(job, keys).await)
     }
 
-    /// Tells the server what is on the disks of this node, whose incarnation is put in.
+    /// Announces the kept directories on the disks of this node; adds its incarnation.
     pub fn announce(&self, mut announcement: KeptAnnouncement) -> Result<(), ClientError> {
         announcement.incarnation.clone_from(&self.welcome.incarnation);
         self.blocking.run(async |client| client.announce(self.welcome.node, &announcement).await)
     }
 
-    /// Tells of intermediate files of users on this node.
+    /// Reports intermediate files of users on this node.
     pub fn tell_intermediates(
         &self,
         notes: Vec<IntermediateNote>,
@@ -199,7 +200,7 @@ impl NodeLink {
         self.blocking.run(async |client| client.tell_intermediates(self.welcome.node, &news).await)
     }
 
-    /// The right to send another node a copy of a file of a user; None where this node may not.
+    /// Returns the right to send another node a copy of a file of a user; None if this node may not.
     pub fn copy_grant(&self, copy: FileCopy) -> Result<Option<SecretText>, ClientError> {
         let incarnation = self.welcome.incarnation.clone();
         let news = IntermediateNews { incarnation, notes: Vec::new(), copies: vec![copy] };
@@ -208,21 +209,21 @@ impl NodeLink {
         Ok(answer.grants.into_iter().find(|given| given.copy == copy).map(|given| given.grant))
     }
 
-    /// Tells what was read for a check; the incarnation of this node is put in.
+    /// Reports the findings for a check; adds the incarnation of this node.
     pub fn tell_check(&self, mut news: CheckNews) -> Result<CheckAnswer, ClientError> {
         news.incarnation.clone_from(&self.welcome.incarnation);
         self.blocking.run(async |client| client.tell_check(self.welcome.node, &news).await)
     }
 
-    /// Tells what became of a fault.
+    /// Reports the outcome of a fault.
     pub fn tell_drill(&self, strike: String, outcome: DrillOutcome) -> Result<(), ClientError> {
         let news = DrillNews { incarnation: self.welcome.incarnation.clone(), strike, outcome };
         self.blocking.run(async |client| client.tell_drill(self.welcome.node, &news).await)
     }
 
-    /// Says good-bye: the server gives what this node ran to others, and slots that wait are sent home.
+    /// Shuts down gracefully: the server retries the attempts of this node on others, and waiting slots are stopped.
     pub fn leave(&self) -> Result<(), ClientError> {
-        // A poller that has ended has sent everybody home already.
+        // An ended poller has stopped all slots already.
         let _ = self.up.blocking_send(Up::Close);
         self.blocking.run(async |client| client.leave(self.welcome.node, &self.welcome.incarnation).await)
     }

@@ -1,8 +1,8 @@
-//! Orders that a node has before a slot asks for them.
+//! Prefetched orders, which a node has before a slot asks.
 //!
-//! The end of a short program and the next order cost a request and a transaction of the server, during which a slot has
-//! nothing to do. A node whose attempts have been short lately therefore takes a few more than it has slots. What has waited
-//! for too long, because another one was not so short, is given back: it may run elsewhere.
+//! The end of a short program and the next order cost a request and a transaction of the server, during which a slot is
+//! idle. A node whose recent attempts were short therefore fetches a few more orders than it has slots. An order that
+//! waits too long, because another attempt was longer, is given back: it may run on another node.
 
 use crate::link::messages::Order;
 use api::control::PLACES_MAX;
@@ -11,23 +11,23 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Attempts that take longer are asked for one by one.
+/// Longer attempts are fetched one by one.
 const SHORT: Duration = Duration::from_millis(50);
-/// As many orders wait as the slots work off in this time.
+/// Target number of waiting orders: as many as the slots finish in this time.
 const AHEAD_FOR: Duration = Duration::from_millis(20);
-/// But no more than so many, so that there are numbers for those that run as well.
+/// Maximum number of waiting orders, so that there are numbers for running ones too.
 const WAITING_MAX: u32 = PLACES_MAX / 4;
-/// An order that waits longer is given back.
+/// Time after which a waiting order is given back.
 const GIVE_BACK_AFTER: Duration = Duration::from_millis(100);
-/// One attempt counts for so much of what is usual.
+/// Divisor for the weight of one attempt in the usual time.
 const ONE_OF: u32 = 8;
 
-/// Orders that wait, and the usual time of an attempt, which sets how many there should be.
+/// Waiting orders, and the usual time of an attempt, which determines their target number.
 pub(crate) struct OrderPrefetch {
     slots: u32,
-    /// Oldest first, with when it came.
+    /// Oldest first, with the time of arrival.
     waiting: VecDeque<(Instant, Order)>,
-    /// How long attempts take; None before the first.
+    /// Usual time of an attempt; None before the first.
     usual: Option<Duration>,
 }
 
@@ -36,7 +36,7 @@ impl OrderPrefetch {
         Self { slots, waiting: VecDeque::new(), usual: None }
     }
 
-    /// An attempt has ended that ran for so long.
+    /// Records the run time of an ended attempt.
     pub fn ran_for(&mut self, took: Duration) {
         let usual = self.usual.map_or(took, |usual| (usual * (ONE_OF - 1) + took) / ONE_OF);
         self.usual = Some(usual);
@@ -46,12 +46,12 @@ impl OrderPrefetch {
         self.waiting.push_back((now, order));
     }
 
-    /// The next one to run.
+    /// Takes the next order to run.
     pub fn next(&mut self) -> Option<Order> {
         self.waiting.pop_front().map(|(_, order)| order)
     }
 
-    /// Takes out what has waited for too long. From now on fewer come.
+    /// Takes the orders that have waited too long. From now on fewer are fetched.
     pub fn overdue(&mut self, now: Instant) -> Vec<AttemptKey> {
         let late = self.waiting.iter().take_while(|(came, _)| *came + GIVE_BACK_AFTER <= now).count();
         if late > 0 {
@@ -60,12 +60,12 @@ impl OrderPrefetch {
         self.waiting.drain(..late).map(|(_, order)| order.attempt).collect()
     }
 
-    /// When the next one is overdue.
+    /// Returns the time at which the next order is overdue.
     pub fn overdue_at(&self) -> Option<Instant> {
         self.waiting.front().map(|(came, _)| *came + GIVE_BACK_AFTER)
     }
 
-    /// Takes out the orders of a job.
+    /// Takes the orders of a job.
     pub fn remove_job(&mut self, job: JobId) -> Vec<AttemptKey> {
         let waiting = std::mem::take(&mut self.waiting);
         let (gone, kept) = waiting.into_iter().partition(|(_, order)| order.attempt.task.job == job);
@@ -74,27 +74,27 @@ impl OrderPrefetch {
         gone.into_iter().map(|(_, order)| order.attempt).collect()
     }
 
-    /// Takes out one order; whether it was there.
+    /// Removes an order. Returns whether it was there.
     pub fn remove(&mut self, attempt: AttemptKey) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|(_, order)| order.attempt != attempt);
         self.waiting.len() < before
     }
 
-    /// Whether slots that end what they run find enough to go on with.
+    /// Returns whether slots find enough orders when their attempts end.
     pub fn has_enough(&self) -> bool {
         let waiting = self.waiting.len() as u32;
         waiting > 0 && waiting * 2 >= self.depth()
     }
 
-    /// Numbers of places for orders that may come, none of which is among those taken.
+    /// Returns numbers of places for further orders, without the taken ones.
     pub fn places(&self, taken: &BTreeSet<u32>) -> Vec<u32> {
         let room = self.depth().saturating_sub(self.waiting.len() as u32);
         let numbers = self.slots..self.slots.saturating_add(PLACES_MAX);
         numbers.filter(|number| !taken.contains(number)).take(room as usize).collect()
     }
 
-    /// How many orders should wait.
+    /// Returns the target number of waiting orders.
     fn depth(&self) -> u32 {
         match self.usual {
             Some(usual) if usual <= SHORT => {
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(prefetch.overdue(now), []);
         assert_eq!(prefetch.overdue_at(), Some(now + GIVE_BACK_AFTER));
         assert_eq!(prefetch.overdue(now + GIVE_BACK_AFTER), [order(1).attempt]);
-        // Something here takes longer than was thought.
+        // The attempts here are longer than expected.
         assert!(prefetch.places(&BTreeSet::new()).is_empty());
         assert_eq!(prefetch.next(), Some(order(2)));
     }

@@ -1,11 +1,11 @@
-//! A process that stands still for a while, as a machine may that swaps or is moved.
+//! A pause of the process, as on a machine that swaps or is migrated.
 
 use rustix::process::{Signal, getpid, kill_process};
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-/// A timer of the kernel that sends this process SIGCONT: first after a while, then each second. So a stop ends whatever happens,
-/// also one that begins later than the timer goes off.
+/// A kernel timer that sends SIGCONT to this process: first after the pause, then each second. So every stop ends, even
+/// one that begins after the timer has expired.
 struct Waker(libc::timer_t);
 
 impl Waker {
@@ -37,8 +37,9 @@ impl Drop for Waker {
     }
 }
 
-/// Stops this process for so many seconds; what it took. The signal may be another thread's to take, and this one goes on until that has:
-/// so the timer stays until it has gone off, which ends a stop that has begun and withdraws one that has not.
+/// Stops this process for this many seconds, and returns the time it took. Another thread may take the signal, and this
+/// one continues until then: so the timer stays until it has expired, which ends a stop that has begun and withdraws
+/// one that has not.
 pub(crate) fn stand_still(seconds: u32) -> std::io::Result<Duration> {
     let started = Instant::now();
     let _waker = Waker::after(seconds)?;
@@ -54,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_kernel_takes_the_timer() {
-        // Stopping would stop the other tests of this process: a black-box test does.
+        // A stop would stop the other tests of this process; a black-box test covers it.
         drop(Waker::after(60).unwrap());
     }
 }

@@ -1,14 +1,14 @@
-//! News of a node about itself that no poll has carried yet.
+//! Reports of a node that no poll has carried yet.
 
 use api::machine::{NodeReport, ProgramSaid, SAMPLES_MAX, SaidText, UNREACHED_MAX, UnreachedNode};
 use api::task::RUN_OUTPUT_BYTES_MAX;
 
-/// Reports of several seconds as one, within the limits of one.
+/// Several reports merged into one, within its limits.
 #[derive(Default)]
 pub(crate) struct PendingReport(NodeReport);
 
 impl PendingReport {
-    /// True where the server must hear of it at once: samples can wait for the next poll.
+    /// Adds a report. Returns true if the server must get it at once: samples can wait for the next poll.
     pub fn add(&mut self, later: NodeReport) -> bool {
         let is_news = !later.disks.is_empty()
             || !later.said.is_empty()
@@ -40,13 +40,13 @@ impl PendingReport {
         is_news
     }
 
-    /// Takes the report that the next poll carries.
+    /// Takes the report for the next poll.
     pub fn take(&mut self) -> NodeReport {
         std::mem::take(&mut self.0)
     }
 
-    /// Takes back the report of a lost poll, to be told again. The texts that programs wrote are not told again: a
-    /// program that ends tells it all. Nor are the nodes that could not be reached: that may have changed.
+    /// Takes back the report of a lost poll, to send it again. Texts of programs are not repeated, because a program
+    /// that ends reports all of them; nor are unreachable nodes, because that may have changed.
     pub fn put_back(&mut self, earlier: NodeReport) {
         let later = self.take();
         self.0 = NodeReport { said: Vec::new(), unreached: Vec::new(), ..earlier };
@@ -74,7 +74,7 @@ fn join(said: &mut ProgramSaid, later: ProgramSaid) {
     join_text(&mut said.standard_error, later.standard_error);
 }
 
-/// The later text follows on the earlier one, or stands for itself.
+/// Joins two texts: the later one continues the earlier one, or replaces it.
 fn join_text(said: &mut SaidText, later: SaidText) {
     let follows = later.end_bytes == said.end_bytes + later.text.len() as u64;
     if !follows {

@@ -19,20 +19,20 @@ use tokio::sync::mpsc as asynchronous;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Polls on their way: one waits at the server, the next carries what has happened since.
+/// Maximum number of polls in flight: one waits at the server, the next carries later events.
 const POLLS_MAX: usize = 2;
-/// After how long it is told that the server does not answer, and how often: one that restarts is away for a moment.
+/// Time after which a silent server is reported, and the interval of repetitions: a restart takes a moment.
 const TELL_AFTER: Duration = Duration::from_secs(10);
 const TELL_EVERY: Duration = Duration::from_secs(60);
 const AGAIN_AFTER_MIN: Duration = Duration::from_millis(50);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(1);
-/// How long ends wait for others to go with them while the slots have enough to do.
+/// Time that ends of attempts wait for others while the slots have enough work.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// An end that the server has not confirmed.
+/// The end of an attempt that the server has not confirmed.
 struct Waiting {
     end: AttemptEnd,
-    /// Carried by a poll that is on its way.
+    /// True if a poll in flight carries it.
     carried: bool,
 }
 
@@ -43,47 +43,47 @@ pub(crate) struct Poller {
     messages: blocking::SyncSender<ServerMessage>,
     shared: Shared,
     received: u64,
-    /// Slots that ask.
+    /// Slots that ask for work.
     idle: BTreeSet<u32>,
-    /// Orders for which no slot has asked yet.
+    /// Orders that no slot has asked for yet.
     prefetch: OrderPrefetch,
-    /// Attempts that have not ended, with the number of the slot or the place that the server gave them.
+    /// Attempts that have not ended, with the number of their slot or place from the server.
     numbers: BTreeMap<AttemptKey, u32>,
     waiting: Vec<Waiting>,
     /// Attempts that have not ended, or whose end is not confirmed.
     held: BTreeSet<AttemptKey>,
     pending: PendingReport,
-    /// When the next poll must leave, if there is room for one.
+    /// Time at which the next poll must leave, if there is room for one.
     news: Option<Instant>,
-    /// None leaves earlier: the server did not answer.
+    /// Time before which no poll leaves, because the server did not respond.
     held_until: Instant,
     again_after: Duration,
-    /// While the server does not answer.
+    /// Set while the server does not respond.
     silence: Option<Silence>,
 }
 
 struct Silence {
     since: Instant,
-    /// When it was told last.
+    /// Time of the last report.
     told: Option<Instant>,
 }
 
-/// Others see here what the server told last.
+/// Data from the server's last answer, for other threads.
 pub(crate) struct Shared {
     pub peers: Arc<Mutex<Vec<NodeAddress>>>,
     pub keys: KeysFromServer,
 }
 
-/// Ends and report that a poll carried, until it has been answered.
+/// Ends and report in a poll without an answer yet.
 struct Carried {
     ends: Vec<AttemptKey>,
     report: NodeReport,
 }
 
-/// A poll that has come back.
+/// A poll that has been answered.
 type Answered = (Carried, Result<NodeOrders, ClientError>);
 
-/// Whether the poller goes on.
+/// Whether the poller continues.
 enum Next {
     Goes,
     Ends,
@@ -117,7 +117,8 @@ impl Poller {
         }
     }
 
-    /// Runs until nobody asks any more or the server sends the node away. Slots then find their channel closed.
+    /// Runs until no slot asks any more, or until the server removes the node. The channels of slots are closed
+    /// afterwards.
     pub async fn run(mut self, mut inbox: asynchronous::Receiver<Up>) {
         let mut polls: JoinSet<Answered> = JoinSet::new();
         loop {
@@ -143,7 +144,7 @@ impl Poller {
         }
     }
 
-    /// When the next poll leaves.
+    /// Returns the time of the next poll.
     fn due(&self) -> Option<Instant> {
         self.news.map(|news| news.max(self.held_until))
     }
@@ -152,7 +153,7 @@ impl Poller {
         self.news = Some(self.news.map_or(latest, |news| news.min(latest)));
     }
 
-    /// When news that can wait must go: at once where slots soon have nothing to do.
+    /// Returns the time for events that can wait: at once if slots are about to become idle.
     fn soon(&self, now: Instant) -> Instant {
         if self.prefetch.has_enough() { now + GATHER } else { now }
     }
@@ -161,7 +162,7 @@ impl Poller {
         let mut up = first;
         loop {
             match up {
-                // A second end of it finds the channel closed.
+                // A second end finds the channel closed.
                 None | Some(Up::Close) => return Next::Ends,
                 Some(up) => self.take(up),
             }
@@ -212,7 +213,7 @@ impl Poller {
         let poll = NodePoll {
             incarnation: self.welcome.incarnation.clone(),
             received: self.received,
-            // An attempt may run in another slot than that under whose number it came.
+            // An attempt may run in another slot than that of its number.
             free_slots: free.take(self.idle.len()).collect(),
             places: self.prefetch.places(&taken),
             finished,
@@ -238,7 +239,7 @@ impl Poller {
                 self.obey(orders);
             }
             Ok((carried, Err(error))) => {
-                // A node whose token is not good any more learns why when it joins anew.
+                // A node whose token is no longer valid learns the reason when it joins again.
                 let gone = [ErrorCode::UnknownNode, ErrorCode::Unauthenticated, ErrorCode::Forbidden];
                 if error.code().is_some_and(|code| gone.contains(&code)) {
                     self.tell(ServerMessage::Expelled);
@@ -253,14 +254,14 @@ impl Poller {
         Next::Goes
     }
 
-    /// The server cannot be reached, or fails: what was on its way goes again, after a while.
+    /// Delays the next poll after a failure of the server: the carried data is sent again.
     fn hold_back(&mut self, carried: &[AttemptKey], error: &ClientError) {
         let now = Instant::now();
         for each in self.waiting.iter_mut().filter(|each| carried.contains(&each.end.attempt)) {
             each.carried = false;
         }
         self.tell_by(now);
-        // Of two polls that failed together the second says nothing new.
+        // If two polls failed together, the second adds nothing.
         if now < self.held_until {
             return;
         }
@@ -272,7 +273,7 @@ impl Poller {
         if tells {
             silence.told = Some(now);
             let seconds = now.duration_since(silence.since).as_secs();
-            tracing::warn!(%error, "the server has not answered for {seconds} s; asking until it does");
+            tracing::warn!(%error, "the server has not answered for {seconds} s; retrying until it does");
         }
         self.held_until = now + self.again_after;
         self.again_after = (self.again_after * 2).min(AGAIN_AFTER_MAX);
@@ -284,7 +285,7 @@ impl Poller {
         }
         let now = Instant::now();
         for numbered in orders.orders {
-            // One that was sent again, because its arrival was not known.
+            // A repeated order, because its arrival was not confirmed.
             if numbered.number <= self.received {
                 continue;
             }
@@ -306,7 +307,7 @@ impl Poller {
     }
 
     fn tell(&self, message: ServerMessage) {
-        // A node that does not listen any more ends.
+        // A node without a receiver ends.
         let _ = self.messages.try_send(message);
     }
 
@@ -319,13 +320,13 @@ impl Poller {
         }
     }
 
-    /// Gives slots that ask what has come for them.
+    /// Passes orders to slots that ask.
     fn hand_out(&mut self) {
         while let Some(slot) = self.idle.first().copied() {
             let Some(order) = self.prefetch.next() else { return };
             self.idle.remove(&slot);
             if let Some(sender) = self.slots.get(slot as usize) {
-                // It asked, so its channel is empty; a slot that is gone belongs to a node that ends.
+                // The slot asked, so its channel is empty; a missing slot belongs to a node that ends.
                 let _ = sender.try_send(order);
             }
         }
@@ -347,7 +348,7 @@ impl Poller {
         }
     }
 
-    /// Gives back the orders that have waited here for too long: they may run sooner elsewhere.
+    /// Gives back the orders that have waited here for too long: they may run sooner on other nodes.
     fn give_back(&mut self, now: Instant) {
         for attempt in self.prefetch.overdue(now) {
             self.end_unbegun(attempt, AttemptOutcome::GivenBack);

@@ -1,4 +1,4 @@
-//! A server behind a link: what it says by messages becomes what the slots of this node expect.
+//! A server behind a link: converts its messages for the slots of this node.
 
 use crate::attempt::{Assignment, Finished, JobRun, never_began};
 use crate::control::{Control, RunsOnDisk, boundaries_failure};
@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Jobs that were forgotten and are remembered as such: an order of theirs may still lie with a slot.
+/// Maximum number of remembered forgotten jobs: a slot may still hold an order of such a job.
 const FORGOTTEN_MAX: usize = 4096;
 
 /// The node's side of a cluster.
@@ -40,15 +40,15 @@ pub struct Remote {
     disks: Disks,
     data: DataClient,
     access: Arc<DataAccess>,
-    /// Files that jobs brought along, on each disk.
+    /// Shipped files of jobs, on each disk.
     caches: Vec<Arc<Depot>>,
-    /// Opens the paths that jobs name. These must lie below a root of the server, and below one of this node's own, where either has
-    /// roots.
+    /// Opens the paths that jobs name. They must be below a root of the server, and below a root of this node, if
+    /// either has roots.
     paths: JobPaths,
     jobs: Mutex<Jobs>,
     /// Specification of every job of one task, as far as a node needs it.
     single_spec: Arc<JobSpec>,
-    /// The server said that nobody needs this node.
+    /// True after the server's order to leave.
     left: AtomicBool,
     checks: KeptChecks,
     drill: Drill,
@@ -59,16 +59,16 @@ pub struct Remote {
 #[derive(Default)]
 struct Jobs {
     known: BTreeMap<JobId, Known>,
-    /// Attempts in the slots, or on their way there, with the flag that stops each.
+    /// Attempts in slots, or on their way there, each with its stop flag.
     attempts: BTreeMap<AttemptKey, Arc<AtomicBool>>,
     /// The files that they use.
     files: BTreeMap<AttemptKey, Arc<PlacedFiles>>,
     forgotten: BTreeSet<JobId>,
-    /// The server knows this node no more: what comes now, data for a job perhaps, comes too late.
+    /// True if the server does not know this node any more: data that arrives now is too late.
     ended: bool,
 }
 
-/// A job of which something lies here.
+/// A job with data or attempts here.
 #[derive(Clone)]
 struct Known {
     run: Arc<JobRun>,
@@ -76,9 +76,9 @@ struct Known {
 }
 
 impl Remote {
-    /// A node that has joined, with the directories for its intermediate data, with what it speaks to the data
-    /// ports of others by, with a cache for files of jobs on each disk, and with its own roots for what jobs may name. Those of the
-    /// server hold as well, but as this machine sees them: its paths may lead elsewhere. And whether it takes part in drills.
+    /// Creates a node that has joined, with its directories for intermediate data, its client for other data ports, a
+    /// cache for job files on each disk, its own roots for paths of jobs, and its participation in drills. The roots of
+    /// the server apply too, but as this machine resolves them: its paths may lead to other directories.
     pub fn new(
         link: NodeLink,
         disks: Disks,
@@ -101,12 +101,12 @@ impl Remote {
         Self { link, disks, data, access, caches, paths, jobs, single_spec, left, checks, drill, files }
     }
 
-    /// The rights that the data port of this node accepts.
+    /// Returns the rights that the data port of this node accepts.
     pub fn access(&self) -> Arc<DataAccess> {
         Arc::clone(&self.access)
     }
 
-    /// Starts the threads that look after intermediate files of users, and after what data ports let in; they end with it.
+    /// Starts the threads for intermediate files of users and for key changes; they end with the node.
     pub fn keep_files(self: &Arc<Self>) -> std::io::Result<()> {
         let thread = |name: &str| std::thread::Builder::new().name(name.to_string());
         let access = Arc::clone(&self.access);
@@ -118,17 +118,17 @@ impl Remote {
         Ok(())
     }
 
-    /// The intermediate files of users on this node.
+    /// Returns the intermediate files of users on this node.
     pub(crate) fn files(&self) -> Arc<UserFiles> {
         Arc::clone(&self.files)
     }
 
-    /// The link, to say good-bye by.
+    /// Returns the link, for a graceful shutdown.
     pub fn link(&self) -> &NodeLink {
         &self.link
     }
 
-    /// Whether the node has left because it was drained: then it does not come back.
+    /// Returns whether the node has left because it was drained: it does not come back in this case.
     pub fn has_left(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }
@@ -138,14 +138,14 @@ impl Remote {
         &self.disks
     }
 
-    /// The process ends, or comes back under another number: what lies on the disks goes, and nothing comes after it, though requests of
-    /// other nodes may be at work still.
+    /// Ends the node, because the process ends or rejoins under another number: its data on disks is removed, and no
+    /// more is accepted, although requests of other nodes may still be running.
     pub fn end(&self) {
         self.take_no_more();
         self.disks.release();
     }
 
-    /// Stops what runs; no job begins here from now on.
+    /// Stops all attempts; no job begins here from now on.
     fn take_no_more(&self) {
         self.files.end();
         let mut jobs = self.jobs();
@@ -159,9 +159,10 @@ impl Remote {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The data that attempts of a job share; asked for and made when the first attempt comes, or a caller with data who shows a token.
+    /// Returns the data that attempts of a job share; requested and created for the first attempt, or for a sender of
+    /// data with a token.
     fn known_job(&self, job: JobId, shown: Option<&str>) -> Result<Known, TaskFailure> {
-        // Held over the question, so that it is asked once.
+        // Held during the request, so that it is sent once.
         let mut jobs = self.jobs();
         if let Some(known) = jobs.known.get(&job) {
             return Ok(known.clone());
@@ -171,7 +172,7 @@ impl Remote {
         }
         let shown = shown.map(|text| SecretText(text.to_string()));
         let brief = self.link.brief(job, shown).map_err(|error| {
-            TaskFailure::new(Blame::Environment, format!("cannot learn what job {job} is: {error}"))
+            TaskFailure::new(Blame::Environment, format!("cannot ask for the facts of job {job}: {error}"))
         })?;
         let paths = self.paths.for_user(&brief.user);
         self.check_roots(&paths, |roots| roots.check_job(&brief.spec))?;
@@ -199,7 +200,7 @@ impl Remote {
         Ok(known)
     }
 
-    /// A task with what attempts of its job share, their files where they should be, and a flag for this one.
+    /// Prepares a task: the shared data of its job, its files, and its stop flag.
     fn ready(&self, attempt: AttemptKey, task: Task) -> Result<Assignment, TaskFailure> {
         let known = self.known_job(attempt.task.job, None)?;
         let mut jobs = self.jobs();
@@ -218,7 +219,8 @@ impl Remote {
         Keepers { disks: &self.disks, caches: &self.caches }
     }
 
-    /// An attempt has ended. Whose files were lost meanwhile has not failed by itself, and what it made of them cannot be trusted.
+    /// Records the end of an attempt. If its files were lost meanwhile, a failure is not its own, and its result cannot
+    /// be trusted.
     fn has_ended(&self, finished: &mut Finished) {
         let mut jobs = self.jobs();
         jobs.attempts.remove(&finished.attempt);
@@ -226,7 +228,7 @@ impl Remote {
         drop(jobs);
         let may_be_excused = match &finished.outcome {
             Err(failure) => failure.blame != Blame::Cancelled,
-            // The program of a job of one task has done what it did.
+            // The program of a job of one task has had its effect.
             Ok(result) => !matches!(result, TaskResult::Run(_)),
         };
         if let Some(placed) = placed.filter(|placed| may_be_excused && !placed.are_whole(&self.disks)) {
@@ -236,7 +238,7 @@ impl Remote {
         self.forget_single(finished.attempt.task.job);
     }
 
-    /// One attempt stops, which may not have come to its slot yet.
+    /// Stops an attempt, which may not have reached its slot yet.
     fn stop_attempt(&self, attempt: AttemptKey) {
         let mut jobs = self.jobs();
         if !jobs.forgotten.contains(&attempt.task.job) {
@@ -244,15 +246,16 @@ impl Remote {
         }
     }
 
-    /// A job of one task is all in its order. It is known while it runs, so that it can be told to stop.
+    /// Prepares a job of one task, which is entirely in its order. It is registered while it runs, so that it can be
+    /// stopped.
     fn single_run(&self, attempt: AttemptKey, mut task: RunTask) -> Result<Assignment, TaskFailure> {
         let id = attempt.task.job;
         let paths = self.paths.for_user(&task.user);
         self.check_roots(&paths, |roots| roots.check_task(&task))?;
-        // Most ship nothing, and there are very many of them.
+        // Most ship no files, and there are very many of them.
         let jobs = self.jobs();
         if jobs.ended {
-            return Err(TaskFailure::new(Blame::Cancelled, "this node was given up"));
+            return Err(TaskFailure::new(Blame::Cancelled, "this node was removed from the cluster"));
         }
         let disk_dirs = match task.shipped.is_empty() {
             true => Vec::new(),
@@ -273,7 +276,7 @@ impl Remote {
         Ok(Assignment { attempt, task: Task::Run(task), job, cancelled })
     }
 
-    /// Refuses what lies outside of the roots on this machine. Another attempt would be refused as well.
+    /// Returns an error for paths outside of the roots on this machine. A retry would be refused too.
     fn check_roots(
         &self,
         paths: &JobPaths,
@@ -285,8 +288,8 @@ impl Remote {
         paths.check(check).map_err(refused)
     }
 
-    /// The staging directory of a job, where there are roots and it has one: parts are written into this directory, whatever gets its
-    /// name.
+    /// Opens the staging directory of a job, if there are roots and it has one: parts are written into this directory,
+    /// even if another directory gets its name.
     fn hold_staging(&self, paths: &JobPaths, brief: &JobBrief) -> Result<Option<Arc<HeldDir>>, TaskFailure> {
         if brief.spec.feeds() || !paths.are_bounded() {
             return Ok(None);
@@ -299,7 +302,7 @@ impl Remote {
         held.map(|held| Some(Arc::new(held))).map_err(|error| named_failure("open", &brief.staging, error))
     }
 
-    /// The server says nothing of the end of such a job.
+    /// Forgets a job of one task, whose end the server does not report.
     fn forget_single(&self, job: JobId) {
         let mut jobs = self.jobs();
         if jobs.known.get(&job).is_none_or(|known| known.run.spec.kind.program().is_none()) {
@@ -312,7 +315,7 @@ impl Remote {
         }
     }
 
-    /// Attempts of a job that are still under way stop, and later ones do not begin.
+    /// Stops the running attempts of a job; later ones do not begin.
     fn is_over(&self, job: JobId) {
         self.stop(job);
         let mut jobs = self.jobs();
@@ -322,7 +325,7 @@ impl Remote {
         }
     }
 
-    /// Keeps the runs of a job and tells the server where.
+    /// Keeps the runs of a job and reports their directories to the server.
     fn keep(&self, job: JobId, durability: Durability) {
         let (dirs, problem) = match self.disks.keep(job, durability) {
             Ok(dirs) => (dirs, None),
@@ -331,10 +334,10 @@ impl Remote {
         self.announce(KeptAnnouncement { job: Some(job), dirs, problem, ..KeptAnnouncement::default() });
     }
 
-    /// Tells the server what jobs that are over keep on the disks of this node, and of which jobs it holds anything else.
+    /// Announces kept directories on the disks of this node, and the jobs of which it holds other data.
     pub fn tell_kept(&self) {
         let dirs = self.disks.kept().unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot look for kept I-files");
+            tracing::warn!(%error, "cannot search for kept I-files");
             Vec::new()
         });
         let jobs = self.jobs();
@@ -346,12 +349,12 @@ impl Remote {
     }
 
     fn announce(&self, announcement: KeptAnnouncement) {
-        // A server that begins again, or takes the node in again, asks for it.
+        // A server that restarts, or readmits the node, asks for this.
         match self.link.announce(announcement) {
             Err(error) if error.may_pass() => {
-                tracing::debug!(%error, "which I-files are kept here is told later")
+                tracing::debug!(%error, "kept I-files will be announced later")
             }
-            Err(error) => tracing::warn!(%error, "cannot tell the server which I-files are kept here"),
+            Err(error) => tracing::warn!(%error, "cannot announce kept I-files to the server"),
             Ok(()) => {}
         }
     }
@@ -374,7 +377,7 @@ impl Remote {
 }
 
 impl Remote {
-    /// Acts on what the server orders besides attempts, until there is nothing more.
+    /// Executes the orders of the server other than attempts, until there are none left.
     pub(crate) fn follow_orders(&self, jobs: &JobKeeper) {
         while let Some(message) = self.link.next_message() {
             match message {
@@ -414,7 +417,7 @@ impl Remote {
             }
             NodeOrder::Leave => {
                 self.left.store(true, Ordering::Relaxed);
-                // A server that is gone learns it from the silence; the slots are sent home in any case.
+                // If the server is unavailable, it learns this from the silence; the slots are stopped in any case.
                 let _ = self.link.leave();
                 jobs.end_stopped_programs();
                 jobs.forget_all();
@@ -428,7 +431,7 @@ impl Remote {
             }
             NodeOrder::DropIntermediates { files } => self.files.drop_files(&files),
             NodeOrder::AdoptIntermediates { files } => self.files.adopt(&files),
-            // The poller gives attempts to slots, and keys to the thread that asks for new tokens.
+            // The poller passes attempts to slots, and keys to the thread that asks for new tokens.
             NodeOrder::Start { .. } | NodeOrder::DataKeys { .. } => {}
         }
     }
@@ -450,7 +453,7 @@ impl Control for Remote {
             if let Some(finished) = &mut finished {
                 self.has_ended(finished);
                 if finished.outcome.as_ref().is_err_and(|failure| failure.blame == Blame::Environment) {
-                    // If a disk is why, the server knows before it decides where the task goes next.
+                    // If a disk is the cause, the server learns it before it retries the task.
                     self.link.report(NodeReport { disks: self.disks.look(), ..NodeReport::default() });
                 }
             }
@@ -462,7 +465,7 @@ impl Control for Remote {
             };
             match assignment {
                 Ok(assignment) => return Some(assignment),
-                // The reject: it goes up with the next pull, and the task elsewhere.
+                // The failure is reported with the next pull, and the task is retried on another node.
                 Err(failure) => finished = Some(never_began(attempt, failure)),
             }
         }
@@ -477,7 +480,7 @@ impl Control for Remote {
     }
 
     fn shortened(&self, attempt: AttemptKey, upper_key: KeyBytes) {
-        // Where it is dropped the result of the attempt says so.
+        // If this is dropped, the result of the attempt repeats it.
         let shortened = vec![ShortenedAttempt { attempt, upper_key }];
         self.link.report(NodeReport { shortened, ..NodeReport::default() });
     }
@@ -485,7 +488,7 @@ impl Control for Remote {
     fn forgotten(&self, job: JobId, runs: RunsOnDisk) {
         let mut jobs = self.jobs();
         let known = jobs.known.remove(&job);
-        // One that was told to stop, and had ended by itself.
+        // The attempt was told to stop, and had ended by itself.
         jobs.attempts.retain(|attempt, _| attempt.task.job != job);
         jobs.files.retain(|attempt, _| attempt.task.job != job);
         drop(jobs);
@@ -501,12 +504,13 @@ impl Control for Remote {
     }
 }
 
-/// A process that joins gets a number that no other had, so the number says which process is meant.
+/// Returns the incarnation for data ports: a process that joins gets a number that no other had, so the number
+/// identifies the process.
 pub fn data_incarnation(node: NodeId) -> u64 {
     u64::from(node.0)
 }
 
-/// Asks the server where runs of a job lie.
+/// Asks the server for locations of runs of a job.
 struct AskServer {
     job: JobId,
     link: Arc<NodeLink>,
@@ -517,7 +521,7 @@ impl Places for AskServer {
         let answer = match self.link.places(self.job, runs.to_vec()) {
             Ok(answer) => answer,
             Err(error) => {
-                tracing::warn!(job = %self.job, %error, "cannot learn where runs lie as well");
+                tracing::warn!(job = %self.job, %error, "cannot ask for the replicas of runs");
                 return BTreeMap::new();
             }
         };
@@ -531,7 +535,7 @@ impl Places for AskServer {
     }
 }
 
-/// The nodes that have data, by number.
+/// Returns the nodes with data ports, by number.
 fn peers(nodes: &[NodeAddress]) -> BTreeMap<NodeId, Peer> {
     let with_data = nodes.iter().filter(|peer| !peer.data_url.is_empty());
     let peer = |peer: &NodeAddress| Peer {
@@ -543,7 +547,7 @@ fn peers(nodes: &[NodeAddress]) -> BTreeMap<NodeId, Peer> {
 }
 
 impl Remote {
-    /// The other nodes, as the server told last.
+    /// Returns the other nodes, according to the last answer of the server.
     pub(crate) fn others(&self, places: Option<Arc<dyn Places>>) -> OtherNodes {
         let here = self.link.node();
         let nodes = self.link.peers();

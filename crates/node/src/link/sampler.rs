@@ -1,4 +1,4 @@
-//! The thread that looks at the machine once a second and tells the server.
+//! The thread that samples the machine once a second and reports to the server.
 
 use crate::disks::probes;
 use crate::link::machine::Machine;
@@ -10,13 +10,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// Free bytes change all the time, and a server may have come back that knows of none: they are told so often, states at once.
+/// Interval of repeated disk reports: free bytes change all the time, and a restarted server knows none. Changed states
+/// are reported at once.
 const TELL_DISKS_EVERY: u32 = 10;
 
-/// Ends the sampler and the threads that look at disks when it goes.
+/// Ends the sampler and the disk probes when it is dropped.
 pub(crate) struct Sampling(#[expect(dead_code, reason = "their end is what they say")] Vec<SyncSender<()>>);
 
-/// Starts the threads that look at this machine, its disks and the programs on it, and tell a server.
+/// Starts the threads that sample this machine, its disks and its programs, and report to a server.
 pub(crate) fn start(shared: &Arc<Shared>, remote: Arc<Remote>) -> std::io::Result<Sampling> {
     let mut probing = probes::start(shared, &remote)?;
     let (sampling, ends) = sync_channel(1);
@@ -52,7 +53,7 @@ fn sample(shared: &Shared, remote: &Remote, ends: &Receiver<()>) {
     }
 }
 
-/// New runs and spilled chunks of all jobs go to disks that can take them.
+/// Directs new runs and spilled chunks of all jobs to disks that accept data.
 fn use_disks(shared: &Shared, disks: &[DiskReport]) {
     let usable: Vec<bool> = disks.iter().map(|disk| disk.state == DiskState::Usable).collect();
     let jobs: Vec<_> = shared.jobs().values().map(Arc::clone).collect();

@@ -1,4 +1,4 @@
-//! Nodes that do not answer this one, told to the server: each at most once a second, unless what was met says more than before.
+//! Reports of unresponsive nodes to the server: each node at most once a second, unless the new error says more.
 
 use crate::link::node_link::NodeLink;
 use api::machine::{NodeReport, Unreached, UnreachedNode};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// Messages of the last second, by node.
+/// Reports of the last second, by node.
 #[derive(Default)]
 struct RecentReports(BTreeMap<NodeId, (Instant, Unreached)>);
 
@@ -25,7 +25,7 @@ impl RecentReports {
     }
 }
 
-/// Tells the server by this link.
+/// Returns a callback that reports through this link.
 pub(crate) fn tell_by(link: &Arc<NodeLink>) -> Unanswered {
     let (link, told) = (Arc::clone(link), Mutex::<RecentReports>::default());
     Arc::new(move |node, how| {

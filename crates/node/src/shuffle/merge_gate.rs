@@ -1,5 +1,5 @@
-//! The share of memory for merging, given out to attempts. An attempt takes all it needs at once and waits for
-//! nothing while it holds it, so nobody can wait in a circle.
+//! The share of memory for merging, assigned to attempts. An attempt takes all it needs at once and waits for nothing
+//! while it holds the memory, so there is no deadlock.
 
 use api::{Blame, TaskFailure};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ impl MergeGate {
         Self { share_bytes, free_bytes: Mutex::new(share_bytes), freed: Condvar::new() }
     }
 
-    /// Takes `bytes` of the share, or all of it where they are more (a merge alone is always possible).
+    /// Takes `bytes` of the share, or all of it if `bytes` is larger (a merge alone is always possible).
     pub fn enter(&self, bytes: u64, cancelled: &AtomicBool) -> Result<MergePass<'_>, TaskFailure> {
         let bytes = bytes.min(self.share_bytes);
         let mut free_bytes = self.free_bytes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -25,7 +25,7 @@ impl MergeGate {
             if cancelled.load(Ordering::Relaxed) {
                 return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
             }
-            // Cancelling does not signal this gate, so waiters look again.
+            // A cancel does not signal this gate, so waiters check the flag.
             let waited = self.freed.wait_timeout(free_bytes, Duration::from_millis(50));
             free_bytes = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -34,7 +34,7 @@ impl MergeGate {
     }
 }
 
-/// Memory held for a merge; given back when dropped.
+/// Memory of a merge; released when dropped.
 pub(crate) struct MergePass<'a> {
     gate: &'a MergeGate,
     bytes: u64,

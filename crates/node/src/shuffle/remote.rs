@@ -1,4 +1,4 @@
-//! Record data of a job that lies on several nodes: appended to and read through their data ports.
+//! Record data of a job on several nodes: appended to and read through their data ports.
 
 use crate::intermediate::user_files::UserFiles;
 use crate::job_data::AttemptData;
@@ -14,25 +14,25 @@ use ids::{JobId, NodeId, RunId, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A block decompressed and two as they came: what a run of another node needs of the share for merging.
+/// Blocks of the merging share per run of another node: one decompressed and two in received form.
 const BLOCKS_PER_AWAY_RUN: u64 = 3;
 
-/// Other nodes where record data of a job may lie.
+/// Other nodes with record data of a job.
 #[derive(Clone)]
 pub struct OtherNodes {
     pub here: NodeId,
-    /// With the token of the job.
+    /// Client with the token of the job.
     pub client: DataClient,
     pub peers: Vec<Peer>,
     /// The nodes on which map tasks of this node may open chunks.
     pub hosts: BTreeSet<NodeId>,
-    /// The nodes on which runs of this one may get replicas.
+    /// The nodes that may get replicas of runs of this node.
     pub replica_hosts: BTreeSet<NodeId>,
-    /// Knows where runs of the job lie, when it is asked.
+    /// Source of current locations of runs of the job.
     pub places: Option<Arc<dyn Places>>,
 }
 
-/// Runs, here and elsewhere, and the range of keys that is read of each.
+/// Local and remote runs, and the key range to read.
 #[derive(Clone, Copy)]
 pub(crate) struct RunsToOpen<'a> {
     pub runs: &'a [RunId],
@@ -40,24 +40,24 @@ pub(crate) struct RunsToOpen<'a> {
     pub keys: KeyRange<'a>,
 }
 
-/// Knows the nodes that host data of a job; asked at the start of each attempt.
+/// Source of the nodes that host data of a job; called at the start of each attempt.
 pub trait RecordData: Send + Sync {
-    /// Tells the server of a replica.
+    /// Reports a replica of a run to the server.
     fn replicated(&self, run: ReplicatedRun);
 
-    /// The same of a part that later stages read.
+    /// Reports a replica of a part that later stages read.
     fn replicated_part(&self, part: ReplicatedPart);
 
-    /// None where all data of the job is here.
+    /// Returns the other nodes; None if all data of the job is here.
     fn other_nodes(&self, job: JobId) -> Option<OtherNodes>;
 
-    /// The intermediate files of users that lie here.
+    /// Returns the intermediate files of users on this node.
     fn user_files(&self) -> Option<Arc<UserFiles>> {
         None
     }
 }
 
-/// How an attempt fails whose run cannot be read.
+/// Conversion of an unreadable run to a failure of the attempt.
 pub(crate) trait RunFailure {
     fn to_task_failure(&self) -> TaskFailure;
 }
@@ -75,7 +75,8 @@ impl RunFailure for ScanError {
 }
 
 impl OtherNodes {
-    /// Adds hosts of chunks for an attempt, if `avoided` is the only one: the hosts of replicas. In a rack of one node they are in another.
+    /// Adds hosts of chunks for an attempt if `avoided` is the only one: the hosts of replicas. In a rack of one node
+    /// they are in another rack.
     pub(crate) fn away_from(mut self, avoided: NodeId) -> Self {
         if self.hosts.iter().all(|host| *host == avoided) {
             self.hosts.extend(&self.replica_hosts);
@@ -83,12 +84,13 @@ impl OtherNodes {
         self
     }
 
-    /// Whether chunks may lie on any other node than this.
+    /// Returns whether chunks may be on any node except this one.
     pub(crate) fn has_host_beside(&self, node: NodeId) -> bool {
         self.hosts.iter().any(|host| *host != node)
     }
 
-    /// The chunks of all nodes as one service for a map attempt; one of them gets none while there is another.
+    /// Returns the chunks of all nodes as one service for a map attempt; `avoided` gets none while there is another
+    /// node.
     pub(crate) fn chunks<'a>(
         self,
         job: &'a AttemptData,
@@ -110,7 +112,7 @@ impl OtherNodes {
         RemoteChunks::new(&self.client, &job.placement, options)
     }
 
-    /// Returns the node from which a run is read: this one, if the run lies here.
+    /// Returns the node from which a run is read: this one, if the run is here.
     fn home(&self, run: RunId, places: &[RunPlace]) -> NodeId {
         match RunPlace::of(run, places) {
             Some(place) if place.replica == Some(self.here) => self.here,
@@ -119,12 +121,12 @@ impl OtherNodes {
         }
     }
 
-    /// Whether a run is not on this node.
+    /// Returns whether a run is not on this node.
     pub(crate) fn is_away(&self, run: RunId, places: &[RunPlace]) -> bool {
         self.home(run, places) != self.here
     }
 
-    /// Returns for each run the other node where it lies, besides the one from which it is read first.
+    /// Returns the second node of each run, besides the one from which it is read first.
     fn second_homes(&self, runs: &[RunId], places: &[RunPlace]) -> BTreeMap<RunId, Peer> {
         let second = |run: &RunId| {
             let place = RunPlace::of(*run, places)?;
@@ -135,12 +137,13 @@ impl OtherNodes {
         runs.iter().filter_map(second).collect()
     }
 
-    /// Memory that a merge needs for runs of other nodes, of whose largest blocks each takes `blocks_bytes` together.
+    /// Returns the memory that a merge needs for runs of other nodes, whose largest blocks have `blocks_bytes`
+    /// together.
     pub(crate) fn need_bytes(blocks_bytes: u64) -> u64 {
         blocks_bytes.saturating_mul(BLOCKS_PER_AWAY_RUN)
     }
 
-    /// Opens the runs of a reduce task, here and elsewhere, in the order of the task. Each other node is asked once.
+    /// Opens the local and remote runs of a reduce task, in the order of the task. Each other node gets one request.
     pub(crate) fn open<'a>(
         &self,
         job: &AttemptData,
@@ -154,7 +157,7 @@ impl OtherNodes {
         self.open_range(job, of, here, read_ahead_bytes)
     }
 
-    /// Opens runs, those that are `here` and those elsewhere, in the order in which they are named.
+    /// Opens runs, the local ones of `here` and remote ones, in the order in which they are named.
     pub(crate) fn open_range<'a>(
         &self,
         job: &AttemptData,

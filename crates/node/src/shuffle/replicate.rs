@@ -1,7 +1,7 @@
-//! Sends sorted runs of a job to a second node, one after the other, oldest first, while the job goes on (ISS section 4;
-//! `docs/internals/replication.md`).
+//! Copies sorted runs of a job to a second node, one after the other, oldest first, while the job runs (intermediate
+//! storage system, ISS, section 4; `docs/internals/replication.md`).
 //!
-//! It yields: while map tasks append here it sends slowly, but the faster the longer a run has lain on one node only.
+//! It yields: while map tasks append here it sends slowly, but faster the longer a run has been on one node only.
 
 pub(crate) mod parts;
 pub(crate) mod waiting;
@@ -21,12 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Lets a thread replicate the runs of a job, where it is to be done and is not.
+/// Starts a thread that replicates the runs of a job, if it is wanted and not running.
 pub(crate) fn replicate(shared: &Arc<Shared>, job: &Arc<JobData>) {
     if job.begins_to_replicate() {
         let (shared, id) = (Arc::clone(shared), job.job);
         let thread = std::thread::Builder::new().name("replicator".to_string());
-        // Without it runs lie on one node: less safe, and as right.
+        // Without it runs are on one node: less safe, but correct.
         if let Err(error) = thread.spawn(move || replicate_runs(&shared, id)) {
             job.replicates_no_more();
             tracing::warn!(job = %id, %error, "cannot replicate runs");
@@ -34,7 +34,7 @@ pub(crate) fn replicate(shared: &Arc<Shared>, job: &Arc<JobData>) {
     }
 }
 
-/// Until the job is over.
+/// Replicates runs until the job is over.
 fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
     let (mut replicas, mut parts) = (BTreeMap::new(), SentParts::new());
     let mut waiting = Waiting::default();
@@ -60,7 +60,7 @@ fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
         match sent {
             Sent::To(node) => {
                 server.copied(run.run);
-                // Of those that stand for others the server says when they are to be sent once more.
+                // The server orders when promoted replicas are copied again.
                 if run.run.node() == shared.control.node() {
                     replicas.insert(run.run, (node, run));
                 }
@@ -75,7 +75,7 @@ fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
     }
 }
 
-/// Since when chunks have waited to be full.
+/// Times since which chunks have waited to be full.
 #[derive(Default)]
 struct Waiting {
     since: BTreeMap<ChunkId, Instant>,
@@ -98,19 +98,19 @@ impl Waiting {
     }
 }
 
-/// Whether its runs are to be copied, and since when the job is known here; None when it is over here. With `selective` only parts are:
-/// all that is in runs lies in spools.
+/// Returns whether its runs must be copied, and the time at which the job began here; None when it is over here. With
+/// `selective` only parts are copied: spools have the data of all runs.
 fn server_of(shared: &Shared, job: JobId) -> Option<(Arc<ChunkServer>, bool, Instant)> {
     let data = shared.jobs().get(&job).map(Arc::clone)?;
     if data.run.cancelled.load(Ordering::Relaxed) {
         return None;
     }
     let wants_runs = data.run.spec.replication != Replication::Selective;
-    // Where it cannot be started, attempts here say why.
+    // If it cannot be started, attempts here report the reason.
     Some((data.chunkserver().ok()?, wants_runs, data.began))
 }
 
-/// Runs whose replica was on a node that is gone get another.
+/// Copies runs again whose replica was on a lost node.
 fn send_again(
     shared: &Shared,
     job: JobId,
@@ -131,9 +131,9 @@ fn send_again(
 /// Result of sending a run or a part.
 pub(crate) enum Sent {
     To(NodeId),
-    /// No other node takes it for the moment.
+    /// No other node accepts it for the moment.
     NotNow,
-    /// It cannot be read, or nobody wants it any more.
+    /// It cannot be read, or nobody needs it any more.
     Never,
 }
 
@@ -149,7 +149,7 @@ fn send(
         pace.wait(bytes);
         shared.jobs().contains_key(&job)
     };
-    // The node that made it may be there: then its file was damaged, or lost with a disk.
+    // The node that made it may be alive: its file was damaged, or lost with a disk.
     for peer in candidates(others, run.run).into_iter().filter(|peer| peer.node != run.run.node()) {
         let began = Instant::now();
         match others.client.copy_run(peer, job, server, run.run, &may_go_on) {
@@ -173,7 +173,7 @@ fn send(
                 tracing::debug!(%job, run = %run.run, peer = %peer.node, %error, "a node did not take a replica");
             }
             Err(error) => {
-                // Whoever reads it finds it so too, and then it is made again.
+                // Its readers notice it too, and it is recomputed.
                 tracing::warn!(%job, run = %run.run, %error, "a run cannot be replicated");
                 return Sent::Never;
             }
@@ -182,7 +182,7 @@ fn send(
     Sent::NotNow
 }
 
-/// The nodes that may take a file, in an order of its own for each, so that they get even shares.
+/// Returns the nodes that may take a file, in a different order for each file, so that they get even shares.
 pub(crate) fn candidates(others: &OtherNodes, file: impl Hash) -> Vec<&Peer> {
     let mut peers: Vec<&Peer> =
         others.peers.iter().filter(|peer| others.replica_hosts.contains(&peer.node)).collect();
@@ -190,11 +190,11 @@ pub(crate) fn candidates(others: &OtherNodes, file: impl Hash) -> Vec<&Peer> {
     peers
 }
 
-/// How fast a run may go.
+/// The speed limit of a run.
 struct Pace {
     progress: Arc<Progress>,
     sorted: Instant,
-    /// Bytes that had been appended here when it was looked last.
+    /// Bytes appended here at the last check.
     appended: AtomicU64,
 }
 
@@ -204,7 +204,7 @@ impl Pace {
         Self { progress, sorted, appended }
     }
 
-    /// Waits until so many bytes may go, where others need the disks and the line as well.
+    /// Waits until this many bytes may be sent, if others need the disks and the network too.
     fn wait(&self, bytes: usize) {
         let appended = self.progress.appended_bytes.load(Ordering::Relaxed);
         if self.appended.swap(appended, Ordering::Relaxed) != appended {

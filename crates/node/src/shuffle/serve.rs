@@ -1,4 +1,4 @@
-//! Data of jobs and users on this node, as its data port serves it to other nodes.
+//! Data of jobs and users on this node, for its data port.
 
 use crate::job_data::JobData;
 use crate::link::data_access::DataAccess;
@@ -20,11 +20,11 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// The data of a job here, for a caller who showed its token; None: the job is over, or was never.
+    /// Returns the data of a job here, for a caller with its token; None if the job is over or unknown.
     fn job(&self, job: JobId, shown: &str) -> Option<Arc<JobData>> {
         let known = self.shared.jobs().get(&job).map(Arc::clone);
-        // Data may come before the first attempt does. Asked on a thread of its own: this one answers requests, and
-        // must not wait for another runtime.
+        // Data may arrive before the first attempt. The request runs on a separate thread, because this one answers
+        // requests and must not wait for another runtime.
         known.or_else(|| {
             let control = &self.shared.control;
             let ask = || {
@@ -39,7 +39,7 @@ impl Served {
 
 impl Chunkservers for Served {
     fn chunkserver(&self, job: JobId, shown: &str) -> Option<Arc<ChunkServer>> {
-        // Where it cannot be started, attempts on this node say why; for others it is not there.
+        // If it cannot be started, attempts on this node report the reason; for others it does not exist.
         self.job(job, shown)?.chunkserver().ok()
     }
 

@@ -1,8 +1,10 @@
-//! The spool of a map attempt (replication `selective`; ISS section 4.3 carried over to a shuffle that pushes): every frame that the
-//! attempt appends to chunks of other nodes is written to one file of its own node as well. It is read only when a chunk was lost.
+//! The spool of a map attempt (replication `selective`; section 4.3 of the paper on the intermediate storage system,
+//! ISS, adapted to a shuffle that pushes): every frame that the attempt appends to chunks of other nodes is also
+//! written to one file of its own node. The file is read only when a chunk was lost.
 //!
-//! A spool is a stage file (`docs/formats/stage-file.md`), so it has checksums and can be read from other nodes; its payload is nothing
-//! but frames (`docs/formats/ifile.md`), one behind the other, of each I-file in the order of their numbers (`ifile::spool` reads it).
+//! A spool is a stage file (`docs/formats/stage-file.md`), so it has checksums and other nodes can read it. Its payload
+//! consists only of frames (`docs/formats/ifile.md`), one after the other, in the order of their numbers within each
+//! I-file (`ifile::spool` reads it).
 
 use crate::job_data::JobData;
 use api::task::Spool;
@@ -17,20 +19,20 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// Chunks as an attempt sees them that spools what it appends. A spool that cannot be written is given up: then what the attempt appends
-/// lies in chunks alone, and is made again by the user's program where it is lost.
+/// The chunks of an attempt that spools its frames. A spool that cannot be written is abandoned: the frames are only in
+/// chunks, and the user's program must run again if they are lost.
 pub(crate) struct SpooledChunks<'a> {
     inner: &'a dyn ChunkService,
     job: &'a JobData,
     source: Source,
     here: NodeId,
     name: StageFileName,
-    /// None once it failed; the file is gone then.
+    /// None after a failure, when the file is removed.
     filling: Mutex<Option<SpoolWriter>>,
 }
 
 impl<'a> SpooledChunks<'a> {
-    /// Begins a spool on the first disk that takes it; None where none does.
+    /// Begins a spool on the first disk that accepts it; None if no disk does.
     pub fn create(
         inner: &'a dyn ChunkService,
         job: &'a JobData,
@@ -53,7 +55,8 @@ impl<'a> SpooledChunks<'a> {
         }
     }
 
-    /// Completes the file when all frames stand in chunks: from now on it is found. None where it was given up, or is empty.
+    /// Completes the file after all frames are in chunks: from now on it is found. Returns None if it was abandoned, or
+    /// is empty.
     pub fn finish(self) -> Option<Spool> {
         let writer = self.filling.into_inner().unwrap_or_else(PoisonError::into_inner)?;
         let finished = writer.finish().inspect_err(|error| given_up(self.job, self.source, error));
@@ -71,10 +74,10 @@ impl<'a> SpooledChunks<'a> {
 }
 
 fn given_up(job: &JobData, source: Source, error: &impl std::error::Error) {
-    tracing::warn!(job = %job.job, %source, %error, "what a map task appends cannot be spooled");
+    tracing::warn!(job = %job.job, %source, %error, "cannot spool the output of a map task");
 }
 
-/// A spool that is being filled. Dropped before it is finished it leaves nothing behind.
+/// A spool that is being written. If it is dropped before its end, nothing of it is left.
 struct SpoolWriter {
     path: PathBuf,
     file: StageFileWriter,
@@ -88,7 +91,8 @@ impl SpoolWriter {
         Ok(Self { path, file, next: BTreeMap::new() })
     }
 
-    /// Takes a frame in. One that a chunk refused goes to the next one, and one whose answer was lost goes again: it is here already.
+    /// Writes a frame. A frame that a chunk refused is sent to the next chunk, and one without an answer is sent again:
+    /// both are here already.
     fn keep(&mut self, header: &FrameHeader, payload: &[u8]) -> std::io::Result<()> {
         let next = self.next.entry(header.ifile).or_default();
         if header.sequence < *next {
@@ -99,7 +103,7 @@ impl SpoolWriter {
         self.file.write_all(payload)
     }
 
-    /// None where nothing is in it: then there is no file.
+    /// Completes the file; None if it is empty, in which case there is no file.
     fn finish(self) -> Result<Option<(PathBuf, StageFileSummary)>, StageFileError> {
         match self.file.written_bytes() {
             0 => Ok(None),
@@ -192,7 +196,7 @@ mod tests {
         let mut writer = SpoolWriter::create(path.clone()).unwrap();
         for (index, (header, payload)) in frames().iter().enumerate() {
             writer.keep(header, payload).unwrap();
-            // What a chunk refused comes again, with all behind it.
+            // A frame that a chunk refused comes again, with all later ones.
             for (header, payload) in &frames()[..=index] {
                 writer.keep(header, payload).unwrap();
             }

@@ -1,5 +1,5 @@
-//! The stage files of a job on this node: those that its tasks wrote, and copies of other nodes'. What a task of a later
-//! stage reads is found here, or on the nodes that its place names.
+//! The stage files of a job on this node: files that its tasks wrote, and copies of other nodes' files. The inputs of a
+//! task of a later stage are found here, or on the nodes of its location.
 
 use crate::disks::left_behind::left_part;
 use crate::shuffle::remote::OtherNodes;
@@ -13,40 +13,40 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Complete stage files, by their names. As many as the job has parts at most, and copies of some.
+/// Complete stage files, by their names: at most as many as the job has parts, and copies of some.
 pub struct StageFiles {
-    /// The directories of the job, one a disk.
+    /// The directories of the job, one per disk.
     disk_dirs: Vec<PathBuf>,
     known: Mutex<BTreeMap<StageFileName, StageFileHere>>,
 }
 
-/// Places and payload of a stage file: a file of that name with another payload is another file.
+/// Locations and payload of a stage file: a file of that name with another payload is another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageFileAt {
-    /// As `part-00003.attempt-0.stage`.
+    /// Name, such as `part-00003.attempt-0.stage`.
     pub name: String,
     pub payload: Payload,
-    /// Node from which it is to be read.
+    /// Node to read it from first.
     pub home: NodeId,
-    /// Node where it lies as well.
+    /// Other node that has a copy.
     pub replica: Option<NodeId>,
 }
 
-/// Range of a stage file, and its reader.
+/// The range of a stage file, and its reader.
 pub struct StageRead<'a> {
     pub job: JobId,
     pub here: NodeId,
-    /// None where all data of the job is here.
+    /// None if all data of the job is here.
     pub others: Option<&'a OtherNodes>,
     pub offset: u64,
     pub length: u64,
-    /// Read at once, see [`StageFileOptions::window_bytes`].
+    /// Bytes read at once, see [`StageFileOptions::window_bytes`].
     pub window_bytes: usize,
     pub cancelled: &'a Arc<AtomicBool>,
 }
 
 impl StageFiles {
-    /// Finds the files that lie there already: a process before this one on these disks made them, or was sent them.
+    /// Finds the existing files: an earlier process on these disks made or received them.
     pub fn new(disk_dirs: Vec<PathBuf>) -> Self {
         let mut known = BTreeMap::new();
         let entries = disk_dirs.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten();
@@ -63,8 +63,8 @@ impl StageFiles {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the places for a file of that name, the preferred one first. Disks get even shares; if one fails, the next
-    /// is tried.
+    /// Returns the paths for a file of that name, the preferred one first. Disks get even shares; if one fails, the
+    /// next is tried.
     pub fn places(&self, name: &StageFileName) -> Vec<PathBuf> {
         let count = self.disk_dirs.len();
         let mut hasher = DefaultHasher::new();
@@ -74,7 +74,7 @@ impl StageFiles {
         in_turn.map(|disk| self.disk_dirs[disk].join(name.as_str())).collect()
     }
 
-    /// The directory in which a task of this node writes a file of that name.
+    /// Returns the directory in which a task of this node writes a file of that name.
     pub(crate) fn disk_of(&self, name: &str) -> Option<&Path> {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
@@ -82,49 +82,49 @@ impl StageFiles {
         self.disk_dirs.get((hasher.finish() % count) as usize).map(PathBuf::as_path)
     }
 
-    /// A task of this node has completed a file: from now on it is found, here and by other nodes.
+    /// Registers a file that a task of this node has completed: from now on it is found, here and by other nodes.
     pub fn register(&self, name: StageFileName, path: PathBuf, summary: StageFileSummary) {
         let here = StageFileHere { path, payload: summary.payload(), is_own: true };
         self.known().insert(name, here);
     }
 
-    /// The file is not found any more; gives what it was.
+    /// Removes a file from the list, and returns it.
     pub(crate) fn forget(&self, name: &StageFileName) -> Option<StageFileHere> {
         self.known().remove(name)
     }
 
-    /// A copy is the first one from now on. Whether there is one.
+    /// Promotes a copy to the first copy. Returns whether there is one.
     pub(crate) fn adopt(&self, name: &StageFileName) -> bool {
         let mut known = self.known();
         let here = known.get_mut(name);
         here.map(|here| here.is_own = true).is_some()
     }
 
-    /// Names of all that is here.
+    /// Returns the names of all files here.
     pub(crate) fn names(&self) -> Vec<StageFileName> {
         self.known().keys().cloned().collect()
     }
 
-    /// The complete file of that name.
+    /// Returns the complete file of that name.
     pub fn find(&self, name: &StageFileName) -> Option<StageFileHere> {
         self.known().get(name).cloned()
     }
 
-    /// The files that tasks of this node made.
+    /// Returns the files that tasks of this node made.
     pub fn own(&self) -> Vec<(StageFileName, StageFileHere)> {
         let known = self.known();
         let own = known.iter().filter(|(_, here)| here.is_own);
         own.map(|(name, here)| (name.clone(), here.clone())).collect()
     }
 
-    /// Reads bytes [offset, offset + length) of a file, here where this node has it; where that fails, or it has not, on
-    /// the nodes where it lies. Nothing is opened before the first byte is asked for.
+    /// Reads bytes [offset, offset + length) of a file: here if this node has it, otherwise or after a failure from the
+    /// nodes that have it. Nothing is opened before the first byte is requested.
     pub fn open(&self, place: &StageFileAt, read: &StageRead<'_>) -> Result<AnyStageFile, TaskFailure> {
         let wrong = |message: String| TaskFailure::new(Blame::Engine, message);
         let name = StageFileName::new(place.name.as_str());
         let name = name.ok_or_else(|| wrong(format!("{:?} is no name of a stage file", place.name)))?;
         let payload = place.payload;
-        // Another file of that name would be taken for a damaged copy; none of the copies is.
+        // Another file of that name would look like a damaged copy, but no copy is damaged.
         let here = self.find(&name).filter(|here| here.payload == payload);
         let copies = copies(place, here.as_ref().map(|here| here.path.as_path()), read);
         let options = StageFileOptions {
@@ -138,7 +138,7 @@ impl StageFiles {
     }
 }
 
-/// Returns the copies of a file, in the order in which they are tried.
+/// Returns the copies of a file, in the order in which to try them.
 fn copies(place: &StageFileAt, here: Option<&Path>, read: &StageRead<'_>) -> Vec<StageFileCopy> {
     let nodes = [Some(place.home), place.replica].into_iter().flatten();
     let elsewhere = nodes.filter(|node| *node != read.here).map(|node| {
@@ -150,7 +150,7 @@ fn copies(place: &StageFileAt, here: Option<&Path>, read: &StageRead<'_>) -> Vec
             _ => StageFileCopy::Nowhere { node },
         }
     });
-    // What should be here and is not known here fails by its name, unless it is found elsewhere.
+    // A file that should be here and is unknown fails under its name, unless another copy is found.
     let is_meant_here = place.home == read.here || place.replica == Some(read.here);
     let local = match here {
         Some(path) => Some(StageFileCopy::Here { node: read.here, path: path.to_path_buf() }),
@@ -228,7 +228,7 @@ mod tests {
         );
         files.register(name, path, summary);
         assert_eq!(read(&files, &place, 5, 5).unwrap(), b"lines");
-        // A copy that stands on this node is as good.
+        // A copy on this node is equivalent.
         let away = StageFileAt { home: NodeId(2), replica: None, ..place.clone() };
         assert_eq!(read(&files, &away, 0, 4).unwrap(), b"some");
         let payload = Payload { crc32c: 1, ..payload };

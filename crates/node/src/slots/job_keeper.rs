@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Attempts that were told to stop are waited for so long before what they use is removed.
+/// Longest wait for attempts that were told to stop, before their files are removed.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(10);
 const STOP_LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Acts on the jobs of a node. One method for each kind of order.
+/// Executes orders about the jobs of a node: a method for each kind of order.
 pub(crate) struct JobKeeper {
     shared: Arc<Shared>,
 }
@@ -28,24 +28,25 @@ impl JobKeeper {
         self.shared.options.programs.kill_cancelled();
     }
 
-    /// A reduce attempt ends before the first of these keys that it has not come to.
+    /// Makes a reduce attempt end before the first of these keys that it has not reached.
     pub fn end_before(&self, attempt: AttemptKey, keys: Vec<KeyBytes>) {
         self.shared.meters.end_before(attempt, keys);
     }
 
-    /// Runs of the job get replicas on other nodes.
+    /// Starts the replication of the job's runs.
     pub fn replicate(&self, job: JobId) {
         let known = self.shared.jobs().get(&job).map(Arc::clone);
         known.iter().for_each(|job| replicate(&self.shared, job));
     }
 
-    /// Tells the replicator of a job which replicas it is to send on. One whose files another process left here may have none yet.
+    /// Tells the replicator of a job which replicas to copy again. A job with readmitted files only may have no
+    /// replicator yet.
     pub fn replicate_again(&self, job: JobId, runs: Vec<RunId>) {
         self.shared.again().insert(job, runs);
         if self.shared.jobs().contains_key(&job) {
             return;
         }
-        // The server is asked what the job is, and may be slow to answer.
+        // The server must be asked about the job, and may be slow.
         let shared = Arc::clone(&self.shared);
         let ask = move || {
             if let Some(run) = shared.control.job_run(job, None) {
@@ -57,19 +58,19 @@ impl JobKeeper {
         }
     }
 
-    /// No new chunk may lie here.
+    /// Stops accepting new chunks.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Every job goes.
+    /// Forgets every job.
     pub fn forget_all(&self) {
         let jobs: Vec<JobId> = self.shared.jobs().keys().copied().collect();
         jobs.into_iter().for_each(|job| self.forget(job, RunsOnDisk::Go));
     }
 
-    /// Lets go of all that the node has of a job, but of its runs on disk where they stay, once its attempts have seen that they must
-    /// stop.
+    /// Removes everything that the node has of a job, except its runs on disk if they are kept, after its attempts have
+    /// seen that they must stop.
     pub fn forget(&self, job: JobId, runs: RunsOnDisk) {
         self.shared.again().remove(&job);
         if let Some(data) = self.shared.jobs().remove(&job) {

@@ -1,5 +1,5 @@
-//! How far the attempts of map and reduce tasks on this node are, and what they waited for: who decides about slow ones
-//! is told.
+//! Progress and waiting times of the map and reduce attempts on this node, as reported to the server for decisions
+//! about slow ones.
 
 use api::KeyBytes;
 use api::machine::AttemptProgress;
@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Age from which an attempt is told of: before, there is nothing to tell.
+/// Age from which an attempt is reported.
 const TOLD_AFTER: Duration = Duration::from_millis(500);
-/// In place of a node.
+/// Placeholder for no node.
 const NOBODY: u32 = u32::MAX;
 
-/// Progress of one attempt. The attempt writes, others read.
+/// Progress of an attempt. The attempt writes, others read.
 #[derive(Debug)]
 pub(crate) struct Meter {
     began: Instant,
@@ -29,11 +29,11 @@ pub(crate) struct Meter {
     read_from: AtomicU32,
     append_ns: AtomicU64,
     append_to: AtomicU32,
-    /// Time of the attempt at which it began to wait for its input, or for chunks; 0: it does not wait. A wait of minutes is told while
-    /// it lasts, and not only when it is over.
+    /// Time, since the start of the attempt, at which it began to wait for its input or for chunks; 0 if it does not
+    /// wait. A long wait is reported while it lasts.
     reads_since_ns: AtomicU64,
     appends_since_ns: AtomicU64,
-    /// Keys before one of which the attempt is to end, if it can.
+    /// Keys before one of which the attempt should end, if it can.
     end_keys: Mutex<Vec<KeyBytes>>,
     is_to_end: AtomicBool,
 }
@@ -56,7 +56,7 @@ impl Meter {
         }
     }
 
-    /// Whether somebody wants it to end earlier: [`Self::take_end_keys`] says where.
+    /// Returns whether the attempt is asked to end earlier; [`Self::take_end_keys`] has the keys.
     #[inline]
     pub fn is_to_end(&self) -> bool {
         self.is_to_end.load(Ordering::Relaxed)
@@ -67,15 +67,15 @@ impl Meter {
         std::mem::take(&mut *self.end_keys.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// So much of its data has passed in all.
+    /// Sets the total of processed bytes.
     #[inline]
     pub fn has_done(&self, bytes: u64) {
         self.done_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// A program does it: what has passed is what that has taken, not what waits for it.
+    /// Counts the bytes that a program has taken instead of the bytes that wait for it.
     pub fn is_done_by(&self, reports: &Arc<Reports>) {
-        // Once for each attempt.
+        // Called once for each attempt.
         let _ = self.reports.set(Arc::clone(reports));
     }
 
@@ -88,12 +88,12 @@ impl Meter {
         (self.began.elapsed().as_nanos() as u64).max(1)
     }
 
-    /// It waits for what it reads, until [`Self::has_waited_to_read`].
+    /// Records that it waits for its input, until [`Self::has_waited_to_read`].
     pub fn waits_to_read(&self) {
         self.reads_since_ns.store(self.elapsed_ns(), Ordering::Relaxed);
     }
 
-    /// It has waited so long in all for what it reads, for the longest for that of one node.
+    /// Sets the total time that it has waited for its input, and the node for which it waited longest.
     pub fn has_waited_to_read(&self, waited: Duration, from: Option<NodeId>) {
         self.reads_since_ns.store(0, Ordering::Relaxed);
         self.read_ns.store(waited.as_nanos() as u64, Ordering::Relaxed);
@@ -128,13 +128,13 @@ impl Meter {
     }
 }
 
-/// The meters of all attempts that run.
+/// The meters of all running attempts.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     running: Mutex<BTreeMap<AttemptKey, Arc<Meter>>>,
 }
 
-/// The meter of an attempt; it goes with this.
+/// The meter of an attempt, which is removed when this is dropped.
 pub(crate) struct Metering<'a> {
     meters: &'a Meters,
     attempt: AttemptKey,
@@ -146,14 +146,14 @@ impl Meters {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An attempt begins that has so many bytes to go through; 0: nobody knows.
+    /// Begins an attempt with this total of bytes; 0 if unknown.
     pub fn begin(&self, attempt: AttemptKey, total_bytes: u64) -> Metering<'_> {
         let meter = Arc::new(Meter::new(total_bytes));
         self.running().insert(attempt, Arc::clone(&meter));
         Metering { meters: self, attempt, meter }
     }
 
-    /// A reduce attempt is to end before the first of these keys that it has not come to.
+    /// Asks a reduce attempt to end before the first of these keys that it has not reached.
     pub fn end_before(&self, attempt: AttemptKey, keys: Vec<KeyBytes>) {
         if let Some(meter) = self.running().get(&attempt) {
             *meter.end_keys.lock().unwrap_or_else(PoisonError::into_inner) = keys;
@@ -161,7 +161,7 @@ impl Meters {
         }
     }
 
-    /// How far they are.
+    /// Returns the progress of all attempts.
     pub fn told(&self) -> Vec<AttemptProgress> {
         self.running().iter().filter_map(|(attempt, meter)| meter.told(*attempt)).collect()
     }
@@ -173,12 +173,12 @@ impl Drop for Metering<'_> {
     }
 }
 
-/// Chunks as an attempt sees them, with the time that it waits for them.
+/// The chunks of an attempt, with the time that it waits for them.
 pub(crate) struct MeteredChunks<'a> {
     inner: &'a dyn ChunkService,
     meter: &'a Meter,
     here: NodeId,
-    /// By whose chunks it was waited for.
+    /// Waiting time by node of the chunk.
     by_node: Mutex<BTreeMap<NodeId, Duration>>,
 }
 
@@ -238,7 +238,7 @@ mod tests {
     use std::sync::atomic::Ordering;
     use std::time::{Duration, Instant};
 
-    /// A wait that has not ended counts: the attempt is slow because of it.
+    /// A current wait counts: the attempt is slow because of it.
     #[test]
     fn waiting_is_reported_before_it_ends() {
         let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };

@@ -1,4 +1,4 @@
-//! Bytes that have passed, for displays.
+//! Counters of processed bytes, for displays.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeProgress {
     pub input_bytes_read: u64,
-    /// As stored: with compressed input more bytes are read than this.
+    /// Stored bytes: with compressed input, more bytes than this are read.
     pub input_bytes_total: u64,
     pub appended_bytes: u64,
     pub sorted_bytes: u64,
-    /// Key and value bytes that merges have put out, of those that were appended.
+    /// Key and value bytes that merges have emitted, among those appended.
     pub reduced_bytes: u64,
 }
 

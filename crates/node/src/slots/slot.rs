@@ -1,4 +1,4 @@
-//! A slot: pull, run, hand in, pull.
+//! A slot: pulls an attempt, runs it, reports it, and pulls again.
 
 use crate::attempt::{Assignment, Finished};
 use crate::clock::now_ns;
@@ -12,12 +12,12 @@ use iappender::WorkerSlabs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Runs attempts until the server says stop, or cannot be reached.
+/// Runs attempts until the server stops the slot, or is unreachable.
 pub(crate) fn slot_loop(shared: &Arc<Shared>, slot: u32) {
     let mut state = SlotState::default();
     let mut finished = None;
     while let Some(assignment) = shared.control.pull(slot, finished.take()) {
-        // A program that waits for a task of another job would wait in vain, most often.
+        // A program that waits for a task of another job would mostly wait in vain.
         shared.options.programs.end_idle_here(Some(assignment.attempt.task.job));
         finished = Some(run(shared, &mut state, &assignment));
     }

@@ -5,7 +5,7 @@ use ids::JobId;
 
 #[derive(Default)]
 pub(crate) struct SlotState {
-    /// Slabs being filled for the job whose map task ran last.
+    /// Slabs that are being filled for the job of the last map task.
     pub slabs: WorkerSlabs,
     pub slabs_of: Option<JobId>,
 }

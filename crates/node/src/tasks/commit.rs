@@ -1,5 +1,5 @@
-//! The commit: parts get their names, report and mark are written, everything is synced, and the staging
-//! directory becomes the output with one rename. Where the output is a prefix of objects, `objects` has the protocol.
+//! The commit: parts get their names, report and mark are written, everything is synced, and the staging directory
+//! becomes the output by one rename. If the output is a prefix of objects, `objects` has the protocol.
 
 use crate::attempt::{Assignment, JobRun};
 use crate::failure::{file_failure, named_failure};
@@ -18,10 +18,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Most that a fraction loses on its way as text, as a part of its value.
+/// Largest relative error of a fraction that is converted to text and back.
 const FRACTION_LOSS_MAX: f64 = 1e-12;
 
-/// Publishes the output. Every step may be repeated by a later attempt.
+/// Publishes the output. A later attempt may repeat every step.
 pub(crate) fn run(assignment: &Assignment, task: &CommitTask) -> Result<CommitResult, TaskFailure> {
     let report = serde_json::to_vec_pretty(&task.report).map_err(|error| {
         TaskFailure::new(Blame::Engine, format!("cannot write the report as JSON: {error}"))
@@ -50,7 +50,7 @@ fn publish_objects(
     }
 }
 
-/// The two names of an output, before and after it is one, and the directory in which both stand.
+/// The two paths of an output, before and after it is published, and their common directory.
 struct Names {
     staging: PathBuf,
     output: PathBuf,
@@ -85,7 +85,7 @@ fn publish_directory(
     let (spec, names) = (&job.spec, Names::of(job)?);
     let staging = &names.staging;
     let replaced = match is_published(&names.output, report) {
-        // Nobody heard of the attempt that did. What stands under the staging name now, if anything, is the older output.
+        // The attempt that published it was lost. The staging path has the older output now, if anything.
         true => spec.overwrite && staging.exists(),
         false => {
             prepare(spec, &job.staging, parts, report)?;
@@ -96,8 +96,8 @@ fn publish_directory(
         }
     };
     crash_point(CrashPoint::CommitAfterRename);
-    // The output is visible already; an error here must not call a published job failed. But a power cut may take its
-    // name away now, and that is for a person to know.
+    // The output is visible already; an error here must not mark a published job as failed. But a power failure may
+    // still lose its name, which an operator must know.
     if spec.sync
         && let Err(failure) = sync_dir(&names.parent)
     {
@@ -106,14 +106,14 @@ fn publish_directory(
     }
     crash_point(CrashPoint::CommitAfterParentSync);
     if replaced {
-        // What stands under the staging name now is the older output. The new one is out, so the job has
-        // succeeded whatever comes of this: the server removes the staging directory once more.
+        // The staging path has the older output now. The new one is published, so the job has succeeded in any case:
+        // the server removes the staging directory again.
         let _ = std::fs::remove_dir_all(staging);
     }
     Ok(CommitResult { replaced })
 }
 
-/// Everything but the name of the output.
+/// Does everything except the rename of the output.
 fn prepare(spec: &JobSpec, staging: &Path, parts: &[Part], report: &[u8]) -> Result<(), TaskFailure> {
     for part in parts {
         crash_point(CrashPoint::CommitBeforePartRename);
@@ -132,15 +132,15 @@ fn prepare(spec: &JobSpec, staging: &Path, parts: &[Part], report: &[u8]) -> Res
     Ok(())
 }
 
-/// Whether the output is the one that this report is of: an earlier attempt came as far as that. The report is made once for all
-/// attempts, and it has the times of this very run.
+/// Returns whether the output is the one of this report: an earlier attempt has published it. The report is made once
+/// for all attempts, and contains the times of this run.
 fn is_published(output: &Path, report: &[u8]) -> bool {
     let read = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
     let published = read_report(output).ok().flatten().and_then(|text| read(&text));
     published.zip(read(report)).is_some_and(|(published, ours)| is_same(&published, &ours))
 }
 
-/// Whether two values are equal, but for what fractions lose on their way as text.
+/// Returns whether two values are equal, except for the error of fractions as text.
 fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) if left.is_f64() && right.is_f64() => {
@@ -170,7 +170,7 @@ fn name_part(staging: &Path, part: &Part) -> Result<(), TaskFailure> {
     }
 }
 
-/// Removes what attempts that lost have left.
+/// Removes the parts of attempts that lost.
 fn remove_strays(staging: &Path, parts: &[Part]) -> Result<(), TaskFailure> {
     let failed = |error| file_failure("list", staging, error);
     for entry in std::fs::read_dir(staging).map_err(failed)? {
@@ -208,7 +208,7 @@ fn sync_dir(path: &Path) -> Result<(), TaskFailure> {
     synced.map_err(|error| file_failure("sync", path, error))
 }
 
-/// Renames the staging directory to the output; true when an older output was exchanged for it.
+/// Renames the staging directory to the output. Returns true if it was exchanged with an older output.
 fn publish(spec: &JobSpec, names: &Names, report: &[u8]) -> Result<bool, TaskFailure> {
     let Names { staging, output, .. } = names;
     io_call(IoCall::Rename, staging)
@@ -224,7 +224,7 @@ fn publish(spec: &JobSpec, names: &Names, report: &[u8]) -> Result<bool, TaskFai
             );
             return Err(TaskFailure::new(Blame::UserData, message));
         }
-        // A file system without the flag: the check and the rename are two steps there.
+        // On a file system without the flag, the check and the rename are two steps.
         Err(rustix::io::Errno::INVAL) if !output.exists() => {
             std::fs::rename(staging, output)
                 .map_err(|error| file_failure("rename the output to", &spec.output, error))?;
@@ -232,13 +232,13 @@ fn publish(spec: &JobSpec, names: &Names, report: &[u8]) -> Result<bool, TaskFai
         }
         Err(error) => return Err(file_failure("rename the output to", &spec.output, error)),
     }
-    // Two attempts at once, one of which was taken for dead: exchanging once more would bring the older output back.
+    // Two concurrent attempts, one of which was considered dead: a second exchange would restore the older output.
     if is_published(output, report) {
         return Ok(true);
     }
     refuse_foreign(spec, output)?;
     exchange(spec, names)?;
-    // Somebody may have put something there just before the exchange: it goes back to where it was.
+    // Files that were put there just before the exchange go back.
     if let Err(refused) = refuse_foreign(spec, staging) {
         exchange(spec, names)?;
         return Err(refused);
@@ -252,7 +252,7 @@ fn exchange(spec: &JobSpec, names: &Names) -> Result<(), TaskFailure> {
         .map_err(|error| file_failure("exchange the output with", &spec.output, error))
 }
 
-/// An older output is replaced, and nothing else: `older` is where it stands.
+/// Returns an error if anything but an older output would be replaced. `older` is its path.
 fn refuse_foreign(spec: &JobSpec, older: &Path) -> Result<(), TaskFailure> {
     let foreign = foreign_entry(older).map_err(|error| file_failure("list", &spec.output, error))?;
     let Some(name) = foreign else { return Ok(()) };

@@ -70,7 +70,7 @@ fn run_in(
     let stage_files = StageInput::of(shared, job, attempt, task);
     let openers = Openers { paths: job.run.paths.clone(), stage_files };
     let metering = shared.meters.begin(attempt, plain_bytes(spec, &task.split));
-    // What a program has taken of stretches is not what it has read.
+    // A program that has taken stretches has not read them yet.
     let of_stretches = spec.formats.input == RecordFormat::Stretches;
     if matches!(spec.mapper, Some(Function::Command { .. })) && !of_stretches {
         metering.meter.is_done_by(&context.reports);
@@ -122,7 +122,7 @@ fn run_in(
     Ok(result)
 }
 
-/// A mapper that ended before its input did is an error where the job says so.
+/// Returns an error for a mapper that ended before its input, if the job requires it.
 fn check_unread(spec: &JobSpec, unread_bytes: u64) -> Result<(), TaskFailure> {
     if spec.unread == Notice::Tell || unread_bytes == 0 {
         return Ok(());
@@ -139,8 +139,8 @@ struct Place<'a> {
     meter: &'a Meter,
 }
 
-/// The bytes of a split as they are read; 0 where nobody knows before the end, because they are compressed. Stretches count as they are
-/// stored.
+/// Returns the uncompressed bytes of a split; 0 if they are unknown before the end, because the input is compressed.
+/// Stretches count in stored bytes.
 fn plain_bytes(spec: &JobSpec, split: &Split) -> u64 {
     let file = |segment: &Segment| spec.inputs.get(segment.file_index as usize);
     let of_stretches = spec.formats.input == RecordFormat::Stretches;
@@ -151,7 +151,7 @@ fn plain_bytes(spec: &JobSpec, split: &Split) -> u64 {
     }
 }
 
-/// Result of an attempt that appends.
+/// Result of an appending attempt.
 struct Mapped {
     counts: MapCounts,
     appended: Appended,
@@ -188,7 +188,7 @@ fn map_to_ifiles(
         }
     };
     let metered = MeteredChunks::new(service, meter, here);
-    // What stands of earlier attempts would not be in it.
+    // The spool would lack the valid data of earlier attempts.
     spools &= task.again.as_ref().is_none_or(|again| again.standing.is_empty());
     let spooled = spools.then(|| SpooledChunks::create(&metered, job, source, here)).flatten();
     let service = spooled.as_ref().map_or(&metered as &dyn ChunkService, |spooled| spooled);
@@ -214,7 +214,7 @@ fn map_to_ifiles(
     Ok(Mapped { counts, appended, spool })
 }
 
-/// Combining sees the user's keys, so it comes before they are encoded.
+/// Combining needs the user's keys, so it precedes their encoding.
 fn map_and_combine(
     spec: &JobSpec,
     context: &FunctionContext,
@@ -235,15 +235,15 @@ fn map_and_combine(
     Ok(counts)
 }
 
-/// The input of the task, watched: progress is counted, and a job that is told to stop stops here.
+/// The input of the task, observed: progress is counted, and a cancelled job stops here.
 struct CountedInput<'a> {
     reader: TaskInput,
     counters: &'a Counters,
     meter: &'a Meter,
-    /// For the reader.
+    /// Time spent waiting for the reader.
     waited: Duration,
     cancelled: &'a AtomicBool,
-    /// A program may have read nothing of them when it has been told of all: none counts before the end of the task.
+    /// A program may have read nothing of the announced stretches: none counts before the end of the task.
     of_stretches: bool,
 }
 
@@ -260,7 +260,7 @@ impl RecordInput for CountedInput<'_> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
         }
-        // What was handed out before is done.
+        // The previous block is finished.
         if !self.of_stretches {
             self.meter.has_done(self.reader.bytes());
         }

@@ -26,12 +26,12 @@ pub(crate) fn merge(
         let run = chunkserver.run(*id);
         runs.push(run.ok_or_else(|| ChunkServerError::UnknownRun(*id).to_failure())?);
     }
-    // How large their blocks are is not known here; few are larger than those of a whole chunk.
+    // The size of their blocks is unknown here; few are larger than those of a whole chunk.
     let away_bytes = OtherNodes::need_bytes(away_count as u64 * job.run.spec.layout.block_bytes);
     let need = merge_need_bytes(job, &runs, away_bytes);
     let pass = job.gate.enter(need, &job.cancelled)?;
     let merged = match others {
-        // Runs that move here are merged on their way.
+        // Runs that move here are merged as they arrive.
         Some(others) if away_count > 0 => {
             let here_bytes = pass.bytes().saturating_sub(away_bytes);
             let read_ahead = read_ahead_bytes(job, &runs, here_bytes);

@@ -1,4 +1,4 @@
-//! The task of a job that is no MapReduce: any executable, run once.
+//! The task of a job that is no MapReduce job: any executable, run once.
 
 use crate::attempt::Assignment;
 use crate::failure::file_failure;
@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Temporary directory of a program in a sandbox, or of one with files, which finds links to them in it.
+/// Temporary directory of a program in a sandbox, or of a program with files, which finds links to them in it.
 struct TemporaryDir(PathBuf);
 
 impl TemporaryDir {
@@ -26,7 +26,7 @@ impl TemporaryDir {
         Ok(Self(path))
     }
 
-    /// Puts links to files into it, and gives its path.
+    /// Creates links to files in it, and returns its path.
     fn link(&self, files: &[PathBuf]) -> Result<PathBuf, TaskFailure> {
         for file in files {
             let link = self.0.join(file.file_name().unwrap_or(file.as_os_str()));
@@ -39,12 +39,12 @@ impl TemporaryDir {
 
 impl Drop for TemporaryDir {
     fn drop(&mut self) {
-        // Only what nobody looks at any more is left where this fails.
+        // If this fails, only unused files are left.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Runs the program, or nothing where none is named. What it wrote goes with its failure as well.
+/// Runs the program, or nothing if none is named. A failure includes its output too.
 pub(crate) fn run(
     shared: &Shared,
     assignment: &Assignment,
@@ -61,7 +61,7 @@ pub(crate) fn run(
         ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
     ];
     env.extend(shared.options.program_env.iter().cloned());
-    // The directory is one that the job names; what is temporary does not go there.
+    // The working directory belongs to the job; temporary files do not go there.
     let needs_own = shared.options.sandbox.is_some() || !task.files.is_empty();
     let temporary = needs_own.then(|| TemporaryDir::create(attempt)).transpose()?;
     let work_dir = match &temporary {

@@ -1,4 +1,4 @@
-//! Output of the programs of one-task jobs, while they run and afterwards: the last of it, as text.
+//! Output of the programs of one-task jobs, while they run and afterwards: the end of it, as text.
 
 use api::machine::{ProgramSaid, SaidText};
 use api::task::{RUN_OUTPUT_BYTES_MAX, RunResult};
@@ -12,15 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Bytes read from a program at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// The last of what was written to one output.
+/// The end of the text of one output.
 #[derive(Debug, Default)]
 struct Tail {
     text: String,
-    /// Bytes of the text before what is in `text`.
+    /// Bytes of the text before `text`.
     dropped_bytes: u64,
-    /// The beginning of a character whose rest has not come yet.
+    /// The beginning of an incomplete character.
     begun: Vec<u8>,
-    /// Up to here it was told.
+    /// Position up to which the text was reported.
     told_bytes: u64,
 }
 
@@ -47,7 +47,7 @@ impl Tail {
                 }
             }
         }
-        // Now and then, so that what is kept is not moved for every piece.
+        // Done from time to time, so that the kept text is not moved for every piece.
         if self.text.len() > 2 * RUN_OUTPUT_BYTES_MAX {
             self.keep_last();
         }
@@ -63,7 +63,7 @@ impl Tail {
         self.dropped_bytes + self.text.len() as u64
     }
 
-    /// Returns the text that was not told before; none of it is told again.
+    /// Returns the text that was not reported before; it is reported once.
     fn news(&mut self) -> SaidText {
         self.keep_last();
         let from = self.told_bytes.saturating_sub(self.dropped_bytes) as usize;
@@ -71,7 +71,7 @@ impl Tail {
         SaidText { text: self.text[from..].to_string(), end_bytes: self.told_bytes }
     }
 
-    /// Returns the kept text, and the bytes of the whole text if that is longer, else 0.
+    /// Returns the kept text, and the bytes of the whole text if that is longer, otherwise 0.
     fn finish(&mut self) -> (String, u64) {
         if !self.begun.is_empty() {
             self.begun.clear();
@@ -83,7 +83,7 @@ impl Tail {
     }
 }
 
-/// Output of one program. Its standard error goes to a file, which is removed with this value.
+/// Output of a program. Its standard error goes to a file, which is removed with this value.
 #[derive(Debug)]
 pub(crate) struct OutputTails {
     inner: Mutex<Inner>,
@@ -103,17 +103,17 @@ impl OutputTails {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file for standard error.
+    /// Returns the path of the file for standard error.
     pub fn error_path(&self) -> &Path {
         &self.error_path
     }
 
-    /// Takes a piece of standard output.
+    /// Adds a piece of standard output.
     pub fn add_output(&self, bytes: &[u8]) {
         self.inner().output.add(bytes);
     }
 
-    /// Returns the output that has not been told before; None if there is none.
+    /// Returns the output that was not reported before; None if there is none.
     fn news(&self, attempt: AttemptKey) -> Option<ProgramSaid> {
         let mut inner = self.inner();
         inner.read_error(&self.error_path);
@@ -122,7 +122,7 @@ impl OutputTails {
         any.then_some(ProgramSaid { attempt, standard_output: output, standard_error: error })
     }
 
-    /// Returns the output of the program, which has ended.
+    /// Returns the output of a program that has ended.
     pub fn finish(&self) -> RunResult {
         let mut inner = self.inner();
         inner.read_error(&self.error_path);
@@ -133,7 +133,7 @@ impl OutputTails {
 }
 
 impl Inner {
-    /// Takes what the file has got. What cannot be read there is not worth the program's success.
+    /// Reads new content of the file. A read error must not fail the program.
     fn read_error(&mut self, path: &Path) {
         let Ok(mut file) = File::open(path) else { return };
         if file.seek(SeekFrom::Start(self.error_read)).is_err() {
@@ -149,18 +149,18 @@ impl Inner {
 
 impl Drop for OutputTails {
     fn drop(&mut self) {
-        // A program that wrote nothing may have left nothing.
+        // A program that wrote nothing may have left no file.
         let _ = std::fs::remove_file(&self.error_path);
     }
 }
 
-/// The programs of one-task jobs that run now.
+/// The running programs of one-task jobs.
 #[derive(Debug, Default)]
 pub(crate) struct RunningOutputs {
     running: Mutex<BTreeMap<AttemptKey, Arc<OutputTails>>>,
 }
 
-/// Takes the program off the list.
+/// Removes the program from the list when dropped.
 pub(crate) struct Listed<'a> {
     outputs: &'a RunningOutputs,
     attempt: AttemptKey,
@@ -178,7 +178,7 @@ impl RunningOutputs {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a program on the list, for as long as the answer lives.
+    /// Adds a program to the list, until the returned value is dropped.
     pub fn begin(&self, attempt: AttemptKey) -> Listed<'_> {
         let name =
             format!("sailfish-{}-job{}-{}.err", std::process::id(), attempt.task.job, attempt.attempt.0);

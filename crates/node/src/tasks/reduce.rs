@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Records between two looks at the cancelled flag and two updates of the progress.
+/// Number of records between two checks of the stop flag and two updates of the progress.
 const RECORDS_PER_LOOK: u32 = 512;
 /// Bytes of a record in a run besides its key and value, in most cases.
 const LENGTHS_BYTES: u64 = 2;
@@ -67,7 +67,7 @@ pub(crate) fn run(
     reduced.map_err(|failure| with_lost_beside(failure, &chunkserver))
 }
 
-/// A reduce attempt with what it works on.
+/// A reduce attempt with its data.
 struct Reducing<'a> {
     shared: &'a Shared,
     job: &'a AttemptData,
@@ -113,7 +113,7 @@ impl Reducing<'_> {
             .fold((0, 0), |(count, bytes), read| (count + read.retrievals, bytes + read.retrieved_bytes));
         let resumed = input.groups.runs().iter().filter(|run| run.resumed()).count();
         if resumed > 0 {
-            tracing::info!(job = %job.job, %attempt, runs = resumed, "runs were read at their replicas, from somewhere on");
+            tracing::info!(job = %job.job, %attempt, runs = resumed, "after a failure, runs were read at their replicas");
         }
         Ok(ReduceResult {
             part,
@@ -152,14 +152,14 @@ fn run_function<R: ReadRun>(
         function.run(&mut DecodedInput::new(job, decoder, input), &mut part)?
     };
     if counts.groups == 0 && spec.streaming.is_some() {
-        // Hadoop throws away what a reducer prints that was given nothing.
+        // Hadoop drops the output of a reducer without input.
         drop(part);
         part = PartWriter::create(place(), &spec.formats)?;
     }
     Ok((counts, job.register_part(part.finish()?)))
 }
 
-/// Whether every value was folded by the same built-in on the map side already.
+/// Returns whether the same built-in has already folded every value on the map side.
 fn is_pre_combined(spec: &JobSpec) -> bool {
     matches!(spec.reducer, Some(Function::Builtin { .. })) && spec.combiner == spec.reducer
 }
@@ -190,7 +190,7 @@ fn groups<R: SortedRun>(task: &ReduceTask, cursors: Vec<R>) -> Result<Groups<R>,
     Ok(if task.keeps_books { groups.keeping_books() } else { groups })
 }
 
-/// Returns the sum of the records read of each source in each chunk, if the task is to tell.
+/// Returns the sums of the records read by source and chunk, if the task must report them.
 fn books<R: SortedRun>(groups: &Groups<R>) -> Vec<SourceBooks> {
     let mut sums: BTreeMap<(IfileIndex, ChunkId, Source), DataSum> = BTreeMap::new();
     for (run, rows) in groups.runs().iter().zip(groups.row_sums()) {
@@ -202,20 +202,20 @@ fn books<R: SortedRun>(groups: &Groups<R>) -> Vec<SourceBooks> {
     sums.into_iter().map(entry).collect()
 }
 
-/// The merge as a reduce function sees it, watched.
+/// The merge as the input of a reduce function, observed.
 struct GroupsInput<'a, R: ReadRun> {
     groups: Groups<R>,
     shared: &'a Shared,
     attempt: AttemptKey,
     meter: &'a Meter,
-    /// End of its range.
+    /// Upper bound of its range.
     upper_key: Option<KeyBytes>,
-    /// About what its records have in runs.
+    /// Approximate bytes of its records in runs.
     done_bytes: u64,
     cancelled: &'a AtomicBool,
     until_look: u32,
     bytes: u64,
-    /// Set where keys have tails.
+    /// Set if keys have tails.
     tails: Option<KeyTails>,
 }
 
@@ -231,7 +231,8 @@ impl<R: ReadRun> GroupsInput<'_, R> {
         Ok(())
     }
 
-    /// Gives up the end of its range, where somebody wants it and it has not come there (`docs/internals/elastic.md`).
+    /// Gives up the end of its range, if that is requested and the merge has not reached it
+    /// (`docs/internals/elastic.md`).
     #[cold]
     fn end_earlier(&mut self) {
         let keys = self.meter.take_end_keys();
@@ -283,11 +284,11 @@ impl<R: ReadRun> GroupedRecords for GroupsInput<'_, R> {
     }
 }
 
-/// Gives back the user's keys where those that are stored are encoded.
+/// Decodes stored keys to the user's keys.
 struct DecodedInput<'a, G> {
     decoder: KeyDecoder,
-    /// The stored key of the last record, where the partition key is only its beginning: a group is what is
-    /// equal in the whole order all the same, whatever keeps records in one part.
+    /// The stored key of the last record, if the partition key is only its prefix: a group consists of records that are
+    /// equal in the whole order, whatever keeps records in one part.
     last_key: Option<Vec<u8>>,
     inner: &'a mut G,
 }

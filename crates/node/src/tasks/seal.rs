@@ -1,4 +1,4 @@
-//! Seal attempts, which end the maps, and adopt attempts, which take over the runs of an earlier job in their place.
+//! Seal attempts, which end the maps, and adopt attempts, which open the kept runs of an earlier job instead.
 
 use crate::job_data::{AttemptData, JobData};
 use crate::shared::Shared;
@@ -7,8 +7,8 @@ use api::task::{AdoptResult, AdoptTask, SealResult, SealTask};
 use api::{Replication, TaskFailure};
 use std::time::Duration;
 
-/// For the last runs a seal waits a moment in every job that replicates, at most this part of the time since the job began here: what
-/// is lost when reducers have just begun costs most.
+/// Divisor of the time since the job began here, for the wait of a seal for the last replicas in every job that
+/// replicates: a loss is most expensive when reducers have just begun.
 const SEAL_WAITS_PART: u32 = 50;
 const SEAL_WAITS_MAX: Duration = Duration::from_secs(2);
 

@@ -1,5 +1,5 @@
-//! Environment of programs of Hadoop Streaming, as notes of its local runner have it: every property of the job, then the
-//! properties that the task itself sets, under their new and old names.
+//! Environment of programs of Hadoop Streaming, like that of its local runner: every property of the job, followed by
+//! the properties that the task itself sets, under their new and old names.
 
 use crate::job_data::AttemptData;
 use api::{Split, Streaming, is_object_url};
@@ -14,7 +14,7 @@ pub(crate) enum TaskPlace<'a> {
     Reduce(u32),
 }
 
-/// Properties that Hadoop has by itself and that scripts read.
+/// Properties that Hadoop sets by itself and that scripts read.
 const CONSTANT: &[(&str, &str)] = &[
     ("mapreduce_framework_name", "local"),
     ("mapreduce_job_output_key_class", "org.apache.hadoop.io.Text"),
@@ -23,7 +23,7 @@ const CONSTANT: &[(&str, &str)] = &[
     ("mapreduce_map_output_value_class", "org.apache.hadoop.io.Text"),
 ];
 
-/// The variables of an attempt, later ones winning over earlier ones of the same name.
+/// Returns the variables of an attempt; later ones override earlier ones of the same name.
 pub(crate) fn variables(
     job: &AttemptData,
     streaming: &Streaming,
@@ -55,7 +55,7 @@ pub(crate) fn variables(
     set(&["mapreduce_task_partition", "mapred_task_partition"], &partition.to_string());
     set(&["mapreduce_task_ismap", "mapred_task_is_map"], if is_map { "true" } else { "false" });
     set(&["mapreduce_output_fileoutputformat_outputdir"], &output);
-    // Nothing lies there: a script that writes files of its own beside the output fails and says so.
+    // The directory does not exist: a script that writes side files beside the output fails with an error.
     let side_files = format!("{output}/_temporary/0/_temporary/{attempt_id}");
     set(&["mapreduce_task_output_dir", "mapred_work_output_dir"], &side_files);
     set(&["mapreduce_cluster_local_dir", "mapred_local_dir"], &work_dir.to_string_lossy());
@@ -63,7 +63,7 @@ pub(crate) fn variables(
         set(&["mapreduce_job_user_name", "user_name"], &user);
     }
     set(&["TMPDIR"], &std::env::temp_dir().to_string_lossy());
-    // The splits of a streaming job lie in one file each.
+    // The splits of a streaming job are in one file each.
     if let TaskPlace::Map(split) = place
         && let Some(segment) = split.segments.first()
         && let Some(input) = spec.inputs.get(segment.file_index as usize)
@@ -76,13 +76,13 @@ pub(crate) fn variables(
     all
 }
 
-/// A path with its scheme.
+/// Returns a path with its scheme.
 fn as_hadoop_has_it(path: &Path) -> String {
     let scheme = if is_object_url(path) { "" } else { "file:" };
     format!("{scheme}{}", path.display())
 }
 
-/// A property's name as a variable: `_` for each character that is no letter or digit of ASCII.
+/// Returns the variable name of a property: `_` for each character that is no ASCII letter or digit.
 fn variable_name(property: &str) -> String {
     property.chars().map(|each| if each.is_ascii_alphanumeric() { each } else { '_' }).collect()
 }

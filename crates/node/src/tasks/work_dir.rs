@@ -16,7 +16,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A directory that goes with the attempt.
+/// A directory that is removed with the attempt.
 pub(crate) struct WorkDir {
     path: PathBuf,
     created: bool,
@@ -46,7 +46,7 @@ impl WorkDir {
         Ok(work_dir)
     }
 
-    /// Links a file; one that is run as a program but may not be executed is copied and may, as Hadoop has it.
+    /// Links a file; a program without execute permission is copied and made executable, as in Hadoop.
     fn put(
         &self,
         paths: &JobPaths,
@@ -77,7 +77,8 @@ impl WorkDir {
         &self.path
     }
 
-    /// A failure of the attempt, which is not the user's where the directory has gone, or takes nothing any more: its disk failed.
+    /// Returns the failure of the attempt; it is not the user's if the directory is lost or not writable, because its
+    /// disk failed.
     pub fn excuse(&self, failure: TaskFailure) -> TaskFailure {
         let is_usable = || rustix::fs::access(&self.path, Access::WRITE_OK | Access::EXEC_OK);
         match failure.blame {
@@ -87,7 +88,7 @@ impl WorkDir {
                     let lost = file_failure("use", &self.path, error);
                     TaskFailure::new(
                         Blame::Environment,
-                        format!("{}, in which a program ran that failed", lost.message),
+                        format!("{}, the work directory of a failed program", lost.message),
                     )
                 }
             },
@@ -99,13 +100,13 @@ impl WorkDir {
 impl Drop for WorkDir {
     fn drop(&mut self) {
         if self.created {
-            // What stays behind lies in the job's directory and goes with it.
+            // Remaining files are in the job's directory and are removed with it.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Makes a directory on the first disk that takes it.
+/// Creates a directory on the first disk that accepts it.
 fn create_on_one_of(disk_dirs: &[PathBuf], name: &str) -> Result<PathBuf, TaskFailure> {
     let mut first_failure = None;
     for dir in disk_dirs {
@@ -121,13 +122,14 @@ fn create_on_one_of(disk_dirs: &[PathBuf], name: &str) -> Result<PathBuf, TaskFa
         .unwrap_or_else(|| TaskFailure::new(Blame::Engine, "a node has no disk for its programs")))
 }
 
-/// Most inputs of a job that all its programs may read; if there are more, a map's program may read those of its task.
+/// Maximum number of a job's inputs that all its programs may read; if there are more, a map's program may read those
+/// of its task.
 const INPUT_RULES_MAX: usize = 64;
 
 /// Returns the paths that the programs of an attempt may read: inputs of its job, and the job's files.
 fn readable(job: &AttemptData, place: TaskPlace<'_>) -> Vec<PathBuf> {
     let spec = &job.run.spec;
-    // Objects and what stages before put out are read by the engine alone.
+    // Only the engine reads objects and the output of earlier stages.
     let is_file = |input: &&InputFile| input.object.is_none() && input.stage_file.is_none();
     let of_task = match place {
         TaskPlace::Map(split) => split.segments.as_slice(),
@@ -145,7 +147,7 @@ fn readable(job: &AttemptData, place: TaskPlace<'_>) -> Vec<PathBuf> {
     paths.into_iter().collect()
 }
 
-/// The sandbox of the node for a program of a job, which opens what the job names by `paths`.
+/// Returns the sandbox of the node for a program of a job, which opens the job's paths through `paths`.
 pub(crate) fn sandbox_for(
     base: &Sandbox,
     paths: &JobPaths,
@@ -185,7 +187,7 @@ pub(crate) fn function_context(
     }
     env.extend(env_of_file(spec.env_file.as_deref())?);
     env.extend(spec.env.iter().cloned());
-    // What the job says stands.
+    // Variables of the job override these.
     task_env.retain(|(name, _)| !spec.env.iter().any(|(given, _)| given == name));
     Ok(FunctionContext {
         programs: Arc::clone(&shared.options.programs),
@@ -193,7 +195,7 @@ pub(crate) fn function_context(
         start_dir: shared.options.start_dir.clone(),
         env,
         task_env,
-        // Those of Hadoop have more in their environment that is of the attempt.
+        // The environment of streaming programs contains more of the attempt.
         kept_for: spec.streaming.is_none().then_some(job.job),
         record_bytes_max: spec.layout.record_bytes_max,
         buffer_bytes: job.buffer_bytes(),
@@ -205,10 +207,10 @@ pub(crate) fn function_context(
     })
 }
 
-/// The variables of a file that the job brought along.
+/// Returns the variables of a shipped environment file.
 pub(crate) fn env_of_file(path: Option<&Path>) -> Result<Vec<(String, String)>, TaskFailure> {
     let Some(path) = path else { return Ok(Vec::new()) };
-    // The client has read it before: here a disk may have failed.
+    // The client has read it before: a disk may have failed here.
     program::read_env_file(path).map_err(|error| {
         let blame = match error {
             EnvFileError::Unreadable { .. } => Blame::Environment,

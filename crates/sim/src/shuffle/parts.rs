@@ -37,11 +37,11 @@ pub(crate) fn fetch<'a>(plane: &mut DataPlane, here: &Here<'_>, mut work: Box<Fe
     let file = work.inputs.get(segment.file_index as usize).and_then(|input| input.stage_file);
     let place = work.task.places.iter().find(|place| place.file_index == segment.file_index).cloned();
     let Some((file, place)) = file.zip(place) else {
-        return Step::ends(Err(environment("nobody said where an input lies")));
+        return Step::ends(Err(environment("the location of an input is unknown")));
     };
     let Some(home) = place.node.or(place.replica) else {
         plane.sometimes.saw(Situation::ReaderWaited);
-        return Step::ends(Err(lost_input("a part is being made again", file, "", Vec::new())));
+        return Step::ends(Err(lost_input("a part is being recomputed", file, "", Vec::new())));
     };
     let mut copies = vec![home];
     copies.extend(place.replica.filter(|replica| *replica != home));

@@ -1,4 +1,4 @@
-//! Sends parts that later stages read to a second node, as its parent does with runs.
+//! Copies parts that later stages read to a second node, like its parent module for runs.
 
 use crate::shared::Shared;
 use crate::shuffle::remote::OtherNodes;
@@ -9,10 +9,10 @@ use ids::{JobId, NodeId, TaskIndex};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Nodes to which the parts of a job went from here; None for a part that cannot go.
+/// Nodes that got copies of a job's parts from here; None for a part that cannot be sent.
 pub(crate) type SentParts = BTreeMap<StageFileName, Option<NodeId>>;
 
-/// Sends the parts that were completed since, and those whose node is gone. Returns whether any could not go now.
+/// Copies newly completed parts, and those whose replica was lost. Returns whether any could not be sent now.
 pub(crate) fn send_parts(shared: &Shared, job: JobId, sent: &mut SentParts) -> bool {
     let Some(files) = shared.jobs().get(&job).map(|data| std::sync::Arc::clone(&data.stage_files)) else {
         return false;
@@ -66,7 +66,7 @@ fn send(
                 tracing::debug!(%job, %name, peer = %peer.node, %error, "a node did not take a part");
             }
             Err(error) => {
-                // Whoever reads it finds it so too, and then it is made again.
+                // Its readers notice it too, and it is recomputed.
                 tracing::warn!(%job, %name, %error, "a part cannot be replicated");
                 return Sent::Never;
             }
@@ -75,13 +75,13 @@ fn send(
     Sent::NotNow
 }
 
-/// Since it was complete, by the clock of the file system.
+/// Returns the time since its completion, by the clock of the file system.
 pub(crate) fn age(here: &StageFileHere) -> Duration {
     let modified = std::fs::metadata(&here.path).and_then(|metadata| metadata.modified());
     modified.ok().and_then(|modified| SystemTime::now().duration_since(modified).ok()).unwrap_or_default()
 }
 
-/// The number in `part-00003.attempt-0.stage`.
+/// Returns the number in `part-00003.attempt-0.stage`.
 fn task_of(name: &StageFileName) -> Option<TaskIndex> {
     let number = name.as_str().split('.').next()?.strip_prefix("part-")?;
     number.parse().ok().map(TaskIndex)

@@ -1,4 +1,4 @@
-//! Waits for replicas, for attempts that end only when runs lie on two nodes.
+//! Waits for replicas, for attempts that end only when runs are on two nodes.
 
 use crate::job_data::AttemptData;
 use crate::shared::Shared;
@@ -6,12 +6,12 @@ use api::{Blame, TaskFailure};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often is looked whether all runs have replicas, where a job waits for that.
+/// Interval between two checks whether all runs have replicas.
 const REPLICAS_LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long it waits while no run gets any.
+/// Longest wait while no run gets a replica.
 const REPLICAS_STALLED_MAX: Duration = Duration::from_secs(30);
-/// Waits, if runs of this node are replicated, until all lie on a second node. Stops if there is no second node, if nobody takes the
-/// runs for [`REPLICAS_STALLED_MAX`], or after `limit`.
+/// Waits, if runs of this node are replicated, until all are on a second node. Stops if there is no second node, if no
+/// node accepts the runs for [`REPLICAS_STALLED_MAX`], or after `limit`.
 pub(crate) fn wait_for_replicas(
     shared: &Shared,
     job: &AttemptData,
@@ -27,7 +27,7 @@ pub(crate) fn wait_for_replicas(
         }
         match chunkserver.uncopied_count() {
             0 => break,
-            // Nobody takes them: the job goes on as if there were no second node.
+            // No node accepts them: the job goes on as if there were no second node.
             count if count == left && since.elapsed() > REPLICAS_STALLED_MAX => break,
             count if count != left => (left, since) = (count, Instant::now()),
             _ => {}

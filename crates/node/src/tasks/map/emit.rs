@@ -1,6 +1,6 @@
-//! The end of the mapper's road: each pair goes to the appender, under the I-file its key belongs to. Under
-//! range partitioning output is held until boundaries are fixed. Where a job has an order or partitions of its
-//! own, pairs are encoded in front of that; a job without them does not pass through here.
+//! The end of the map side: each pair goes to the appender, under the I-file of its key. Under range partitioning
+//! output is held until boundaries are fixed. If a job has its own order or partitions, pairs are encoded first; other
+//! jobs skip this.
 
 use crate::failure::append_failure;
 use crate::job_data::JobData;
@@ -13,9 +13,9 @@ use ifile::KeyShape;
 use ifile::record::{Record, decode, encode, encode_separated};
 use keys::{KeyEncoder, KeyError, Stored, ifile_of_partition};
 
-/// Held output at which the first mapper proposes boundaries.
+/// Bytes of held output at which the first mapper proposes boundaries.
 const HELD_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a key or value that a message shows.
+/// Maximum bytes of a key or value in a message.
 const SHOWN_BYTES_MAX: usize = 80;
 
 enum Route {
@@ -45,7 +45,7 @@ impl<'a> AppendEmitter<'a> {
         Self { shared, job, appender, route }
     }
 
-    /// Sends what is left; gives back what was appended.
+    /// Sends the rest. Returns the appended data.
     pub fn finish(mut self) -> Result<Appended, TaskFailure> {
         if matches!(self.route, Route::Held(_)) {
             self.fix_boundaries()?;
@@ -53,7 +53,7 @@ impl<'a> AppendEmitter<'a> {
         self.appender.finish().map_err(|error| append_failure(&error))
     }
 
-    /// Proposes boundaries from the held output, takes those that are fixed, and sends what was held.
+    /// Proposes boundaries from the held output, takes the fixed ones, and sends the held output.
     #[cold]
     fn fix_boundaries(&mut self) -> Result<(), TaskFailure> {
         let Route::Held(held) = &mut self.route else { return Ok(()) };
@@ -82,7 +82,7 @@ impl<'a> AppendEmitter<'a> {
         Ok(())
     }
 
-    /// Sends a record whose key is stored as it is.
+    /// Sends a record whose key is stored unchanged.
     #[inline]
     fn emit_plain(
         &mut self,
@@ -105,7 +105,7 @@ impl<'a> AppendEmitter<'a> {
         }
     }
 
-    /// The same for a record without a value whose line has a separator.
+    /// Does the same for a record without a value whose line has a separator.
     #[cold]
     fn emit_plain_separated(&mut self, key: &[u8]) -> Result<(), TaskFailure> {
         if key.len() as u64 > self.job.run.spec.layout.record_bytes_max {
@@ -124,7 +124,7 @@ impl<'a> AppendEmitter<'a> {
         }
     }
 
-    /// Sends a record whose key was encoded.
+    /// Sends a record with an encoded key.
     fn emit_stored(&mut self, stored: &Stored<'_>, is_separated: bool) -> Result<(), TaskFailure> {
         let layout = &self.job.run.spec.layout;
         let stored_bytes = stored.key.len() + stored.value.len();
@@ -177,7 +177,7 @@ fn records(shape: KeyShape, held: &[u8]) -> impl Iterator<Item = Record<'_>> {
 impl Emitter for AppendEmitter<'_> {
     #[inline]
     fn emit(&mut self, key: &[u8], value: &[u8]) -> Result<(), TaskFailure> {
-        // Where keys have tails, one of which nothing is said has none.
+        // If keys have tails, a key without an explicit one has none.
         self.emit_plain(key, value, key.len())
     }
 
@@ -198,7 +198,7 @@ impl Emitter for AppendEmitter<'_> {
     }
 }
 
-/// Encodes pairs in front of an [`AppendEmitter`], for jobs with an order or partitions of their own.
+/// Encodes pairs before an [`AppendEmitter`], for jobs with their own order or partitions.
 pub(crate) struct EncodingEmitter<'a, 'b> {
     encoder: KeyEncoder,
     inner: &'b mut AppendEmitter<'a>,
@@ -244,7 +244,7 @@ impl Emitter for EncodingEmitter<'_, '_> {
     }
 }
 
-/// Bytes of a record in a message, cut where they are long.
+/// Formats bytes of a record for a message, truncated if they are long.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let cut = &bytes[..bytes.len().min(SHOWN_BYTES_MAX)];
     let more = if cut.len() < bytes.len() { "…" } else { "" };

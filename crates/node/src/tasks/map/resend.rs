@@ -1,4 +1,4 @@
-//! A map task whose data was lost and lies in a spool: its frames are appended once more, and the user's program need not run.
+//! Resending: a map task whose lost data is in a spool appends the frames again, without the user's program.
 
 use crate::failure::append_failure;
 use crate::job_data::AttemptData;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A task that is to be sent again, and the attempt that does it.
+/// A task that resends, and its attempt.
 pub(crate) struct Resending<'a> {
     pub shared: &'a Shared,
     pub job: &'a AttemptData,
@@ -31,23 +31,24 @@ pub(crate) struct Resending<'a> {
 
 pub(crate) enum Resent {
     Done(Box<MapResult>),
-    /// The spool is gone or damaged, as said: nothing was appended, and the user's program has to run.
+    /// The spool is lost or damaged: nothing was appended, and the user's program must run.
     NotReadable(String),
 }
 
-/// Why what is in a spool cannot be sent again.
+/// The reason why a spool cannot be sent again.
 #[derive(Debug, thiserror::Error)]
 enum ResendError {
     #[error(transparent)]
     Spool(#[from] SpoolError),
-    #[error("it holds other data than was committed")]
+    #[error("its data differs from the commits")]
     OtherData,
-    /// It cannot be opened, or whoever looks at the frames has failed.
+    /// It cannot be opened, or the receiver of the frames has failed.
     #[error("{}", .0.message)]
     Failed(TaskFailure),
 }
 
-/// Reads the spool twice: first whether all that was lost is there as it was committed, since what was appended cannot be taken back.
+/// Reads the spool twice: first to verify that all lost data is there as committed, because appended frames cannot be
+/// taken back.
 pub(crate) fn run(of: &Resending<'_>, state: &mut SlotState) -> Result<Resent, TaskFailure> {
     let metering = of.shared.meters.begin(of.attempt, 2 * of.resend.spool.bytes);
     if let Err(error) = of.check(&metering.meter) {
@@ -58,7 +59,7 @@ pub(crate) fn run(of: &Resending<'_>, state: &mut SlotState) -> Result<Resent, T
     let stands = |(ifile, _): &&(IfileIndex, DataSum)| !of.again.ifiles.contains(ifile);
     Ok(Resent::Done(Box::new(MapResult {
         commits: appended.commits,
-        // They stand, as they were committed.
+        // These are valid as committed.
         withheld: of.again.expected.iter().filter(stands).copied().collect(),
         spool: Some(of.resend.spool.clone()),
         resent_bytes,
@@ -75,7 +76,7 @@ impl Resending<'_> {
         self.again.ifiles.binary_search(&ifile).is_ok()
     }
 
-    /// Whether the spool holds what was committed to the I-files that lost any.
+    /// Checks that the spool holds the data that was committed to the damaged I-files.
     fn check(&self, meter: &Meter) -> Result<(), ResendError> {
         let mut sums: BTreeMap<IfileIndex, DataSum> = BTreeMap::new();
         self.read(meter, 0, |header, _| {
@@ -99,7 +100,7 @@ impl Resending<'_> {
         let spread;
         let service = match self.shared.other_nodes(job.job) {
             Some(others) => {
-                // Not with the spool: on two nodes again.
+                // Not on the node of the spool, so that the data is on two nodes again.
                 let with_spool = self.spool().node;
                 spread = others.away_from(with_spool).chunks(
                     job,
@@ -127,7 +128,8 @@ impl Resending<'_> {
             }
             Ok(())
         });
-        // It could be read a moment ago. What this attempt appended counts nowhere, and the next one looks again.
+        // It was readable a moment ago. The data that this attempt appended does not count, and the next one checks
+        // again.
         read.map_err(|error| match self.stopped(&error) {
             Some(failure) => failure,
             None => TaskFailure::new(Blame::Environment, self.why(&error)),
@@ -135,7 +137,7 @@ impl Resending<'_> {
         appender.finish().map_err(|error| append_failure(&error))
     }
 
-    /// Shows all frames; `done` bytes were read before.
+    /// Passes all frames to `show`; `done` bytes were read before.
     fn read(
         &self,
         meter: &Meter,
@@ -180,14 +182,14 @@ impl Resending<'_> {
             others: others.as_ref(),
             offset: 0,
             length: spool.bytes,
-            // Two windows are in memory of what comes from another node.
+            // Two windows are in memory if the data comes from another node.
             window_bytes: self.job.object_buffer_bytes() / 2,
             cancelled: &self.job.cancelled,
         };
         self.job.stage_files.open(&at, &read)
     }
 
-    /// The failure of an attempt that was told to stop meanwhile.
+    /// Returns the failure of an attempt that was told to stop meanwhile.
     fn stopped(&self, error: &ResendError) -> Option<TaskFailure> {
         match error {
             ResendError::Failed(failure) => Some(failure.clone()),

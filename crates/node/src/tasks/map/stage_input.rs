@@ -1,4 +1,4 @@
-//! Input of a map task from earlier stages: intermediate files, wherever they lie.
+//! Input of a map task from earlier stages: intermediate files on any node.
 
 use crate::job_data::AttemptData;
 use crate::shared::Shared;
@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long an attempt waits for a file that is being made again before its slot goes to others: the longer, the more attempts did, and between two looks at whether it
-/// must stop. The server gives the task out again, with where its files lie by then.
+/// Time that an attempt waits for a file that is being recomputed before it releases its slot; multiplied by the number
+/// of attempts so far; also the interval between two checks of the stop flag. The server retries the task with the
+/// current locations of its files.
 const WAITS_FOR_FILE: Duration = Duration::from_secs(1);
 const WAITS_MORE_MAX: u32 = 4;
 const LOOKS_EVERY: Duration = Duration::from_millis(20);
 
-/// The intermediate files of one map task.
+/// The intermediate files of a map task.
 pub(crate) struct StageInput {
     shared: Arc<Shared>,
     files: Vec<(StageFile, StageFilePlace)>,
@@ -31,7 +32,7 @@ pub(crate) struct StageInput {
 }
 
 impl StageInput {
-    /// None for a task that reads none.
+    /// Returns the files of a task; None for a task that reads none.
     pub fn of(
         shared: &Arc<Shared>,
         job: &AttemptData,
@@ -46,14 +47,15 @@ impl StageInput {
         if files.is_empty() {
             return None;
         }
-        // Two windows are in memory of what comes from another node.
+        // Two windows are in memory if the data comes from another node.
         let window_bytes = job.object_buffer_bytes() / 2;
         let cancelled = Arc::clone(&job.cancelled);
         let (shared, attempt) = (Arc::clone(shared), attempt.attempt);
         Some(Arc::new(Self { shared, files, window_bytes, attempt, cancelled }))
     }
 
-    /// Waits for a while, and returns the failure of an attempt whose file is being made again; a later attempt reads the file.
+    /// Waits for a while, and returns the failure of an attempt whose file is being recomputed; a later attempt reads
+    /// the file.
     fn not_there(&self, file: StageFile, input: &InputFile) -> TaskFailure {
         let (began, waits) = (Instant::now(), WAITS_FOR_FILE * (1 + self.attempt.0.min(WAITS_MORE_MAX)));
         while began.elapsed() < waits {
@@ -62,14 +64,14 @@ impl StageInput {
             }
             std::thread::sleep(LOOKS_EVERY);
         }
-        let message = format!("{} is being made again", input.path.display());
+        let message = format!("{} is being recomputed", input.path.display());
         let lost_input = Some(Box::new(LostInput { file, name: String::new(), nodes: Vec::new() }));
         TaskFailure { lost_input, ..TaskFailure::new(Blame::Environment, message) }
     }
 
     fn open_there(&self, file: StageFile, at: &StageFileAt, start: u64) -> Result<AnyStageFile, TaskFailure> {
         let known = self.shared.jobs().get(&file.job).map(|job| Arc::clone(&job.stage_files));
-        // A node that had no part in that stage has none of its files.
+        // A node without attempts of that stage has none of its files.
         let files = known.unwrap_or_else(|| Arc::new(StageFiles::new(Vec::new())));
         let others = self.shared.other_nodes(file.job);
         let read = StageRead {
@@ -88,7 +90,7 @@ impl StageInput {
 impl mapper::StageFileSource for StageInput {
     fn open(&self, input: &InputFile, start: u64) -> std::io::Result<Box<dyn Read + Send>> {
         let known = self.files.iter().find(|(file, _)| Some(*file) == input.stage_file);
-        let (file, place) = known.ok_or_else(|| std::io::Error::other("nobody said where it lies"))?;
+        let (file, place) = known.ok_or_else(|| std::io::Error::other("its location is unknown"))?;
         let failed = |failure| std::io::Error::other(StageFileFailure(failure));
         let Some(home) = place.node.or(place.replica) else {
             return Err(failed(self.not_there(*file, input)));
@@ -100,7 +102,7 @@ impl mapper::StageFileSource for StageInput {
     }
 }
 
-/// A reader whose errors say what the server must know: which copies are gone.
+/// A reader whose errors tell the server which copies are lost.
 struct ToldReader {
     reader: AnyStageFile,
     file: StageFile,
@@ -116,12 +118,12 @@ impl Read for ToldReader {
     }
 }
 
-/// A copy that others did not need any more says nothing else of its damage: a person must look at the disk.
+/// If the damaged copy was not needed, only this message reports the damage: an operator must check the disk.
 impl Drop for ToldReader {
     fn drop(&mut self) {
         for failure in self.reader.failures().filter(|failure| failure.problem.is_lost()) {
             let (job, name, node, problem) = (self.file.job, &self.name, failure.node, &failure.problem);
-            tracing::warn!(%job, name, %node, %problem, "a part is damaged or gone there, and was read elsewhere");
+            tracing::warn!(%job, name, %node, %problem, "a part is damaged or lost on that node, and was read elsewhere");
         }
     }
 }

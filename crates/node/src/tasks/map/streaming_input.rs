@@ -1,12 +1,12 @@
-//! Input of mappers of Hadoop Streaming: lines that end with LF whatever they ended with, and with keys if the input
-//! format has them.
+//! Input of mappers of Hadoop Streaming: lines that end with LF instead of any other line end, and with keys if the
+//! input format has them.
 
 use api::{Function, JobSpec, MapperInput, RecordFormat, TaskFailure};
 use functions::{BlockPlace, RecordInput};
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr2};
 
-/// Presents the lines of another input.
+/// Converts the lines of another input.
 pub(crate) struct PresentedInput<'a> {
     inner: &'a mut dyn RecordInput,
     shape: Shape,
@@ -22,7 +22,7 @@ enum Shape {
 }
 
 impl<'a> PresentedInput<'a> {
-    /// `shape` is that of [`shape_for`].
+    /// Creates the input; `shape` is the result of [`shape_for`].
     pub fn new(inner: &'a mut dyn RecordInput, shape: MapperInput) -> Self {
         let finder = |split: Vec<u8>| Finder::new(&split).into_owned();
         let shape = match shape {
@@ -45,7 +45,7 @@ pub(crate) fn shape_for(spec: &JobSpec) -> Option<MapperInput> {
     })
 }
 
-/// The lines of a block without their ends (LF, CR LF or CR), and the bytes that each has with its end.
+/// Returns the lines of a block without their ends (LF, CR LF or CR), with the bytes of each including its end.
 fn hadoop_lines(block: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
     let mut rest = block;
     std::iter::from_fn(move || {

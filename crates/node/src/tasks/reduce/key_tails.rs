@@ -1,10 +1,11 @@
-//! Keys with tails on the reduce side: a group is what is equal in the whole key, and no partition key may be the beginning of another.
+//! Keys with tails on the reduce side: a group consists of equal whole keys, and no partition key may be a prefix of
+//! another one.
 
 use crate::tasks::map::emit::shown;
 use api::{Blame, TaskFailure};
 use imerger::Grouped;
 
-/// Finds where groups begin in a sorted stream of keys with tails.
+/// Finds the beginnings of groups in a sorted stream of keys with tails.
 #[derive(Debug, Default)]
 pub(crate) struct KeyTails {
     /// Keys of the last record; None before the first.
@@ -18,8 +19,8 @@ struct Last {
 }
 
 impl KeyTails {
-    /// Whether a record begins a group. Error: its partition key is the beginning of the last one, or the other way round. The engine cuts
-    /// between partition keys, and the records of such two lie among one another.
+    /// Returns whether a record begins a group. Fails if its partition key is a prefix of the last one, or the other
+    /// way round: the engine cuts between partition keys, and the records of two such keys are interleaved.
     #[inline]
     pub fn starts_group(&mut self, record: &Grouped<'_>) -> Result<bool, TaskFailure> {
         let Grouped { key, partition_key_bytes, .. } = *record;
@@ -49,7 +50,7 @@ fn is_beginning(before: &[u8], partition_key: &[u8]) -> TaskFailure {
         false => (partition_key, before),
     };
     let message = format!(
-        "the partition key {} is the beginning of another one, {}: with --key-tails none may be; end each with what stands nowhere in it, \
+        "the partition key {} is the beginning of another one, {}: with --key-tails this is not allowed; end each with a byte that it does not contain, \
          or begin it with its length",
         shown(short),
         shown(long)
@@ -62,7 +63,7 @@ mod tests {
     use super::KeyTails;
     use imerger::Grouped;
 
-    /// Each of the keys, in which `|` ends the partition key, with whether it begins a group.
+    /// Checks keys, in which `|` ends the partition key, each with whether it begins a group.
     fn check(keys: &[(&str, bool)]) -> Result<(), String> {
         let mut tails = KeyTails::default();
         for (text, expected) in keys {

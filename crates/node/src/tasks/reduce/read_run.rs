@@ -1,4 +1,4 @@
-//! Runs as a reduce attempt reads them: all of this node, or some of other nodes.
+//! Runs for a reduce attempt: all on this node, or some on other nodes.
 
 use crate::shuffle::remote::RunFailure;
 use chunkserver::{AllRead, CursorReport, RunCursor};
@@ -7,17 +7,17 @@ use ids::{NodeId, RunId};
 use imerger::SortedRun;
 use std::time::Duration;
 
-/// A run with the facts that the result of the attempt has of it.
+/// A run, with facts for the result of the attempt.
 pub(crate) trait ReadRun: SortedRun<Error: RunFailure> {
     fn report(&self) -> CursorReport;
 
-    /// Returns the mark that says whether its file here is needed any more; None for a run that is in no file here.
+    /// Returns the mark that shows whether its local file is still needed; None for a run without a local file.
     fn read_mark(&self) -> Option<(RunId, AllRead)>;
 
-    /// Returns how long was waited for its data, and for which node, where it comes from another one.
+    /// Returns the time spent waiting for its data, and the node, if it comes from another one.
     fn waited(&self) -> Option<(NodeId, Duration)>;
 
-    /// Whether it was read at its replica, from somewhere on.
+    /// Returns whether a replica was read from some point on.
     fn resumed(&self) -> bool;
 }
 
