@@ -8,7 +8,7 @@
 
 #![no_main]
 
-use ifile::field::FieldReader;
+use ifile::encoding::FieldReader;
 use ifile::{KeyIndex, source_table};
 use libfuzzer_sys::fuzz_target;
 

@@ -9,9 +9,9 @@
 
 #![no_main]
 
-use frames::{FrameKind, FromProgram, Pairs, TailedPairs, head};
 use libfuzzer_sys::fuzz_target;
 use mending::Pieces;
+use program_protocol::{FrameKind, FromProgram, Pairs, TailedPairs, head};
 use std::io::Read;
 
 const PAYLOAD_BYTES_MAX: u64 = 1 << 20;

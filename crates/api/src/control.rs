@@ -6,8 +6,8 @@ use ids::StageKind;
 use crate::data_access::{DataKeys, JobToken, SecretText};
 use crate::drill::DrillFault;
 use crate::fsck::CheckTask;
-use crate::left::LeftBehind;
 use crate::machine::{DiskReport, MachineSample, NodeReport};
+use crate::orphaned::OrphanedData;
 use crate::task::{RunPlace, RunTask};
 use crate::{Boundaries, JobReport, JobSpec, KeyBytes, Split, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, AttemptNumber, IntermediateId, JobId, NodeId, RunId};
@@ -179,7 +179,7 @@ pub struct NodeInfo {
     pub data_url: String,
     /// Files of dead processes on its disks. Sent only when the node joins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left: Vec<LeftBehind>,
+    pub left: Vec<OrphanedData>,
 }
 
 /// The answer to a node that has joined. A restarted process is a new node: its memory is lost.

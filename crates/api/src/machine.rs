@@ -250,14 +250,14 @@ pub struct AttemptProgress {
 #[serde(deny_unknown_fields)]
 pub struct ProgramSaid {
     pub attempt: AttemptKey,
-    pub standard_output: SaidText,
-    pub standard_error: SaidText,
+    pub standard_output: OutputChunk,
+    pub standard_error: OutputChunk,
 }
 
 /// A piece of a program's output; bytes that are not UTF-8 are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SaidText {
+pub struct OutputChunk {
     /// At most [`crate::task::RUN_OUTPUT_BYTES_MAX`] bytes.
     pub text: String,
     /// Bytes of all the text up to the end of this piece.

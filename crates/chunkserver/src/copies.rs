@@ -5,7 +5,7 @@ use crate::error::ChunkServerError;
 use crate::run::Run;
 use crate::sorting::disk_run;
 use crate::{ChunkServer, Shared};
-use api::left::LeftRun;
+use api::orphaned::LeftRun;
 use api::task::RunSummary;
 use ids::{ChunkId, DiskIndex, JobId, RunId};
 use ifile::{FormatError, Problem, ReadAt, RunFile};

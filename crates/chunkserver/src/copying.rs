@@ -10,7 +10,7 @@ use crate::run::{DiskRun, Place, Run};
 use crate::to_copy::RunToCopy;
 use diskfile::WindowReader;
 use ids::{ChunkId, IfileIndex, RunId};
-use ifile::field::check_crc;
+use ifile::encoding::check_crc;
 use ifile::run_file::FILE_HEADER_BYTES;
 use ifile::{BlockHeader, FormatError, Problem, RunFile};
 use std::sync::{Arc, PoisonError};

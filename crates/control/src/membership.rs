@@ -21,4 +21,4 @@ pub(crate) use node::{Away, Drain, Node, NodeProcess};
 pub use presence::{LEASE, Presence};
 pub(crate) use reports::{let_nodes_rest, output_so_far, write_telemetry};
 pub(crate) use resource_requests::{check_fits, needs_of, node_came, waits_for};
-pub(crate) use telemetry::{Heard, Telemetry, hear};
+pub(crate) use telemetry::{OutputTail, Telemetry, hear};

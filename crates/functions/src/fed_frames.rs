@@ -3,8 +3,8 @@
 use crate::reduce::{GroupedRecords, ReduceCounts};
 use api::program::{JobFrame, ProgramRole};
 use api::{Blame, RecordFormat, TaskFailure};
-use frames::{FrameKind, GroupBatch, head};
 use program::{Feed, FunctionContext};
+use program_protocol::{FrameKind, GroupBatch, head};
 
 /// Returns the first frame for a program in this context.
 pub fn job_frame(role: ProgramRole, input: Option<RecordFormat>, context: &FunctionContext) -> JobFrame<'_> {

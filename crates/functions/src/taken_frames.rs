@@ -2,8 +2,8 @@
 
 use api::program::ProgramFailure;
 use api::{Blame, TaskFailure};
-use frames::{FrameError, FrameKind, Pairs, TailedPairs};
 use program::{AfterTask, FunctionContext, ProgramOutput};
+use program_protocol::{FrameError, FrameKind, Pairs, TailedPairs};
 use std::io::Read;
 
 /// Bytes of a frame beyond a single record: the lengths of a batch, or the text of a failure.
@@ -63,7 +63,7 @@ fn take_frames(
 ) -> Result<Taken, TaskFailure> {
     let payload_bytes_max = context.record_bytes_max.saturating_add(BESIDE_RECORD_BYTES_MAX);
     let mut frames =
-        frames::FromProgram::new(source, payload_bytes_max, context.buffer_bytes.saturating_mul(2));
+        program_protocol::FromProgram::new(source, payload_bytes_max, context.buffer_bytes.saturating_mul(2));
     let mut taken = Taken::default();
     let mut number = 0_u64;
     loop {

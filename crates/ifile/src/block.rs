@@ -1,8 +1,8 @@
 //! A block: the unit of reading. Sorted records, each behind the row of its source, compressed together.
 
 use crate::BLOCK_BYTES_MAX;
+use crate::encoding::{FieldReader, check_crc, get_varint};
 use crate::error::{FormatError, Problem};
-use crate::field::{FieldReader, check_crc, get_varint};
 use crate::record::{self, KeyShape, Record};
 use api::Codec;
 
@@ -149,7 +149,7 @@ pub fn decode_into(header: &BlockHeader, stored: &[u8], raw: &mut Vec<u8>) -> Re
 /// Appends one record to the raw bytes of a block: the row of its source, then the record as encoded.
 #[inline]
 pub fn push_record(raw: &mut Vec<u8>, source_row: u32, encoded: &[u8]) {
-    crate::field::put_varint(raw, source_row.into());
+    crate::encoding::put_varint(raw, source_row.into());
     raw.extend_from_slice(encoded);
 }
 

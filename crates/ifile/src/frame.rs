@@ -1,7 +1,7 @@
 //! A frame: the unit of append. Records of one source for one I-file behind a stamped header.
 
+use crate::encoding::{FieldReader, check_crc};
 use crate::error::{FormatError, Problem};
-use crate::field::{FieldReader, check_crc};
 use crate::record::{self, KeyShape, Record, record_hash};
 use crate::{FORMAT_VERSION, VERSIONS_READ};
 use api::DataSum;

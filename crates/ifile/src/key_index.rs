@@ -1,8 +1,8 @@
 //! The key index of a run: where each block begins and with which key, so that a scan of a key range reads
 //! only the blocks it needs (Sailfish, section 5: per-chunk index).
 
+use crate::encoding::{FieldReader, put_varint};
 use crate::error::{FormatError, Problem};
-use crate::field::{FieldReader, put_varint};
 use crate::record::Record;
 use crate::{BLOCK_BYTES_MAX, INDEX_KEY_BYTES_MAX};
 

@@ -17,8 +17,8 @@
 //! `test_data/`, fuzz targets for all of it in `fuzz/`.
 
 pub mod block;
+pub mod encoding;
 pub mod error;
-pub mod field;
 pub mod frame;
 pub mod key_index;
 pub mod raw_chunk;

@@ -1,8 +1,8 @@
 //! A raw chunk file: frames as they were appended, written when memory is short and sorted later.
 //! Header, frames (each header then payload), trailer.
 
+use crate::encoding::{FieldReader, check_crc};
 use crate::error::{FormatError, Problem};
-use crate::field::{FieldReader, check_crc};
 use crate::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use crate::record::KeyShape;
 use crate::run_file::{FILE_HEADER_BYTES, ReadAt, decode_file_header, encode_file_header, read, read_vec};

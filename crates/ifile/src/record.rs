@@ -5,7 +5,7 @@
 //! ([`get_marked_varint`]), so that other records are as long as without it, and in the hash.
 
 use crate::ENCODED_RECORD_BYTES_MAX;
-use crate::field::{get_marked_varint, get_varint, varint_bytes};
+use crate::encoding::{get_marked_varint, get_varint, varint_bytes};
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Extent of the partition key of a record: the whole sort key, or a prefix of it whose length is stored.

@@ -1,7 +1,7 @@
 //! A run file as a whole: header, blocks, key index, source table, footer.
 
+use crate::encoding::{FieldReader, check_crc};
 use crate::error::{FormatError, Problem};
-use crate::field::{FieldReader, check_crc};
 use crate::key_index::KeyIndex;
 use crate::record::KeyShape;
 use crate::source_table::{self, SourceRow};

@@ -1,7 +1,7 @@
 //! The source table of a run: who put how much into it. Records name their row.
 
+use crate::encoding::FieldReader;
 use crate::error::FormatError;
-use crate::field::FieldReader;
 use api::DataSum;
 use ids::{AttemptNumber, ChunkId, Source, TaskIndex};
 

@@ -246,7 +246,7 @@ fn impossible_lengths_are_refused() {
         for lengths in [[length, 0], [0, length], [length, length], [5, length]] {
             let mut bytes = Vec::new();
             for each in lengths {
-                ifile::field::put_varint(&mut bytes, each);
+                ifile::encoding::put_varint(&mut bytes, each);
             }
             bytes.extend_from_slice(&[0; 64]);
             assert!(record::decode(KeyShape::Whole, &bytes).is_none(), "{lengths:?}");

@@ -11,7 +11,7 @@
 //! there is the code that runs.
 
 use crate::layout::LayoutError;
-use crate::{Gone, JobResults, with_inputs};
+use crate::{JobResults, LostData, with_inputs};
 use api::task::MapTask;
 use api::{InputFile, JobSpec, Split, StageFile, StageFilePlace, Task, TaskResult};
 use ids::{AttemptKey, JobId, NodeId, StageKind, TaskIndex};
@@ -257,7 +257,7 @@ pub enum PartsAgain {
     /// Their tasks are map tasks, and run again.
     ByMaps,
     /// Their tasks are reduce tasks, and run again; this part of their input is lost too.
-    ByReduces(Gone),
+    ByReduces(LostData),
 }
 
 impl JobResults {
@@ -281,7 +281,7 @@ impl JobResults {
         if !spec.kind.has_shuffle() {
             return PartsAgain::ByMaps;
         }
-        PartsAgain::ByReduces(Gone::runs(&self.runs_left_behind(has_left)))
+        PartsAgain::ByReduces(LostData::runs(&self.runs_left_behind(has_left)))
     }
 }
 

@@ -36,5 +36,7 @@ pub use expand::{ExpandError, Place, expand, place, stages};
 pub use losses::{CopyAgain, Repair, Verdict};
 pub use passes::merge_tasks;
 pub use proof::{Finding, IfileProof, Proof, prove};
-pub use results::{AttemptTime, FallenBack, Gone, JobResults, KeptCopies, Replica, Replicas, StageFiles};
+pub use results::{
+    AttemptTime, FallenBack, JobResults, KeptCopies, LostData, PartReplicas, Replica, Replicas,
+};
 pub use stage_files::with_inputs;

@@ -16,7 +16,7 @@ mod repair;
 pub use fall_back::CopyAgain;
 pub use repair::Repair;
 
-use crate::{Gone, JobResults};
+use crate::{JobResults, LostData};
 use api::DataSum;
 use api::task::{MapAgain, MapResult, Resend, RunSummary, SealResult};
 use ids::{AttemptNumber, ChunkId, IfileIndex, NodeId, RunId, TaskIndex};
@@ -37,11 +37,11 @@ impl JobResults {
     /// Returns whether the next stages read any data on a node. `sealed`: the maps are over and their chunks are runs,
     /// which may have moved.
     pub fn needs(&self, node: NodeId, sealed: bool) -> bool {
-        self.needs_any(&Gone::node(node), sealed)
+        self.needs_any(&LostData::node(node), sealed)
     }
 
     /// Does the same for any data.
-    pub fn needs_any(&self, gone: &Gone, sealed: bool) -> bool {
+    pub fn needs_any(&self, gone: &LostData, sealed: bool) -> bool {
         match sealed {
             true => {
                 let is_there = |run: &&RunSummary| gone.takes_run(run, &self.replicas);
@@ -76,7 +76,7 @@ impl JobResults {
     /// [`Self::fall_back`] must have replaced as much as possible by replicas before.
     pub fn lose(
         &mut self,
-        gone: &Gone,
+        gone: &LostData,
         sealed: bool,
         has_left: impl Fn(NodeId) -> bool,
         seals_again: bool,
@@ -315,7 +315,7 @@ fn sums(map: &MapResult) -> Vec<(IfileIndex, DataSum)> {
 mod tests {
     use crate::losses::Verdict;
     use crate::test_job::{finish_reduces, map_result, run, seal_of, spec, split, sum};
-    use crate::{Gone, JobResults, expand, prove};
+    use crate::{JobResults, LostData, expand, prove};
     use api::task::{MapResult, MapTask, MergeResult, ReduceTask, RunSummary, SealResult, Spool};
     use api::{SourceCommit, Task, TaskResult};
     use ids::StageKind;
@@ -333,7 +333,7 @@ mod tests {
         let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };
         // Each rerun appends where the one before it did, and that node dies too.
         for (lost, next) in [(1, 3), (3, 4), (4, 5)] {
-            let victims = results.lose(&Gone::node(NodeId(lost)), false, |_| false, false);
+            let victims = results.lose(&LostData::node(NodeId(lost)), false, |_| false, false);
             assert_eq!(victims, Some(vec![TaskIndex(0)]));
             let stand_in =
                 MapResult { withheld: vec![(IfileIndex(1), sum(1))], ..map_result(&[on(next, 0)]) };
@@ -370,10 +370,10 @@ mod tests {
         }
         assert_eq!(results.surviving_runs().len(), 3);
         let nobody = |_| false;
-        assert_eq!(results.lose(&Gone::node(NodeId(3)), false, nobody, false), None);
+        assert_eq!(results.lose(&LostData::node(NodeId(3)), false, nobody, false), None);
         assert!(results.seal.is_some());
         assert_eq!(
-            results.lose(&Gone::node(NodeId(1)), false, nobody, false),
+            results.lose(&LostData::node(NodeId(1)), false, nobody, false),
             Some(vec![TaskIndex(0), TaskIndex(2)])
         );
         assert!(results.seal.is_none() && results.maps.len() == 1);
@@ -432,9 +432,9 @@ mod tests {
         assert!(!results.needs(NodeId(1), true) && results.needs(NodeId(3), true));
         assert!(results.needs(NodeId(1), false) && !results.needs(NodeId(3), false));
         // The drained node leaves, and no data is lost.
-        assert_eq!(results.lose(&Gone::node(NodeId(1)), true, |_| false, false), None);
+        assert_eq!(results.lose(&LostData::node(NodeId(1)), true, |_| false, false), None);
         let left = |node| node == NodeId(1);
-        assert_eq!(results.lose(&Gone::node(NodeId(3)), true, left, false), Some(vec![TaskIndex(0)]));
+        assert_eq!(results.lose(&LostData::node(NodeId(3)), true, left, false), Some(vec![TaskIndex(0)]));
         assert!(results.merges.is_empty() && results.maps.contains_key(&TaskIndex(1)));
     }
 
@@ -476,7 +476,10 @@ mod tests {
     fn equal_data_stands_in_for_lost_data() {
         let mut results = reducing();
         let before = results.plan.clone();
-        assert_eq!(results.lose(&Gone::node(NodeId(1)), true, |_| false, false), Some(vec![TaskIndex(0)]));
+        assert_eq!(
+            results.lose(&LostData::node(NodeId(1)), true, |_| false, false),
+            Some(vec![TaskIndex(0)])
+        );
         let again = results.again[&TaskIndex(0)].clone();
         assert_eq!(again.ifiles, [IfileIndex(0)]);
         assert_eq!(again.standing, [(AttemptNumber(0), on(2, 1, 1))]);
@@ -511,31 +514,31 @@ mod tests {
         assert_eq!(results.reduces[&TaskIndex(1)], standing[&TaskIndex(1)]);
         assert!(prove(&results, IFILES).agrees(), "{:?}", prove(&results, IFILES).findings);
         // All readers are done: no task needs the data.
-        assert_eq!(results.lose(&Gone::node(NodeId(2)), true, |_| false, false), None);
+        assert_eq!(results.lose(&LostData::node(NodeId(2)), true, |_| false, false), None);
         results.keeps_runs = true;
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
-        assert_eq!(results.lose(&Gone::node(NodeId(2)), true, |_| false, false), both);
+        assert_eq!(results.lose(&LostData::node(NodeId(2)), true, |_| false, false), both);
     }
 
     #[test]
     fn further_losses_during_regeneration_are_counted() {
         let mut results = reducing();
-        results.lose(&Gone::node(NodeId(1)), true, |_| false, false).unwrap();
+        results.lose(&LostData::node(NodeId(1)), true, |_| false, false).unwrap();
         // Now the valid data of the first map is lost, and all data of the second.
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
-        assert_eq!(results.lose(&Gone::node(NodeId(2)), false, |_| false, false), both);
+        assert_eq!(results.lose(&LostData::node(NodeId(2)), false, |_| false, false), both);
         for again in results.again.values() {
             assert_eq!((again.ifiles.len(), again.standing.len(), again.expected.len()), (2, 0, 2));
         }
         let late = stand_in(&[on(3, 0, 0)], &[(1, 4)]);
         assert_eq!(results.verdict(TaskIndex(0), &late), Verdict::Stale);
-        assert_eq!(results.lose(&Gone::node(NodeId(3)), false, |_| false, false), None);
+        assert_eq!(results.lose(&LostData::node(NodeId(3)), false, |_| false, false), None);
     }
 
     #[test]
     fn differing_data_ends_the_surviving_results() {
         let mut results = reducing();
-        results.lose(&Gone::node(NodeId(1)), true, |_| false, false).unwrap();
+        results.lose(&LostData::node(NodeId(1)), true, |_| false, false).unwrap();
         results.run_in_full(TaskIndex(0));
         assert!(results.again.is_empty() && results.planned_before.is_empty() && results.reduces.is_empty());
         let other = stand_in(&[on(2, 2, 0), on(2, 3, 1)], &[]);
@@ -563,7 +566,7 @@ mod tests {
     fn spooled_data_is_resent_from_its_spool() {
         let mut results = spooled();
         let nobody = |_: NodeId| false;
-        assert_eq!(results.lose(&Gone::node(NodeId(1)), true, nobody, false), Some(vec![TaskIndex(0)]));
+        assert_eq!(results.lose(&LostData::node(NodeId(1)), true, nobody, false), Some(vec![TaskIndex(0)]));
         let resend = results.again[&TaskIndex(0)].resend.clone().unwrap();
         assert_eq!((&resend.spool, resend.told.counters["words"]), (&spool(3).unwrap(), 5));
         assert!(resend.told.commits.is_empty() && resend.told.spool.is_none());
@@ -577,7 +580,7 @@ mod tests {
         // The other spool was lost with node 1.
         let left = |node: NodeId| node == NodeId(1);
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
-        assert_eq!(results.lose(&Gone::node(NodeId(2)), false, left, false), both);
+        assert_eq!(results.lose(&LostData::node(NodeId(2)), false, left, false), both);
         assert!(
             results.again[&TaskIndex(0)].resend.is_some() && results.again[&TaskIndex(1)].resend.is_none()
         );
@@ -587,16 +590,16 @@ mod tests {
     fn a_spool_that_is_gone_is_not_read() {
         let mut results = spooled();
         let nobody = |_: NodeId| false;
-        results.lose(&Gone::node(NodeId(1)), true, nobody, false).unwrap();
+        results.lose(&LostData::node(NodeId(1)), true, nobody, false).unwrap();
         let left = |node: NodeId| node == NodeId(1);
-        results.lose(&Gone::node(NodeId(3)), false, left, true).unwrap();
+        results.lose(&LostData::node(NodeId(3)), false, left, true).unwrap();
         assert!(results.again[&TaskIndex(0)].resend.is_none());
         assert_eq!(expand::place(&map_again(&results, 0)), expand::Place::Anywhere);
         // The user's program ran, and reports a spool with only its own data.
         let part = MapResult { spool: spool(2), ..stand_in(&[on(2, 2, 0)], &[(1, 4)]) };
         results.record(map_attempt(0, 1), TaskResult::Map(part));
         assert!(results.maps[&TaskIndex(0)].1.spool.is_none());
-        results.lose(&Gone::node(NodeId(2)), false, nobody, false).unwrap();
+        results.lose(&LostData::node(NodeId(2)), false, nobody, false).unwrap();
         let whole = MapResult { spool: spool(3), ..stand_in(&[on(4, 2, 0), on(4, 3, 1)], &[]) };
         results.record(map_attempt(0, 2), TaskResult::Map(whole));
         assert_eq!(results.maps[&TaskIndex(0)].1.spool, spool(3));

@@ -1,10 +1,10 @@
 //! Results of the stages of a job so far.
 
-mod copies;
+mod known_copies;
 mod replicas;
 
-pub use copies::{KeptCopies, StageFiles};
-pub use replicas::{FallenBack, Gone, Replica, Replicas};
+pub use known_copies::{KeptCopies, PartReplicas};
+pub use replicas::{FallenBack, LostData, Replica, Replicas};
 
 use api::task::{
     AdoptTask, MapAgain, MapResult, MergeResult, ReduceResult, ReduceTask, RunSummary, SealResult,
@@ -52,7 +52,7 @@ pub struct JobResults {
     /// Replicas of runs.
     pub replicas: Replicas,
     /// Known replicas of its parts, if later stages read the parts.
-    pub stage_files: StageFiles,
+    pub stage_files: PartReplicas,
 }
 
 /// The time of an attempt, for the report.

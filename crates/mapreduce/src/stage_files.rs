@@ -7,8 +7,8 @@
 
 use crate::layout::{self, LayoutError, LayoutRequest};
 use crate::{JobResults, expand::part_order, splits};
-use api::left::LeftPart;
 use api::machine::ReplicatedPart;
+use api::orphaned::LeftPart;
 use api::task::Part;
 use api::{InputFile, JobSpec, LostInput, Split, StageFile, StageFilePlace};
 use ids::{NodeId, RunId, TaskIndex};
@@ -239,7 +239,7 @@ mod tests {
     use crate::JobResults;
     use crate::test_job::spec;
     use api::FlowStage;
-    use api::left::LeftPart;
+    use api::orphaned::LeftPart;
     use api::task::{Part, ReduceResult, ReduceTask};
     use ids::*;
 

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rank of a job, the lowest first: level, share of its user, age.
-pub(crate) type Standing = (Reverse<i64>, Served, JobId);
+pub(crate) type ClaimRank = (Reverse<i64>, Served, JobId);
 
 /// Share of a user, the least first: running attempts, and among equals the total number of starts at the user's last
 /// start.
@@ -56,7 +56,7 @@ impl Claims {
 
     /// Returns the best standing and its user: on the highest level, the user who was served least, and the oldest job
     /// of this user.
-    pub fn best(&self, all_users: &BTreeMap<u64, User>) -> Option<(Standing, u64)> {
+    pub fn best(&self, all_users: &BTreeMap<u64, User>) -> Option<(ClaimRank, u64)> {
         let (level, users) = self.levels.first_key_value()?;
         let standing = |(user, jobs): (&u64, &BTreeSet<JobId>)| {
             let served = all_users.get(user).map(|user| user.served).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Assignment of tasks to slots: slots in the order in which they asked, each to the job with the best claim that has a
 //! task for its node. The cost of an event depends on the number of starts, not on the number of waiting jobs or slots.
 
-use crate::claims::Standing;
+use crate::claims::ClaimRank;
 use crate::ready::Queue;
 use crate::state::{Phase, Running, State};
 use crate::{AGING_NS, Action, LOCALITY_DELAY_NS, Outbox, Slot, UnixNanos, Why, WhyHere};
@@ -81,7 +81,7 @@ pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<
 
 /// Returns the best claim over all kinds of queues, or only over that of the node if it drains; among equals a task
 /// near its data goes first.
-fn best_claim(state: &State, node: NodeId, drains: bool, now: UnixNanos) -> Option<(Standing, u64, Queue)> {
+fn best_claim(state: &State, node: NodeId, drains: bool, now: UnixNanos) -> Option<(ClaimRank, u64, Queue)> {
     // If a node takes no part in jobs with data everywhere, these jobs keep to the other nodes.
     let is_left_out = drains || !state.shares(node);
     let near = state.near.get(&node).map(|claims| (claims, Queue::Of(node)));

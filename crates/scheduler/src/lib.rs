@@ -19,26 +19,28 @@
 
 mod check;
 mod claims;
-mod copies;
 mod dispatch;
 mod elastic;
-mod elsewhere;
 mod losses;
 mod memory;
+mod node_exclusion;
 mod reactor;
 mod ready;
 mod recovery;
 mod slots;
 mod speculation;
+mod speculative_attempts;
 mod state;
 
 pub use check::sanity_check;
-pub use copies::{COPIES_MIN, COPIES_PER_TASK, SLOW_NODE_NS, WASTE_PER_TASK_TIME};
 pub use elastic::{ASKED_AGAIN_AFTER_NS, SPLIT_AFTER_NS, SPLIT_LEFT_NS_MIN};
 use ids::StageKind;
 pub use memory::{MEMORY_PATIENCE_NS, left_out, wait_of};
 pub use reactor::handle;
-pub use speculation::{COMPARED_MIN, Inputs, JUDGED_AFTER_NS, Label, NO_PROGRESS_NS, Waits, WhyLeft};
+pub use speculation::{
+    COMPARED_MIN, JUDGED_AFTER_NS, Label, NO_PROGRESS_NS, SpeculationFigures, Waits, WhyLeft,
+};
+pub use speculative_attempts::{COPIES_MIN, COPIES_PER_TASK, SLOW_NODE_NS, WASTE_PER_TASK_TIME};
 pub use state::{StageCounts, State, has_jobs, stage_counts};
 
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
@@ -242,7 +244,7 @@ pub enum Event {
         /// The stage that runs again.
         to: StageIndex,
         tasks: Vec<TaskIndex>,
-        stands: Option<Standing>,
+        stands: Option<RetainedStage>,
     },
     /// A node has joined; sent before its slots ask. Its resources are compared with the needs of jobs. A node without
     /// declared resources matches any request.
@@ -304,7 +306,7 @@ pub enum Event {
         job: JobId,
         stage: StageIndex,
         tasks: Vec<TaskIndex>,
-        stands: Option<Standing>,
+        stands: Option<RetainedStage>,
     },
     /// New placements for tasks that are not waiting now, for their next run. Sent before the event that lets them run
     /// again.
@@ -323,7 +325,7 @@ pub enum Event {
 
 /// A later stage whose finished tasks stay valid and whose attempts keep running; it will have the same tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct RetainedStage {
     pub stage: StageIndex,
     /// Tasks whose attempts must stop, because they read lost data.
     pub stops: Vec<TaskIndex>,
@@ -367,14 +369,14 @@ pub enum Action {
         attempt: AttemptKey,
         of: AttemptKey,
         label: Label,
-        inputs: Inputs,
+        inputs: SpeculationFigures,
     },
     /// An attempt is slow and gets no speculative attempt for now. Sent once per label.
     SlowTask {
         attempt: AttemptKey,
         label: Label,
         left: WhyLeft,
-        inputs: Inputs,
+        inputs: SpeculationFigures,
     },
     /// Slots are idle: ask this attempt to give up the unread end of its range. It may refuse; nothing follows in this
     /// case.

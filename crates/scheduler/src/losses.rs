@@ -2,7 +2,7 @@
 
 use crate::reactor::{advance, on_attempt_lost, on_slots_gone, take_off};
 use crate::state::{Phase, State};
-use crate::{Action, Outbox, Placement, Standing, UnixNanos};
+use crate::{Action, Outbox, Placement, RetainedStage, UnixNanos};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
 
 pub(crate) fn on_node_lost(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, node: NodeId) {
@@ -44,7 +44,7 @@ pub(crate) fn on_results_lost(
     id: JobId,
     stage: StageIndex,
     tasks: &[TaskIndex],
-    stands: Option<&Standing>,
+    stands: Option<&RetainedStage>,
 ) {
     let Some(job) = state.jobs.get(&id) else { return };
     // A cancelled job needs no data, and a job between two stages is asked again when it runs.

@@ -6,7 +6,7 @@
 //! and no job passes the first one. A job that needs memory or an architecture only where its attempt runs holds it
 //! during the attempt; if such a job has waited long, a node is reserved for it.
 
-use crate::claims::Standing;
+use crate::claims::ClaimRank;
 use crate::ready::Queue;
 use crate::state::{Phase, State};
 use crate::{AGING_NS, Needs, UnixNanos, Wait};
@@ -186,7 +186,7 @@ impl State {
     }
 
     /// Returns the best claim of a job that needs nothing, or resources of its own node only, and fits there.
-    pub(crate) fn best_needy(&self, node: NodeId, now: UnixNanos) -> Option<(Standing, u64, Queue)> {
+    pub(crate) fn best_needy(&self, node: NodeId, now: UnixNanos) -> Option<(ClaimRank, u64, Queue)> {
         let best = self.needy.iter().filter_map(|(needs, claims)| {
             let (standing, user) = claims.best(&self.users)?;
             let may_begin = self.fits(*needs, node) && self.may_take(*needs, standing.2, node, now);

@@ -1,10 +1,10 @@
 //! The event handlers.
 
-use crate::copies::{Left, SLOW_NODE_NS, Watch, on_progress, speculate};
 use crate::dispatch::dispatch;
 use crate::elastic::{lend_to_tails, on_task_added};
 use crate::losses::{on_node_lost, on_results_lost, on_tasks_moved};
 use crate::recovery::{Recovered, on_job_recovered};
+use crate::speculative_attempts::{Left, SLOW_NODE_NS, Watch, on_progress, speculate};
 use crate::state::{Job, Phase, Stage, State};
 use crate::{Action, Claim, Event, FailureCause, Outbox, Placement, Slot, UnixNanos};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind, TaskKey};

@@ -99,7 +99,7 @@ pub enum WhyLeft {
 
 /// The figures of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inputs {
+pub struct SpeculationFigures {
     pub node: NodeId,
     /// Time since its own start.
     pub elapsed_ns: u64,
@@ -160,7 +160,7 @@ pub(crate) struct Where {
 pub(crate) struct Judged {
     pub attempt: AttemptKey,
     pub label: Label,
-    pub inputs: Inputs,
+    pub inputs: SpeculationFigures,
     pub advice: Result<Where, WhyLeft>,
     /// True if its node is slow for others too and gets no copies for a while.
     pub node_is_slow: bool,
@@ -328,9 +328,9 @@ fn pauses(slow: &Observed, usual: &Usual) -> bool {
     slow.done > 0 && slow.until > slow.grew && went_ns as f64 <= slow.done as f64 * usual.slow_above
 }
 
-fn inputs(slow: &Observed, usual: &Usual, left_ns: Option<u64>, copy_ns: u64) -> Inputs {
+fn inputs(slow: &Observed, usual: &Usual, left_ns: Option<u64>, copy_ns: u64) -> SpeculationFigures {
     let rate = |cost: f64| (1e9 / cost) as u64;
-    Inputs {
+    SpeculationFigures {
         node: slow.node,
         elapsed_ns: slow.took_ns(),
         done: slow.done,

@@ -1,10 +1,10 @@
 //! State of the scheduler.
 
 use crate::claims::{Claims, User};
-use crate::copies::Watch;
 use crate::memory::Room;
 use crate::ready::Ready;
 use crate::slots::FreeSlots;
+use crate::speculative_attempts::Watch;
 use crate::{Claim, Needs, Placement, Slot, UnixNanos};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskKey};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,14 +3,14 @@
 mod answers;
 mod job_files;
 mod numbers;
+mod progress_board;
 mod requests;
-mod shared;
 
 pub(crate) use answers::{caller, caller_of};
 pub(crate) use job_files::JobFiles;
 pub(crate) use numbers::JobNumbers;
+pub(crate) use progress_board::ProgressBoard;
 pub(crate) use requests::{Joining, Reply, Request, Submission};
-pub(crate) use shared::Shared;
 
 use crate::access::Signing;
 use crate::clock;
@@ -40,7 +40,7 @@ pub(crate) struct EventLoop {
     pub store: Metastore,
     pub lock: OwnerLock,
     pub numbers: JobNumbers,
-    pub shared: Arc<Shared>,
+    pub progress_board: Arc<ProgressBoard>,
     /// Signs the rights that data ports accept.
     pub signing: Arc<Signing>,
     pub files: JobFiles,
@@ -61,7 +61,7 @@ impl EventLoop {
     pub fn new(
         store: Metastore,
         lock: OwnerLock,
-        shared: Arc<Shared>,
+        progress_board: Arc<ProgressBoard>,
         signing: Arc<Signing>,
         service: Service,
         files: JobFiles,
@@ -71,7 +71,7 @@ impl EventLoop {
             store,
             lock,
             numbers: JobNumbers::default(),
-            shared,
+            progress_board,
             signing,
             files,
             control: Control::new(service, clock::now()),
@@ -223,11 +223,11 @@ impl EventLoop {
     }
 
     fn pull(&mut self, request: PullRequest, reply: Reply<PullReply>) {
-        let shared = Arc::clone(&self.shared);
+        let board = Arc::clone(&self.progress_board);
         let finish = move |order| match order {
             SlotOrder::Stop => PullReply::Stop,
             SlotOrder::Run { attempt, task, spec } => {
-                let job = shared.run_of(attempt.task.job, &spec);
+                let job = board.run_of(attempt.task.job, &spec);
                 PullReply::Run(Box::new(LocalAssignment { attempt, task: *task, job }))
             }
         };
@@ -288,18 +288,18 @@ impl EventLoop {
             }
         }
         for job in self.outbox.take_stopped() {
-            self.shared.stop(job);
+            self.progress_board.stop(job);
         }
     }
 
     fn publish_progress(&mut self) {
         for job in self.outbox.take_touched() {
             if let Some(progress) = self.control.progress(job) {
-                self.shared.set_progress(job, progress);
+                self.progress_board.set_progress(job, progress);
             }
         }
         for job in self.outbox.take_forgotten() {
-            self.shared.forget(job);
+            self.progress_board.forget(job);
         }
     }
 
@@ -315,7 +315,7 @@ impl EventLoop {
     async fn end(mut self, mut requests: mpsc::Receiver<Request>, reply: Option<Reply<()>>) {
         requests.close();
         if self.service == Service::Embedded {
-            self.control.jobs().for_each(|job| self.shared.stop(job));
+            self.control.jobs().for_each(|job| self.progress_board.stop(job));
         }
         self.tell_time();
         while let Some(request) = requests.recv().await {
@@ -363,12 +363,12 @@ impl EventLoop {
     /// The stored rows let the next process clean up; this one removes files as far as possible.
     fn fail(self, error: StoreError) {
         tracing::error!(%error, "the store failed, the server stops");
-        self.shared.fail(error.to_string());
+        self.progress_board.fail(error.to_string());
         if self.service == Service::Cluster {
             return;
         }
         for job in self.control.jobs() {
-            self.shared.stop(job);
+            self.progress_board.stop(job);
             let dirs = self.control.dirs_of(job).map(|(dirs, _)| dirs).unwrap_or_default();
             if let Err(error) = self.files.remove_now(dirs, false) {
                 tracing::warn!(%job, %error, "cannot remove the files of a job");

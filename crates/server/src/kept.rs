@@ -1,7 +1,7 @@
 //! Kept data of jobs: read again by other jobs, checked, and removed.
 
 mod checks;
-mod collecting;
+mod cluster_gc;
 mod fsck;
 pub(crate) mod gc;
 pub(crate) mod runs;

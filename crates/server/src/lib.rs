@@ -32,7 +32,7 @@ mod submission;
 
 use crate::directories::sweep;
 use crate::kept::gc;
-use crate::submission::{arguments, shipping, singles};
+use crate::submission::{arguments, program_jobs, shipping};
 use access::Signing;
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
@@ -50,7 +50,7 @@ use api::kept::{GcAnswer, KeptAnnouncement};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
 use control::{FileRequest, NewStrike, NewsAnswer};
 use event_loop::{
-    EventLoop, JobFiles, Joining, REQUESTS_MAX, Reply, Request, Shared, Submission, caller, caller_of,
+    EventLoop, JobFiles, Joining, ProgressBoard, REQUESTS_MAX, Reply, Request, Submission, caller, caller_of,
 };
 use ids::{JobId, NodeId};
 use metastore::{AuditRow, Change, Metastore};
@@ -89,7 +89,7 @@ pub struct Server {
     owner_uuid: String,
     state_dir: PathBuf,
     sender: mpsc::Sender<Request>,
-    shared: Arc<Shared>,
+    progress_board: Arc<ProgressBoard>,
     depot: Option<Arc<Depot>>,
     roots: Option<Arc<Roots>>,
     signing: Arc<Signing>,
@@ -100,13 +100,13 @@ impl Server {
     /// Opens the state, removes the remains of dead owners, and starts the event loop.
     pub fn open(options: ServerOptions) -> Result<Server, ServerError> {
         let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
-        let (shared, signing) = (Arc::new(Shared::default()), Arc::new(Signing::begin()?));
+        let (progress_board, signing) = (Arc::new(ProgressBoard::default()), Arc::new(Signing::begin()?));
         let (ready_sender, ready) = oneshot::channel();
         let state_dir = options.state_dir.clone();
         let (service, database, files) = (options.service, options.database.clone(), options.shipped);
         let (loop_roots, roots) = (options.roots.clone(), options.roots.map(Arc::new));
         let (loop_sender, loop_shared, loop_signing) =
-            (sender.clone(), Arc::clone(&shared), Arc::clone(&signing));
+            (sender.clone(), Arc::clone(&progress_board), Arc::clone(&signing));
         let work = move || {
             let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
@@ -150,7 +150,16 @@ impl Server {
             .map_err(ServerError::Thread)?;
         let (owner_uuid, depot) = ready.blocking_recv().unwrap_or(Err(ServerError::ShutDown))?;
         let thread = Mutex::new(Some(thread));
-        Ok(Server { owner_uuid, state_dir: options.state_dir, sender, shared, depot, roots, signing, thread })
+        Ok(Server {
+            owner_uuid,
+            state_dir: options.state_dir,
+            sender,
+            progress_board,
+            depot,
+            roots,
+            signing,
+            thread,
+        })
     }
 
     /// Returns the name of this process among the owners of jobs.
@@ -206,7 +215,7 @@ impl Server {
         let JobSubmission { spec, splits, user, priority } = submission;
         check_names(&spec.name, &user)?;
         arguments::check_spec(&spec)?;
-        singles::check_retries(spec.kind.program().map(std::slice::from_ref).unwrap_or_default())?;
+        program_jobs::check_retries(spec.kind.program().map(std::slice::from_ref).unwrap_or_default())?;
         shipping::check(&spec)?;
         if self.depot.is_some() {
             shipping::check_env_files(&spec)?;
@@ -223,7 +232,7 @@ impl Server {
         submitter: &Submitter,
     ) -> Result<(Box<JobBatch>, Option<Arc<Hold>>), ServerError> {
         check_names(&batch.name, &batch.user)?;
-        let batch = singles::checked(batch)?;
+        let batch = program_jobs::checked(batch)?;
         let hold = shipping::hold_for_batch(self.depot.as_ref(), &submitter.files_of, &batch)?;
         Ok((batch, hold))
     }
@@ -249,12 +258,12 @@ impl Server {
         // If the server has ended, it has stopped the job already. The flag comes second: an attempt that stops because
         // of it must not end before the event loop knows of the cancel, or it would count as a failure.
         let _ = self.sender.blocking_send(Request::Cancel { job, reason: reason.to_string(), reply: None });
-        self.shared.stop(job);
+        self.progress_board.stop(job);
     }
 
     /// Returns the flag that running attempts of a job poll; always true for an unknown job.
     pub fn cancelled(&self, job: JobId) -> Arc<AtomicBool> {
-        self.shared.cancelled(job)
+        self.progress_board.cancelled(job)
     }
 
     /// Waits until a job is over, its attempts have ended, and its directories are removed if they must be.
@@ -264,7 +273,7 @@ impl Server {
 
     /// Returns the progress of a job; None for a job that this server does not know.
     pub fn progress(&self, job: JobId) -> Option<JobProgress> {
-        self.shared.progress(job)
+        self.progress_board.progress(job)
     }
 
     /// Stops the event loop. Unfinished jobs are marked as interrupted and their files removed: cancel and wait first
@@ -309,7 +318,7 @@ impl Server {
     }
 
     fn gone(&self) -> ServerError {
-        match self.shared.failure() {
+        match self.progress_board.failure() {
             Some(reason) => ServerError::Failed { reason },
             None => ServerError::ShutDown,
         }
@@ -437,7 +446,7 @@ impl Server {
     /// job stops it.
     pub async fn cancel_job(&self, job: JobId, reason: String) -> Result<(), ServerError> {
         self.ask_later(|reply| Request::Cancel { job, reason, reply: Some(reply) }).await?;
-        self.shared.stop(job);
+        self.progress_board.stop(job);
         Ok(())
     }
 
@@ -609,7 +618,7 @@ impl Server {
 
     /// Returns the reason for the end of the event loop, if its store failed.
     pub fn failure(&self) -> Option<String> {
-        self.shared.failure()
+        self.progress_board.failure()
     }
 
     /// Returns the live nodes.

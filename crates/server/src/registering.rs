@@ -7,7 +7,7 @@ use api::control::NodeWelcome;
 use api::data_access::SecretText;
 use api::intermediate::{CreatedIntermediate, NewIntermediate};
 use api::kept::{KeptAnnouncement, KeptDir};
-use api::left::LeftBehind;
+use api::orphaned::OrphanedData;
 use control::retention::DirInStore;
 use ids::NodeId;
 use metastore::StoreError;
@@ -22,7 +22,7 @@ fn incarnation_of(proof: &Secret) -> String {
 }
 
 /// Returns whether a node that reports a dead process has its disks.
-fn is_proven(left: &LeftBehind) -> bool {
+fn is_proven(left: &OrphanedData) -> bool {
     let proof = TokenText::parse(&left.proof.0);
     proof.is_some_and(|proof| incarnation_of(&proof.secret) == left.incarnation)
 }

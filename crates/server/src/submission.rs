@@ -2,8 +2,8 @@
 
 pub(crate) mod arguments;
 mod jobs;
+pub(crate) mod program_jobs;
 pub(crate) mod shipping;
-pub(crate) mod singles;
 
+pub use program_jobs::job_logs;
 pub use shipping::ShippedOptions;
-pub use singles::job_logs;

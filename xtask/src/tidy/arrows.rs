@@ -29,9 +29,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("program", &["ids", "api", "faults"]),
     ("objects", &["ids", "api", "faults"]),
     ("roots", &["ids", "api", "objects"]),
-    ("frames", &[]),
+    ("program_protocol", &[]),
     ("output", &["ids", "api", "arena", "faults", "diskfile", "objects", "roots", "stagefile"]),
-    ("functions", &["ids", "api", "program", "frames", "tera", "output"]),
+    ("functions", &["ids", "api", "program", "program_protocol", "tera", "output"]),
     ("reducer", &["ids", "api", "program", "functions", "output"]),
     ("mapper", &["ids", "api", "program", "functions", "output", "faults", "tera", "objects", "roots"]),
     (

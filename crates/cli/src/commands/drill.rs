@@ -6,16 +6,16 @@
 //! jobs     input with a known answer, and the jobs over it
 //! judge    an output against the answer, record by record
 //! field    the cluster: who takes part, who else is there, what happened
-//! bout     some jobs and one fault, from submit to verdict
+//! trial     some jobs and one fault, from submit to verdict
 //! told     the table, and JSON
 //! ```
 
-mod bout;
 mod faults;
-mod field;
 mod jobs;
 mod judge;
-mod told;
+mod output;
+mod target_cluster;
+mod trial;
 
 use crate::engine::interrupt::Interrupt;
 use crate::engine::machine;
@@ -24,15 +24,15 @@ use crate::options::connect::{CredentialArgs, Site};
 use crate::show::quantity::counted;
 use crate::show::terminal::{print, tell};
 use anyhow::{Context, anyhow};
-use bout::{Bout, Row};
 use clap::Args;
 use faults::Fault;
-use field::Field;
 use jobs::{INPUT_BYTES_MAX, INPUT_BYTES_MIN, Inputs};
 use jobspec::memory_size;
 use program::Programs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use target_cluster::TargetCluster;
+use trial::{Row, Trial};
 
 /// A fault whose moment passed is tried again with jobs of its own, so often in all.
 const TRIES_MAX: u32 = 3;
@@ -99,7 +99,7 @@ pub struct DrillArgs {
 
 /// A drill: its cluster, its inputs, the jobs that run at once, and its seed.
 pub struct Drill {
-    field: Field,
+    field: TargetCluster,
     inputs: Inputs,
     jobs_at_once: u32,
     seed: u64,
@@ -122,7 +122,7 @@ pub fn run(args: &DrillArgs) -> Result<(), Failure> {
         return Err(Failure::refused(anyhow!("--size {}: give 1M to 256M", args.size)));
     }
     let site = Site { url, credentials: args.credentials.clone() };
-    let field = Field::open(site, args.yes)?;
+    let field = TargetCluster::open(site, args.yes)?;
     field.check_others(&faults).map_err(Failure::refused)?;
     let interrupt = Interrupt::listen(Arc::new(Programs::new()))?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
@@ -147,7 +147,7 @@ pub fn run(args: &DrillArgs) -> Result<(), Failure> {
         return Err(Failure::said(INTERRUPTED));
     }
     let rows = rows?;
-    let text = if args.json { told::json(seed, &rows)? } else { told::text(seed, &rows) };
+    let text = if args.json { output::json(seed, &rows)? } else { output::text(seed, &rows) };
     print(&text)?;
     let is_well = rows.iter().all(Row::is_well) && rows.iter().any(|row| row.fired.is_ok());
     if is_well { Ok(()) } else { Err(Failure::said(FAILED)) }
@@ -162,8 +162,8 @@ impl Drill {
             for fault in faults {
                 let turn = random.u32(..1 << 16);
                 for try_number in 1..=TRIES_MAX {
-                    let bout = Bout::choose(self, round, fault, turn + try_number, &mut random);
-                    let row = bout.run()?;
+                    let trial = Trial::choose(self, round, fault, turn + try_number, &mut random);
+                    let row = trial.run()?;
                     tell(&format!("sailfish: {}", row.sentence()));
                     let again = row.fired.is_err() && row.is_well() && row.may_fire_again;
                     rows.push(row);

@@ -10,7 +10,7 @@ use api::{Blame, LostInput, TaskFailure};
 use ids::{JobId, NodeId, StageIndex, StageKind, TaskIndex};
 use mapreduce::flow;
 use mapreduce::flow::PartsAgain;
-use scheduler::{Event, Standing};
+use scheduler::{Event, RetainedStage};
 use std::sync::Arc;
 
 /// Handles an attempt that could not read an intermediate file. The attempt does not count as a failure of its task.
@@ -110,7 +110,7 @@ impl Job {
             }
             Some(Loss::ForGood(_)) => Err(()),
             Some(Loss::Again(RunAgain { stage, tasks: maps, .. })) => {
-                let stands = Some(Standing { stage: reduce, stops: Vec::new(), redo: tasks.to_vec() });
+                let stands = Some(RetainedStage { stage: reduce, stops: Vec::new(), redo: tasks.to_vec() });
                 Ok(RunAgain { stage, tasks: maps, stands })
             }
         })

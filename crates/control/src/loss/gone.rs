@@ -6,11 +6,17 @@ use crate::replication::replicate_again;
 use crate::scheduling::{feed, run_again};
 use crate::work::Work;
 use ids::JobId;
-use mapreduce::Gone;
+use mapreduce::LostData;
 use scheduler::Event;
 
 /// Handles the loss of data of a job; `with` names the cause. Returns whether the job needed the data.
-pub(crate) fn data_gone(work: &mut Work, outbox: &mut Outbox, id: JobId, gone: &Gone, with: &str) -> bool {
+pub(crate) fn data_gone(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    id: JobId,
+    gone: &LostData,
+    with: &str,
+) -> bool {
     let (fleet, service) = (&work.fleet, work.service);
     // The embedded engine has one node, which never leaves.
     let is_gone = |node| service == Service::Cluster && !fleet.has(node);

@@ -3,12 +3,12 @@
 use crate::interface::Outbox;
 use crate::job::Job;
 use api::history::EventKind;
-use api::left::LeftBehind;
+use api::orphaned::OrphanedData;
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, RunId, StageIndex, StageKind, TaskIndex, TaskKey};
-use mapreduce::{Gone, Verdict};
+use mapreduce::{LostData, Verdict};
 use rows::Change;
-use scheduler::Standing;
+use scheduler::RetainedStage;
 use std::collections::BTreeSet;
 
 impl Job {
@@ -16,7 +16,7 @@ impl Job {
     /// everything after a stage that runs again is forgotten.
     pub(crate) fn lose(
         &mut self,
-        gone: &Gone,
+        gone: &LostData,
         with: &str,
         has_left: impl Fn(NodeId) -> bool,
         outbox: &mut Outbox,
@@ -63,14 +63,14 @@ impl Job {
             outbox.note(self.id, EventKind::DataLost, detail);
         }
         let stands =
-            self.stage_index(StageKind::Reduce).map(|stage| Standing { stage, stops, redo: Vec::new() });
+            self.stage_index(StageKind::Reduce).map(|stage| RetainedStage { stage, stops, redo: Vec::new() });
         self.reopen_maps(&victims, stands.as_ref(), outbox);
         Some(Loss::Again(RunAgain { stage: self.stage_index(StageKind::Map)?, tasks: victims, stands }))
     }
 
     /// Readmits the runs that a new process found on the disks of a node that is about to be abandoned. Returns the
     /// accepted runs.
-    pub(crate) fn readmit_runs(&mut self, before: NodeId, node: NodeId, left: &LeftBehind) -> Vec<RunId> {
+    pub(crate) fn readmit_runs(&mut self, before: NodeId, node: NodeId, left: &OrphanedData) -> Vec<RunId> {
         let is_sealed = self.is_sealed();
         let found = left.runs.iter();
         found
@@ -80,7 +80,7 @@ impl Job {
     }
 
     /// Returns the reduce tasks that read lost data.
-    pub(crate) fn readers_of(&self, gone: &Gone) -> Vec<TaskIndex> {
+    pub(crate) fn readers_of(&self, gone: &LostData) -> Vec<TaskIndex> {
         let reads = |task: &Task| match task {
             Task::Reduce(reduce) => reduce.runs.iter().any(|run| gone.takes(*run, &self.results.replicas)),
             _ => false,
@@ -109,7 +109,7 @@ impl Job {
     pub(crate) fn reopen_maps(
         &mut self,
         tasks: &[TaskIndex],
-        stands: Option<&Standing>,
+        stands: Option<&RetainedStage>,
         outbox: &mut Outbox,
     ) {
         let Some(stage) = self.stage_index(StageKind::Map) else { return };
@@ -134,7 +134,7 @@ impl Job {
     }
 
     /// Returns the chunks that a seal attempt found lost on its node, with the cause.
-    pub(crate) fn lost_chunks(&self, result: &TaskResult) -> Option<(Gone, String)> {
+    pub(crate) fn lost_chunks(&self, result: &TaskResult) -> Option<(LostData, String)> {
         let TaskResult::Seal(seal) = result else { return None };
         // A chunk that is read from another node by now is not lost.
         let is_here = |chunk: &&ChunkId| self.results.replicas.chunk_home(**chunk) == chunk.node();
@@ -143,7 +143,7 @@ impl Job {
         let of_clash = "a merge that did not count had read them";
         let because = seal.lost_because.as_deref().unwrap_or(of_clash);
         let with = format!("{} chunks ({because})", lost.len());
-        (!lost.is_empty()).then(|| (Gone::chunks(&lost), with))
+        (!lost.is_empty()).then(|| (LostData::chunks(&lost), with))
     }
 
     /// Decides whether a successful map attempt counts. An attempt that ran to replace lost data does not count if it
@@ -175,10 +175,10 @@ impl Job {
     }
 
     /// Returns the stage whose finished tasks stay valid while earlier data is recomputed.
-    pub(crate) fn standing_stage(&self) -> Option<Standing> {
+    pub(crate) fn standing_stage(&self) -> Option<RetainedStage> {
         let stands = !self.results.planned_before.is_empty();
         let stage = stands.then(|| self.stage_index(StageKind::Reduce)).flatten()?;
-        Some(Standing { stage, stops: Vec::new(), redo: Vec::new() })
+        Some(RetainedStage { stage, stops: Vec::new(), redo: Vec::new() })
     }
 }
 
@@ -198,13 +198,14 @@ pub(crate) enum Loss {
 pub(crate) struct RunAgain {
     pub stage: StageIndex,
     pub tasks: Vec<TaskIndex>,
-    pub stands: Option<Standing>,
+    pub stands: Option<RetainedStage>,
 }
 
 impl RunAgain {
     /// Returns whether the attempts of a task of this job work on data that no longer exists.
     pub fn ends(&self, task: TaskKey) -> bool {
-        let runs_on = |stands: &Standing| stands.stage == task.stage && !stands.stops.contains(&task.task);
+        let runs_on =
+            |stands: &RetainedStage| stands.stage == task.stage && !stands.stops.contains(&task.task);
         task.stage > self.stage && !self.stands.as_ref().is_some_and(runs_on)
     }
 }

@@ -14,12 +14,12 @@ use crate::interface::Outbox;
 use crate::membership::Fleet;
 use crate::work::Work;
 use api::history::EventKind;
-use api::left::LeftBehind;
+use api::orphaned::OrphanedData;
 use ids::{JobId, NodeId, RunId, TaskIndex};
 use rows::{Change, PartReplicaRow, ReplicaRow, ReplicaState};
 
 /// Returns the nodes that are not abandoned yet and whose processes are dead according to these directories.
-pub(crate) fn forerunners(fleet: &Fleet, left: &[LeftBehind]) -> Vec<NodeId> {
+pub(crate) fn forerunners(fleet: &Fleet, left: &[OrphanedData]) -> Vec<NodeId> {
     let known = left.iter().filter_map(|left| fleet.of_incarnation(&left.incarnation));
     let mut nodes: Vec<NodeId> = known.collect();
     nodes.sort_unstable();
@@ -32,7 +32,7 @@ pub(crate) fn readmit(
     work: &mut Work,
     outbox: &mut Outbox,
     node: NodeId,
-    left: Vec<LeftBehind>,
+    left: Vec<OrphanedData>,
 ) -> Vec<JobId> {
     let mut jobs = Vec::new();
     for left in left {
@@ -53,7 +53,7 @@ fn readmit_of_job(
     outbox: &mut Outbox,
     before: NodeId,
     node: NodeId,
-    left: &LeftBehind,
+    left: &OrphanedData,
 ) -> bool {
     let name = work.fleet.get(before).map(|known| known.info.name.clone()).unwrap_or_default();
     let Some(job) = work.jobs.get_mut(&left.job).filter(|job| job.outcome.is_none()) else {

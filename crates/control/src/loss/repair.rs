@@ -9,21 +9,21 @@ use api::history::{AttemptState, EventKind};
 use api::machine::{AttemptRead, LostOnDisk, READS_TOLD_MAX};
 use api::{Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, NodeId, RunId, StageIndex, StageKind, TaskIndex};
-use mapreduce::{Gone, Proof, Repair, Replica};
+use mapreduce::{LostData, Proof, Repair, Replica};
 use rows::Change;
-use scheduler::{Event, Standing};
+use scheduler::{Event, RetainedStage};
 
 /// Longest error text of a node about a disk that is shown, in bytes.
 const WHY_BYTES_MAX: usize = 1000;
 
 /// Returns the data that an attempt found gone, and a text about the cause.
-pub(crate) fn evidence(job: &Job, outcome: &Result<TaskResult, TaskFailure>) -> Option<(Gone, String)> {
+pub(crate) fn evidence(job: &Job, outcome: &Result<TaskResult, TaskFailure>) -> Option<(LostData, String)> {
     match outcome {
         Ok(result) => job.lost_chunks(result),
         Err(failure) if failure.lost_runs.is_empty() => None,
         Err(failure) => {
             let with = format!("{} runs ({})", failure.lost_runs.len(), failure.message);
-            Some((Gone::runs(&failure.lost_runs), with))
+            Some((LostData::runs(&failure.lost_runs), with))
         }
     }
 }
@@ -35,7 +35,7 @@ pub(crate) fn found_lost(
     outbox: &mut Outbox,
     finished: Ended,
     outcome: Result<TaskResult, TaskFailure>,
-    gone: &Gone,
+    gone: &LostData,
     with: &str,
 ) {
     let attempt = finished.attempt;
@@ -76,7 +76,7 @@ impl Job {
         told: LostOnDisk,
         with: &str,
         outbox: &mut Outbox,
-    ) -> Option<Gone> {
+    ) -> Option<LostData> {
         if self.outcome.is_some() {
             return None;
         }
@@ -97,9 +97,9 @@ impl Job {
             };
             let is_there = |chunk: &ChunkId| replicas.chunk_home(*chunk) == node && !is_covered(chunk);
             let chunks: Vec<ChunkId> = told.chunks.into_iter().filter(is_there).collect();
-            return Some(Gone { runs: Gone::runs(&runs).runs, ..Gone::chunks(&chunks) });
+            return Some(LostData { runs: LostData::runs(&runs).runs, ..LostData::chunks(&chunks) });
         }
-        let gone = Gone::runs(&runs);
+        let gone = LostData::runs(&runs);
         let (readers, done) = (self.readers_of(&gone), &self.results.reduces);
         let mut waiting = readers.iter().filter(|task| !done.contains_key(task)).peekable();
         let is_reducing = self
@@ -122,7 +122,7 @@ impl Job {
     }
 
     /// Returns whether a running attempt of a reduce task has already read all of these lost runs.
-    pub(crate) fn has_read_all(&self, task: TaskIndex, gone: &Gone) -> bool {
+    pub(crate) fn has_read_all(&self, task: TaskIndex, gone: &LostData) -> bool {
         let Some(stage) = self.stage_index(StageKind::Reduce).filter(|_| gone.node.is_none()) else {
             return false;
         };
@@ -146,10 +146,10 @@ impl Job {
     /// Returns the rest of a loss that an attempt reports late. Runs that have been read from replicas since the
     /// attempt began are left out: the attempt saw their old files, which are known to be lost, and says nothing about
     /// the replicas. None if the report names no such run.
-    fn fell_back_since(&self, gone: &Gone, started_ns: u64) -> Option<Gone> {
+    fn fell_back_since(&self, gone: &LostData, started_ns: u64) -> Option<LostData> {
         let is_late = |run: &RunId| self.fell_back_ns.get(run).is_some_and(|since_ns| *since_ns > started_ns);
         let rest = gone.runs.iter().filter(|run| !is_late(run)).copied().collect();
-        gone.runs.iter().any(is_late).then(|| Gone { runs: rest, ..gone.clone() })
+        gone.runs.iter().any(is_late).then(|| LostData { runs: rest, ..gone.clone() })
     }
 
     /// Repairs the cause of a failed proof, before the stage that would publish the output. Returns None if no repair
@@ -182,7 +182,7 @@ impl Job {
                         Some(Event::StageRefused { job, stage })
                     }
                     Loss::Again(RunAgain { stage: to, tasks, .. }) => {
-                        let stands = Some(Standing { stage: reduce, stops: Vec::new(), redo: readers });
+                        let stands = Some(RetainedStage { stage: reduce, stops: Vec::new(), redo: readers });
                         Some(Event::StageSentBack { job, stage, to, tasks, stands })
                     }
                 }

@@ -9,7 +9,7 @@ use crate::scheduling::{attempt_lost, feed};
 use crate::work::Work;
 use api::history::{AttemptState, EventKind};
 use ids::{JobId, NodeId};
-use mapreduce::Gone;
+use mapreduce::LostData;
 use rows::{Change, NodeState};
 use scheduler::Event;
 
@@ -45,7 +45,7 @@ pub(crate) fn lose_node(work: &mut Work, outbox: &mut Outbox, node: NodeId, stat
     let with = format!("the node {} ({why})", gone.info.name);
     let jobs: Vec<JobId> = work.jobs.keys().copied().collect();
     for id in jobs {
-        data_gone(work, outbox, id, &Gone::node(node), &with);
+        data_gone(work, outbox, id, &LostData::node(node), &with);
     }
     feed(work, outbox, Event::NodeLost { node });
     parts_gone(&mut work.jobs, node);

@@ -1,7 +1,7 @@
 //! The nodes of a cluster as the event loop knows them: leases, unconfirmed orders, running attempts.
 
 use crate::interface::{ControlError, Moment, Now, Outbox, Reply, SlotOrder};
-use crate::membership::{Heard, LEASE, Node, NodeProcess, Telemetry};
+use crate::membership::{LEASE, Node, NodeProcess, OutputTail, Telemetry};
 use api::control::{
     ClusterStatus, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodeState, NodeStatus, NodeWelcome,
 };
@@ -139,7 +139,7 @@ impl Fleet {
     }
 
     /// Returns the last output so far of the program of a job, with its attempt.
-    pub fn heard_of(&self, job: JobId) -> Option<(AttemptKey, &Heard)> {
+    pub fn heard_of(&self, job: JobId) -> Option<(AttemptKey, &OutputTail)> {
         let heard = self.nodes.values().flat_map(|node| &node.heard);
         let of_job = heard.filter(|(attempt, _)| attempt.task.job == job);
         of_job.map(|(attempt, heard)| (*attempt, heard)).max_by_key(|(attempt, _)| attempt.attempt)

@@ -14,7 +14,7 @@ use crate::scheduling::{attempt_lost, feed};
 use crate::work::Work;
 use api::history::{AttemptState, EventKind};
 use ids::{JobId, NodeId, StageIndex, StageKind, TaskIndex};
-use mapreduce::{AttemptTime, Gone};
+use mapreduce::{AttemptTime, LostData};
 use rows::NodeState;
 use scheduler::Event;
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ pub(crate) fn give_up_away(work: &mut Work, outbox: &mut Outbox) {
                 continue;
             }
             job.given_up.insert(node);
-            data_gone(work, outbox, id, &Gone::node(node), &with);
+            data_gone(work, outbox, id, &LostData::node(node), &with);
         }
         if !is_waited_for {
             let why = format!("{why}; it did not come back within {} ms", waited.as_millis());

@@ -1,7 +1,7 @@
 //! A node as the server knows it: its poll, unconfirmed orders, and running attempts.
 
 use crate::interface::{Moment, Outbox, Reply};
-use crate::membership::{Heard, LEASE, Presence};
+use crate::membership::{LEASE, OutputTail, Presence};
 use api::control::{NodeInfo, NodeOrder, NodeOrders, NumberedOrder, POLL_MS_MAX};
 use api::machine::{DiskReport, DiskState, MachineSample};
 use ids::{AttemptKey, JobId};
@@ -65,7 +65,7 @@ pub(crate) struct Node {
     pub disks: Vec<DiskReport>,
     pub sample: Option<MachineSample>,
     /// Last output so far of the programs that run on it.
-    pub heard: BTreeMap<AttemptKey, Heard>,
+    pub heard: BTreeMap<AttemptKey, OutputTail>,
     /// Set while it is being drained.
     pub drain: Option<Drain>,
     /// It gets only tasks that are bound to it, because it cannot write and other nodes can.

@@ -1,7 +1,7 @@
 //! Reports of nodes between two writes to the store.
 
 use crate::interface::Moment;
-use api::machine::SaidText;
+use api::machine::OutputChunk;
 use api::task::RUN_OUTPUT_BYTES_MAX;
 use ids::NodeId;
 use rows::SampleRow;
@@ -19,13 +19,13 @@ pub(crate) struct Telemetry {
 
 /// The end of a program's output so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
-    pub standard_output: SaidText,
-    pub standard_error: SaidText,
+pub(crate) struct OutputTail {
+    pub standard_output: OutputChunk,
+    pub standard_error: OutputChunk,
 }
 
 /// Appends a piece of text if it continues the known text; otherwise it replaces the known text.
-pub(crate) fn hear(heard: &mut SaidText, piece: SaidText) {
+pub(crate) fn hear(heard: &mut OutputChunk, piece: OutputChunk) {
     let follows = piece.end_bytes == heard.end_bytes.saturating_add(piece.text.len() as u64);
     if !follows && piece.text.is_empty() {
         return;
@@ -42,14 +42,14 @@ pub(crate) fn hear(heard: &mut SaidText, piece: SaidText) {
 #[cfg(test)]
 mod tests {
     use super::hear;
-    use api::machine::SaidText;
+    use api::machine::OutputChunk;
     use api::task::RUN_OUTPUT_BYTES_MAX;
 
     #[test]
     fn pieces_follow_or_stand_for_themselves() {
-        let mut heard = SaidText::default();
+        let mut heard = OutputChunk::default();
         let mut check = |text: &str, end_bytes, expected: &str| {
-            hear(&mut heard, SaidText { text: text.to_string(), end_bytes });
+            hear(&mut heard, OutputChunk { text: text.to_string(), end_bytes });
             assert_eq!(heard.text, expected);
         };
         check("ab", 2, "ab");

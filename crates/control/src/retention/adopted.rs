@@ -7,7 +7,7 @@ use api::history::EventKind;
 use api::task::{AdoptResult, RunSummary};
 use api::{Blame, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, RunId, StageIndex, StageKind, TaskIndex, TaskKey};
-use mapreduce::Gone;
+use mapreduce::LostData;
 use rows::{Change, ReplicaRow, ReplicaState};
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ impl Job {
     /// replicas are read, or the job fails.
     pub(crate) fn lose_kept(
         &mut self,
-        gone: &Gone,
+        gone: &LostData,
         with: &str,
         source: JobId,
         outbox: &mut Outbox,

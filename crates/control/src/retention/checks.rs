@@ -29,11 +29,11 @@ struct Check {
     read_bytes: BTreeMap<(NodeId, NodeId), u64>,
     /// Time of the last poll for this check.
     asked: Moment,
-    standing: Standing,
+    standing: CheckState,
 }
 
 #[derive(Debug)]
-enum Standing {
+enum CheckState {
     Reading(Box<KeptCheck>),
     Done(Box<FsckReport>),
     Failed(String),
@@ -41,14 +41,14 @@ enum Standing {
 
 impl Check {
     fn reads(&self) -> bool {
-        matches!(self.standing, Standing::Reading(_))
+        matches!(self.standing, CheckState::Reading(_))
     }
 
     fn answer(&self, name: &str) -> Result<FsckAnswer, ControlError> {
         let report = match &self.standing {
-            Standing::Reading(_) => None,
-            Standing::Done(report) => Some((**report).clone()),
-            Standing::Failed(reason) => {
+            CheckState::Reading(_) => None,
+            CheckState::Done(report) => Some((**report).clone()),
+            CheckState::Failed(reason) => {
                 return Err(ControlError::CheckFailed { job: self.source, reason: reason.clone() });
             }
         };
@@ -65,10 +65,10 @@ impl Checks {
     /// Records that a node is lost, so that its files cannot be read.
     pub fn node_lost(&mut self, node: NodeId, name: &str) {
         for check in self.0.values_mut() {
-            let Standing::Reading(kept) = &check.standing else { continue };
+            let CheckState::Reading(kept) = &check.standing else { continue };
             if kept.tasks.iter().any(|(reader, _)| *reader == node) {
                 let reason = format!("the node {name}, which has some of them, is gone");
-                check.standing = Standing::Failed(reason);
+                check.standing = CheckState::Failed(reason);
             }
         }
     }
@@ -77,7 +77,7 @@ impl Checks {
     pub fn take(&mut self, node: NodeId, news: CheckNews, now: Moment) -> bool {
         self.give_up_unasked(now);
         let Some(check) = self.0.get_mut(&news.check) else { return false };
-        let Standing::Reading(kept) = &mut check.standing else { return false };
+        let CheckState::Reading(kept) = &mut check.standing else { return false };
         let told = (node, news.made_by);
         let Some((_, task)) = kept.tasks.iter().find(|(reader, task)| (*reader, task.made_by) == told) else {
             return false;
@@ -89,7 +89,7 @@ impl Checks {
         }
         if let Some(mut problem) = news.problem {
             problem.truncate(problem.floor_char_boundary(TEXT_BYTES_MAX));
-            check.standing = Standing::Failed(problem);
+            check.standing = CheckState::Failed(problem);
             return false;
         }
         true
@@ -136,7 +136,7 @@ pub(crate) fn start(
         total_bytes: kept.total_bytes(),
         read_bytes: BTreeMap::new(),
         asked: now,
-        standing: Standing::Reading(Box::new(kept)),
+        standing: CheckState::Reading(Box::new(kept)),
     };
     let answer = check.answer(&name);
     checks.0.insert(name, check);
@@ -154,10 +154,10 @@ pub(crate) fn look_at(
     let check = checks.0.get_mut(name).filter(|check| check.source == source);
     let check = check.ok_or(ControlError::UnknownCheck)?;
     check.asked = now;
-    if let Standing::Reading(kept) = &mut check.standing
+    if let CheckState::Reading(kept) = &mut check.standing
         && kept.is_complete()
     {
-        check.standing = Standing::Done(Box::new(kept.report()));
+        check.standing = CheckState::Done(Box::new(kept.report()));
     }
     check.answer(name)
 }

@@ -12,7 +12,7 @@ use api::control::NodeOrder;
 use api::history::EventKind;
 use api::kept::{KeptAnnouncement, KeptDir, KeptPlace};
 use ids::{JobId, NodeId, RunId};
-use mapreduce::Gone;
+use mapreduce::LostData;
 use rows::Change;
 use std::collections::BTreeSet;
 
@@ -237,7 +237,7 @@ pub(crate) fn drop_kept(fleet: &mut Fleet, job: JobId, places: Vec<KeptPlace>) -
 impl Job {
     /// Records that a node does not keep its data. Replicas replace it if there are any; otherwise nothing is kept.
     pub(crate) fn keeps_without(&mut self, node: NodeId, name: &str, why: String, outbox: &mut Outbox) {
-        let (_, fallen) = self.results.fall_back(&Gone::node(node), true);
+        let (_, fallen) = self.results.fall_back(&LostData::node(node), true);
         self.fallen_back(&fallen, &format!("the node {name}, which keeps none of them"), outbox);
         let Some(keeping) = &mut self.keeping else { return };
         keeping.waiting.remove(&node);

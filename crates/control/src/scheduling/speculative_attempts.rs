@@ -7,7 +7,7 @@ use crate::work::Work;
 use api::JobSpec;
 use api::history::EventKind;
 use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind};
-use scheduler::{Action, Event, Inputs, Label, WhyLeft};
+use scheduler::{Action, Event, Label, SpeculationFigures, WhyLeft};
 
 /// Stages with speculative attempts: the output of an attempt counts only if it wins. Seals and merges are bound to
 /// their nodes, and a commit happens once.
@@ -39,7 +39,7 @@ pub(crate) fn decided(work: &mut Work, outbox: &mut Outbox, decision: Action) {
     outbox.note(job, EventKind::Speculation, detail);
 }
 
-fn sentence(work: &Work, slow: AttemptKey, what: &str, label: Label, inputs: &Inputs) -> String {
+fn sentence(work: &Work, slow: AttemptKey, what: &str, label: Label, inputs: &SpeculationFigures) -> String {
     let stage = stage_name(work, slow.task.job, slow.task.stage);
     let (task, label, node) = (slow.task.task.0, label.word(), inputs.node);
     let times = times(inputs);
@@ -52,7 +52,7 @@ fn stage_name(work: &Work, job: JobId, stage: StageIndex) -> &'static str {
 }
 
 /// Describes how the time of an attempt was spent.
-fn spent(inputs: &Inputs) -> String {
+fn spent(inputs: &SpeculationFigures) -> String {
     let waits = &inputs.waits;
     let all_ns = waits.read_ns.saturating_add(waits.program_ns).saturating_add(waits.append_ns).max(1);
     let percent = |part_ns: u64| (part_ns as f64 * 100.0 / all_ns as f64) as u64;
@@ -68,7 +68,7 @@ fn spent(inputs: &Inputs) -> String {
     )
 }
 
-fn times(inputs: &Inputs) -> String {
+fn times(inputs: &SpeculationFigures) -> String {
     let seconds = |ns: u64| format!("{:.1} s", ns as f64 / 1e9);
     let left =
         inputs.left_ns.map_or_else(|| "no end is in sight".to_string(), |ns| format!("{} left", seconds(ns)));

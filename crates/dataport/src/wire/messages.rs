@@ -4,7 +4,7 @@
 //! numbers are little-endian. Frames and blocks are those of `ifile`, with checksums of their own.
 
 use ids::{AttemptNumber, ChunkId, IfileIndex, RunId, Source, TaskIndex};
-use ifile::field::{FieldReader, check_crc};
+use ifile::encoding::{FieldReader, check_crc};
 use ifile::frame::FRAME_HEADER_BYTES;
 use ifile::{FormatError, FrameHeader, Problem};
 

@@ -2,7 +2,7 @@
 //! moved or truncated entry is detected. Byte table: `docs/protocol-data.md`.
 
 use ids::{IfileIndex, RunId};
-use ifile::field::{FieldReader, check_crc};
+use ifile::encoding::{FieldReader, check_crc};
 use ifile::{BLOCK_HEADER_BYTES, FormatError, KeyShape, Problem, SourceRow, source_table};
 
 /// Encoded size of an [`EntryHead`].

@@ -2,7 +2,7 @@
 
 use crate::wire::messages::{CRC_BYTES, NAME_BYTES, all_read, begin, end, limited, open};
 use crate::wire::stage_name::{STAGE_FILE_NAME_BYTES_MAX, StageFileName};
-use ifile::field::FieldReader;
+use ifile::encoding::FieldReader;
 use ifile::{FormatError, Problem};
 use stagefile::{BlockLayout, PAYLOAD_BYTES_MAX, Payload, RawRange};
 

@@ -5,7 +5,7 @@ use super::{
     inputs, is_cut_off, lacks, last_first, may_end, near, places, readers,
 };
 use crate::test_job::{map_result, spec, split};
-use crate::{Gone, JobResults};
+use crate::{JobResults, LostData};
 use api::task::{MapAgain, MapTask, Part, ReduceResult, ReduceTask};
 use api::{FlowStage, JobSpec, MapReduce, Task, TaskResult};
 use ids::*;
@@ -239,7 +239,7 @@ fn parts_are_regenerated_within_limits() {
     let left = |node: NodeId| node.0 >= LEFT;
     assert_eq!(results.parts_again(spec, 3, &tasks, left), PartsAgain::Anyhow);
     assert!(results.part(tasks[0]).is_some(), "nothing is forgotten");
-    let nothing = PartsAgain::ByReduces(Gone::runs(&[]));
+    let nothing = PartsAgain::ByReduces(LostData::runs(&[]));
     assert_eq!(results.parts_again(spec, all, &tasks, left), nothing);
     assert!(results.part(tasks[0]).is_none());
     results.regenerations = spec.max_regenerations;

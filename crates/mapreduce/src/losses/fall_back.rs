@@ -1,7 +1,7 @@
 //! Promotion of replicas of lost runs, and re-replication of runs that lost one of two nodes.
 
-use crate::{FallenBack, Gone, JobResults, Replica};
-use api::left::LeftRun;
+use crate::{FallenBack, JobResults, LostData, Replica};
+use api::orphaned::LeftRun;
 use api::task::{MapResult, Task};
 use ids::{ChunkId, NodeId, RunId, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ pub type CopyAgain = (NodeId, Vec<RunId>);
 impl JobResults {
     /// Promotes the replicas of lost runs, and forgets lost replicas. Returns the part of `gone` that is really lost.
     /// `sealed`: runs count instead of chunks.
-    pub fn fall_back(&mut self, gone: &Gone, sealed: bool) -> (Gone, FallenBack) {
+    pub fn fall_back(&mut self, gone: &LostData, sealed: bool) -> (LostData, FallenBack) {
         let mut fallen = self.replicas.leave_second(gone);
         let mut gone = gone.clone();
         gone.runs.retain(|run| !fallen.standing.contains(run));
@@ -177,8 +177,8 @@ impl JobResults {
 #[cfg(test)]
 mod tests {
     use crate::test_job::{finish_reduces, map_result, run, seal_of, spec, split, sum};
-    use crate::{FallenBack, Gone, JobResults, Replica, expand};
-    use api::left::LeftRun;
+    use crate::{FallenBack, JobResults, LostData, Replica, expand};
+    use api::orphaned::LeftRun;
     use api::task::{MergeResult, RunPlace, RunSummary, SealTask};
     use api::{SourceCommit, Task};
     use ids::StageKind;
@@ -218,7 +218,7 @@ mod tests {
 
     /// Loses a node. Returns the map tasks that run again, and the effect on the replicas.
     fn lose(results: &mut JobResults, node: u32, sealed: bool) -> (Option<Vec<TaskIndex>>, FallenBack) {
-        let (gone, fallen) = results.fall_back(&Gone::node(NodeId(node)), sealed);
+        let (gone, fallen) = results.fall_back(&LostData::node(NodeId(node)), sealed);
         (results.lose(&gone, sealed, |left| left == NodeId(node), false), fallen)
     }
 
@@ -282,9 +282,9 @@ mod tests {
         let mut results = planned();
         let first = run_on(1, 0);
         results.add_replica(first, replica(first, 2).1);
-        let damaged = Gone::runs(&[first]);
+        let damaged = LostData::runs(&[first]);
         let (gone, fallen) = results.fall_back(&damaged, true);
-        assert_eq!((gone, fallen.standing), (Gone::default(), vec![first]));
+        assert_eq!((gone, fallen.standing), (LostData::default(), vec![first]));
         let (gone, fallen) = results.fall_back(&damaged, true);
         assert_eq!((gone, fallen.dropped.len()), (damaged, 1));
     }
@@ -294,7 +294,7 @@ mod tests {
         let mut results = planned();
         let first = run_on(1, 0);
         results.add_replica(first, replica(first, 2).1);
-        let (gone, _) = results.fall_back(&Gone::node(NodeId(1)), true);
+        let (gone, _) = results.fall_back(&LostData::node(NodeId(1)), true);
         assert_eq!(results.lose(&gone, true, |_| false, true), Some(Vec::new()));
         assert!(results.seal.is_none() && results.regenerations == 0 && results.maps.len() == 2);
     }
@@ -361,11 +361,11 @@ mod tests {
         let mut results = planned();
         let first = run_on(1, 0);
         results.add_copy(NodeId(1), first, replica(first, 2).1);
-        let damaged = Gone::runs(&[first]);
+        let damaged = LostData::runs(&[first]);
         results.fall_back(&damaged, true);
         assert!(results.add_copy(NodeId(2), first, replica(first, 3).1));
         let fallen = FallenBack { standing: vec![first], dropped: vec![(first, NodeId(2))] };
-        assert_eq!(results.fall_back(&damaged, true), (Gone::default(), fallen));
+        assert_eq!(results.fall_back(&damaged, true), (LostData::default(), fallen));
         assert_eq!(results.fall_back(&damaged, true).0, damaged);
     }
 

@@ -5,7 +5,7 @@
 //! content differs from the commits to them.
 
 use crate::JobResults;
-use crate::losses::Gone;
+use crate::losses::LostData;
 use crate::proof::{Finding, Proof};
 use api::DataSum;
 use ids::{ChunkId, IfileIndex, Source, TaskIndex};
@@ -17,7 +17,7 @@ pub enum Repair {
     /// These reduce tasks run again and count the records that they read by source and chunk.
     ReadAgain(Vec<TaskIndex>),
     /// These reduce tasks run again, after these chunks have been recomputed.
-    MakeAgain { gone: Gone, readers: Vec<TaskIndex> },
+    MakeAgain { gone: LostData, readers: Vec<TaskIndex> },
     /// Everything was read again and equals the commits: only the engine can be at fault.
     Nothing,
 }
@@ -46,7 +46,7 @@ impl JobResults {
         match chunks.is_empty() {
             true if tasks.is_empty() => Repair::Nothing,
             true => Repair::ReadAgain(tasks),
-            false => Repair::MakeAgain { gone: Gone::chunks(&chunks), readers: tasks },
+            false => Repair::MakeAgain { gone: LostData::chunks(&chunks), readers: tasks },
         }
     }
 
@@ -79,7 +79,7 @@ impl JobResults {
 mod tests {
     use super::Repair;
     use crate::test_job::{commit, finish_reduces, map_result, seal_of, spec, split, sum};
-    use crate::{Gone, JobResults, expand, prove};
+    use crate::{JobResults, LostData, expand, prove};
     use api::task::SourceBooks;
     use ids::StageKind;
     use ids::*;
@@ -125,7 +125,7 @@ mod tests {
         let mut other = results.clone();
         read_again(&mut results, 2);
         let proof = prove(&results, 2);
-        let (gone, readers) = (Gone::chunks(&[ChunkId(0)]), vec![TaskIndex(0)]);
+        let (gone, readers) = (LostData::chunks(&[ChunkId(0)]), vec![TaskIndex(0)]);
         assert_eq!(results.repair(&proof), Repair::MakeAgain { gone, readers });
         // The reader was wrong, and now is right.
         read_again(&mut other, 3);
@@ -141,7 +141,7 @@ mod tests {
         let mut results = reduced();
         results.seal.as_mut().unwrap().chunks[1].sources.pop();
         let proof = prove(&results, 2);
-        let (gone, readers) = (Gone::chunks(&[ChunkId(1)]), vec![TaskIndex(1)]);
+        let (gone, readers) = (LostData::chunks(&[ChunkId(1)]), vec![TaskIndex(1)]);
         assert_eq!(results.repair(&proof), Repair::MakeAgain { gone, readers });
         assert_eq!(results.reduces.len(), 1);
     }

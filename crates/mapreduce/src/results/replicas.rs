@@ -12,14 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Lost intermediate data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gone {
+pub struct LostData {
     /// A lost node, with all its data.
     pub node: Option<NodeId>,
     pub runs: BTreeSet<RunId>,
     pub chunks: BTreeSet<ChunkId>,
 }
 
-impl Gone {
+impl LostData {
     pub fn node(node: NodeId) -> Self {
         Self { node: Some(node), ..Self::default() }
     }
@@ -163,7 +163,7 @@ impl Replicas {
     }
 
     /// Keeps the other replica of each run with two replicas, if the node of one is gone or its file is damaged.
-    pub(crate) fn leave_second(&mut self, gone: &Gone) -> FallenBack {
+    pub(crate) fn leave_second(&mut self, gone: &LostData) -> FallenBack {
         let mut fallen = FallenBack::default();
         for (run, replica) in &mut self.by_run {
             if let Some(second) = replica.second.take_if(|second| Some(*second) == gone.node) {

@@ -3,7 +3,7 @@
 
 use crate::disks::Disks;
 use api::data_access::SecretText;
-use api::left::{LEFT_FILES_MAX, LeftBehind, LeftPart, LeftRun};
+use api::orphaned::{LEFT_FILES_MAX, LeftPart, LeftRun, OrphanedData};
 use chunkserver::{left_run, run_of_file};
 use dataport::StageFileName;
 use faults::{IoCall, io_call};
@@ -66,9 +66,9 @@ impl LeftOnDisks {
     }
 
     /// Returns the report for the server.
-    pub fn told(&self) -> Vec<LeftBehind> {
+    pub fn told(&self) -> Vec<OrphanedData> {
         let of_job = |((incarnation, job), left): (&(String, JobId), &Left)| {
-            Some(LeftBehind {
+            Some(OrphanedData {
                 incarnation: incarnation.clone(),
                 proof: self.proofs.get(incarnation)?.clone(),
                 job: *job,

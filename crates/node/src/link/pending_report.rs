@@ -1,6 +1,6 @@
 //! Reports of a node that no poll has carried yet.
 
-use api::machine::{NodeReport, ProgramSaid, SAMPLES_MAX, SaidText, UNREACHED_MAX, UnreachedNode};
+use api::machine::{NodeReport, OutputChunk, ProgramSaid, SAMPLES_MAX, UNREACHED_MAX, UnreachedNode};
 use api::task::RUN_OUTPUT_BYTES_MAX;
 
 /// Several reports merged into one, within its limits.
@@ -75,7 +75,7 @@ fn join(said: &mut ProgramSaid, later: ProgramSaid) {
 }
 
 /// Joins two texts: the later one continues the earlier one, or replaces it.
-fn join_text(said: &mut SaidText, later: SaidText) {
+fn join_text(said: &mut OutputChunk, later: OutputChunk) {
     let follows = later.end_bytes == said.end_bytes + later.text.len() as u64;
     if !follows {
         *said = later;
@@ -91,7 +91,7 @@ fn join_text(said: &mut SaidText, later: SaidText) {
 mod tests {
     use super::PendingReport;
     use api::machine::{
-        DiskReport, DiskState, MachineSample, NodeReport, ProgramSaid, SAMPLES_MAX, SaidText, Unreached,
+        DiskReport, DiskState, MachineSample, NodeReport, OutputChunk, ProgramSaid, SAMPLES_MAX, Unreached,
         UnreachedNode,
     };
     use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
@@ -149,8 +149,8 @@ mod tests {
         let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };
         let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
         let said = |text: &str, end_bytes| {
-            let standard_output = SaidText { text: text.to_string(), end_bytes };
-            let said = ProgramSaid { attempt, standard_output, standard_error: SaidText::default() };
+            let standard_output = OutputChunk { text: text.to_string(), end_bytes };
+            let said = ProgramSaid { attempt, standard_output, standard_error: OutputChunk::default() };
             NodeReport { said: vec![said], ..NodeReport::default() }
         };
         let mut pending = PendingReport::default();

@@ -1,6 +1,6 @@
 //! Output of the programs of one-task jobs, while they run and afterwards: the end of it, as text.
 
-use api::machine::{ProgramSaid, SaidText};
+use api::machine::{OutputChunk, ProgramSaid};
 use api::task::{RUN_OUTPUT_BYTES_MAX, RunResult};
 use ids::AttemptKey;
 use std::collections::BTreeMap;
@@ -64,11 +64,11 @@ impl Tail {
     }
 
     /// Returns the text that was not reported before; it is reported once.
-    fn news(&mut self) -> SaidText {
+    fn news(&mut self) -> OutputChunk {
         self.keep_last();
         let from = self.told_bytes.saturating_sub(self.dropped_bytes) as usize;
         self.told_bytes = self.end_bytes();
-        SaidText { text: self.text[from..].to_string(), end_bytes: self.told_bytes }
+        OutputChunk { text: self.text[from..].to_string(), end_bytes: self.told_bytes }
     }
 
     /// Returns the kept text, and the bytes of the whole text if that is longer, otherwise 0.

@@ -4,7 +4,7 @@ use crate::{World, anywhere};
 use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
 use proptest::prelude::*;
 use scheduler::{
-    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Placement, Slot, Standing, Waits, WhyHere,
+    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Placement, RetainedStage, Slot, Waits, WhyHere,
     has_jobs,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ struct Random {
     lost: BTreeSet<AttemptKey>,
     winners: BTreeMap<TaskKey, AttemptKey>,
     /// The stage that was said to stand when data was lost last.
-    stands: Option<Standing>,
+    stands: Option<RetainedStage>,
     submitted: i64,
     ended: BTreeSet<JobId>,
     drained: BTreeSet<JobId>,
@@ -309,7 +309,7 @@ impl Random {
         let (job, stage, tasks) = (task.job, task.stage, vec![task.task]);
         let stops = (0..8).filter(|index| (pick >> index) & 1 == 1).map(TaskIndex).collect();
         let redo = if pick.is_multiple_of(7) { vec![TaskIndex(pick as u32 % 4)] } else { Vec::new() };
-        let standing = Standing { stage: StageIndex(stage.0 + 1), stops, redo };
+        let standing = RetainedStage { stage: StageIndex(stage.0 + 1), stops, redo };
         self.stands = (pick % 5 < 3).then_some(standing);
         self.feed(Event::ResultsLost { job, stage, tasks, stands: self.stands.clone() });
     }

@@ -8,7 +8,7 @@ mod elsewhere;
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
 use scheduler::{
     AGING_NS, Action, Claim, Event, FAILURES_MAX, FailureCause, LOCALITY_DELAY_NS, Placement, RecoveredTask,
-    Slot, Standing, State, UnixNanos, Why, WhyHere, handle, has_jobs, sanity_check,
+    RetainedStage, Slot, State, UnixNanos, Why, WhyHere, handle, has_jobs, sanity_check,
 };
 use std::collections::VecDeque;
 
@@ -555,7 +555,7 @@ fn repeated_task_goes_where_it_was_moved() {
 
 /// A task of the first stage of two has lost its result; the second stands, or not, but for attempts of tasks that stop.
 fn lost(stops: Option<&[u32]>) -> Event {
-    let stands = stops.map(|stops| Standing {
+    let stands = stops.map(|stops| RetainedStage {
         stage: StageIndex(1),
         stops: stops.iter().copied().map(TaskIndex).collect(),
         redo: Vec::new(),
@@ -680,7 +680,7 @@ fn impossible_stage_is_sent_back() {
     world.outbox.clear();
     // One of the last stage's tasks is to run again, of what the one before it gives anew.
     let redo = vec![TaskIndex(1)];
-    let stands = Some(Standing { stage: StageIndex(1), stops: Vec::new(), redo });
+    let stands = Some(RetainedStage { stage: StageIndex(1), stops: Vec::new(), redo });
     let (stage, to, tasks) = (StageIndex(2), StageIndex(0), vec![TaskIndex(0)]);
     world.feed(Event::StageSentBack { job: JOB, stage, to, tasks, stands });
     world.expect(&[Action::TaskRetried { task: attempt(0, 0, 0).task }]);

@@ -166,7 +166,7 @@ impl EventLoop {
             let Directories { staging, disk_dirs } = directories;
             let dirs = JobDirs { staging: staging.clone(), disk_dirs: disk_dirs.clone() };
             if self.service == Service::Embedded {
-                self.shared.add_job(job, &submission.spec, &dirs);
+                self.progress_board.add_job(job, &submission.spec, &dirs);
             }
             let Submission { spec, user, priority, hold, .. } = submission;
             let file_hold = hold.map(|hold| hold as FileHold);

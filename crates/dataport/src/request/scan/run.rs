@@ -8,7 +8,7 @@ use crate::wire::scan::{RunEnd, RunSources};
 use api::Codec;
 use chunkserver::CursorReport;
 use ids::{IfileIndex, NodeId, RunId};
-use ifile::field::check_crc;
+use ifile::encoding::check_crc;
 use ifile::{
     BLOCK_HEADER_BYTES, BlockHeader, FormatError, KeyShape, Problem, Record, SourceRow, block, record,
 };

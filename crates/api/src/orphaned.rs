@@ -11,7 +11,7 @@ pub const LEFT_FILES_MAX: usize = 1 << 16;
 /// Files of one job that one dead process left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LeftBehind {
+pub struct OrphanedData {
     /// Incarnation of the dead process.
     pub incarnation: String,
     /// Proof that the server gave that process for its disks. Without it, anybody who knows an incarnation could

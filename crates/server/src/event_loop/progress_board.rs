@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct ProgressBoard {
     inner: Mutex<Inner>,
 }
 
@@ -30,7 +30,7 @@ struct JobOfAll {
     run: Option<Arc<LocalJob>>,
 }
 
-impl Shared {
+impl ProgressBoard {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         // Every change is one assignment, so a panic in another thread leaves nothing half done.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)

@@ -3,9 +3,9 @@
 
 use super::Drill;
 use super::faults::Fault;
-use super::field::LOOK_EVERY;
 use super::jobs::Kind;
 use super::judge::Judged;
+use super::target_cluster::LOOK_EVERY;
 use crate::exit::Failure;
 use crate::show::quantity::{counted, seconds};
 use api::Replication;
@@ -96,7 +96,7 @@ struct Handed {
     name: String,
 }
 
-/// End of a job of a bout.
+/// End of a job of a trial.
 pub struct Verdict {
     pub job: JobId,
     pub name: String,
@@ -110,7 +110,7 @@ impl Verdict {
     }
 }
 
-/// Result of a bout: a row of the table.
+/// Result of a trial: a row of the table.
 pub struct Row {
     pub round: u32,
     pub fault: String,
@@ -151,8 +151,8 @@ impl Row {
     }
 }
 
-/// A bout: one fault, with the choices that were made for it.
-pub struct Bout<'a> {
+/// A trial: one fault, with the choices that were made for it.
+pub struct Trial<'a> {
     drill: &'a Drill,
     round: u32,
     fault: Fault,
@@ -164,15 +164,15 @@ pub struct Bout<'a> {
     turn: u32,
 }
 
-impl<'a> Bout<'a> {
-    /// Makes the bout that the seed chooses. Each turn begins with another node.
+impl<'a> Trial<'a> {
+    /// Makes the trial that the seed chooses. Each turn begins with another node.
     pub fn choose(
         drill: &'a Drill,
         round: u32,
         fault: &Fault,
         turn: u32,
         random: &mut fastrand::Rng,
-    ) -> Bout<'a> {
+    ) -> Trial<'a> {
         let fault = fault.chosen(random);
         let kinds = Kind::ALL.len() as u32;
         let in_reduce = fault.needs_runs() || random.bool();
@@ -192,7 +192,7 @@ impl<'a> Bout<'a> {
         };
         let replication = if random.bool() { Replication::Rack } else { Replication::None };
         let choice = random.u64(..1 << 48);
-        Bout { drill, round, fault, moment, struck, replication, choice, turn }
+        Trial { drill, round, fault, moment, struck, replication, choice, turn }
     }
 
     /// From submit to verdict.
@@ -255,14 +255,14 @@ impl<'a> Bout<'a> {
         let (round, fault) = (self.round, self.fault.name().replace(':', "-"));
         let name =
             format!("{DRILL_JOB_PREFIX}{:x}-{round}-{fault}-{place}-{}", self.choice & 0xffff, kind.word());
-        let field = &self.drill.field;
+        let field = &self.drill.target_cluster;
         let plan = self.drill.inputs.plan(kind, &name, &field.site, field.slots, self.replication)?;
         Ok(Handed { job: field.submit(plan)?, kind, name })
     }
 
     /// Waits for the moment, and strikes; or says why it did not.
     fn strike_in_time(&self, handed: &Handed) -> Result<Result<Strike, Miss>, Failure> {
-        let field = &self.drill.field;
+        let field = &self.drill.target_cluster;
         let (mut miss, mut looks) = (Miss::of("its moment never came"), 0);
         while !field.stop.is_stopped() && looks < LOOKS_MAX {
             let progress = field.progress(handed.job)?;
@@ -290,7 +290,7 @@ impl<'a> Bout<'a> {
 
     /// Strikes the first node that has a victim; those come first that work on the job.
     fn strike(&self, job: JobId) -> Result<Result<Strike, Miss>, Failure> {
-        let field = &self.drill.field;
+        let field = &self.drill.target_cluster;
         let nodes = field.nodes()?;
         let attempts = field.details(job)?.attempts;
         let works = |node: &NodeId| {
@@ -318,7 +318,7 @@ impl<'a> Bout<'a> {
 
     /// Enters into the row whether the fault struck, which node, and whether that node came back.
     fn look_at_node(&self, strike: Result<Strike, Miss>, row: &mut Row) -> Result<(), Failure> {
-        let field = &self.drill.field;
+        let field = &self.drill.target_cluster;
         let strike = match strike {
             Ok(strike) => strike,
             Err(miss) => {
@@ -355,7 +355,7 @@ impl<'a> Bout<'a> {
             Fault::PauseNode { seconds } => Duration::from_secs(seconds.into()),
             _ => return Ok(None),
         };
-        let field = &self.drill.field;
+        let field = &self.drill.target_cluster;
         strike.as_ref().map_or(Ok(None), |strike| field.given_up(strike.node, limit))
     }
 
@@ -374,7 +374,7 @@ impl<'a> Bout<'a> {
 
     /// Enters into the row how the jobs went on, as the server remembers it.
     fn ask_what_was_done(&self, jobs: &[Handed], row: &mut Row) -> Result<(), Failure> {
-        let field = &self.drill.field;
+        let field = &self.drill.target_cluster;
         let (mut lost, mut failed, mut again) = (0, 0, std::collections::BTreeMap::<String, u64>::new());
         for handed in jobs {
             let details = field.details(handed.job)?;

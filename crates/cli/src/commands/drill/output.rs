@@ -1,6 +1,6 @@
 //! The table of a drill, and the same as JSON.
 
-use super::bout::{Row, Verdict};
+use super::trial::{Row, Verdict};
 use crate::show::escape;
 use crate::show::quantity::counted;
 use crate::show::tables::{left, right, table};

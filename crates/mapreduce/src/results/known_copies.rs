@@ -14,7 +14,7 @@ pub struct KeptCopies {
 
 /// Facts about the replicas of parts that later stages read.
 #[derive(Clone, Debug, Default)]
-pub struct StageFiles {
+pub struct PartReplicas {
     /// Nodes of the replicas of parts.
     pub(crate) replicas: BTreeMap<TaskIndex, NodeId>,
     /// Replicas that were reported before the ends of their attempts: by task and name of the file, with the node that

@@ -29,7 +29,7 @@ const JOBS_LOOKED_AT: u32 = 1000;
 const CLEAN_MAX: Duration = Duration::from_secs(15);
 
 /// The cluster.
-pub struct Field {
+pub struct TargetCluster {
     pub site: Site,
     connection: Arc<Blocking>,
     pub stop: Arc<Stop>,
@@ -76,9 +76,9 @@ impl Stop {
     }
 }
 
-impl Field {
+impl TargetCluster {
     /// Connects, and asks every node whether it takes part.
-    pub fn open(site: Site, yes: bool) -> Result<Field, Failure> {
+    pub fn open(site: Site, yes: bool) -> Result<TargetCluster, Failure> {
         let connection = Arc::new(site.connect()?);
         let status = connection.run(async |client| client.cluster().await).map_err(Failure::from_client)?;
         let (mut taking_part, mut left_out) = (Vec::new(), Vec::new());
@@ -106,7 +106,7 @@ impl Field {
             jobs: Mutex::default(),
         };
         let slots = status.slots().clamp(1, crate::engine::machine::SLOTS_MAX);
-        Ok(Field { site, connection, stop: Arc::new(stop), yes, taking_part, left_out, slots })
+        Ok(TargetCluster { site, connection, stop: Arc::new(stop), yes, taking_part, left_out, slots })
     }
 
     /// Names the nodes that take part, and counts the others.
