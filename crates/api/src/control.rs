@@ -122,7 +122,7 @@ pub struct JobProgress {
     pub over: bool,
     /// For a stage of a flow: true if its parts are complete and wait for the stages that read them.
     #[serde(default)]
-    pub rests: bool,
+    pub parts_ready: bool,
 }
 
 /// Progress of a stage.

@@ -25,5 +25,4 @@ pub(crate) use outcome::EXIT_CANCELLED;
 pub use outcome::keep_from;
 pub(crate) use replicating::Replicating;
 pub use spec_bytes::{spec_bytes, task_bytes};
-pub(crate) use stages::placement;
 pub(crate) use state::Job;

@@ -2,7 +2,7 @@
 
 use crate::flows::{may_end, mend_flows, tell_those_it_reads};
 use crate::interface::{JobDirs, Outbox};
-use crate::job::{Job, placement, range_cuts, stop};
+use crate::job::{Job, range_cuts, stop};
 use crate::membership::{Fleet, NodeProcess, begin_drain, drained_before, needs_of, node_came};
 use crate::program_jobs::FileHold;
 use crate::replication::begin_to_replicate;
@@ -16,7 +16,7 @@ use api::history::{AttemptRow, AttemptState, JobState, StageState};
 use api::task::MapTask;
 use api::{Blame, Split, Task, TaskFailure};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex};
-use mapreduce::{AttemptTime, JobResults, flow};
+use mapreduce::{AttemptTime, JobResults, flow, placement};
 use rows::{Change, Keep, NodeRow, NodeState, RecoveredJob, TaskRow, TaskState, WinningCommits};
 use scheduler::{Claim, Event, RecoveredTask, Slot};
 use std::collections::BTreeSet;

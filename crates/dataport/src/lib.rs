@@ -50,7 +50,10 @@ pub use request::stage::{
     AnyStageFile, CopyFailure, CopyProblem, StageFileCopy, StageFileOptions, StageReadError,
 };
 pub use serve::routes::{COPIES_MAX, router};
-pub use serve::services::{Chunkservers, StageFileHere, StageFiles, StatedContent, UserFileError, UserFiles};
+pub use serve::services::{
+    Chunkservers, IntermediateFileError, IntermediateFileService, StageFileHere, StageFileService,
+    StatedContent,
+};
 pub use wire::data_scope::DataScope;
 pub use wire::stage::StageFileRef;
 pub use wire::stage_name::{STAGE_FILE_NAME_BYTES_MAX, StageFileName};

@@ -18,9 +18,11 @@
 //! wants_a_chunk(ids::RunId(1));
 //! ```
 
+mod placement;
 mod stage;
 mod words;
 
+pub use placement::Placement;
 pub use stage::StageKind;
 
 use serde::{Deserialize, Serialize};

@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use api::control::SLOTS_MAX;
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use api::{
-    Codec, Exchange, Formats, Function, InputFile, JobSpec, KeyRules, Layout, MapReduce, Notice,
+    Codec, Exchange, Formats, Function, InputFile, JobKind, JobSpec, KeyRules, Layout, MapReduce, Notice,
     Partitioning, RecordFormat, Split,
 };
 use mapreduce::layout::{self, LayoutRequest};
@@ -67,12 +67,8 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
     let (output, standard_output) = standard_output::unless_named(output_dir, &disks[0])?;
     let name = options.name.clone().unwrap_or_else(|| standard_output::name_of(&output));
     let (partitioning, keys) = key_rules(&options, &formats, input_bytes)?;
-    let kind = match options.map_only {
-        true => MapReduce::MapOnly { generate: None },
-        false => MapReduce::Shuffled { generate: None },
-    };
     let spec = JobSpec {
-        kind: kind.into(),
+        kind: kind(options.map_only),
         inputs,
         mapper,
         combiner,
@@ -105,6 +101,13 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
     let (start_dir, json) = (options.start_dir, options.json);
     let plan = Plan { spec, splits, state_dir, start_dir, json, standard_output, standard_input };
     streaming::complete(options.streaming.as_deref(), plan)
+}
+
+fn kind(map_only: bool) -> JobKind {
+    match map_only {
+        true => MapReduce::MapOnly { generate: None }.into(),
+        false => MapReduce::Shuffled { generate: None }.into(),
+    }
 }
 
 /// Returns the combiner of a job without one: a built-in reducer folds on the map side too, except over keys with

@@ -26,7 +26,7 @@ pub fn may_split(spec: &JobSpec) -> bool {
 
 /// Result of a split: the two tasks.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Split {
+pub struct RangeCut {
     pub head: ReduceTask,
     pub tail: ReduceTask,
 }
@@ -54,7 +54,7 @@ impl JobResults {
 
     /// Splits an unfinished task of the plan at a key: its attempt ends there. Returns None if the key is not within
     /// its range, or if the maximum number of tasks is reached.
-    pub fn split(&mut self, task: TaskIndex, key: &KeyBytes) -> Option<Split> {
+    pub fn split(&mut self, task: TaskIndex, key: &KeyBytes) -> Option<RangeCut> {
         let added = self.plan.len() as u32;
         let is_done = self.reduces.contains_key(&task);
         let tail_bytes = self.tail_bytes(task, key);
@@ -78,7 +78,7 @@ impl JobResults {
             ..head.clone()
         };
         self.plan.push(tail.clone());
-        Some(Split { head, tail })
+        Some(RangeCut { head, tail })
     }
 
     fn tail_bytes(&self, task: TaskIndex, key: &KeyBytes) -> u64 {
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(results.split_keys(first, 0, 1), [key("e")]);
         assert_eq!(results.split_keys(first, 400 << 10, 9), [key("g"), key("h")]);
         assert_eq!(results.split_keys(first, 800 << 10, 9), []);
-        let Split { head, tail } = results.split(first, &key("e")).unwrap();
+        let RangeCut { head, tail } = results.split(first, &key("e")).unwrap();
         assert_eq!((&head.lower_key, &head.upper_key, head.part_index), (&None, &Some(key("e")), 0));
         assert_eq!((&tail.lower_key, &tail.upper_key, tail.part_index), (&Some(key("e")), &None, 2));
         assert_eq!((head.expected_bytes, tail.expected_bytes), (400 << 10, 400 << 10));

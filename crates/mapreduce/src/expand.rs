@@ -7,7 +7,7 @@ use api::task::{
     CommitTask, MapAgain, MapTask, Part, ReduceTask, RunPlace, RunSummary, SealResult, SealTask,
 };
 use api::{JobKind, JobSpec, KeyBytes, MapReduce, Partitioning, Task, TasksKind};
-use ids::{ChunkId, IfileIndex, NodeId, RunId, StageKind, TaskIndex};
+use ids::{ChunkId, IfileIndex, NodeId, Placement, RunId, StageKind, TaskIndex};
 use keys::{PARTITIONS_MAX, ifile_of_partition, lower_bound_of_partition};
 use std::collections::{BTreeMap, BTreeSet};
 use workbuilder::{CutRequest, RunWeights, TaskRange, cut, within};
@@ -121,52 +121,44 @@ fn seal_tasks(results: &mut JobResults) -> Vec<Task> {
     tasks
 }
 
-/// The nodes on which a task must or should run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    Anywhere,
-    On(NodeId),
-    Near(Vec<NodeId>),
-}
-
 /// Least share of the runs of an I-file that makes their node the best one to reduce it (numerator, denominator). With
 /// replication `selective`, some runs of an I-file are always on another node.
 const MOST_RUNS: (usize, usize) = (3, 4);
 
-/// Returns the place of a task. Chunks are sealed, and runs opened and merged, on their node, unless they move. A
+/// Returns the placement of a task. Chunks are sealed, and runs opened and merged, on their node, unless they move. A
 /// reduce task runs best on the node that has all or most of its runs. Data is sent again from the node of its spool.
-pub fn place(task: &Task) -> Place {
+pub fn placement(task: &Task) -> Placement {
     let nodes = |runs: &[RunId], places: &[RunPlace]| -> BTreeSet<NodeId> {
         runs.iter().map(|run| run_home(*run, places)).collect()
     };
     match task {
-        Task::Seal(seal) => Place::On(seal.node),
-        Task::Adopt(adopt) => Place::On(adopt.node),
-        Task::Merge(merge) if !merge.to.is_empty() => Place::Near(merge.to.clone()),
+        Task::Seal(seal) => Placement::On(seal.node),
+        Task::Adopt(adopt) => Placement::On(adopt.node),
+        Task::Merge(merge) if !merge.to.is_empty() => Placement::Near(merge.to.clone()),
         Task::Merge(merge) => {
-            nodes(&merge.runs, &merge.places).first().map_or(Place::Anywhere, |node| Place::On(*node))
+            nodes(&merge.runs, &merge.places).first().map_or(Placement::Anywhere, |node| Placement::On(*node))
         }
         Task::Reduce(reduce) => match nodes(&reduce.runs, &reduce.places) {
-            nodes if nodes.len() == 1 => Place::Near(nodes.into_iter().collect()),
+            nodes if nodes.len() == 1 => Placement::Near(nodes.into_iter().collect()),
             // Tasks that read all I-files would all prefer the same node.
             _ if reduce.ifiles.len() == 1 => near_most(reduce),
-            _ => Place::Anywhere,
+            _ => Placement::Anywhere,
         },
         Task::Map(MapTask { again: Some(MapAgain { resend: Some(resend), .. }), .. }) => {
-            Place::Near(vec![resend.spool.node])
+            Placement::Near(vec![resend.spool.node])
         }
-        Task::Map(_) | Task::Commit(_) | Task::Run(_) => Place::Anywhere,
+        Task::Map(_) | Task::Commit(_) | Task::Run(_) => Placement::Anywhere,
     }
 }
 
-fn near_most(task: &ReduceTask) -> Place {
+fn near_most(task: &ReduceTask) -> Placement {
     let mut counts: BTreeMap<NodeId, usize> = BTreeMap::new();
     for run in &task.runs {
         *counts.entry(run_home(*run, &task.places)).or_default() += 1;
     }
     let (part, of) = MOST_RUNS;
     let most = counts.into_iter().find(|(_, count)| count * of >= task.runs.len() * part);
-    most.map_or(Place::Anywhere, |(node, _)| Place::Near(vec![node]))
+    most.map_or(Placement::Anywhere, |(node, _)| Placement::Near(vec![node]))
 }
 
 fn run_home(run: RunId, places: &[RunPlace]) -> NodeId {
@@ -351,13 +343,13 @@ fn without_empty(spec: &JobSpec, parts: Vec<Part>) -> Vec<Part> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ExpandError, Place, expand, place, stages, target_bytes};
+    use super::{ExpandError, expand, placement, stages, target_bytes};
     use crate::JobResults;
     use crate::test_job::{commit, finish_reduces, map_result, run, seal_of, spec, split, sum};
     use api::task::{RunSummary, SealTask};
     use api::{MapReduce, PartitionRule, Partitioning, Task};
-    use ids::StageKind;
     use ids::*;
+    use ids::{Placement, StageKind};
 
     const MIB: u64 = 1 << 20;
 
@@ -383,7 +375,7 @@ mod tests {
         let sealed = results.seal.take();
         let seals = expand(StageKind::Seal, &spec, &mut results).unwrap();
         assert_eq!(seals, [Task::Seal(SealTask { node: NodeId(0), standing: Vec::new() })]);
-        assert_eq!(place(&seals[0]), Place::On(NodeId(0)));
+        assert_eq!(placement(&seals[0]), Placement::On(NodeId(0)));
         results.seal = sealed;
         assert_eq!(expand(StageKind::Merge, &spec, &mut results).unwrap(), []);
         let reduces = expand(StageKind::Reduce, &spec, &mut results).unwrap();

@@ -19,18 +19,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// State of a job as a stage of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StageState {
+pub struct FlowState {
     /// True if the scheduler waits for its first tasks.
     pub is_asked: bool,
     /// True if its inputs from other stages are known.
     pub has_inputs: bool,
     /// True if its parts are complete and wait for their readers.
-    pub rests: bool,
+    pub parts_ready: bool,
     /// True if a stage has begun to read its parts: recomputed parts must be the same.
     pub is_read: bool,
 }
 
-impl StageState {
+impl FlowState {
     /// Returns whether a stage that it reads is not done, so that its inputs are not known yet.
     pub fn waits(&self, spec: &JobSpec) -> bool {
         !spec.reads().is_empty() && !self.has_inputs
@@ -42,7 +42,7 @@ impl StageState {
 pub struct Stage<'a> {
     pub spec: &'a JobSpec,
     pub results: &'a JobResults,
-    pub state: StageState,
+    pub state: FlowState,
     /// True if it has ended, in any way.
     pub is_over: bool,
 }
@@ -81,7 +81,7 @@ pub fn inputs(flows: &impl Flows, job: JobId) -> Result<Inputs, LayoutError> {
     let mut inputs: Vec<InputFile> = Vec::new();
     let of_its_own = stage.spec.stage.as_ref().map_or(0, |stage| stage.named_inputs);
     for (position, read) in stage.spec.reads().iter().enumerate() {
-        let Some(before) = flows.stage(*read).filter(|before| before.state.rests) else {
+        let Some(before) = flows.stage(*read).filter(|before| before.state.parts_ready) else {
             return Ok(Inputs::NotYet);
         };
         inputs.extend(before.results.as_inputs(before.spec, of_its_own.saturating_add(position as u32)));
@@ -128,8 +128,8 @@ pub fn at_rest(flows: &impl Flows, job: JobId, is_recovering: bool) -> AtRest {
 
 /// Returns whether no stage needs the parts of a resting stage any more.
 pub fn may_end(flows: &impl Flows, job: JobId) -> bool {
-    let rests = flows.stage(job).is_some_and(|stage| stage.state.rests && !stage.is_over);
-    rests && readers_are_over(flows, job)
+    let parts_ready = flows.stage(job).is_some_and(|stage| stage.state.parts_ready && !stage.is_over);
+    parts_ready && readers_are_over(flows, job)
 }
 
 /// The next step for the other jobs of a flow after the end of a job.

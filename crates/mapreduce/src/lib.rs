@@ -31,8 +31,8 @@ mod stage_files;
 mod test_job;
 
 pub use check::{SpecError, check};
-pub use elastic::{Split, may_split};
-pub use expand::{ExpandError, Place, expand, place, stages};
+pub use elastic::{RangeCut, may_split};
+pub use expand::{ExpandError, expand, placement, stages};
 pub use losses::{CopyAgain, Repair, Verdict};
 pub use passes::merge_tasks;
 pub use proof::{Finding, IfileProof, Proof, prove};

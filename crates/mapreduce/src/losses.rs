@@ -570,8 +570,8 @@ mod tests {
         let resend = results.again[&TaskIndex(0)].resend.clone().unwrap();
         assert_eq!((&resend.spool, resend.told.counters["words"]), (&spool(3).unwrap(), 5));
         assert!(resend.told.commits.is_empty() && resend.told.spool.is_none());
-        let again = expand::place(&map_again(&results, 0));
-        assert_eq!(again, expand::Place::Near(vec![NodeId(3)]));
+        let again = expand::placement(&map_again(&results, 0));
+        assert_eq!(again, ids::Placement::Near(vec![NodeId(3)]));
         // After it is sent again, it still has its spool.
         let sent = MapResult { spool: spool(3), ..stand_in(&[on(2, 2, 0)], &[(1, 4)]) };
         assert_eq!(results.verdict(TaskIndex(0), &sent), Verdict::Good);
@@ -594,7 +594,7 @@ mod tests {
         let left = |node: NodeId| node == NodeId(1);
         results.lose(&LostData::node(NodeId(3)), false, left, true).unwrap();
         assert!(results.again[&TaskIndex(0)].resend.is_none());
-        assert_eq!(expand::place(&map_again(&results, 0)), expand::Place::Anywhere);
+        assert_eq!(expand::placement(&map_again(&results, 0)), ids::Placement::Anywhere);
         // The user's program ran, and reports a spool with only its own data.
         let part = MapResult { spool: spool(2), ..stand_in(&[on(2, 2, 0)], &[(1, 4)]) };
         results.record(map_attempt(0, 1), TaskResult::Map(part));

@@ -173,12 +173,8 @@ impl Batch {
                 let start = Start { node: *node, slot: *slot, assigned_ns: *now_ns };
                 self.new_attempts.insert(*attempt, start);
                 self.jobs_started.entry(attempt.task.job).or_insert(*now_ns);
-                self.event(
-                    *attempt,
-                    EventKind::AttemptStarted,
-                    *now_ns,
-                    Some(&format!("{node} slot {slot}")),
-                );
+                let on = format!("{node} slot {slot}");
+                self.event(*attempt, EventKind::AttemptStarted, *now_ns, Some(&on));
             }
             Change::AttemptEnded { attempt, state, started_ns, opened_ns, ended_ns, failure } => {
                 let end = End {

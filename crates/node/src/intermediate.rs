@@ -1,4 +1,4 @@
 //! Intermediate files of users on this node.
 
 pub(crate) mod file_keeper;
-pub(crate) mod user_files;
+pub(crate) mod intermediate_files;

@@ -40,7 +40,7 @@ pub use attempt::{Assignment, Finished, JobRun};
 pub use control::{Control, RunsOnDisk, boundaries_failure};
 pub use disks::Disks;
 pub use disks::left_behind::{DyingProcess, LeftOnDisks};
-pub use intermediate::user_files::UserFiles;
+pub use intermediate::intermediate_files::IntermediateFiles;
 pub use link::data_access::DataAccess;
 pub use link::drill::Drill;
 pub use link::node_link::NodeLink;

@@ -1,8 +1,8 @@
 //! Conditions that hold after every event.
 
+use crate::Slot;
 use crate::state::{Job, Phase, State, Task};
-use crate::{Placement, Slot};
-use ids::{AttemptKey, JobId, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, JobId, Placement, StageIndex, TaskIndex, TaskKey};
 use std::collections::BTreeMap;
 
 /// Panics if the state contradicts itself.

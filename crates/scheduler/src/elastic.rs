@@ -6,8 +6,8 @@
 
 use crate::dispatch::choose;
 use crate::state::{Job, Phase, State};
-use crate::{Action, Outbox, Placement, UnixNanos};
-use ids::{AttemptKey, JobId, NodeId, TaskKey};
+use crate::{Action, Outbox, UnixNanos};
+use ids::{AttemptKey, JobId, NodeId, Placement, TaskKey};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

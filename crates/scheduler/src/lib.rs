@@ -34,7 +34,7 @@ mod state;
 
 pub use check::sanity_check;
 pub use elastic::{ASKED_AGAIN_AFTER_NS, SPLIT_AFTER_NS, SPLIT_LEFT_NS_MIN};
-use ids::StageKind;
+use ids::{Placement, StageKind};
 pub use memory::{MEMORY_PATIENCE_NS, left_out, wait_of};
 pub use reactor::handle;
 pub use speculation::{
@@ -66,17 +66,6 @@ pub struct Slot {
     pub node: NodeId,
     /// Counts from 0 within the node.
     pub slot: u32,
-}
-
-/// Nodes on which a task may run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Placement {
-    #[default]
-    Anywhere,
-    /// Only this node has the data of the task.
-    On(NodeId),
-    /// Preferably one of these nodes; any other if these do not ask for [`LOCALITY_DELAY_NS`].
-    Near(Vec<NodeId>),
 }
 
 /// A task of a recovered job.

@@ -2,8 +2,8 @@
 
 use crate::reactor::{advance, on_attempt_lost, on_slots_gone, take_off};
 use crate::state::{Phase, State};
-use crate::{Action, Outbox, Placement, RetainedStage, UnixNanos};
-use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex, TaskKey};
+use crate::{Action, Outbox, RetainedStage, UnixNanos};
+use ids::{AttemptKey, JobId, NodeId, Placement, StageIndex, TaskIndex, TaskKey};
 
 pub(crate) fn on_node_lost(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, node: NodeId) {
     state.remove_room(node);

@@ -2,9 +2,9 @@
 //! attempt within milliseconds and asks again: it would get the same task until the job fails, while other nodes are
 //! busy.
 
+use crate::UnixNanos;
 use crate::state::{State, Task};
-use crate::{Placement, UnixNanos};
-use ids::{JobId, NodeId, TaskKey};
+use ids::{JobId, NodeId, Placement, TaskKey};
 
 impl State {
     /// Excludes a node for a task that failed because of it. While there are nodes on which the task has not failed, it

@@ -6,8 +6,8 @@ use crate::losses::{on_node_lost, on_results_lost, on_tasks_moved};
 use crate::recovery::{Recovered, on_job_recovered};
 use crate::speculative_attempts::{Left, SLOW_NODE_NS, Watch, on_progress, speculate};
 use crate::state::{Job, Phase, Stage, State};
-use crate::{Action, Claim, Event, FailureCause, Outbox, Placement, Slot, UnixNanos};
-use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind, TaskKey};
+use crate::{Action, Claim, Event, FailureCause, Outbox, Slot, UnixNanos};
+use ids::{AttemptKey, JobId, NodeId, Placement, StageIndex, StageKind, TaskKey};
 
 /// Handles an event and emits the resulting actions. Events about jobs or attempts that are gone are late, not wrong: a
 /// success is discarded, others are ignored.
@@ -143,7 +143,7 @@ fn on_stage_sent_back(state: &mut State, id: JobId, stage: StageIndex) {
     let Some(job) = state.jobs.get_mut(&id) else { return };
     if job.phase == Phase::Expanding && job.current == stage {
         job.phase = Phase::Running;
-        if std::mem::take(&mut job.rests) {
+        if std::mem::take(&mut job.waits_for_readers) {
             state.take_memory(id);
         }
     }
@@ -152,7 +152,7 @@ fn on_stage_sent_back(state: &mut State, id: JobId, stage: StageIndex) {
 fn on_job_rests(state: &mut State, id: JobId) {
     let Some(job) = state.jobs.get_mut(&id) else { return };
     if job.phase == Phase::Expanding {
-        job.rests = true;
+        job.waits_for_readers = true;
         state.give_memory_back(id);
     }
 }

@@ -1,8 +1,8 @@
 //! The waiting tasks of a stage: queues by placement.
 
 use crate::state::{Stage, Task};
-use crate::{Needs, Placement, RecoveredTask, WhyHere};
-use ids::{AttemptNumber, NodeId, TaskIndex};
+use crate::{Needs, RecoveredTask, WhyHere};
+use ids::{AttemptNumber, NodeId, Placement, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A queue of a stage.

@@ -6,8 +6,8 @@
 use crate::dispatch::{choose, start};
 use crate::speculation::{Judged, Label, Observed, Waits, Where, WhyLeft, judge};
 use crate::state::{Job, Phase, Running, State};
-use crate::{Action, Outbox, Placement, Slot, UnixNanos};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, TaskKey};
+use crate::{Action, Outbox, Slot, UnixNanos};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, Placement, StageIndex, TaskKey};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Maximum number of running copies of a job per task of its stage, but at least [`COPIES_MIN`], because slow nodes

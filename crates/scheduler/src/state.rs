@@ -5,8 +5,8 @@ use crate::memory::Room;
 use crate::ready::Ready;
 use crate::slots::FreeSlots;
 use crate::speculative_attempts::Watch;
-use crate::{Claim, Needs, Placement, Slot, UnixNanos};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskKey};
+use crate::{Claim, Needs, Slot, UnixNanos};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, Placement, StageIndex, StageKind, TaskKey};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Unfinished jobs, finished jobs with running attempts, and the waiting slots.
@@ -82,7 +82,7 @@ pub(crate) struct Job {
     /// True if it holds its memory on all nodes.
     pub has_memory: bool,
     /// True if it has given back its memory until its next stage.
-    pub rests: bool,
+    pub waits_for_readers: bool,
     /// Time since which it has waited to hold memory on all nodes.
     pub in_line_since: UnixNanos,
     /// True if some of its tasks are limited to a part of their nodes.
@@ -182,7 +182,7 @@ impl Job {
             far_due: None,
             waits_since: None,
             has_memory: false,
-            rests: false,
+            waits_for_readers: false,
             in_line_since: UnixNanos(0),
             keeps_away: false,
             watch: Watch::default(),

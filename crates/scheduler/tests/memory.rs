@@ -1,9 +1,9 @@
 //! Admission of jobs to the memory of nodes, and the jobs that wait for it, with a recording outbox.
 
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
 use scheduler::{
-    AGING_NS, Action, Claim, Event, MEMORY_PATIENCE_NS, Needs, Placement, Slot, State, UnixNanos, handle,
-    left_out, sanity_check, wait_of,
+    AGING_NS, Action, Claim, Event, MEMORY_PATIENCE_NS, Needs, Slot, State, UnixNanos, handle, left_out,
+    sanity_check, wait_of,
 };
 use std::collections::VecDeque;
 

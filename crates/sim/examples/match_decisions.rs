@@ -1,8 +1,8 @@
 //! How long one decision of the scheduler takes with 1,000 nodes and 100,000 tasks that wait, near their data and
 //! anywhere: `cargo run --release -p sim --example match_decisions`.
 
-use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind};
-use scheduler::{Action, Claim, Event, Placement, Slot, State, UnixNanos, handle};
+use ids::{AttemptKey, JobId, NodeId, Placement, StageIndex, StageKind};
+use scheduler::{Action, Claim, Event, Slot, State, UnixNanos, handle};
 use std::collections::VecDeque;
 use std::time::Instant;
 

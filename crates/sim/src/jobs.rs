@@ -2,8 +2,8 @@
 
 use crate::World;
 use fastrand::Rng;
-use ids::{JobId, NodeId, StageIndex, StageKind, TaskIndex};
-use scheduler::{Claim, Needs, Placement};
+use ids::{JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex};
+use scheduler::{Claim, Needs};
 use std::collections::BTreeMap;
 
 /// The stages of every job, like those of a real one.

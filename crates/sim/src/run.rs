@@ -276,7 +276,7 @@ impl Simulation {
                 let tasks = self.jobs[&id].placements(stage, || cluster.pick(random));
                 self.set_waiting(id, tasks.len() as u32);
                 for (index, placement) in tasks.iter().enumerate() {
-                    if let scheduler::Placement::Near(nodes) = placement {
+                    if let ids::Placement::Near(nodes) = placement {
                         self.near.insert((id, TaskIndex(index as u32)), nodes.clone());
                     }
                 }

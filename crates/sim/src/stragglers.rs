@@ -4,10 +4,9 @@
 
 use crate::future::{Future, until_death_ns};
 use fastrand::Rng;
-use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
+use ids::{AttemptKey, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
 use scheduler::{
-    Action, Claim, Event, FAILURES_MAX, Label, Placement, Slot, State, UnixNanos, Waits, handle, has_jobs,
-    sanity_check,
+    Action, Claim, Event, FAILURES_MAX, Label, Slot, State, UnixNanos, Waits, handle, has_jobs, sanity_check,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -13,13 +13,9 @@ const TEST_NAME_WORDS_MAX: usize = 8;
 const SHARED_TYPE_NAMES: &[(&str, &str)] = &[
     ("Control", "control: the state behind all decisions; node: the trait of requests to a server"),
     ("DiskState", "api: the words of messages; rows: the values of a column"),
-    ("Inputs", "mapreduce: the inputs of a stage; scheduler: the figures behind a speculative attempt"),
     ("LostOnDisk", "chunkserver: the lost runs of one job's chunks; api: the report of them to the server"),
     ("NodeState", "api: the words of messages; rows: the values of a column"),
     ("Problem", "ifile: damage of an I-file; controlport: the refusal of a request"),
-    ("Split", "api: the input of a map task; mapreduce: the result of a cut of a reduce task"),
-    ("StageFiles", "mapreduce: replicas of a job's parts; node: a job's files; dataport: the trait between"),
-    ("UserFiles", "node: the intermediate files on its disks; dataport: the trait that serves them"),
 ];
 
 /// The name of a test says its behaviour in at most eight words.

@@ -5,7 +5,7 @@
 //! faults   their names, and what each is
 //! jobs     input with a known answer, and the jobs over it
 //! judge    an output against the answer, record by record
-//! field    the cluster: who takes part, who else is there, what happened
+//! cluster    the cluster: who takes part, who else is there, what happened
 //! trial     some jobs and one fault, from submit to verdict
 //! told     the table, and JSON
 //! ```
@@ -99,7 +99,7 @@ pub struct DrillArgs {
 
 /// A drill: its cluster, its inputs, the jobs that run at once, and its seed.
 pub struct Drill {
-    field: TargetCluster,
+    cluster: TargetCluster,
     inputs: Inputs,
     jobs_at_once: u32,
     seed: u64,
@@ -122,24 +122,24 @@ pub fn run(args: &DrillArgs) -> Result<(), Failure> {
         return Err(Failure::refused(anyhow!("--size {}: give 1M to 256M", args.size)));
     }
     let site = Site { url, credentials: args.credentials.clone() };
-    let field = TargetCluster::open(site, args.yes)?;
-    field.check_others(&faults).map_err(Failure::refused)?;
+    let cluster = TargetCluster::open(site, args.yes)?;
+    cluster.check_others(&faults).map_err(Failure::refused)?;
     let interrupt = Interrupt::listen(Arc::new(Programs::new()))?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
     let root = Root::make(directory).map_err(Failure::refused)?;
-    let (stop, second, path) = (Arc::clone(&field.stop), interrupt.clone(), root.path.clone());
+    let (stop, second, path) = (Arc::clone(&cluster.stop), interrupt.clone(), root.path.clone());
     interrupt.aim(Arc::new(move || {
         // The next signal waits for nothing.
         second.end_at_once(&path);
         stop.stop();
     }));
-    tell(&format!("sailfish: drill with seed {seed} on {}", field.summary()));
+    tell(&format!("sailfish: drill with seed {seed} on {}", cluster.summary()));
     let inputs = Inputs::write(&root.path, seed, size_bytes)?;
-    let drill = Drill { field, inputs, jobs_at_once: args.jobs, seed };
+    let drill = Drill { cluster, inputs, jobs_at_once: args.jobs, seed };
     let rows = drill.strike_all(&faults, args.rounds);
-    let stopped = drill.field.stop.is_stopped();
+    let stopped = drill.cluster.stop.is_stopped();
     if rows.is_err() {
-        drill.field.stop.cancel_jobs();
+        drill.cluster.stop.cancel_jobs();
     }
     drop(root);
     if stopped {

@@ -80,7 +80,7 @@ mod tests {
             done: *done,
             running: 0,
         });
-        let job = JobProgress { stages: stages.collect(), over: false, rests: false };
+        let job = JobProgress { stages: stages.collect(), over: false, parts_ready: false };
         let node = NodeProgress {
             input_bytes_read: 150,
             input_bytes_total: 100,

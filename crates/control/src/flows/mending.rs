@@ -53,9 +53,9 @@ pub(crate) fn make_parts_again(
     let has_left = |node| service == Service::Cluster && !fleet.has(node);
     // If several are due at once, the first may have ended the flow.
     let Some(job) = work.jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { return };
-    let (rested, stage) = (job.in_flow.rests, StageIndex(job.tasks.len() as u16));
+    let (rested, stage) = (job.in_flow.parts_ready, StageIndex(job.tasks.len() as u16));
     let made = job.make_parts_again(tasks, with, has_left, outbox);
-    job.in_flow.rests = rested && made.is_none();
+    job.in_flow.parts_ready = rested && made.is_none();
     match (made, rested) {
         (None, _) => {}
         (Some(Err(())), true) => feed(work, outbox, Event::StageRefused { job: id, stage }),

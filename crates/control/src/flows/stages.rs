@@ -10,11 +10,11 @@ use api::control::{JobOutcome, NodeOrder};
 use api::history::EventKind;
 use api::machine::ReplicatedPart;
 use api::{Blame, Task, TaskFailure, TaskResult};
-use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind};
+use ids::{AttemptKey, JobId, NodeId, Placement, StageIndex, StageKind};
 use mapreduce::flow::{AfterEnd, Flows, Inputs, Stage};
 use mapreduce::{ExpandError, JobResults, flow};
 use rows::{Change, PartReplicaRow, RecoveredJob};
-use scheduler::{Event, Placement};
+use scheduler::Event;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ pub(crate) fn tell_those_it_reads(jobs: &mut Jobs, id: JobId) {
 pub(crate) fn let_end(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Option<Event> {
     let job = work.jobs.get_mut(&id)?;
     let stage = StageIndex(job.tasks.len() as u16);
-    job.in_flow.rests = false;
+    job.in_flow.parts_ready = false;
     match job.expand_stage(stage, outbox) {
         Ok(_) => Some(Event::StageExpanded { job: id, stage, tasks: Vec::new() }),
         Err(error) => {

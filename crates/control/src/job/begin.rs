@@ -60,7 +60,7 @@ pub(crate) fn progress(work: &Work, id: JobId) -> Option<JobProgress> {
         Some(counts) => counts.into_iter().map(stage_progress).collect(),
         None => last_progress(job),
     };
-    Some(JobProgress { stages, over, rests: job.in_flow.rests })
+    Some(JobProgress { stages, over, parts_ready: job.in_flow.parts_ready })
 }
 
 fn stage_progress(stage: StageCounts) -> StageProgress {

@@ -61,7 +61,7 @@ impl Job {
         match current {
             Some(StageKind::Commit) => false,
             // Its parts are complete: runs are read again only if a part is lost.
-            _ if self.in_flow.rests => false,
+            _ if self.in_flow.parts_ready => false,
             // No node has data of the job.
             None => false,
             _ if self.is_sealed() => self.results.needs(node, true),

@@ -2,15 +2,16 @@
 //! becomes a task when the attempt confirms it, at the latest with its result (`docs/internals/elastic.md`).
 
 use crate::interface::Outbox;
-use crate::job::{Job, placement};
+use crate::job::Job;
 use crate::scheduling::feed;
 use crate::work::Work;
 use api::history::EventKind;
 use api::machine::ShortenedAttempt;
 use api::{KeyBytes, Task, TaskResult};
-use ids::{AttemptKey, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
+use ids::{AttemptKey, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
+use mapreduce::placement;
 use rows::Change;
-use scheduler::{Event, Placement};
+use scheduler::Event;
 use std::collections::BTreeMap;
 
 /// The part of a task that the result of an attempt covers.
@@ -99,7 +100,7 @@ impl Job {
 
     fn split(&mut self, attempt: AttemptKey, key: &KeyBytes, outbox: &mut Outbox) -> Option<Placement> {
         let stage = self.runs_reduces().filter(|stage| *stage == attempt.task.stage)?;
-        let mapreduce::Split { head, tail } = self.results.split(attempt.task.task, key)?;
+        let mapreduce::RangeCut { head, tail } = self.results.split(attempt.task.task, key)?;
         let tasks = &mut self.tasks[usize::from(stage.0)];
         let Some(Task::Reduce(task)) = tasks.get_mut(attempt.task.task.0 as usize) else {
             unreachable!("the plan has a task that the stage has not");

@@ -3,10 +3,9 @@
 use crate::interface::Outbox;
 use crate::job::Job;
 use api::{Blame, Task, TaskFailure};
-use ids::{StageIndex, StageKind};
-use mapreduce::{ExpandError, Place, Proof, expand, prove};
+use ids::{Placement, StageIndex, StageKind};
+use mapreduce::{ExpandError, Proof, expand, placement, prove};
 use rows::{Change, ProofRow};
-use scheduler::Placement;
 use std::sync::Arc;
 
 impl Job {
@@ -81,14 +80,5 @@ impl Job {
             merged: row.merged,
         };
         Change::Proofs { job: self.id, rows: proof.ifiles.iter().map(row).collect() }
-    }
-}
-
-/// Returns the placement of a task.
-pub(crate) fn placement(task: &Task) -> Placement {
-    match mapreduce::place(task) {
-        Place::Anywhere => Placement::Anywhere,
-        Place::On(node) => Placement::On(node),
-        Place::Near(nodes) => Placement::Near(nodes),
     }
 }

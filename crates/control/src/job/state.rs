@@ -9,7 +9,7 @@ use api::control::JobOutcome;
 use api::{Boundaries, JobSpec, Task, TaskFailure};
 use ids::{AttemptKey, JobId, NodeId, RunId, StageIndex, StageKind, TaskIndex, TaskKey};
 use mapreduce::JobResults;
-use mapreduce::flow::StageState;
+use mapreduce::flow::FlowState;
 use scheduler::FAILURES_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) struct Job {
     pub keeping: Option<Keeping>,
     pub replicating: Replicating,
     /// Progress as a stage of a flow.
-    pub in_flow: StageState,
+    pub in_flow: FlowState,
     /// Attempts that became useless when another attempt of their task gave up the end of the range. They are told to
     /// stop.
     pub outrun: BTreeSet<AttemptKey>,
@@ -83,7 +83,7 @@ impl Job {
             seat: None,
             keeping: None,
             replicating: Replicating::default(),
-            in_flow: StageState::default(),
+            in_flow: FlowState::default(),
             outrun: BTreeSet::new(),
             fell_back_ns: BTreeMap::new(),
             given_up: BTreeSet::new(),

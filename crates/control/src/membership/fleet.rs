@@ -155,12 +155,13 @@ impl Fleet {
 
     /// Returns the nodes whose exclusion from new work begins (true) or ends (false). If no node can write, none is
     /// excluded: the tasks that fail report the problem.
-    pub fn who_rests(&mut self) -> Vec<(NodeId, bool)> {
+    pub fn newly_cordoned(&mut self) -> Vec<(NodeId, bool)> {
         let any_writes = self.nodes.values().any(|node| node.drain.is_none() && node.can_write());
         let working = self.nodes.iter_mut().filter(|(_, node)| node.drain.is_none());
         let changed = working.filter_map(|(id, node)| {
-            let rests = any_writes && !node.can_write();
-            (std::mem::replace(&mut node.rests, rests) != rests).then_some((*id, rests))
+            let is_cordoned = any_writes && !node.can_write();
+            (std::mem::replace(&mut node.is_cordoned, is_cordoned) != is_cordoned)
+                .then_some((*id, is_cordoned))
         });
         changed.collect()
     }

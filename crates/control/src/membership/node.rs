@@ -69,7 +69,7 @@ pub(crate) struct Node {
     /// Set while it is being drained.
     pub drain: Option<Drain>,
     /// It gets only tasks that are bound to it, because it cannot write and other nodes can.
-    pub rests: bool,
+    pub is_cordoned: bool,
     /// Jobs with kept data on its disks.
     pub kept: BTreeSet<JobId>,
     /// Set when its process has ended and its data is not abandoned yet.
@@ -98,7 +98,7 @@ impl Node {
             sample: None,
             heard: BTreeMap::new(),
             drain: None,
-            rests: false,
+            is_cordoned: false,
             kept: BTreeSet::new(),
             away: None,
             told_changes: 0,

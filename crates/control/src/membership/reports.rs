@@ -68,10 +68,14 @@ pub(crate) fn reported(work: &mut Work, outbox: &mut Outbox, node: NodeId, repor
 
 /// Excludes nodes that cannot write from tasks that other nodes could run, and readmits them.
 pub(crate) fn let_nodes_rest(work: &mut Work, outbox: &mut Outbox) {
-    for (node, rests) in work.fleet.who_rests() {
-        let now = if rests { "cannot write to any of its disks" } else { "can write again" };
+    for (node, is_cordoned) in work.fleet.newly_cordoned() {
+        let now = if is_cordoned { "cannot write to any of its disks" } else { "can write again" };
         outbox.warn(format!("{node} {now}"));
-        feed(work, outbox, if rests { Event::NodeDraining { node } } else { Event::NodeResumes { node } });
+        feed(
+            work,
+            outbox,
+            if is_cordoned { Event::NodeDraining { node } } else { Event::NodeResumes { node } },
+        );
     }
 }
 

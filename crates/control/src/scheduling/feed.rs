@@ -122,7 +122,7 @@ pub(crate) fn open_stage(work: &mut Work, outbox: &mut Outbox, id: JobId, stage:
         false => job.expand_stage(stage, outbox).map(Some),
     };
     let error = match expanded {
-        Ok(None) => return rests(work, outbox, id),
+        Ok(None) => return parts_are_ready(work, outbox, id),
         Ok(Some(mut tasks)) => {
             if stage == StageIndex(0) {
                 near_stage_files(work, id, &mut tasks);
@@ -144,9 +144,9 @@ pub(crate) fn open_stage(work: &mut Work, outbox: &mut Outbox, id: JobId, stage:
 }
 
 /// Marks a stage that feeds others as complete: all its parts are there and the proof agrees. Its readers may begin.
-fn rests(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Vec<Event> {
+fn parts_are_ready(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Vec<Event> {
     if let Some(job) = work.jobs.get_mut(&id) {
-        job.in_flow.rests = true;
+        job.in_flow.parts_ready = true;
         // Parts may have been lost since they were written; the readers need them now.
         work.jobs.hurt_flows();
     }

@@ -1,12 +1,12 @@
 //! Orders of the scheduler that need nothing more from it.
 
-use crate::job::placement;
 use crate::membership::Fleet;
 use crate::work::Work;
 use api::Task;
 use api::control::{END_KEYS_MAX, NodeOrder};
 use api::task::MapTask;
 use ids::{AttemptKey, TaskIndex};
+use mapreduce::placement;
 use scheduler::{Event, Slot};
 
 /// Asks an attempt to give up half of its unread data, because slots are idle.

@@ -6,7 +6,7 @@ use crate::serve::body_reader::BodyReader;
 use crate::serve::copy::file::{FileTarget, permit, receive};
 use crate::serve::port::{Port, Refusal};
 use crate::serve::receiving::Turn;
-use crate::serve::services::StageFiles;
+use crate::serve::services::StageFileService;
 use crate::wire::data_scope::DataScope;
 use crate::wire::messages::{COPY_HEAD_BYTES, CopyHead};
 use crate::wire::stage::{STAGE_COPY_HEAD_BYTES, StageCopyHead, StageFileRef};
@@ -44,7 +44,7 @@ pub(crate) async fn copy(
 struct StageTarget {
     target: Target,
     file: StageFileRef,
-    files: Arc<dyn StageFiles>,
+    files: Arc<dyn StageFileService>,
     /// Released when the file is known, or removed.
     _turn: Turn,
 }
@@ -63,7 +63,7 @@ enum Target {
 pub(crate) async fn stage_copy(
     port: &Port,
     of: DataScope,
-    files: Arc<dyn StageFiles>,
+    files: Arc<dyn StageFileService>,
     body: &mut BodyReader,
     may_come: impl FnOnce(&StageFileName) -> bool,
 ) -> Result<(), Refusal> {
@@ -84,7 +84,7 @@ pub(crate) async fn stage_copy(
     receive(body, bytes, permit, begin).await
 }
 
-fn stage_target(files: &dyn StageFiles, file: &StageFileRef) -> Result<Target, Refusal> {
+fn stage_target(files: &dyn StageFileService, file: &StageFileRef) -> Result<Target, Refusal> {
     if let Some(present) = files.find(&file.name) {
         // The node that made the file needs no copy, and a file never changes.
         if present.is_own || present.payload != file.payload {

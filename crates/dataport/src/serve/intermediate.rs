@@ -3,7 +3,7 @@
 
 use crate::serve::body_reader::BodyReader;
 use crate::serve::port::{Port, Refusal};
-use crate::serve::services::{StageFiles, StatedContent, UserFileError};
+use crate::serve::services::{IntermediateFileError, StageFileService, StatedContent};
 use crate::serve::{copy, stage};
 use crate::wire::data_scope::DataScope;
 use crate::wire::messages::MESSAGE_BYTES_MAX;
@@ -64,7 +64,7 @@ async fn write(
     let silence = Duration::from_secs(silence.clamp(1, SILENCE_SECONDS_MAX).into());
     let bytes = BodyReader::new(body).rest(INTERMEDIATE_PIECE_BYTES_MAX).await?;
     if offset.saturating_add(bytes.len() as u64) > grant.bytes_max {
-        return Err(UserFileError::OverQuota { file, bytes_max: grant.bytes_max }.into());
+        return Err(IntermediateFileError::OverQuota { file, bytes_max: grant.bytes_max }.into());
     }
     let written = aside(move || Ok(files.write(file, offset, &bytes, silence)?)).await?;
     Ok(format!("{written}\n"))
@@ -140,7 +140,7 @@ async fn blocks(State(port): State<Port>, headers: HeaderMap, body: Body) -> Res
 /// Receives a copy from another node that has the right to send it.
 async fn copies(State(port): State<Port>, headers: HeaderMap, body: Body) -> Result<(), Refusal> {
     let (files, file) = port.admit_copy(&headers)?;
-    let files: Arc<dyn StageFiles> = files;
+    let files: Arc<dyn StageFileService> = files;
     let is_it = |name: &StageFileName| name.user_file() == Some(file);
     match port.takes_chunks() {
         true => {

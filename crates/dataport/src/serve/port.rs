@@ -2,7 +2,9 @@
 
 use crate::serve::body_reader::BodyError;
 use crate::serve::receiving::Receiving;
-use crate::serve::services::{Chunkservers, StageFiles, UserFileError, UserFiles};
+use crate::serve::services::{
+    Chunkservers, IntermediateFileError, IntermediateFileService, StageFileService,
+};
 use crate::wire::stage_name::StageFileName;
 use crate::wire::{INCARNATION_HEADER, token};
 use axum::http::{HeaderMap, StatusCode};
@@ -61,7 +63,7 @@ pub(crate) enum Refusal {
     #[error("the parameter {0} is missing or not a number")]
     NoNumber(&'static str),
     #[error(transparent)]
-    UserFile(#[from] UserFileError),
+    UserFile(#[from] IntermediateFileError),
     #[error("this node is being drained and accepts no new data")]
     Draining,
     #[error("too many such requests are under way")]
@@ -135,7 +137,7 @@ impl Port {
         &self,
         job: i64,
         headers: &HeaderMap,
-    ) -> Result<Arc<dyn StageFiles>, Refusal> {
+    ) -> Result<Arc<dyn StageFileService>, Refusal> {
         let (job, shown) = self.check(job, headers)?;
         self.chunkservers.stage_files(job, shown).ok_or(Refusal::UnknownJob(job))
     }
@@ -152,7 +154,10 @@ impl Port {
     }
 
     /// Returns the files of users, and the file that the sender may send a copy of.
-    pub fn admit_copy(&self, headers: &HeaderMap) -> Result<(Arc<dyn UserFiles>, IntermediateId), Refusal> {
+    pub fn admit_copy(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<(Arc<dyn IntermediateFileService>, IntermediateId), Refusal> {
         let shown = token::shown(headers).ok_or(Refusal::NoToken)?;
         let file = self.chunkservers.admits_copy(shown).ok_or(Refusal::WrongToken)?;
         self.check_incarnation(headers)?;
@@ -165,7 +170,7 @@ impl Port {
         file: IntermediateId,
         right: FileRight,
         headers: &HeaderMap,
-    ) -> Result<(Arc<dyn UserFiles>, FileGrant), Refusal> {
+    ) -> Result<(Arc<dyn IntermediateFileService>, FileGrant), Refusal> {
         let shown = token::shown(headers).ok_or(Refusal::NoToken)?;
         let grant = self.chunkservers.admits_to_file(file, right, shown).ok_or(Refusal::WrongToken)?;
         self.check_incarnation(headers)?;

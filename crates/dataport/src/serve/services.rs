@@ -15,7 +15,7 @@ pub trait Chunkservers: Send + Sync + 'static {
     /// Returns the chunkserver of a job, for a caller whose token was accepted; None if the job is unknown here.
     fn chunkserver(&self, job: JobId, shown: &str) -> Option<Arc<ChunkServer>>;
     /// Returns the stage files of a job, in the same way.
-    fn stage_files(&self, _job: JobId, _shown: &str) -> Option<Arc<dyn StageFiles>> {
+    fn stage_files(&self, _job: JobId, _shown: &str) -> Option<Arc<dyn StageFileService>> {
         None
     }
     /// Returns whether new chunks are accepted here; not while the node is being drained.
@@ -25,7 +25,7 @@ pub trait Chunkservers: Send + Sync + 'static {
     /// Returns a number that distinguishes this process from earlier ones of the same node.
     fn incarnation(&self) -> u64;
     /// Returns the intermediate files of users; None if there are none.
-    fn user_files(&self) -> Option<Arc<dyn UserFiles>> {
+    fn user_files(&self) -> Option<Arc<dyn IntermediateFileService>> {
         None
     }
     /// Returns whether a token gives access to the data of a job.
@@ -50,7 +50,7 @@ pub struct StageFileHere {
 }
 
 /// The stage files of one job on a node.
-pub trait StageFiles: Send + Sync + 'static {
+pub trait StageFileService: Send + Sync + 'static {
     /// Returns the complete file of that name; None if there is none.
     fn find(&self, name: &StageFileName) -> Option<StageFileHere>;
     /// Returns the paths at which a copy may be written, one per disk, the preferred one first; the others are tried if that fails.
@@ -60,7 +60,7 @@ pub trait StageFiles: Send + Sync + 'static {
 }
 
 /// The files of users on a node. Calls may block on disks, and on the server.
-pub trait UserFiles: StageFiles {
+pub trait IntermediateFileService: StageFileService {
     /// Writes bytes of a file at an offset, and returns the bytes of the file afterwards. The first bytes of a file
     /// begin it. `silence`: the time without a message of the writer after which the file is abandoned.
     fn write(
@@ -69,11 +69,11 @@ pub trait UserFiles: StageFiles {
         offset: u64,
         bytes: &[u8],
         silence: Duration,
-    ) -> Result<u64, UserFileError>;
+    ) -> Result<u64, IntermediateFileError>;
     /// Completes a file and tells the server. A repeated call returns the same.
-    fn close(&self, file: IntermediateId, stated: StatedContent) -> Result<Payload, UserFileError>;
+    fn close(&self, file: IntermediateId, stated: StatedContent) -> Result<Payload, IntermediateFileError>;
     /// Abandons a file: its bytes are removed.
-    fn abandon(&self, file: IntermediateId, reason: &str) -> Result<(), UserFileError>;
+    fn abandon(&self, file: IntermediateId, reason: &str) -> Result<(), IntermediateFileError>;
 }
 
 /// Size and checksum that a writer states for its file.
@@ -86,7 +86,7 @@ pub struct StatedContent {
 
 /// The reason why a file is not written, or not completed.
 #[derive(Debug, thiserror::Error)]
-pub enum UserFileError {
+pub enum IntermediateFileError {
     #[error(
         "file {0} is not being written here: its writer was silent for too long or gave it up, or it was removed"
     )]
@@ -122,7 +122,7 @@ pub enum UserFileError {
     Untold { file: IntermediateId, reason: String },
 }
 
-impl UserFileError {
+impl IntermediateFileError {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::NotWriting(_) | Self::Forgotten(_) => StatusCode::NOT_FOUND,

@@ -1,7 +1,7 @@
 //! Answers to readers of stage files.
 
 use crate::serve::port::{Port, Refusal};
-use crate::serve::services::StageFiles;
+use crate::serve::services::StageFileService;
 use crate::wire::stage::StageReadRequest;
 use axum::body::Body;
 use bytes::Bytes;
@@ -25,7 +25,7 @@ impl AsRef<[u8]> for Answer {
 /// Reads blocks in stored form. The receiver verifies them, which it must do anyway.
 pub(crate) async fn blocks(
     port: &Port,
-    files: Arc<dyn StageFiles>,
+    files: Arc<dyn StageFileService>,
     request: StageReadRequest,
 ) -> Result<Body, Refusal> {
     // Readers hold nothing that others wait for, so it is safe to let them wait.
@@ -35,7 +35,7 @@ pub(crate) async fn blocks(
     Ok(Body::from(Bytes::from_owner(Answer { blocks, _permit: permit })))
 }
 
-fn read(files: &dyn StageFiles, request: &StageReadRequest) -> Result<Vec<u8>, Refusal> {
+fn read(files: &dyn StageFileService, request: &StageReadRequest) -> Result<Vec<u8>, Refusal> {
     let file = &request.file;
     let here = files.find(&file.name).ok_or_else(|| Refusal::UnknownStageFile(file.name.clone()))?;
     let read = || {

@@ -6,7 +6,7 @@ use crate::stage_files::Files;
 use api::task::SealResult;
 use chunkserver::{ChunkServer, Config, Run};
 use dataport::{
-    Chunkservers, DataClient, Peer, RemoteChunks, RemoteChunksOptions, SpreadByIfile, StageFiles, Token,
+    Chunkservers, DataClient, Peer, RemoteChunks, RemoteChunksOptions, SpreadByIfile, StageFileService, Token,
 };
 use ids::{IfileIndex, JobId, NodeId, RunId, Source};
 use std::collections::BTreeMap;
@@ -39,8 +39,8 @@ impl Chunkservers for Served {
         (job == JOB).then(|| self.server())
     }
 
-    fn stage_files(&self, job: JobId, _: &str) -> Option<Arc<dyn StageFiles>> {
-        let files: Arc<dyn StageFiles> = Arc::<Files>::clone(&self.stage_files);
+    fn stage_files(&self, job: JobId, _: &str) -> Option<Arc<dyn StageFileService>> {
+        let files: Arc<dyn StageFileService> = Arc::<Files>::clone(&self.stage_files);
         (job == JOB).then_some(files)
     }
 

@@ -6,7 +6,7 @@ use crate::copying::when_free;
 use crate::model;
 use crate::stage_files::{Sample, name, read};
 use dataport::wire::stage::StageCopyHead;
-use dataport::{CopyError, DataError, StageFileRef, StageFiles};
+use dataport::{CopyError, DataError, StageFileRef, StageFileService};
 use ids::JobId;
 use stagefile::{BLOCK_PAYLOAD_BYTES, Payload};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -3,8 +3,8 @@
 use crate::cluster::{Cluster, JOB};
 use crate::model::Case;
 use dataport::{
-    AnyStageFile, StageFileCopy, StageFileHere, StageFileName, StageFileOptions, StageFileRef, StageFiles,
-    StageReadError,
+    AnyStageFile, StageFileCopy, StageFileHere, StageFileName, StageFileOptions, StageFileRef,
+    StageFileService, StageReadError,
 };
 use ids::AttemptNumber;
 use stagefile::{StageFileSummary, StageFileWriter};
@@ -48,7 +48,7 @@ impl Files {
     }
 }
 
-impl StageFiles for Files {
+impl StageFileService for Files {
     fn find(&self, name: &StageFileName) -> Option<StageFileHere> {
         self.known.lock().unwrap().get(name).cloned()
     }

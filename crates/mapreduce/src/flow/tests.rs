@@ -1,7 +1,7 @@
 //! A flow of four stages: a <- b, a <- c, (b, c) <- d. Jobs are numbered in that order from 1.
 
 use super::{
-    AfterEnd, AtRest, Flows, Inputs, PartsAgain, Stage, StageState, after_end, at_rest, differs_from_told,
+    AfterEnd, AtRest, FlowState, Flows, Inputs, PartsAgain, Stage, after_end, at_rest, differs_from_told,
     inputs, is_cut_off, lacks, last_first, may_end, near, places, readers,
 };
 use crate::test_job::{map_result, spec, split};
@@ -21,7 +21,7 @@ const LEFT: u32 = 50;
 struct Known {
     spec: JobSpec,
     results: JobResults,
-    state: StageState,
+    state: FlowState,
     is_over: bool,
 }
 
@@ -110,7 +110,7 @@ fn flow() -> Jobs {
         };
         let spec = JobSpec { stage: Some(of_flow), max_regenerations: 2, ..spec() };
         let splits = if reads.is_empty() { vec![split()] } else { Vec::new() };
-        let state = StageState { is_asked: true, ..StageState::default() };
+        let state = FlowState { is_asked: true, ..FlowState::default() };
         jobs.0.insert(job, Known { spec, results: JobResults::new(job, splits), state, is_over: false });
     }
     jobs
@@ -120,7 +120,7 @@ fn flow() -> Jobs {
 fn b_reads() -> Jobs {
     let mut jobs = flow();
     jobs.puts_out(A, &[1, 2]);
-    jobs.of(A).state.rests = true;
+    jobs.of(A).state.parts_ready = true;
     jobs.begins(B);
     jobs
 }
@@ -132,16 +132,16 @@ fn stage_begins_when_its_sources_are_complete() {
     assert_eq!(inputs(&jobs, A), Ok(Inputs::Known));
     assert_eq!(inputs(&jobs, B), Ok(Inputs::NotYet));
     jobs.puts_out(A, &[1, 2]);
-    jobs.of(A).state.rests = true;
+    jobs.of(A).state.parts_ready = true;
     // One that nobody has asked for yet begins when somebody does.
     jobs.of(C).state.is_asked = false;
     assert_eq!(at_rest(&jobs, A, false), AtRest::Begin(vec![B]));
     jobs.begins(B);
     assert_eq!(inputs(&jobs, B), Ok(Inputs::Known));
     assert_eq!(jobs.of(B).spec.inputs.len(), 2);
-    jobs.of(B).state.rests = true;
+    jobs.of(B).state.parts_ready = true;
     assert_eq!(inputs(&jobs, D), Ok(Inputs::NotYet), "c does not rest");
-    jobs.of(C).state.rests = true;
+    jobs.of(C).state.parts_ready = true;
     assert!(matches!(inputs(&jobs, D), Ok(Inputs::Are(_))));
 }
 
@@ -159,7 +159,7 @@ fn stage_stays_until_its_readers_are_over() {
     jobs.0.remove(&B);
     assert!(may_end(&jobs, A));
     assert_eq!(at_rest(&jobs, A, true), AtRest::Begin(vec![]), "who reads it may not be there yet");
-    jobs.of(A).state.rests = false;
+    jobs.of(A).state.parts_ready = false;
     assert!(!may_end(&jobs, A));
 }
 

@@ -1,7 +1,7 @@
 //! Care for the intermediate files of users on this node: abandons files of silent writers, and copies complete files
 //! to a second node, like `shuffle::replicate::parts` for parts.
 
-use crate::intermediate::user_files::{SentFile, UserFiles};
+use crate::intermediate::intermediate_files::{IntermediateFiles, SentFile};
 use crate::link::remote::Remote;
 use crate::shuffle::remote::OtherNodes;
 use crate::shuffle::replicate::parts::age;
@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Watches writers until the node ends.
-pub(crate) fn look_after_writers(files: &UserFiles) {
+pub(crate) fn look_after_writers(files: &IntermediateFiles) {
     while !files.has_ended() {
         std::thread::sleep(LOOK_EVERY);
         files.look_after_writers();
@@ -48,7 +48,7 @@ fn send_files(remote: &Remote) -> bool {
     for (file, here) in single {
         match send(remote, &others, file, &here) {
             Sent::To(to) => {
-                let bytes = crate::intermediate::user_files::stored_bytes(here.payload);
+                let bytes = crate::intermediate::intermediate_files::stored_bytes(here.payload);
                 let single_ns = age(&here).as_nanos() as u64;
                 files.was_sent(file, SentFile { to, bytes, single_ns });
             }

@@ -8,7 +8,7 @@ use crate::disks::kept_dirs::Durability;
 use crate::disks::shipped_files::{JobFiles, Keepers, PlacedFiles};
 use crate::failure::named_failure;
 use crate::intermediate::file_keeper;
-use crate::intermediate::user_files::UserFiles;
+use crate::intermediate::intermediate_files::IntermediateFiles;
 use crate::link::data_access::{DataAccess, ShownTokens};
 use crate::link::drill::Drill;
 use crate::link::messages::ServerMessage;
@@ -53,7 +53,7 @@ pub struct Remote {
     checks: KeptChecks,
     drill: Drill,
     /// Intermediate files of users.
-    files: Arc<UserFiles>,
+    files: Arc<IntermediateFiles>,
 }
 
 #[derive(Default)]
@@ -97,7 +97,7 @@ impl Remote {
         let (jobs, checks) = (Mutex::default(), KeptChecks::default());
         let tells = Arc::clone(&link);
         let tell = move |notes| tells.tell_intermediates(notes).map_err(|error| error.to_string());
-        let files = Arc::new(UserFiles::new(disks.user_dirs(), tell));
+        let files = Arc::new(IntermediateFiles::new(disks.user_dirs(), tell));
         Self { link, disks, data, access, caches, paths, jobs, single_spec, left, checks, drill, files }
     }
 
@@ -119,7 +119,7 @@ impl Remote {
     }
 
     /// Returns the intermediate files of users on this node.
-    pub(crate) fn files(&self) -> Arc<UserFiles> {
+    pub(crate) fn files(&self) -> Arc<IntermediateFiles> {
         Arc::clone(&self.files)
     }
 
@@ -564,7 +564,7 @@ impl RecordData for Remote {
         Some(self.others(Some(Arc::new(AskServer { job, link }))))
     }
 
-    fn user_files(&self) -> Option<Arc<UserFiles>> {
+    fn user_files(&self) -> Option<Arc<IntermediateFiles>> {
         Some(self.files())
     }
 

@@ -1,6 +1,6 @@
 //! Record data of a job on several nodes: appended to and read through their data ports.
 
-use crate::intermediate::user_files::UserFiles;
+use crate::intermediate::intermediate_files::IntermediateFiles;
 use crate::job_data::AttemptData;
 use api::TaskFailure;
 use api::machine::{ReplicatedPart, ReplicatedRun};
@@ -52,7 +52,7 @@ pub trait RecordData: Send + Sync {
     fn other_nodes(&self, job: JobId) -> Option<OtherNodes>;
 
     /// Returns the intermediate files of users on this node.
-    fn user_files(&self) -> Option<Arc<UserFiles>> {
+    fn user_files(&self) -> Option<Arc<IntermediateFiles>> {
         None
     }
 }

@@ -4,9 +4,9 @@ use crate::job_data::JobData;
 use crate::link::data_access::DataAccess;
 use crate::shared::Shared;
 use crate::shuffle::replicate::replicate;
-use crate::shuffle::stage_files::StageFiles as JobStageFiles;
+use crate::shuffle::stage_files::StageFiles;
 use chunkserver::ChunkServer;
-use dataport::{Chunkservers, StageFiles};
+use dataport::{Chunkservers, StageFileService};
 use ids::{IntermediateId, JobId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,13 +43,14 @@ impl Chunkservers for Served {
         self.job(job, shown)?.chunkserver().ok()
     }
 
-    fn stage_files(&self, job: JobId, shown: &str) -> Option<Arc<dyn StageFiles>> {
-        let files: Arc<dyn StageFiles> = Arc::<JobStageFiles>::clone(&self.job(job, shown)?.stage_files);
+    fn stage_files(&self, job: JobId, shown: &str) -> Option<Arc<dyn StageFileService>> {
+        let files: Arc<dyn StageFileService> = Arc::<StageFiles>::clone(&self.job(job, shown)?.stage_files);
         Some(files)
     }
 
-    fn user_files(&self) -> Option<Arc<dyn dataport::UserFiles>> {
-        let files: Arc<dyn dataport::UserFiles> = self.shared.record_data.get()?.user_files()?;
+    fn user_files(&self) -> Option<Arc<dyn dataport::IntermediateFileService>> {
+        let files: Arc<dyn dataport::IntermediateFileService> =
+            self.shared.record_data.get()?.user_files()?;
         Some(files)
     }
 

@@ -159,7 +159,7 @@ fn copies(place: &StageFileAt, here: Option<&Path>, read: &StageRead<'_>) -> Vec
     local.into_iter().chain(elsewhere).collect()
 }
 
-impl dataport::StageFiles for StageFiles {
+impl dataport::StageFileService for StageFiles {
     fn find(&self, name: &StageFileName) -> Option<StageFileHere> {
         Self::find(self, name)
     }

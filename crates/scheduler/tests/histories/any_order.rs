@@ -1,11 +1,10 @@
 //! Whatever comes in whatever order, every job ends once.
 
 use crate::{World, anywhere};
-use ids::{AttemptKey, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
+use ids::{AttemptKey, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
 use proptest::prelude::*;
 use scheduler::{
-    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Placement, RetainedStage, Slot, Waits, WhyHere,
-    has_jobs,
+    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, RetainedStage, Slot, Waits, WhyHere, has_jobs,
 };
 use std::collections::{BTreeMap, BTreeSet};
 

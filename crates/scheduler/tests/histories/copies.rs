@@ -1,10 +1,10 @@
 //! Two attempts of a task at the same time, told by hand.
 
 use crate::{JOB, World, anywhere, attempt, expand, failed, succeeded};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
 use scheduler::{
-    Action, Claim, Event, FAILURES_MAX, FailureCause, Label, NO_PROGRESS_NS, Placement, RecoveredTask,
-    SLOW_NODE_NS, Slot, Waits, WhyLeft,
+    Action, Claim, Event, FAILURES_MAX, FailureCause, Label, NO_PROGRESS_NS, RecoveredTask, SLOW_NODE_NS,
+    Slot, Waits, WhyLeft,
 };
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -1,8 +1,8 @@
 //! Ranges that are cut for idle slots, told by hand.
 
 use crate::{JOB, World, attempt, copies, expanded, failed, succeeded};
-use ids::{NodeId, StageIndex, StageKind};
-use scheduler::{ASKED_AGAIN_AFTER_NS, Action, Claim, Event, FAILURES_MAX, Placement, Slot, Waits};
+use ids::{NodeId, Placement, StageIndex, StageKind};
+use scheduler::{ASKED_AGAIN_AFTER_NS, Action, Claim, Event, FAILURES_MAX, Slot, Waits};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

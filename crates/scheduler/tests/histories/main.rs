@@ -5,9 +5,9 @@ mod copies;
 mod elastic;
 mod elsewhere;
 
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex, TaskKey};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
 use scheduler::{
-    AGING_NS, Action, Claim, Event, FAILURES_MAX, FailureCause, LOCALITY_DELAY_NS, Placement, RecoveredTask,
+    AGING_NS, Action, Claim, Event, FAILURES_MAX, FailureCause, LOCALITY_DELAY_NS, RecoveredTask,
     RetainedStage, Slot, State, UnixNanos, Why, WhyHere, handle, has_jobs, sanity_check,
 };
 use std::collections::VecDeque;

@@ -197,9 +197,9 @@ impl<'a> Trial<'a> {
 
     /// From submit to verdict.
     pub fn run(&self) -> Result<Row, Failure> {
-        let (started, field) = (Instant::now(), &self.drill.field);
+        let (started, cluster) = (Instant::now(), &self.drill.cluster);
         let mut row = self.empty_row();
-        if let Err(error) = field.check_others(&[self.fault]) {
+        if let Err(error) = cluster.check_others(&[self.fault]) {
             row.fired = Err(error.to_string());
             row.may_fire_again = false;
             return Ok(row);
@@ -210,9 +210,9 @@ impl<'a> Trial<'a> {
         row.gone_after = self.given_up(&strike)?;
         let mut outcomes = Vec::new();
         for handed in &jobs {
-            outcomes.push(field.wait(handed.job)?);
+            outcomes.push(cluster.wait(handed.job)?);
         }
-        if !field.stop.is_stopped() {
+        if !cluster.stop.is_stopped() {
             self.look_at_node(strike, &mut row)?;
             for (handed, outcome) in jobs.iter().zip(&outcomes) {
                 row.verdicts.push(self.judge(handed, outcome));
@@ -220,7 +220,7 @@ impl<'a> Trial<'a> {
             self.ask_what_was_done(&jobs, &mut row)?;
         }
         let numbers: Vec<JobId> = jobs.iter().map(|handed| handed.job).collect();
-        field.clean(&numbers)?;
+        cluster.clean(&numbers)?;
         for handed in &jobs {
             // What stays goes with the directory of the drill.
             let _ = std::fs::remove_dir_all(self.drill.inputs.output(&handed.name));
@@ -255,17 +255,17 @@ impl<'a> Trial<'a> {
         let (round, fault) = (self.round, self.fault.name().replace(':', "-"));
         let name =
             format!("{DRILL_JOB_PREFIX}{:x}-{round}-{fault}-{place}-{}", self.choice & 0xffff, kind.word());
-        let field = &self.drill.target_cluster;
-        let plan = self.drill.inputs.plan(kind, &name, &field.site, field.slots, self.replication)?;
-        Ok(Handed { job: field.submit(plan)?, kind, name })
+        let cluster = &self.drill.cluster;
+        let plan = self.drill.inputs.plan(kind, &name, &cluster.site, cluster.slots, self.replication)?;
+        Ok(Handed { job: cluster.submit(plan)?, kind, name })
     }
 
     /// Waits for the moment, and strikes; or says why it did not.
     fn strike_in_time(&self, handed: &Handed) -> Result<Result<Strike, Miss>, Failure> {
-        let field = &self.drill.target_cluster;
+        let cluster = &self.drill.cluster;
         let (mut miss, mut looks) = (Miss::of("its moment never came"), 0);
-        while !field.stop.is_stopped() && looks < LOOKS_MAX {
-            let progress = field.progress(handed.job)?;
+        while !cluster.stop.is_stopped() && looks < LOOKS_MAX {
+            let progress = cluster.progress(handed.job)?;
             match self.moment.compare(&progress.stages, progress.over) {
                 Now::Early => {}
                 Now::Late(late) if looks == 0 => {
@@ -290,9 +290,9 @@ impl<'a> Trial<'a> {
 
     /// Strikes the first node that has a victim; those come first that work on the job.
     fn strike(&self, job: JobId) -> Result<Result<Strike, Miss>, Failure> {
-        let field = &self.drill.target_cluster;
-        let nodes = field.nodes()?;
-        let attempts = field.details(job)?.attempts;
+        let cluster = &self.drill.cluster;
+        let nodes = cluster.nodes()?;
+        let attempts = cluster.details(job)?.attempts;
         let works = |node: &NodeId| {
             attempts.iter().any(|attempt| attempt.node == *node && attempt.state == AttemptState::Running)
         };
@@ -303,7 +303,7 @@ impl<'a> Trial<'a> {
         let fault = self.fault.order(job, self.choice, ARMED_SECONDS_MAX);
         let mut miss = Miss::of("no node that takes part in drills is up");
         for (node, name) in order {
-            match field.strike(&name, &fault) {
+            match cluster.strike(&name, &fault) {
                 Ok(DrillOutcome::Struck { what }) => return Ok(Ok(Strike { node, name, what })),
                 Ok(DrillOutcome::NoVictim { why }) => miss = Miss { why, no_victim: true, is_refused: false },
                 Ok(DrillOutcome::Refused { why }) => miss = Miss { why, is_refused: true, ..miss },
@@ -318,7 +318,7 @@ impl<'a> Trial<'a> {
 
     /// Enters into the row whether the fault struck, which node, and whether that node came back.
     fn look_at_node(&self, strike: Result<Strike, Miss>, row: &mut Row) -> Result<(), Failure> {
-        let field = &self.drill.target_cluster;
+        let cluster = &self.drill.cluster;
         let strike = match strike {
             Ok(strike) => strike,
             Err(miss) => {
@@ -331,8 +331,8 @@ impl<'a> Trial<'a> {
         row.fired = Ok(strike.what);
         if let Fault::CrashAt(Some(point)) = self.fault {
             // Another process may have come under its name.
-            let answers = field.strike(&strike.name, &DrillFault::Disarm).is_ok();
-            if answers && field.has(strike.node)? {
+            let answers = cluster.strike(&strike.name, &DrillFault::Disarm).is_ok();
+            if answers && cluster.has(strike.node)? {
                 row.fired = Err(format!("no attempt on {} came past {}", strike.name, point.name()));
                 return Ok(());
             }
@@ -343,7 +343,7 @@ impl<'a> Trial<'a> {
                 Fault::PauseNode { seconds } => Duration::from_secs(seconds.into()) + WAKE_MAX,
                 _ => RETURN_MAX,
             };
-            row.came_back = Some(field.comes_back(&strike.name, limit));
+            row.came_back = Some(cluster.comes_back(&strike.name, limit));
         }
         Ok(())
     }
@@ -355,8 +355,8 @@ impl<'a> Trial<'a> {
             Fault::PauseNode { seconds } => Duration::from_secs(seconds.into()),
             _ => return Ok(None),
         };
-        let field = &self.drill.target_cluster;
-        strike.as_ref().map_or(Ok(None), |strike| field.given_up(strike.node, limit))
+        let cluster = &self.drill.cluster;
+        strike.as_ref().map_or(Ok(None), |strike| cluster.given_up(strike.node, limit))
     }
 
     fn judge(&self, handed: &Handed, outcome: &JobOutcome) -> Verdict {
@@ -374,10 +374,10 @@ impl<'a> Trial<'a> {
 
     /// Enters into the row how the jobs went on, as the server remembers it.
     fn ask_what_was_done(&self, jobs: &[Handed], row: &mut Row) -> Result<(), Failure> {
-        let field = &self.drill.target_cluster;
+        let cluster = &self.drill.cluster;
         let (mut lost, mut failed, mut again) = (0, 0, std::collections::BTreeMap::<String, u64>::new());
         for handed in jobs {
-            let details = field.details(handed.job)?;
+            let details = cluster.details(handed.job)?;
             for attempt in &details.attempts {
                 lost += u64::from(attempt.state == AttemptState::Interrupted);
                 failed += u64::from(attempt.state == AttemptState::Failed);
@@ -387,7 +387,7 @@ impl<'a> Trial<'a> {
                     *again.entry(name.to_string()).or_default() += 1;
                 }
             }
-            let told = field.placements(handed.job)?.losses;
+            let told = cluster.placements(handed.job)?.losses;
             row.said.extend(
                 told.into_iter().take(SENTENCES_MAX).map(|said| format!("job {}: {said}", handed.job)),
             );

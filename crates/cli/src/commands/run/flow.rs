@@ -220,7 +220,7 @@ fn watch(jobs: &impl Jobs, stages: &[Stage], submitted: &[SubmittedJob], stopped
                     .map_or(0, |stage| u64::from(stage.tasks))
             };
             let begun = progress.stages.iter().any(|stage| stage.expanded);
-            let has_output = progress.rests || progress.over;
+            let has_output = progress.parts_ready || progress.over;
             if *told == Told::Nothing && begun {
                 *told = Told::Begun;
                 let maps = counted(tasks(StageKind::Map), "map task");

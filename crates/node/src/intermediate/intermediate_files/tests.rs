@@ -1,6 +1,6 @@
-use super::{Placed, SentFile, UserFiles, lock, place};
+use super::{IntermediateFiles, Placed, SentFile, lock, place};
 use api::intermediate::{IntermediateAnswer, IntermediateNote};
-use dataport::{StageFileName, StatedContent, UserFileError, UserFiles as _};
+use dataport::{IntermediateFileError, IntermediateFileService as _, StageFileName, StatedContent};
 use ids::{IntermediateId, NodeId};
 use proptest::prelude::*;
 use stagefile::verify;
@@ -14,10 +14,10 @@ const LONG: Duration = Duration::from_secs(3600);
 type Notes = Arc<Mutex<Vec<IntermediateNote>>>;
 
 /// Files below a directory whose server knows nothing of `unknown`.
-fn files(dir: &Path, unknown: Option<IntermediateId>) -> (UserFiles, Notes) {
+fn files(dir: &Path, unknown: Option<IntermediateId>) -> (IntermediateFiles, Notes) {
     let notes = Notes::default();
     let told = Arc::clone(&notes);
-    let files = UserFiles::new(vec![dir.join("a"), dir.join("b")], move |new| {
+    let files = IntermediateFiles::new(vec![dir.join("a"), dir.join("b")], move |new| {
         lock(&told).extend(new);
         Ok(IntermediateAnswer { dropped: unknown.into_iter().collect(), ..IntermediateAnswer::default() })
     });
@@ -35,8 +35,8 @@ fn a_write_goes_on_or_repeats() {
         let found = match place(FILE, written, offset, bytes) {
             Ok(Placed::Appends) => "appends",
             Ok(Placed::Repeats) => "repeats",
-            Err(UserFileError::Gap { .. }) => "gap",
-            Err(UserFileError::Overlap { .. }) => "overlap",
+            Err(IntermediateFileError::Gap { .. }) => "gap",
+            Err(IntermediateFileError::Overlap { .. }) => "overlap",
             Err(error) => panic!("{error}"),
         };
         assert_eq!(found, expected, "{bytes} bytes at {offset} of {written}");
@@ -88,7 +88,7 @@ proptest! {
         }
         let told = StatedContent { bytes: Some(model.len() as u64), crc32c: Some(crc32c::crc32c(&model)) };
         let payload = files.close(FILE, told).expect("closed");
-        let here = dataport::StageFiles::find(&files, &StageFileName::of_user_file(FILE)).expect("complete");
+        let here = dataport::StageFileService::find(&files, &StageFileName::of_user_file(FILE)).expect("complete");
         prop_assert_eq!(verify(&here.path).expect("intact").payload(), payload);
         prop_assert_eq!((payload.bytes, Some(payload.crc32c)), (model.len() as u64, told.crc32c));
         let closed = IntermediateNote::Closed { file: FILE, bytes: payload.bytes, crc32c: payload.crc32c };
@@ -104,16 +104,19 @@ fn closed_file_never_changes() {
     for told in
         [StatedContent { bytes: Some(4), crc32c: None }, StatedContent { bytes: None, crc32c: Some(1) }]
     {
-        assert!(matches!(files.close(FILE, told), Err(UserFileError::NotAsTold { written: 3, .. })));
+        assert!(matches!(files.close(FILE, told), Err(IntermediateFileError::NotAsTold { written: 3, .. })));
     }
     let payload = files.close(FILE, StatedContent::default()).unwrap();
     // The answer was lost.
     assert_eq!(files.close(FILE, StatedContent::default()).unwrap(), payload);
     assert_eq!(lock(&notes).len(), 2);
-    assert!(matches!(files.write(FILE, 3, b"d", LONG), Err(UserFileError::Complete(FILE))));
-    assert!(matches!(files.abandon(FILE, "no"), Err(UserFileError::Complete(FILE))));
+    assert!(matches!(files.write(FILE, 3, b"d", LONG), Err(IntermediateFileError::Complete(FILE))));
+    assert!(matches!(files.abandon(FILE, "no"), Err(IntermediateFileError::Complete(FILE))));
     files.drop_files(&[FILE]);
-    assert!(matches!(files.close(FILE, StatedContent::default()), Err(UserFileError::NotWriting(FILE))));
+    assert!(matches!(
+        files.close(FILE, StatedContent::default()),
+        Err(IntermediateFileError::NotWriting(FILE))
+    ));
     assert_eq!(files_on_disk(dir.path()), 0);
 }
 
@@ -143,8 +146,11 @@ fn abandoned_writer_leaves_nothing() {
         "{given_up:?}"
     );
     assert_eq!(files_on_disk(dir.path()), 0);
-    assert!(matches!(files.write(FILE, 3, b"d", LONG), Err(UserFileError::NotWriting(FILE))));
-    assert!(matches!(files.close(FILE, StatedContent::default()), Err(UserFileError::NotWriting(FILE))));
+    assert!(matches!(files.write(FILE, 3, b"d", LONG), Err(IntermediateFileError::NotWriting(FILE))));
+    assert!(matches!(
+        files.close(FILE, StatedContent::default()),
+        Err(IntermediateFileError::NotWriting(FILE))
+    ));
     files.abandon(IntermediateId(9), &"x".repeat(5000)).unwrap();
     files.look_after_writers();
     assert!(
@@ -157,7 +163,10 @@ fn forgotten_file_is_removed_when_closed() {
     let dir = tempfile::tempdir().unwrap();
     let (files, _) = files(dir.path(), Some(FILE));
     files.write(FILE, 0, b"abc", LONG).unwrap();
-    assert!(matches!(files.close(FILE, StatedContent::default()), Err(UserFileError::Forgotten(FILE))));
+    assert!(matches!(
+        files.close(FILE, StatedContent::default()),
+        Err(IntermediateFileError::Forgotten(FILE))
+    ));
     assert_eq!(files_on_disk(dir.path()), 0);
 }
 
@@ -185,8 +194,8 @@ fn draining_node_begins_no_file() {
     let (files, _) = files(dir.path(), None);
     files.write(FILE, 0, b"abc", LONG).unwrap();
     files.drain();
-    assert!(matches!(files.write(IntermediateId(8), 0, b"x", LONG), Err(UserFileError::Draining)));
+    assert!(matches!(files.write(IntermediateId(8), 0, b"x", LONG), Err(IntermediateFileError::Draining)));
     assert_eq!(files.write(FILE, 3, b"d", LONG).unwrap(), 4);
     files.end();
-    assert!(matches!(files.write(FILE, 4, b"e", LONG), Err(UserFileError::NotWriting(FILE))));
+    assert!(matches!(files.write(FILE, 4, b"e", LONG), Err(IntermediateFileError::NotWriting(FILE))));
 }

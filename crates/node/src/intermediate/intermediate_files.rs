@@ -3,7 +3,7 @@
 
 use crate::shuffle::stage_files::StageFiles;
 use api::intermediate::{IntermediateAnswer, IntermediateNote};
-use dataport::{StageFileHere, StageFileName, StatedContent, UserFileError};
+use dataport::{IntermediateFileError, StageFileHere, StageFileName, StatedContent};
 use ids::{IntermediateId, NodeId};
 use stagefile::{BlockLayout, Payload, StageFileError, StageFileSummary, StageFileWriter};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const UNTOLD_MAX: usize = 4096;
 type Tell = dyn Fn(Vec<IntermediateNote>) -> Result<IntermediateAnswer, String> + Send + Sync;
 
 /// The files of users on this node.
-pub struct UserFiles {
+pub struct IntermediateFiles {
     /// A directory on each disk, created for the first file.
     dirs: Vec<PathBuf>,
     complete: StageFiles,
@@ -76,12 +76,17 @@ enum Placed {
 
 /// Classifies a write. A file is written front to back: a write continues at the end of the file, or lies within the
 /// written bytes, and must equal them.
-fn place(file: IntermediateId, written: u64, offset: u64, bytes: usize) -> Result<Placed, UserFileError> {
+fn place(
+    file: IntermediateId,
+    written: u64,
+    offset: u64,
+    bytes: usize,
+) -> Result<Placed, IntermediateFileError> {
     match offset.checked_add(bytes as u64) {
         _ if offset == written => Ok(Placed::Appends),
-        _ if offset > written => Err(UserFileError::Gap { file, offset, written }),
+        _ if offset > written => Err(IntermediateFileError::Gap { file, offset, written }),
         Some(end) if end <= written => Ok(Placed::Repeats),
-        _ => Err(UserFileError::Overlap { file, offset, written }),
+        _ => Err(IntermediateFileError::Overlap { file, offset, written }),
     }
 }
 
@@ -89,7 +94,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl UserFiles {
+impl IntermediateFiles {
     /// Creates the files, none yet, in these directories. `tell` reports to the server and returns its answer, or the
     /// error.
     pub(crate) fn new(
@@ -137,22 +142,22 @@ impl UserFiles {
         file: IntermediateId,
         may_begin: bool,
         silence: Duration,
-    ) -> Result<Arc<Mutex<Writing>>, UserFileError> {
+    ) -> Result<Arc<Mutex<Writing>>, IntermediateFileError> {
         let mut writers = lock(&self.writers);
         if let Some(writing) = writers.get(&file) {
             return Ok(Arc::clone(writing));
         }
         if self.complete.find(&StageFileName::of_user_file(file)).is_some() {
-            return Err(UserFileError::Complete(file));
+            return Err(IntermediateFileError::Complete(file));
         }
         if !may_begin || self.has_ended() {
-            return Err(UserFileError::NotWriting(file));
+            return Err(IntermediateFileError::NotWriting(file));
         }
         if self.draining.load(Ordering::Relaxed) {
-            return Err(UserFileError::Draining);
+            return Err(IntermediateFileError::Draining);
         }
         if writers.len() >= WRITERS_MAX {
-            return Err(UserFileError::TooMany);
+            return Err(IntermediateFileError::TooMany);
         }
         let writing = Arc::new(Mutex::new(Writing::new(silence)));
         writers.insert(file, Arc::clone(&writing));
@@ -160,7 +165,7 @@ impl UserFiles {
     }
 
     /// Creates the file on the first disk that accepts it.
-    fn create(&self, file: IntermediateId) -> Result<(StageFileWriter, PathBuf), UserFileError> {
+    fn create(&self, file: IntermediateId) -> Result<(StageFileWriter, PathBuf), IntermediateFileError> {
         for dir in &self.dirs {
             // If this fails, the creation of the file fails too, with a reason.
             let _ = std::fs::create_dir(dir);
@@ -179,7 +184,7 @@ impl UserFiles {
             path: PathBuf::new(),
             source: std::io::ErrorKind::NotFound.into(),
         });
-        Err(UserFileError::Disk { file, source })
+        Err(IntermediateFileError::Disk { file, source })
     }
 
     fn write_here(
@@ -188,16 +193,16 @@ impl UserFiles {
         writing: &mut Writing,
         offset: u64,
         bytes: &[u8],
-    ) -> Result<u64, UserFileError> {
+    ) -> Result<u64, IntermediateFileError> {
         match place(file, writing.written(), offset, bytes.len())? {
             Placed::Repeats => {
                 let held = match &writing.writer {
                     Some((writer, _)) => writer.holds(offset, bytes),
                     None => Ok(bytes.is_empty()),
                 };
-                match held.map_err(|source| UserFileError::Disk { file, source })? {
+                match held.map_err(|source| IntermediateFileError::Disk { file, source })? {
                     true => Ok(writing.written()),
-                    false => Err(UserFileError::Differs { file, offset }),
+                    false => Err(IntermediateFileError::Differs { file, offset }),
                 }
             }
             Placed::Appends => {
@@ -208,7 +213,7 @@ impl UserFiles {
                 // Dropped after an error: some of the bytes may be written.
                 writer.write_all(bytes).map_err(|source| {
                     let source = StageFileError::Io { action: "write", path: path.clone(), source };
-                    UserFileError::Disk { file, source }
+                    IntermediateFileError::Disk { file, source }
                 })?;
                 writing.writer = Some((writer, path));
                 Ok(writing.written())
@@ -328,12 +333,13 @@ impl UserFiles {
         }
     }
 
-    fn tell_closed(&self, file: IntermediateId, payload: Payload) -> Result<Payload, UserFileError> {
+    fn tell_closed(&self, file: IntermediateId, payload: Payload) -> Result<Payload, IntermediateFileError> {
         let note = IntermediateNote::Closed { file, bytes: payload.bytes, crc32c: payload.crc32c };
-        let answer = (self.tell)(vec![note]).map_err(|reason| UserFileError::Untold { file, reason })?;
+        let answer =
+            (self.tell)(vec![note]).map_err(|reason| IntermediateFileError::Untold { file, reason })?;
         self.drop_files(&answer.dropped);
         match answer.dropped.contains(&file) {
-            true => Err(UserFileError::Forgotten(file)),
+            true => Err(IntermediateFileError::Forgotten(file)),
             false => Ok(payload),
         }
     }
@@ -344,30 +350,34 @@ impl UserFiles {
         file: IntermediateId,
         writing: &mut Writing,
         stated: StatedContent,
-    ) -> Result<StageFileSummary, UserFileError> {
+    ) -> Result<StageFileSummary, IntermediateFileError> {
         if writing.writer.is_none() {
             writing.writer = Some(self.create(file)?);
         }
         let payload = writing.writer.as_ref().map(|(writer, _)| writer.payload()).unwrap_or_default();
         check_stated(file, payload, stated)?;
         let Some((writer, path)) = writing.writer.take() else {
-            return Err(UserFileError::NotWriting(file));
+            return Err(IntermediateFileError::NotWriting(file));
         };
         writing.is_over = true;
-        let summary = writer.finish(true).map_err(|source| UserFileError::Disk { file, source })?;
+        let summary = writer.finish(true).map_err(|source| IntermediateFileError::Disk { file, source })?;
         self.complete.register(StageFileName::of_user_file(file), path, summary);
         Ok(summary)
     }
 }
 
-fn check_stated(file: IntermediateId, payload: Payload, stated: StatedContent) -> Result<(), UserFileError> {
+fn check_stated(
+    file: IntermediateId,
+    payload: Payload,
+    stated: StatedContent,
+) -> Result<(), IntermediateFileError> {
     let is_right = stated.bytes.is_none_or(|bytes| bytes == payload.bytes)
         && stated.crc32c.is_none_or(|crc32c| crc32c == payload.crc32c);
     let (written, crc32c) = (payload.bytes, payload.crc32c);
-    if is_right { Ok(()) } else { Err(UserFileError::NotAsTold { file, written, crc32c }) }
+    if is_right { Ok(()) } else { Err(IntermediateFileError::NotAsTold { file, written, crc32c }) }
 }
 
-impl dataport::StageFiles for UserFiles {
+impl dataport::StageFileService for IntermediateFiles {
     fn find(&self, name: &StageFileName) -> Option<StageFileHere> {
         self.complete.find(name)
     }
@@ -381,35 +391,35 @@ impl dataport::StageFiles for UserFiles {
     }
 
     fn received(&self, name: StageFileName, path: PathBuf, summary: StageFileSummary) {
-        dataport::StageFiles::received(&self.complete, name, path, summary);
+        dataport::StageFileService::received(&self.complete, name, path, summary);
     }
 }
 
-impl dataport::UserFiles for UserFiles {
+impl dataport::IntermediateFileService for IntermediateFiles {
     fn write(
         &self,
         file: IntermediateId,
         offset: u64,
         bytes: &[u8],
         silence: Duration,
-    ) -> Result<u64, UserFileError> {
+    ) -> Result<u64, IntermediateFileError> {
         // A keep-alive begins nothing: its file may have been removed.
         let may_begin = offset == 0 && !bytes.is_empty();
         let writing = self.writing(file, may_begin, silence)?;
         let mut writing = lock(&writing);
         if writing.is_over {
-            return Err(UserFileError::NotWriting(file));
+            return Err(IntermediateFileError::NotWriting(file));
         }
         let written = self.write_here(file, &mut writing, offset, bytes);
         writing.heard = Instant::now();
         drop(writing);
-        if let Err(error @ UserFileError::Disk { .. }) = &written {
+        if let Err(error @ IntermediateFileError::Disk { .. }) = &written {
             self.give_up(file, &format!("its bytes could not be written: {}", sentence(error)));
         }
         written
     }
 
-    fn close(&self, file: IntermediateId, stated: StatedContent) -> Result<Payload, UserFileError> {
+    fn close(&self, file: IntermediateId, stated: StatedContent) -> Result<Payload, IntermediateFileError> {
         if let Some(here) = self.complete.find(&StageFileName::of_user_file(file)) {
             // The answer was lost, or the server was not available.
             check_stated(file, here.payload, stated)?;
@@ -420,7 +430,7 @@ impl dataport::UserFiles for UserFiles {
         let writing = self.writing(file, may_begin, Duration::from_secs(1))?;
         let mut writing = lock(&writing);
         if writing.is_over {
-            return Err(UserFileError::NotWriting(file));
+            return Err(IntermediateFileError::NotWriting(file));
         }
         match self.finish(file, &mut writing, stated) {
             Ok(summary) => {
@@ -430,7 +440,7 @@ impl dataport::UserFiles for UserFiles {
             }
             Err(error) => {
                 drop(writing);
-                if let UserFileError::Disk { .. } = &error {
+                if let IntermediateFileError::Disk { .. } = &error {
                     self.give_up(file, &format!("its bytes could not be written: {}", sentence(&error)));
                 }
                 Err(error)
@@ -438,11 +448,11 @@ impl dataport::UserFiles for UserFiles {
         }
     }
 
-    fn abandon(&self, file: IntermediateId, reason: &str) -> Result<(), UserFileError> {
+    fn abandon(&self, file: IntermediateId, reason: &str) -> Result<(), IntermediateFileError> {
         match self.give_up(file, reason) {
             true => Ok(()),
-            false if self.knows(file) => Err(UserFileError::Complete(file)),
-            false => Err(UserFileError::NotWriting(file)),
+            false if self.knows(file) => Err(IntermediateFileError::Complete(file)),
+            false => Err(IntermediateFileError::NotWriting(file)),
         }
     }
 }
