@@ -126,27 +126,15 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> Result<bool, SpoolError> {
 #[cfg(test)]
 mod tests {
     use super::{SpoolError, SpoolFrames, SpoolOf};
-    use crate::record::{encode, record_hash};
     use crate::{FrameHeader, KeyShape};
-    use api::DataSum;
-    use ids::{AttemptNumber, IfileIndex, Source, TaskIndex};
+    use ids::{AttemptNumber, Source, TaskIndex};
 
-    const SOURCE: Source = Source { map_task: TaskIndex(3), attempt: AttemptNumber(1) };
+    /// Frames of one attempt, by turns of three I-files (`tests/golden.rs`).
+    const SPOOL: &[u8] = include_bytes!("../test_data/v2/spool.part");
+    const SOURCE: Source = Source { map_task: TaskIndex(0), attempt: AttemptNumber(0) };
     const OF: SpoolOf = SpoolOf { source: SOURCE, key_shape: KeyShape::Whole, payload_bytes_max: 1 << 20 };
 
     type Frame = (FrameHeader, Vec<u8>);
-
-    fn frame(ifile: u32, sequence: u64, values: &[&[u8]]) -> Frame {
-        let (mut payload, mut sum) = (Vec::new(), DataSum::default());
-        for value in values {
-            let start = payload.len();
-            encode(KeyShape::Whole, b"key", value, 3, &mut payload);
-            sum.add_record((payload.len() - start) as u64, record_hash(&payload[start..]));
-        }
-        let payload_crc32c = crc32c::crc32c(&payload);
-        let (ifile, source, key_shape) = (IfileIndex(ifile), SOURCE, KeyShape::Whole);
-        (FrameHeader { ifile, source, sequence, key_shape, sum, payload_crc32c }, payload)
-    }
 
     fn bytes_of(frames: &[Frame]) -> Vec<u8> {
         frames.iter().flat_map(|(header, payload)| [&header.encode()[..], payload].concat()).collect()
@@ -163,9 +151,8 @@ mod tests {
 
     #[test]
     fn each_flip_is_found() {
-        let bytes = bytes_of(&[frame(0, 0, &[b"first"]), frame(2, 0, &[b"", b"another"])]);
-        for (index, bit) in (0..bytes.len()).flat_map(|index| (0..8).map(move |bit| (index, bit))) {
-            let mut damaged = bytes.clone();
+        for (index, bit) in (0..SPOOL.len()).flat_map(|index| (0..8).map(move |bit| (index, bit))) {
+            let mut damaged = SPOOL.to_vec();
             damaged[index] ^= 1 << bit;
             assert!(read(&damaged).is_err(), "bit {bit} of byte {index}");
         }
@@ -173,11 +160,10 @@ mod tests {
 
     #[test]
     fn each_cut_leaves_whole_frames_or_is_found() {
-        let all = [frame(0, 0, &[b"first"]), frame(2, 0, &[b"", b"another"])];
-        let bytes = bytes_of(&all);
-        let ends = [0, bytes_of(&all[..1]).len(), bytes.len()];
-        for length in 0..=bytes.len() {
-            let found = read(&bytes[..length]);
+        let all = read(SPOOL).unwrap();
+        let ends: Vec<usize> = (0..=all.len()).map(|count| bytes_of(&all[..count]).len()).collect();
+        for length in 0..=SPOOL.len() {
+            let found = read(&SPOOL[..length]);
             match ends.iter().position(|end| *end == length) {
                 Some(count) => assert_eq!(found.unwrap(), all[..count]),
                 None => assert!(found.is_err(), "cut at {length}"),
@@ -187,17 +173,20 @@ mod tests {
 
     #[test]
     fn misplaced_frames_of_spool_are_found() {
-        let check = |frames: &[Frame], word: &str| {
-            let error = read(&bytes_of(frames)).unwrap_err().to_string();
+        let check = |frames: &[&Frame], word: &str| {
+            let frames: Vec<Frame> = frames.iter().copied().cloned().collect();
+            let error = read(&bytes_of(&frames)).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         };
-        check(&[frame(0, 1, &[b"x"])], "frame 1 of ifile-0 where 0 should be");
-        check(&[frame(0, 0, &[b"x"]), frame(0, 0, &[b"x"])], "frame 0 of ifile-0 where 1 should be");
-        let mut other = frame(0, 0, &[b"x"]);
+        let all = read(SPOOL).unwrap();
+        let (first, second) = (&all[0], &all[3]);
+        check(&[second], "frame 1 of ifile-0 where 0 should be");
+        check(&[first, first], "frame 0 of ifile-0 where 1 should be");
+        let mut other = first.clone();
         other.0.source.attempt = AttemptNumber(2);
-        check(&[other], "map 3 attempt 2, which does not belong");
-        let mut large = frame(0, 0, &[b"x"]);
+        check(&[&other], "map 0 attempt 2, which does not belong");
+        let mut large = first.clone();
         large.0.sum.bytes = u64::MAX;
-        check(&[large], "a frame of 18446744073709551615 bytes");
+        check(&[&large], "a frame of 18446744073709551615 bytes");
     }
 }

@@ -142,38 +142,28 @@ impl ChunkService for SpooledChunks<'_> {
 #[cfg(test)]
 mod tests {
     use super::SpoolWriter;
-    use api::DataSum;
     use ids::{AttemptNumber, IfileIndex, Source, TaskIndex};
-    use ifile::record::{encode, record_hash};
     use ifile::spool::{SpoolFrames, SpoolOf};
     use ifile::{FrameHeader, KeyShape};
     use stagefile::StageFileReader;
 
-    const SOURCE: Source = Source { map_task: TaskIndex(3), attempt: AttemptNumber(1) };
+    /// Frames of one attempt, by turns of three I-files.
+    const SPOOL: &[u8] = include_bytes!("../../../ifile/test_data/v2/spool.part");
+    const SOURCE: Source = Source { map_task: TaskIndex(0), attempt: AttemptNumber(0) };
     const OF: SpoolOf = SpoolOf { source: SOURCE, key_shape: KeyShape::Whole, payload_bytes_max: 1 << 20 };
+    /// So often the frames, each time for three other I-files: more than one block of a stage file.
+    const ROUNDS: u32 = 40;
 
     type Frame = (FrameHeader, Vec<u8>);
 
-    fn frame(ifile: u32, sequence: u64, values: &[&[u8]]) -> Frame {
-        let (mut payload, mut sum) = (Vec::new(), DataSum::default());
-        for value in values {
-            let start = payload.len();
-            encode(KeyShape::Whole, b"key", value, 3, &mut payload);
-            sum.add_record((payload.len() - start) as u64, record_hash(&payload[start..]));
-        }
-        let payload_crc32c = crc32c::crc32c(&payload);
-        let (ifile, source, key_shape) = (IfileIndex(ifile), SOURCE, KeyShape::Whole);
-        (FrameHeader { ifile, source, sequence, key_shape, sum, payload_crc32c }, payload)
-    }
-
     fn frames() -> Vec<Frame> {
-        let large = vec![7; 100_000];
-        vec![
-            frame(0, 0, &[b"first"]),
-            frame(2, 0, &[b"", b"of another"]),
-            frame(0, 1, &[&large]),
-            frame(2, 1, &[b"x"]),
-        ]
+        let of_round = |round| {
+            let moved = move |(header, payload): Frame| {
+                (FrameHeader { ifile: IfileIndex(header.ifile.0 + 3 * round), ..header }, payload)
+            };
+            read(SPOOL).into_iter().map(moved)
+        };
+        (0..ROUNDS).flat_map(of_round).collect()
     }
 
     fn bytes_of(frames: &[Frame]) -> Vec<u8> {
@@ -194,15 +184,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("spool-00003.attempt-1.stage");
         let mut writer = SpoolWriter::create(path.clone()).unwrap();
-        for (index, (header, payload)) in frames().iter().enumerate() {
+        let frames = frames();
+        for (index, (header, payload)) in frames.iter().enumerate() {
             writer.keep(header, payload).unwrap();
             // A frame that a chunk refused comes again, with all later ones.
-            for (header, payload) in &frames()[..=index] {
+            for (header, payload) in &frames[..=index] {
                 writer.keep(header, payload).unwrap();
             }
         }
         let (finished, summary) = writer.finish().unwrap().unwrap();
-        assert_eq!((finished, summary.bytes), (path.clone(), bytes_of(&frames()).len() as u64));
+        assert_eq!((finished, summary.bytes), (path.clone(), bytes_of(&frames).len() as u64));
         let mut reader = StageFileReader::open(&path, summary.payload(), 0, summary.bytes).unwrap();
         let mut bytes = Vec::new();
         loop {
@@ -214,7 +205,7 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(read(&bytes), frames());
+        assert_eq!(read(&bytes), frames);
     }
 
     #[test]
@@ -222,8 +213,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("spool-00003.attempt-1.stage");
         assert!(SpoolWriter::create(path.clone()).unwrap().finish().unwrap().is_none());
-        let (header, payload) = frame(0, 0, &[b"value"]);
-        SpoolWriter::create(path).unwrap().keep(&header, &payload).unwrap();
+        let (header, payload) = &frames()[0];
+        SpoolWriter::create(path).unwrap().keep(header, payload).unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }
