@@ -13,7 +13,7 @@ const SEND_BYTES_PER_SECOND: f64 = 125e6;
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// Whether the runs of a job are replicated, and the measurements for the decision.
+/// The decision about the replication of a job's runs, with its measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Replicating {
     /// Nodes have been told to replicate.

@@ -1,5 +1,5 @@
-//! `sailfish timeline JOB`: what each slot did over time, one line a slot (the charts and marks of the Tsukuba study of
-//! Hadoop's task progress, section on Gantt charts, for an engine that has no copy phase).
+//! `sailfish timeline JOB`: the work of each slot over time, one line per slot (the charts and marks of the Tsukuba
+//! study of Hadoop's task progress, section on Gantt charts, for an engine without a copy phase).
 
 mod drawing;
 
@@ -33,7 +33,7 @@ pub struct TimelineArgs {
     pub json: bool,
 }
 
-/// Columns where there is no terminal to ask.
+/// Number of columns without a terminal.
 const WIDTH_DEFAULT: u16 = 100;
 const WIDTH_MIN: u16 = 20;
 
@@ -115,7 +115,7 @@ struct Timeline {
     labels: Vec<String>,
 }
 
-/// Prints the timeline of a job; of one that runs, as far as it is.
+/// Prints the timeline of a job; for a running one, up to now.
 pub fn run(args: &TimelineArgs) -> Result<(), Failure> {
     let job = JobId(args.job);
     let all = store::details(&args.state, job, 0)?;
@@ -175,8 +175,8 @@ fn timeline(
     Timeline { job, slots, start_ns, end_ns, stages, spans, attempts, labels }
 }
 
-/// Slots of a cluster have a number within their node: gives each its own, and the label that names both. On one
-/// machine nothing changes.
+/// Numbers the slots of all nodes of a cluster, and returns the label of each with its node and slot. On one machine
+/// nothing changes.
 fn number_slots(attempts: &mut [AttemptRow]) -> Vec<String> {
     let slots: BTreeSet<(NodeId, u32)> = attempts.iter().map(|row| (row.node, row.slot)).collect();
     if slots.iter().all(|(node, _)| *node == NodeId(0)) {
@@ -201,7 +201,7 @@ fn spans(stage: &str, attempt: &AttemptRow, now_ns: u64) -> Vec<Span> {
     let span = |mark, start_ns, end_ns| Span { slot: attempt.slot, mark, start_ns, end_ns };
     match (attempt.state, stage) {
         (AttemptState::Succeeded | AttemptState::Running, "reduce") => {
-            // A store of an earlier version, or an attempt that runs, does not say when its merge began.
+            // A store of an earlier version, or a running attempt, has no start of the merge.
             let opened_ns = attempt.opened_ns.unwrap_or(start_ns).clamp(start_ns, end_ns);
             vec![span(Mark::Merge, start_ns, opened_ns), span(Mark::Reduce, opened_ns, end_ns)]
         }
@@ -217,7 +217,7 @@ fn spans(stage: &str, attempt: &AttemptRow, now_ns: u64) -> Vec<Span> {
     }
 }
 
-/// Slot seconds under each mark, and those without any.
+/// Returns the slot seconds under each mark, and the idle ones.
 fn totals(timeline: &Timeline) -> (Vec<(Mark, f64)>, f64) {
     let of = |mark: Mark| -> f64 {
         let own = timeline.spans.iter().filter(|span| span.mark == mark);
