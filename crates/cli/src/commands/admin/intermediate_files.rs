@@ -1,4 +1,5 @@
-//! `sailfish intermediate put | read | list | stat | rm`: intermediate files of a cluster, for programs of any language.
+//! `sailfish intermediate put | read | list | stat | rm`: intermediate files of a cluster, for programs of any
+//! language.
 
 use crate::exit::{FAILED, Failure};
 use crate::options::connect::{CredentialArgs, NODE_VARIABLE, SERVER_VARIABLE};

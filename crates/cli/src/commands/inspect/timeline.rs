@@ -190,7 +190,8 @@ fn number_slots(attempts: &mut [AttemptRow]) -> Vec<String> {
     slots.iter().map(|(node, slot)| format!("{node}/{slot}")).collect()
 }
 
-/// Returns the start and the end of an attempt. Without a reported start it counts from its assignment; if it runs, it lasts until now.
+/// Returns the start and the end of an attempt. Without a reported start it counts from its assignment; a running
+/// attempt lasts until now.
 fn start_and_end(attempt: &AttemptRow, now_ns: u64) -> (u64, u64) {
     let start_ns = attempt.started_ns.unwrap_or(attempt.assigned_ns);
     (start_ns, attempt.ended_ns.unwrap_or(now_ns).max(start_ns))
