@@ -15,7 +15,8 @@ pub struct Layout {
     pub chunk_bytes: u64,
     /// Capacity of a frame and of a slab; at most `chunk_bytes` / 256.
     pub frame_bytes: u64,
-    /// Uncompressed bytes at which a block of a run is closed; see [`Layout::block_bytes_of`] for runs of less than a chunk.
+    /// Uncompressed bytes at which a block of a run is closed; see [`Layout::block_bytes_of`] for runs of less than a
+    /// chunk.
     pub block_bytes: u64,
     /// Largest record (key plus value) accepted.
     pub record_bytes_max: u64,

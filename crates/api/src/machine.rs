@@ -100,7 +100,7 @@ pub struct LostOnDisk {
     pub read: Vec<AttemptRead>,
 }
 
-/// Runs of which an attempt has read its whole share.
+/// Runs whose share an attempt has read completely.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttemptRead {

@@ -50,7 +50,7 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Reads the command line. Ends the process where it asks for help or cannot be understood.
+    /// Parses the command line. Ends the process if it asks for help or is invalid.
     pub fn read() -> Cli {
         let words: Vec<OsString> = std::env::args_os().collect();
         let mut command = Cli::command();
@@ -61,13 +61,13 @@ impl Cli {
     }
 }
 
-/// Whether the jobs of this machine are asked for, which is said before the words of a program.
+/// Returns whether jobs of this machine are requested, which is said before the words of a program.
 fn names_a_state(words: &[OsString]) -> bool {
     let options = words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
     options.into_iter().any(|word| word == "--state" || word.starts_with("--state="))
 }
 
-/// Every `--server` of the commands takes its value from the environment where it is not given.
+/// Lets every `--server` of the commands default to the environment variable.
 fn with_server_variable(command: clap::Command) -> clap::Command {
     let has_server = command.get_arguments().any(|arg| arg.get_id() == "server");
     let command =
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Adds the help of a command and of its subcommands, without the examples behind the options.
+    /// Adds the help of a command and of its subcommands, without the examples after the options.
     fn add_help(name: &str, command: &clap::Command, page: &mut String) {
         let plain = command
             .clone()

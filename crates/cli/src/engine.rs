@@ -1,4 +1,4 @@
-//! One job from submit to end: by a server and a node in this process, or by a cluster.
+//! A job from submit to end: with a server and a node in this process, or in a cluster.
 
 pub mod embedded;
 pub mod interrupt;
@@ -27,22 +27,23 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// A job that is over.
+/// A job that has ended.
 pub struct Ended {
     pub submitted: SubmittedJob,
     pub outcome: JobOutcome,
     pub spec: JobSpec,
-    /// The server of a cluster that ran it.
+    /// The server of the cluster that ran it.
     pub server: Option<String>,
-    /// Places of the I-files, if the job keeps them: directories, in a cluster each with its node, or a note that says why there are none.
+    /// Locations of the I-files, if the job keeps them: directories, in a cluster each with its node, or a note why
+    /// there are none.
     pub kept: Vec<String>,
-    /// From submit to the end of cleaning up.
+    /// Time from submit to the end of the cleanup.
     pub elapsed: Duration,
-    /// Still listens for signals.
+    /// The signal handler, still active.
     pub interrupt: Interrupt,
 }
 
-/// Runs one job. Returns when it is over and everything it started has ended.
+/// Runs a job. Returns when it is over and everything it started has ended.
 pub fn execute(plan: Plan, site: Option<&Site>, display: Display) -> Result<Ended, Failure> {
     if let Some(site) = site {
         return remote::execute(site, plan, display);
@@ -69,7 +70,7 @@ pub fn execute(plan: Plan, site: Option<&Site>, display: Display) -> Result<Ende
             interrupt.disarm();
             Ok((submitted, outcome?))
         });
-        // Slots end when there is no job left, or when the server is gone.
+        // Slots end when there is no job left, or when the server has ended.
         server.shutdown();
         node.join();
         outcome
@@ -92,7 +93,7 @@ fn wait(
         let look = || phases(&node.progress(), &server.progress(submitted.job).unwrap_or_default());
         scope.spawn(move || progress::show(display, look, &stopped));
         let outcome = server.wait(submitted.job);
-        // The display may have ended already, where there is nothing to show.
+        // The display may have ended already.
         let _ = stop.send(());
         outcome.map_err(Failure::from_server)
     })

@@ -1,31 +1,31 @@
-//! Exit codes, and what a command gives back when it does not succeed.
+//! Exit codes, and the failure of a command.
 
 use api::control::ErrorCode;
 use client::ClientError;
 use metastore::StoreError;
 use server::ServerError;
 
-/// The job ran and failed for a reason of the machine or the engine; or a check found differences.
+/// The job ran and failed because of the machine or the engine; or a check found differences.
 pub const FAILED: u8 = 1;
 /// The request was refused before anything ran: an option, an input, a path, the state.
 pub const REFUSED: u8 = 2;
-/// Nobody waits any more for a job of a cluster, which goes on.
+/// The command stopped waiting for a job of a cluster, which goes on.
 pub const GOES_ON: u8 = 75;
 /// Stopped by Ctrl-C or a request to terminate.
 pub const INTERRUPTED: u8 = 130;
-/// Added to the number of the signal that ended a user's program, as shells do.
+/// Offset for the number of the signal that ended a user's program, as in shells.
 pub const SIGNAL_BASE: i32 = 128;
 
-/// Failure that ends a command with an exit code other than 0.
+/// A failure that ends a command with an exit code other than 0.
 #[derive(Debug)]
 pub struct Failure {
     pub code: u8,
-    /// Printed as one sentence; None where everything has been said.
+    /// Printed as one sentence; None if everything has been printed.
     pub error: Option<anyhow::Error>,
 }
 
 impl Failure {
-    /// The request is refused: nothing has run.
+    /// Makes the failure of a refused request: nothing has run.
     pub fn refused(error: impl Into<anyhow::Error>) -> Self {
         Self { code: REFUSED, error: Some(error.into()) }
     }
@@ -35,12 +35,12 @@ impl Failure {
         self.error.unwrap_or_else(|| anyhow::anyhow!("it ended with code {}", self.code))
     }
 
-    /// Ends with a code; what there is to say has been said.
+    /// Makes a failure with a code; everything has been printed.
     pub fn said(code: u8) -> Self {
         Self { code, error: None }
     }
 
-    /// An error of the server at submit or before: refused where the user can change it.
+    /// Converts an error of the server at or before submit: refused if the user can change it.
     pub fn from_server(error: ServerError) -> Self {
         let code = match &error {
             ServerError::OutputExists { .. }
@@ -73,7 +73,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// A server elsewhere refused, failed, or was not there.
+    /// Converts an error of a remote server, or of the connection to it.
     pub fn from_client(error: ClientError) -> Self {
         let code = match error.code() {
             Some(ErrorCode::Refused | ErrorCode::BadRequest | ErrorCode::NotFound) => REFUSED,
@@ -98,7 +98,7 @@ impl Failure {
 }
 
 impl From<StoreError> for Failure {
-    /// The store fails while it is read.
+    /// Converts an error of the store during a read.
     fn from(error: StoreError) -> Self {
         Self { code: FAILED, error: Some(error.into()) }
     }
@@ -110,7 +110,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// An error with its causes as one sentence. Some messages hold their cause already; it is not said twice.
+/// Formats an error with its causes as one sentence. Some messages contain their cause already; it is not repeated.
 pub fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {

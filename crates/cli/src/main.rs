@@ -1,13 +1,13 @@
 //! # What it does
-//! The binary `sailfish`: reads options, checks them, runs a job in this process, shows progress, and prints
-//! what the store, an output directory or an I-file holds.
+//! The binary `sailfish`: reads options, checks them, runs a job in this process, shows progress, and prints the
+//! content of the store, an output directory or an I-file.
 //!
 //! # Where it sits
 //! On top: people and scripts -> cli (options to jobs by `jobspec`) -> server, node, metastore, ifile.
 //!
 //! # Invariants
-//! What can be checked is checked before a job is submitted, and the error names the option. Standard output
-//! carries answers only; progress, summaries and errors go to standard error. A closed pipe is no error.
+//! Every check that is possible is made before a job is submitted, and the error names the option. Standard output
+//! carries only answers; progress, summaries and errors go to standard error. A closed pipe is no error.
 //!
 //! # Deliberately absent
 //! No logic that another front end would need: sizes, stages, proof and report are made by `mapreduce`.
@@ -37,7 +37,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-/// Holds the filter for log lines on standard error.
+/// Variable with the filter for log lines on standard error.
 const LOG_VARIABLE: &str = "SAILFISH_LOG";
 
 fn main() -> ExitCode {
@@ -52,8 +52,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// See <https://no-color.org>.
-/// Whether a stream gets colors: where it is a terminal, unless NO_COLOR is set to anything.
+/// Returns whether a stream gets colors: only a terminal does, unless NO_COLOR is set to anything
+/// (<https://no-color.org>).
 fn has_color(is_terminal: bool, no_color: Option<OsString>) -> bool {
     is_terminal && no_color.is_none_or(|value| value.is_empty())
 }
@@ -64,7 +64,7 @@ fn start(cli: Cli) -> Result<(), Failure> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| terminal::ErrorLines)
-        // Modules mean nothing to operators.
+        // Module names mean nothing to operators.
         .with_target(false)
         .with_ansi(has_color(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR")))
         .init();
@@ -107,7 +107,7 @@ fn start(cli: Cli) -> Result<(), Failure> {
 mod tests {
     use super::has_color;
 
-    /// A trap of the field report.
+    /// A problem from a field report.
     #[test]
     fn no_color_takes_colors_away() {
         assert!(has_color(true, None) && has_color(true, Some("".into())));

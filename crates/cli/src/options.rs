@@ -1,4 +1,4 @@
-//! The groups of options that several commands share. The options of one command stand beside it.
+//! The groups of options that several commands share. Options of a single command are in its file.
 
 pub mod connect;
 pub mod keys;

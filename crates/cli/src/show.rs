@@ -1,4 +1,4 @@
-//! Text for people: tables, quantities, messages, and the two standard streams.
+//! Text for users: tables, quantities, messages, and the two standard streams.
 
 pub mod advice;
 pub mod escape;

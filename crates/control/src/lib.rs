@@ -1,23 +1,23 @@
 //! # What it does
-//! Every decision of a server between a message and its consequences: jobs and their attempts, nodes, lost data, replicas, flows,
-//! data that is kept, intermediate files, quotas. [`Control`] has one entry for each kind of event.
+//! Makes every decision of a server between a message and its consequences: jobs and their attempts, nodes, lost data,
+//! replicas, flows, kept data, intermediate files, quotas. [`Control`] has one entry for each kind of event.
 //!
 //! # Where it sits
-//! messages and the time, by way of `server` -> control -> an [`Outbox`] of changes, answers and orders, which `server` writes and
-//! sends. Control feeds `scheduler`, and asks `mapreduce` about stages.
+//! Messages and the time, from `server` -> control -> an [`Outbox`] of changes, answers and orders, which `server`
+//! writes and sends. Control feeds `scheduler`, and asks `mapreduce` about stages.
 //!
 //! # Invariants
-//! Pure: no clock, no I/O, no randomness. Each part owns its state in private fields; nobody else writes it. The time comes in with
-//! the outbox, names and keys come in with the event. A decision that needs the store is two events: the first returns a typed
-//! question, and the second checks again what may have changed.
+//! Pure: no clock, no I/O, no randomness. Each part owns its state in private fields, and only it writes them. The time
+//! comes in with the outbox, names and keys come in with the event. A decision that needs the store is two events: the
+//! first returns a typed question, and the second repeats the checks whose answer may have changed.
 //!
 //! # Deliberately absent
-//! The event loop, the transaction, the store, directories and signatures are of `server`. Which attempt runs where is for
-//! `scheduler`.
+//! `server` has the event loop, the transaction, the store, directories and signatures. `scheduler` decides which
+//! attempt runs on which node.
 //!
 //! # How it is tested
-//! Each part by itself, the backlog by a property test against its promises. `sim` drives all of it through random worlds; black-box
-//! tests of `server` meet it over real stores.
+//! Each part by itself, the backlog by a property test against its promises. `sim` drives all of it through random
+//! worlds; black-box tests of `server` run it over real stores.
 
 mod control;
 mod drills;

@@ -1,20 +1,21 @@
 //! # What it does
-//! Holds the functions of jobs: the list of built-ins with their help, checks and constructors, the folds that reducers and combine
-//! windows share, and the adapters between functions and user programs, in lines and in frames.
+//! Holds the functions of jobs: the list of built-ins with their help, checks and constructors, the folds that reducers
+//! and combine windows share, and the adapters between functions and user programs, in lines and in frames.
 //!
 //! # Where it sits
 //! Below `mapper` and `reducer`, which feed functions and run programs; above `program`, `frames` and `output`.
 //!
 //! # Invariants
-//! Folds are exact: decimals have no rounding, and folding partial results gives the same text as folding the values. A built-in
-//! reads its input to its end.
+//! Folds are exact: decimals have no rounding, and folding partial results gives the same text as folding the values. A
+//! built-in reads its input to its end.
 //!
 //! # Deliberately absent
-//! No reading of inputs, no windows, no merging: a function gets a [`RecordInput`] or [`GroupedRecords`]. It starts no process.
+//! No reading of inputs, no windows, no merging: a function gets a [`RecordInput`] or [`GroupedRecords`]. It starts no
+//! process.
 //!
 //! # How it is tested
-//! Unit tests beside each type; the tables of docs/cli.md against the list in `tests/`; folds against a model of big decimals in
-//! the tests of `reducer`.
+//! Unit tests beside each type; the tables of docs/cli.md against the list in `tests/`; folds against a model of big
+//! decimals in the tests of `reducer`.
 
 pub mod aggregate;
 mod builtins;

@@ -3,7 +3,8 @@
 //! line of Hadoop Streaming. It performs every check that is possible before submit, and each error names the option.
 //!
 //! # Where it sits
-//! `cli` (options of the command line, and job files, which Python writes) -> **jobspec** -> `api::JobSpec` and its splits.
+//! `cli` (options of the command line, and job files, which Python writes) -> **jobspec** -> `api::JobSpec` and its
+//! splits.
 //!
 //! # Invariants
 //! The same options give the same job from every front end. The command line overrides the job file.

@@ -468,7 +468,7 @@ mod tests {
             assert_eq!(rows, expected);
         };
         check(&mut results, &[(0, 0, 1), (0, 1, 1), (0, 2, 1), (1, 3, 1), (1, 4, 1)]);
-        // Without any data as well.
+        // The same holds without any data.
         let mut empty = JobResults::new(JobId(1), Vec::new());
         check(&mut empty, &[(0, 0, 0), (0, 1, 0), (0, 2, 0), (1, 3, 0), (1, 4, 0)]);
     }

@@ -111,7 +111,7 @@ fn readers_are_over(flows: &impl Flows, job: JobId) -> bool {
 pub enum AtRest {
     /// The stage ends: no job will read its parts.
     Ends,
-    /// The stage rests, and these stages begin unless they wait for another one.
+    /// The stage waits with its parts, and these stages begin unless they wait for another one.
     Begin(Vec<JobId>),
 }
 
@@ -227,7 +227,7 @@ fn files_to_read(flows: &impl Flows, job: JobId) -> BTreeSet<StageFile> {
     files.collect()
 }
 
-/// Returns whether the result of an attempt is another part than its readers have been told of, or comes from maps that
+/// Returns whether the result of an attempt differs from the part announced to its readers, or comes from maps that
 /// are not deterministic while a stage has begun to read their output.
 pub fn differs_from_told(flows: &impl Flows, attempt: AttemptKey, result: &TaskResult) -> bool {
     let (job, task) = (attempt.task.job, attempt.task.task);

@@ -174,9 +174,10 @@ impl JobResults {
         self.verdict(task, result) == Verdict::Differs
     }
 
-    /// Removes from an inventory the chunks and runs without committed data that counts: those of attempts that lost,
-    /// and of lost data that was recomputed on other nodes. Otherwise damaged data would be read for nothing. Entries
-    /// of other nodes stay: such a node has a replica of a damaged run.
+    /// Removes from an inventory the chunks that do not count or that are known already, and the runs without a chunk
+    /// that counts and is in no other run. These are data of attempts that lost, and lost data that was recomputed on
+    /// other nodes: damaged data would be read for nothing. Entries that another node reported before stay as they are:
+    /// that node has a replica of a damaged run.
     pub fn retain_committed(&self, seal: &mut SealResult) {
         let committed: BTreeSet<ChunkId> = self.all_chunks().collect();
         let told = self.seal.as_ref();

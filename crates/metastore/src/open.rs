@@ -366,7 +366,7 @@ mod tests {
         assert_eq!((mode(&state), mode(&database)), (0o700, 0o600));
         assert_eq!(mode(&database.with_extension("db-wal")), 0o600);
         store.close().await.unwrap();
-        // As earlier versions left it.
+        // Earlier versions left this mode.
         std::fs::set_permissions(&database, Permissions::from_mode(0o644)).unwrap();
         let store = Metastore::open(&state).await.unwrap();
         assert_eq!(mode(&database), 0o600);
@@ -387,8 +387,8 @@ mod tests {
         check("postgres:///db?host=/run", "postgres:///db");
     }
 
-    /// The database that the version before the fourth migration left: a job that keeps its I-files, one that
-    /// failed, one that reduced the first again, and one whose process was killed.
+    /// Migrates a database of the version before the fourth migration, with four jobs: the first keeps its I-files, the
+    /// second failed, the third reduced the first again, and the process of the fourth was killed.
     #[tokio::test]
     async fn database_with_wide_rows_is_migrated() {
         let dir = tempfile::tempdir().unwrap();
@@ -416,12 +416,12 @@ mod tests {
         assert_eq!(store.jobs_to_clean("nobody").await.unwrap().len(), 1);
         assert!(!store.winning_commits(jobs[3].job).await.unwrap().is_empty());
         assert_eq!(store.reserve_job_id().await.unwrap().0, 5);
-        // No foreign key points to a table that was made anew and lost it.
+        // No foreign key refers to a row that a migration lost when it recreated the table.
         let broken = sqlx::query("PRAGMA foreign_key_check").fetch_all(&mut raw(&store).await).await;
         assert!(broken.unwrap().is_empty());
     }
 
-    /// The database that the version before the third migration left after three jobs.
+    /// Migrates a database of the version before the third migration, with three jobs.
     #[tokio::test]
     async fn database_of_the_previous_version_is_migrated() {
         let dir = tempfile::tempdir().unwrap();

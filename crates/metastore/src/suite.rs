@@ -137,10 +137,10 @@ pub(crate) async fn numbers_of_jobs_are_never_given_twice(store: &Metastore) {
 pub(crate) async fn all_changes_or_none(store: &Metastore) {
     let job = new_job(store).await;
     let note = Change::Note { job: Some(job), kind: EventKind::Status, detail: "x".to_string(), now_ns: 3 };
-    // The second one breaks a primary key.
+    // The second change violates a primary key.
     assert!(store.apply(&[note, submitted(job, "me")]).await.is_err());
     assert_eq!(store.events(job, 10).await.unwrap().len(), 1);
-    // A job of an owner that does not exist breaks a foreign key.
+    // A job of an unknown owner violates a foreign key.
     assert!(store.apply(&[submitted(JobId(77), "nobody")]).await.is_err());
     assert_eq!(store.job(JobId(77)).await.unwrap(), None);
 }
@@ -357,7 +357,7 @@ pub(crate) async fn kept_files_go_once_nobody_reads_them(store: &Metastore) {
     assert!(!store.begin_to_remove_kept_files(source).await.unwrap(), "somebody reads them");
     store.apply(&[ended(reader, JobState::Failed)]).await.unwrap();
     assert_eq!(store.reader_of(source).await.unwrap(), None);
-    // Twice, as after a crash in between.
+    // The loop runs twice, as after a crash in between.
     for _ in 0..2 {
         assert!(store.begin_to_remove_kept_files(source).await.unwrap());
         assert_eq!(store.jobs_with_kept_files().await.unwrap().len(), 1);
@@ -371,7 +371,7 @@ pub(crate) async fn kept_files_go_once_nobody_reads_them(store: &Metastore) {
     assert_eq!((events[0].kind.word(), events[0].detail.as_deref()), ("I-files removed", Some("7 bytes")));
 }
 
-/// More rows than go into one statement, of every kind at once, and one job in the middle looked at.
+/// Writes more rows of every kind than one statement takes, and checks one job in the middle.
 pub(crate) async fn many_jobs_go_in_one_transaction(store: &Metastore) {
     const COUNT: i64 = 333;
     let jobs = store.reserve_job_ids(COUNT as u32).await.unwrap();
@@ -422,7 +422,7 @@ pub(crate) async fn many_jobs_go_in_one_transaction(store: &Metastore) {
     assert_eq!((attempts[0].node, attempts[0].ended_ns), (NodeId(1), Some(6)));
     let kinds: Vec<&str> =
         store.events(job, 99).await.unwrap().into_iter().map(|event| event.kind.word()).collect();
-    // What else happened in the same transaction is told by these.
+    // These events record the other changes of the same transaction.
     let expected = ["job submitted", "attempt started", "attempt succeeded", "job succeeded"];
     assert_eq!(kinds, expected);
     assert_eq!(store.jobs(1000).await.unwrap().len(), COUNT as usize);
@@ -459,7 +459,7 @@ pub(crate) async fn what_begins_and_ends_in_one_transaction_is_whole(store: &Met
     let stages = store.stages(job).await.unwrap();
     assert_eq!((stages[0].state.word(), stages[0].task_count), ("running", Some(1)));
     assert_eq!(store.job(job).await.unwrap().unwrap().started_ns, Some(5));
-    // A text with every odd character comes back, but for NUL, which one of the databases cannot hold.
+    // Every odd character survives, except NUL, which PostgreSQL cannot hold.
     let detail = "a\u{1}b\u{e9}'\"\\\n".to_string();
     let note = |detail| Change::Note { job: Some(job), kind: EventKind::Status, detail, now_ns: 9 };
     store.apply(&[note(detail.clone()), note("a\0b".to_string())]).await.unwrap();
@@ -523,7 +523,7 @@ pub(crate) async fn machines_are_remembered(store: &Metastore) {
     assert_eq!(store.disks().await.unwrap(), [(NodeId(1), disk(1, DiskState::Full))]);
     let times: Vec<u64> = store.samples(NodeId(1), 9).await.unwrap().iter().map(|row| row.time_ns).collect();
     assert_eq!(times, [31, 32]);
-    // A name belongs to the process that came last with it; the node before keeps its row, under another name.
+    // A name belongs to the process that registered it last; the earlier node keeps its row under another name.
     store.apply(&[registered(node(3, "two"), Vec::new())]).await.unwrap();
     assert_eq!(store.node_named("two").await.unwrap().unwrap().node, NodeId(3));
     let older = store.node_named("two (node-2)").await.unwrap().unwrap();
@@ -578,7 +578,7 @@ fn won(attempt: AttemptKey, result: TaskResult) -> [Change; 3] {
     ]
 }
 
-/// A job with its map done and one of two seals, as the server of a cluster writes it.
+/// Returns the changes of a job with its map done and one of two seals, as the server of a cluster writes them.
 fn half_run(job: JobId) -> Vec<Change> {
     let expanded = |stage, tasks| Change::StageExpanded { job, stage: StageIndex(stage), tasks, now_ns: 4 };
     let map = attempt(job, 0, 0, 0);
@@ -607,7 +607,7 @@ fn half_run(job: JobId) -> Vec<Change> {
     changes
 }
 
-/// One job in the middle, one that is over, one that is cleaned, and one of another process.
+/// Recovers from a running job, an ended job, a cleaned job and a job of another process.
 pub(crate) async fn what_is_not_done_with_is_recovered(store: &Metastore) {
     let jobs = store.reserve_job_ids(4).await.unwrap();
     let [job, over, cleaned, theirs] = [0, 1, 2, 3].map(|offset| JobId(jobs.start.0 + offset));
@@ -631,10 +631,10 @@ pub(crate) async fn what_is_not_done_with_is_recovered(store: &Metastore) {
     assert_eq!(recovered.nodes.len(), 1);
     let asked = |job| recovered.jobs[&job].cancel_asked.as_deref();
     assert_eq!((asked(job), asked(over)), (Some("first"), None));
-    // Over, but not cleaned: its directories may exist. Its results are dropped.
+    // This job has ended, but is not cleaned: its directories may exist. Its results are dropped.
     assert!(!recovered.jobs[&over].goes_on() && recovered.jobs[&over].results.is_empty());
     assert!(recovered.jobs[&job].goes_on() && recovered.jobs[&job].results.len() == 2);
-    // A job of the cluster is nobody's to sweep.
+    // Nobody sweeps a job of the cluster.
     let swept: Vec<JobId> = store.jobs_to_clean("me").await.unwrap().iter().map(|row| row.job).collect();
     assert_eq!(swept, [theirs]);
 }
@@ -662,7 +662,7 @@ pub(crate) async fn a_half_run_job_comes_back(store: &Metastore) {
         (&[(RunId(5), ChunkId(2))][..], &[standing.clone()][..])
     );
     assert_eq!(store.replicas(job).await.unwrap(), [standing]);
-    // A plan without tasks had its number all the same; of the replicas of a part the last is known.
+    // A plan without tasks has a number too; only the last replica of a part is known.
     assert_eq!(
         (&back.plan_versions[..], &back.part_replicas[..]),
         (&[PlanVersion(3)][..], &[part_replica(4)][..])
@@ -693,7 +693,7 @@ pub(crate) async fn a_stage_gets_its_inputs_when_those_before_it_are_done(store:
     assert_eq!(ifiles().await, 3);
 }
 
-/// So far apart that they are looked up one by one.
+/// Recovers jobs with ids so far apart that each is looked up alone.
 pub(crate) async fn half_run_jobs_far_apart_come_back(store: &Metastore) {
     let (jobs, apart) = (70, 10);
     let first = store.reserve_job_ids(jobs * apart).await.unwrap().start.0;
@@ -710,7 +710,7 @@ pub(crate) async fn half_run_jobs_far_apart_come_back(store: &Metastore) {
     }
 }
 
-/// Both back-ends, the same list.
+/// Makes a test of each function for both back-ends.
 macro_rules! on_every_back_end {
     ($($name:ident),* $(,)?) => {
         mod sqlite {
@@ -729,7 +729,7 @@ macro_rules! on_every_back_end {
             use crate::Metastore;
             use private_postgres::PrivatePostgres;
 
-            /// One PostgreSQL for all, for it takes seconds to make one; each function has a database of its own.
+            /// Starts one PostgreSQL for all functions, because a start takes seconds; each has its own database.
             #[tokio::test]
             async fn the_whole_suite() {
                 let what = "the suite of the store on PostgreSQL";

@@ -5,7 +5,7 @@ use api::{Blame, Boundaries, KeyBytes, TaskFailure};
 use ids::{AttemptKey, JobId, NodeId};
 use std::sync::Arc;
 
-/// Whether the runs on disk of a finished job are kept.
+/// The fate of a finished job's runs on disk: kept or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunsOnDisk {
     /// They are kept: later jobs may reduce them again.

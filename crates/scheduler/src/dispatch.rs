@@ -79,8 +79,8 @@ pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<
     }
 }
 
-/// Returns the best claim over all kinds of queues, or only over that of the node if it drains; among equals a task
-/// near its data goes first.
+/// Returns the best claim over all kinds of queues; among equals a task near its data goes first. A node that drains,
+/// or that takes no part in jobs with data everywhere, is not offered the shared queues.
 fn best_claim(state: &State, node: NodeId, drains: bool, now: UnixNanos) -> Option<(ClaimRank, u64, Queue)> {
     // If a node takes no part in jobs with data everywhere, these jobs keep to the other nodes.
     let is_left_out = drains || !state.shares(node);

@@ -1,4 +1,4 @@
-//! Commands for those who run a cluster, and for files that they keep there.
+//! Commands for operators of a cluster, and for their files in it.
 
 pub mod gc;
 pub mod intermediate_files;

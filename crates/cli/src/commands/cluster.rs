@@ -38,12 +38,12 @@ mod supervise;
 pub use args::{LocalArgs, NodeArgs, ServerArgs};
 pub use local::run as run_local;
 
-/// Names the folder of the user's state, where it is not the usual one.
+/// Variable with the directory of the user's state, if it is not the usual one.
 const STATE_HOME: &str = "XDG_STATE_HOME";
-/// On the first disk of a node.
+/// Directory of the file cache on the first disk of a node.
 const CACHE_DIR: &str = ".sailfish-shipped";
 const CACHE_BYTES_MAX: u64 = 4 << 30;
-/// The server sees within this time that the process before has gone: its lease, and some more.
+/// Time within which the server notices that the previous process has gone: its lease, and some more.
 const JOIN_MAX: Duration = Duration::from_secs(15);
 const JOIN_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
@@ -59,7 +59,7 @@ fn until_told(with_parent: bool, act: impl FnOnce() + Send + 'static) -> anyhow:
     if with_parent {
         let once = once.clone();
         let ends = move || {
-            // Nothing is said there; an error is an end as well.
+            // The content does not matter; an error is an end too.
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             once();
         };
@@ -141,7 +141,7 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
     Ok(serving?)
 }
 
-/// Runs tasks until told to stop. A node that the server has given up comes back as a new one.
+/// Runs tasks until told to stop. A node that the server has removed joins again as a new one.
 pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     if args.supervise {
         return supervise::run(args);
@@ -163,7 +163,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         told.store(true, Ordering::Relaxed);
         let remote = told_of.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(remote) = remote {
-            // A server that is gone learns it from the silence.
+            // If the server is unavailable, it learns this from the silence.
             let _ = remote.link().leave();
             remote.end();
         }
@@ -207,13 +207,13 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             tell(&format!("sailfish: the server at {} has given up {node}; joining again", args.server));
         }
     }
-    // Whoever heard that it must stop says good-bye to the server first, and then ends the process.
+    // The thread with the signal shuts down gracefully first, and then ends the process.
     loop {
         std::thread::park();
     }
 }
 
-/// Runs tasks and serves data, until the node leaves or is given up.
+/// Runs tasks and serves data, until the node leaves or is removed.
 fn work(remote: &Arc<Remote>, options: NodeOptions, data_port: &DataPort) -> Result<(), Failure> {
     let mut running = Node::start(Arc::clone(remote) as _, options).map_err(anyhow::Error::from)?;
     running.share_record_data(Arc::clone(remote) as _);
@@ -226,8 +226,8 @@ fn work(remote: &Arc<Remote>, options: NodeOptions, data_port: &DataPort) -> Res
     Ok(())
 }
 
-/// Joins the server. A node that comes again may come before the server knows that the one of its name has gone; and a
-/// server that is away for long is no reason to end for good.
+/// Joins the server. A restarted node may join before the server notices the end of its predecessor; and a long outage
+/// of the server is no reason to give up.
 fn join(
     args: &NodeArgs,
     credentials: &Credentials,
@@ -264,18 +264,18 @@ fn disk_dirs(args: &NodeArgs) -> anyhow::Result<Vec<PathBuf>> {
     for disk in &args.disk {
         paths::check_disk(&std::path::absolute(disk)?, &disk.display().to_string())?;
     }
-    // One that is given twice is one.
+    // A directory that is given twice is one.
     let mut seen = BTreeSet::new();
     Ok(args.disk.iter().filter(|disk| seen.insert(*disk)).cloned().collect())
 }
 
-/// Returns the environment of programs, by which they find the server and know their node.
+/// Returns the environment of programs, for access to the server and the name of their node.
 fn program_env(args: &NodeArgs, info: &NodeInfo) -> Vec<(String, String)> {
     let mut env = vec![
         (connect::SERVER_VARIABLE.to_string(), args.server.clone()),
         (connect::NODE_VARIABLE.to_string(), info.name.clone()),
     ];
-    // There lie servers' own tokens.
+    // The directory has servers' own tokens.
     env.extend(std::env::var(STATE_HOME).map(|dir| (STATE_HOME.to_string(), dir)));
     env
 }
@@ -286,7 +286,8 @@ fn own_roots(args: &NodeArgs) -> anyhow::Result<Option<Roots>> {
     given.map(|roots| Roots::of_operator(roots)).transpose().context("--allow-root")
 }
 
-/// Files of jobs that this node, or one before it on the same disk, has fetched. What is on the others is for when the first one fails.
+/// Opens the cache of files that this node, or an earlier one on the same disk, has fetched. The caches on other disks
+/// are used when the first disk fails.
 fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
     let text = args.shipped_max.as_deref();
     let bytes_max = text.map(memory_size::parse).transpose().context("--shipped-max")?;
@@ -296,7 +297,7 @@ fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
         owner_bytes_max: total_bytes_max,
         total_bytes_max,
         counted_bytes_min: 64 << 10,
-        // What a job needs is copied at once.
+        // A file that a job needs is copied at once.
         spare: Duration::ZERO,
     };
     Depot::open(&disk.join(CACHE_DIR), limits).context("--disk")

@@ -1,5 +1,5 @@
-//! `sailfish drill`: a fault drill on a cluster that works. Jobs with known answers run while faults strike, by name and at moments
-//! that a seed chooses; in the end it is said what was lost, which must be nothing.
+//! `sailfish drill`: a fault drill on a working cluster. Jobs with known answers run while faults are injected, at
+//! moments that a seed chooses; at the end it reports the lost records, of which there must be none.
 //!
 //! ```text
 //! faults   their names, and what each is
@@ -34,9 +34,9 @@ use std::sync::Arc;
 use target_cluster::TargetCluster;
 use trial::{Row, Trial};
 
-/// A fault whose moment passed is tried again with jobs of its own, so often in all.
+/// Maximum number of tries of a fault whose moment passed, each with new jobs.
 const TRIES_MAX: u32 = 3;
-/// Something that stops late may still write while a directory is removed.
+/// Maximum number of tries: a task that stops late may still write while a directory is removed.
 const REMOVE_TRIES_MAX: u32 = 50;
 const REMOVE_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(100);
 
@@ -105,7 +105,7 @@ pub struct Drill {
     seed: u64,
 }
 
-/// Runs the drill; ends with [`FAILED`] where anything is not as it should be.
+/// Runs the drill; exits with [`FAILED`] if anything is wrong.
 pub fn run(args: &DrillArgs) -> Result<(), Failure> {
     if args.list {
         return Ok(print(&faults::list())?);
@@ -129,7 +129,7 @@ pub fn run(args: &DrillArgs) -> Result<(), Failure> {
     let root = Root::make(directory).map_err(Failure::refused)?;
     let (stop, second, path) = (Arc::clone(&cluster.stop), interrupt.clone(), root.path.clone());
     interrupt.aim(Arc::new(move || {
-        // The next signal waits for nothing.
+        // The next signal ends the process at once.
         second.end_at_once(&path);
         stop.stop();
     }));
@@ -154,7 +154,7 @@ pub fn run(args: &DrillArgs) -> Result<(), Failure> {
 }
 
 impl Drill {
-    /// Every fault of every round.
+    /// Injects every fault of every round.
     fn strike_all(&self, faults: &[Fault], rounds: u32) -> Result<Vec<Row>, Failure> {
         let mut rows = Vec::new();
         let mut random = fastrand::Rng::with_seed(self.seed);

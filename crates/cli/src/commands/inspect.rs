@@ -1,4 +1,4 @@
-//! Commands that look at jobs, outputs, nodes and files, and change nothing but a node that is drained.
+//! Commands that inspect jobs, outputs, nodes and files, and change nothing, except for draining a node.
 
 pub mod explain;
 pub mod fsck;

@@ -21,7 +21,7 @@ use jobspec::job_file::{self, Asked};
 use jobspec::{JobOptions, Plan, standard_output};
 use server::JobOutcome;
 
-/// Checks, submits and waits; ends with the code that the job deserves.
+/// Checks, submits and waits. Exits with the code of the job.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
     let site = args.state.site();
     match job_file::collect(args.command_line()).map_err(Failure::refused)? {
@@ -33,17 +33,17 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     }
 }
 
-/// A job that may be submitted.
+/// Plans a job.
 pub fn planned(options: JobOptions, site: Option<&Site>) -> anyhow::Result<Plan> {
     machine::raise_open_file_limit();
     jobspec::plan(options, &CommandLineFrontEnd { site })
 }
 
-/// Submits a job, waits for its end and says how it went.
+/// Submits a job, waits for its end and prints its result.
 pub fn conclude(mut plan: Plan, site: Option<&Site>) -> Result<(), Failure> {
     standard_output::sweep(&plan.spec.disks);
     let private_output = plan.standard_output.take();
-    // Open until the job is over: its attempts read it by way of this process.
+    // Kept open until the job is over: its attempts read it through this process.
     let _standard_input = plan.standard_input.take();
     let json = plan.json;
     let start_dir = plan.start_dir.clone();
@@ -61,13 +61,13 @@ pub fn conclude(mut plan: Plan, site: Option<&Site>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The report of a job that succeeded. Of another it says why, and gives the code that the job deserves.
+/// Returns the report of a successful job. For any other, prints the reason and returns the exit code of the job.
 pub fn report_of(ended: &Ended) -> Result<&JobReport, Failure> {
     match &ended.outcome {
         JobOutcome::Succeeded(report) => Ok(report),
         JobOutcome::Done => Err(anyhow::anyhow!("the server answered for another job").into()),
         JobOutcome::Failed { failure, attempt, exit_code } => {
-            // Where there is none, relative paths mean nothing.
+            // Without a current directory, relative paths mean nothing.
             let start_dir = std::env::current_dir().unwrap_or_default();
             let place = stage_and_attempt(ended, *attempt);
             tell(summary::failed(ended, failure, place, &start_dir).trim_end());
@@ -81,7 +81,7 @@ pub fn report_of(ended: &Ended) -> Result<&JobReport, Failure> {
     }
 }
 
-/// The name of the stage in which the job failed, and the attempt.
+/// Returns the stage in which the job failed, and the attempt.
 fn stage_and_attempt(ended: &Ended, attempt: Option<AttemptKey>) -> Option<(StageKind, AttemptKey)> {
     let attempt = attempt?;
     let stages = mapreduce::stages(&ended.spec);
@@ -89,7 +89,7 @@ fn stage_and_attempt(ended: &Ended, attempt: Option<AttemptKey>) -> Option<(Stag
     Some((*stage, attempt))
 }
 
-/// The exit code of a failed job: that of the user's program, else one that says whose move it is.
+/// Returns the exit code of a failed job: that of the user's program, otherwise one that says who must act.
 fn code_of(failure: &TaskFailure, exit_code: i32) -> u8 {
     match failure.blame {
         Blame::UserProgram => {

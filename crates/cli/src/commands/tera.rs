@@ -1,4 +1,4 @@
-//! `sailfish tera`: the sort benchmark's rows are made, sorted and judged, each by a job of the one engine there is.
+//! `sailfish tera`: the sort benchmark's rows are generated, sorted and judged, each by an ordinary job.
 
 mod args;
 mod cold;

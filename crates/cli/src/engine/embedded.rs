@@ -6,8 +6,8 @@ use node::{Assignment, Control, Finished, JobRun, RunsOnDisk, boundaries_failure
 use server::{LocalJob, PullReply, PullRequest, Server};
 use std::sync::Arc;
 
-/// The server of this process, as its node sees it. Whoever started the server cancels its jobs by their flags and removes
-/// their directories, so the node is told nothing.
+/// The server of this process, for its node. The process itself cancels jobs by their flags and removes their
+/// directories, so the node needs no orders.
 pub struct Embedded(pub Arc<Server>);
 
 impl Control for Embedded {
@@ -26,7 +26,7 @@ impl Control for Embedded {
                 let cancelled = Arc::clone(&job.cancelled);
                 Some(Assignment { attempt, task, job: Arc::new(job_run(&job)), cancelled })
             }
-            // Whoever waits for the job learns the server's error; a slot has nobody to tell.
+            // The caller that waits for the job gets the server's error; a slot cannot report it.
             Ok(PullReply::Stop) | Err(_) => None,
         }
     }

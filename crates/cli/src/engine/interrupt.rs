@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Default)]
 struct Target {
     cancel: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// A signal came, perhaps before there was a job.
+    /// True after a signal, perhaps before there was a job.
     signalled: bool,
-    /// Removed before a signal ends the process.
+    /// Directory to remove before a signal ends the process.
     last_dir: Option<PathBuf>,
-    /// Said where the process ends and the job goes on elsewhere.
+    /// Message when the process ends while the job goes on elsewhere.
     goes_on: Option<String>,
 }
 
-/// Listens for signals for the rest of the process.
+/// The signal handler for the rest of the process.
 #[derive(Clone)]
 pub struct Interrupt {
     target: Arc<Mutex<Target>>,
@@ -29,7 +29,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Starts to listen. From here on a signal ends nothing by itself.
+    /// Starts to listen. From here on a signal does not end the process by itself.
     pub fn listen(programs: Arc<Programs>) -> anyhow::Result<Interrupt> {
         let mut signals = Signals::new([SIGINT, SIGTERM]).context("listening for signals")?;
         let interrupt = Interrupt { target: Arc::default(), programs };
@@ -46,7 +46,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Says how the job is cancelled. A signal that came before cancels it now.
+    /// Sets the way to cancel the job. A signal that came before cancels it now.
     pub fn aim(&self, cancel: Arc<dyn Fn() + Send + Sync>) {
         let mut target = self.lock();
         target.cancel = Some(cancel);
@@ -56,31 +56,31 @@ impl Interrupt {
         }
     }
 
-    /// The job runs elsewhere, so that a second signal ends the process and not the job. This is said then.
+    /// Records that the job runs elsewhere: a second signal ends the process and not the job, with this message.
     pub fn goes_on(&self, last_words: String) {
         self.lock().goes_on = Some(last_words);
     }
 
-    /// The job will end where it runs.
+    /// Records that the job ends where it runs.
     pub fn ends_here(&self) {
         self.lock().goes_on = None;
     }
 
-    /// The job is over: there is nothing left to cancel, but a second signal still ends the process.
+    /// Records that the job is over: there is nothing left to cancel, but a second signal still ends the process.
     pub fn disarm(&self) {
         let mut target = self.lock();
         (target.cancel, target.goes_on) = (None, None);
     }
 
-    /// The job is over and only its output is printed: from here on the first signal ends the process. `dir`
-    /// goes with it.
+    /// Records that only the output is left to print: from here on the first signal ends the process, and removes
+    /// `dir`.
     pub fn end_at_once(&self, dir: &Path) {
         self.lock().last_dir = Some(dir.to_path_buf());
     }
 
     fn signal(&self) {
         if let Some(dir) = self.lock().last_dir.take() {
-            // What stays is removed by the next run.
+            // Remaining files are removed by the next run.
             let _ = std::fs::remove_dir_all(dir);
             std::process::exit(i32::from(INTERRUPTED));
         }
@@ -95,7 +95,7 @@ impl Interrupt {
             std::process::exit(i32::from(INTERRUPTED));
         }
         tell("sailfish: stopping the job; press Ctrl-C again to stop at once");
-        // A server that is away keeps it waiting, and the next signal must not wait as well.
+        // An unavailable server would block this thread, and the next signal must not wait.
         let cancelling = self.clone();
         let started =
             std::thread::Builder::new().name("cancel".to_string()).spawn(move || cancelling.cancel());

@@ -5,22 +5,22 @@ use anyhow::ensure;
 use rustix::process::{Resource, Rlimit};
 use std::path::Path;
 
-/// Most slots that may be asked for.
+/// Maximum number of slots of a machine.
 pub const SLOTS_MAX: u32 = api::control::SLOTS_MAX;
 
-/// The default of `--memory`: half of the machine's memory or of the control group's limit, whichever is less,
+/// Returns the default of `--memory`: half of the machine's memory or of the control group's limit, whichever is less,
 /// but never below the minimum.
 pub fn default_memory_bytes() -> u64 {
     (memory_bytes() / 2).max(mapreduce::layout::MEMORY_BYTES_MIN)
 }
 
-/// The memory of the machine, or the limit of the control group where that is less.
+/// Returns the memory of the machine, or the limit of the control group if that is less.
 fn memory_bytes() -> u64 {
     let limit = control_group_memory_bytes(Path::new("/sys/fs/cgroup"), &own_control_groups());
     limit.unwrap_or(u64::MAX).min(machine_memory_bytes())
 }
 
-/// Refuses a `--memory` that is not there.
+/// Returns an error for a `--memory` beyond the memory of the machine.
 pub fn check_memory(asked_bytes: u64) -> anyhow::Result<()> {
     let there = memory_bytes();
     ensure!(
@@ -32,14 +32,14 @@ pub fn check_memory(asked_bytes: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The default of `--slots`: one for each core this process may use.
+/// Returns the default of `--slots`: one for each core this process may use.
 pub fn default_slots() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     u32::try_from(cores).unwrap_or(SLOTS_MAX).clamp(1, SLOTS_MAX)
 }
 
-/// Raises the soft limit of open files to the hard one: a merge holds a file for each run. Failure costs
-/// nothing but the limit.
+/// Raises the soft limit of open files to the hard one: a merge holds a file for each run. A failure is ignored: only
+/// the lower limit remains.
 pub fn raise_open_file_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let _ = rustix::process::setrlimit(
@@ -48,7 +48,7 @@ pub fn raise_open_file_limit() {
     );
 }
 
-/// Files that this process may have open at once.
+/// Returns the number of files that this process may have open at once.
 pub fn open_files_max() -> u64 {
     rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
@@ -62,7 +62,7 @@ fn own_control_groups() -> String {
     std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default()
 }
 
-/// The lowest memory limit of our control group and those above it. `groups` has the form of
+/// Returns the lowest memory limit of our control group and those above it. `groups` has the form of
 /// `/proc/self/cgroup`: lines `NUMBER:CONTROLLERS:PATH`, without controllers in version 2.
 fn control_group_memory_bytes(root: &Path, groups: &str) -> Option<u64> {
     let mut lowest: Option<u64> = None;
@@ -76,7 +76,7 @@ fn control_group_memory_bytes(root: &Path, groups: &str) -> Option<u64> {
             }
             _ => continue,
         };
-        // Inside a container the path may be that of the host, which is not there; its root is then ours.
+        // Inside a container the path may be that of the host, which does not exist; its root is ours in this case.
         let own = mount.join(group.trim_start_matches('/'));
         for directory in own.ancestors().take_while(|directory| directory.starts_with(&mount)) {
             let text = std::fs::read_to_string(directory.join(file_name)).unwrap_or_default();

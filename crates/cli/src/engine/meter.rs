@@ -1,11 +1,11 @@
-//! The speed of something that grows: over the last seconds, not over its whole life, so that a change shows.
+//! The speed of a growing counter over the last seconds, not over its whole life, so that a change shows.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Period over which the speed is averaged.
 const WINDOW: Duration = Duration::from_secs(5);
-/// Readings kept; with ten a second these are more than the window holds.
+/// Maximum number of readings; with ten per second these are more than the window holds.
 const READINGS_MAX: usize = 64;
 
 /// Readings of a counter.
@@ -15,9 +15,9 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Takes a reading. `at` grows.
+    /// Adds a reading. `at` must grow.
     pub fn read(&mut self, at: Duration, bytes: u64) {
-        // One reading older than the window stays, so that the window is covered.
+        // A reading older than the window stays, so that the window is covered.
         while self.readings.len() == READINGS_MAX
             || self.readings.get(1).is_some_and(|(second, _)| at.saturating_sub(*second) >= WINDOW)
         {
@@ -26,14 +26,14 @@ impl Meter {
         self.readings.push_back((at, bytes));
     }
 
-    /// Bytes per second; None before there are two readings apart.
+    /// Returns the bytes per second; None before there are two readings at different times.
     pub fn bytes_per_second(&self) -> Option<f64> {
         let ((first_at, first), (last_at, last)) = (self.readings.front()?, self.readings.back()?);
         let elapsed = last_at.saturating_sub(*first_at).as_secs_f64();
         (elapsed > 0.0).then(|| last.saturating_sub(*first) as f64 / elapsed)
     }
 
-    /// Seconds until `total` at this speed; None while nothing moves.
+    /// Returns the seconds until `total` at this speed; None while nothing changes.
     pub fn seconds_left(&self, total: u64) -> Option<f64> {
         let (_, last) = self.readings.back()?;
         let speed = self.bytes_per_second().filter(|speed| *speed > 0.0)?;

@@ -12,18 +12,18 @@ pub enum Standing {
     Done,
 }
 
-/// A phase of a job as people see it: its maps, its sorting, or its reduces.
+/// A phase of a job for users: its maps, its sorting, or its reduces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
     pub name: &'static str,
     pub standing: Standing,
     pub done_bytes: u64,
     pub total_bytes: u64,
-    /// False while the phase before it runs and may add to it, and for compressed input beyond what it stores.
+    /// False while the previous phase runs and may add to it, and for compressed input beyond its stored bytes.
     pub total_is_known: bool,
 }
 
-/// The phases in order: map, sort, reduce; a job without a shuffle has only the first.
+/// Returns the phases in order: map, sort, reduce; a job without a shuffle has only the first.
 pub fn phases(node: &NodeProgress, job: &JobProgress) -> Vec<Phase> {
     let stages = |kinds: &[StageKind]| -> Vec<&StageProgress> {
         job.stages.iter().filter(|stage| kinds.contains(&stage.kind)).collect()
@@ -36,7 +36,7 @@ pub fn phases(node: &NodeProgress, job: &JobProgress) -> Vec<Phase> {
             node.sorted_bytes,
             node.appended_bytes,
         ),
-        // All that was appended is merged once more, but for what losing attempts left.
+        // Everything that was appended is merged again, except data of losing attempts.
         ("reduce", stages(&[StageKind::Reduce]), node.reduced_bytes, node.appended_bytes),
     ];
     let mut before_is_done = true;
@@ -47,7 +47,7 @@ pub fn phases(node: &NodeProgress, job: &JobProgress) -> Vec<Phase> {
         }
         let standing = standing(&stages, done_bytes);
         let total_is_known = before_is_done && done_bytes <= total_bytes;
-        // Counters are read one after another, and compressed input gives more than it stores.
+        // Counters are read one after another, and compressed input yields more than its stored bytes.
         let done_bytes = if standing == Standing::Done { total_bytes } else { done_bytes.min(total_bytes) };
         phases.push(Phase { name, standing, done_bytes, total_bytes, total_is_known });
         before_is_done = standing == Standing::Done;

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
 
-/// Copies the parts to standard output. A reader that went away is no error.
+/// Copies the parts to standard output. A reader that has disconnected is no error.
 pub fn print_output(output: &PrivateOutput, report: &JobReport) -> anyhow::Result<()> {
     let writing = "writing the output to standard output";
     let stdout = std::io::stdout().as_fd().try_clone_to_owned().context(writing)?;

@@ -1,4 +1,5 @@
-//! Progress on standard error: bars on a terminal, else a line now and then, or what a program draws bars from.
+//! Progress on standard error: bars on a terminal, otherwise occasional lines, or JSON lines for a program that draws
+//! bars.
 
 use crate::engine::meter::Meter;
 use crate::engine::phases::{Phase, Standing};
@@ -9,9 +10,9 @@ use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at the counters.
+/// Interval between two readings of the counters.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Between two lines, where there is no terminal.
+/// Interval between two lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
 /// Display of the progress of a job.
@@ -24,11 +25,12 @@ pub enum Display {
     Nothing,
 }
 
-/// Set to `json` by programs that show progress themselves.
+/// Variable that is set to `json` by programs that show progress themselves.
 const PROGRESS_VARIABLE: &str = "SAILFISH_PROGRESS";
 
 impl Display {
-    /// Bars on a terminal; lines without one, but none next to a report for a program, unless it asks for them.
+    /// Chooses bars on a terminal and lines without one, but neither beside a report for a program, unless it asks for
+    /// them.
     pub fn choose(json: bool) -> Display {
         if std::env::var_os(PROGRESS_VARIABLE).is_some_and(|asked| asked == "json") {
             return Display::Json;
@@ -41,7 +43,7 @@ impl Display {
     }
 }
 
-/// Shows progress until `stop` is dropped or sent to. `look` tells where the job stands.
+/// Shows progress until `stop` is dropped or sent to. `look` returns the phases of the job.
 pub fn show(display: Display, look: impl Fn() -> Vec<Phase>, stop: &Receiver<()>) {
     let mut screen: Box<dyn Screen> = match display {
         Display::Nothing => return,
@@ -66,9 +68,9 @@ pub fn show(display: Display, look: impl Fn() -> Vec<Phase>, stop: &Receiver<()>
 struct Track {
     phase: Phase,
     meter: Meter,
-    /// Since when it runs.
+    /// Time since which it runs.
     started: Option<Duration>,
-    /// Whether its end has been told.
+    /// True after its end was printed.
     told: bool,
 }
 
@@ -132,7 +134,7 @@ impl Screen for Lines {
     fn close(&mut self) {}
 }
 
-/// A line for a program: `{"progress": [{"name": "map", "done": 3, "total": 10}]}`. What is counted may be bytes or tasks.
+/// Returns a line for a program: `{"progress": [{"name": "map", "done": 3, "total": 10}]}`. Counts are bytes or tasks.
 pub fn told_to_programs(rows: &[(String, u64, u64)]) -> String {
     let rows: Vec<serde_json::Value> = rows
         .iter()
@@ -161,14 +163,14 @@ impl Screen for Told {
     fn close(&mut self) {}
 }
 
-/// `map 45 % of 2.60 GiB`.
+/// Formats `map 45 % of 2.60 GiB`.
 fn position(track: &Track) -> String {
     let Phase { name, done_bytes, total_bytes, .. } = track.phase;
     let percent = 100.0 * done_bytes as f64 / total_bytes.max(1) as f64;
     format!("{name} {percent:.0} % of {}", quantity::bytes(total_bytes))
 }
 
-/// `, 310 MiB/s, 5 s left`, as far as it is known: while more may come there is no telling when it ends.
+/// Formats `, 310 MiB/s, 5 s left`, as far as it is known: the end is unknown while the total may grow.
 fn speed(track: &Track) -> String {
     let rate = track.meter.bytes_per_second().map(|speed| format!(", {}", quantity::rate(speed)));
     let left = track.meter.seconds_left(track.phase.total_bytes).filter(|_| track.phase.total_is_known);
@@ -176,7 +178,7 @@ fn speed(track: &Track) -> String {
     format!("{}{}", rate.unwrap_or_default(), left.unwrap_or_default())
 }
 
-/// The bars of a terminal. What is drawn is cleared at the end: the summary says it all again.
+/// The bars of a terminal. They are cleared at the end, because the summary repeats everything.
 #[derive(Default)]
 struct Bars {
     bars: Vec<ProgressBar>,
@@ -189,7 +191,7 @@ impl Screen for Bars {
                 self.bars.push(terminal::bars().add(bar(track.phase.name)));
             }
             let drawn = &self.bars[index];
-            // Without a length a bar counts as full.
+            // A bar of length 0 would count as full.
             drawn.set_length(track.phase.total_bytes.max(1));
             if !track.told {
                 drawn.set_position(track.phase.done_bytes);
@@ -210,17 +212,18 @@ impl Screen for Bars {
 
     fn close(&mut self) {
         self.bars.iter().for_each(ProgressBar::finish_and_clear);
-        // Drawing to a terminal that is gone is nobody's concern.
+        // A terminal that is gone does not matter.
         let _ = terminal::bars().clear();
     }
 }
 
-/// `1.20 GiB of 2.60 GiB`.
+/// Formats `1.20 GiB of 2.60 GiB`.
 fn so_far(phase: &Phase) -> String {
     format!("{} of {}", quantity::bytes(phase.done_bytes), quantity::bytes(phase.total_bytes))
 }
 
-/// A bar over bytes; the text behind it is ours, the library would average the speed over the whole life.
+/// Returns a bar over bytes; the text after it is ours, because the library would average the speed over the whole
+/// life.
 pub fn bar(name: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix:<7}{bar:24} {percent:>3} %  {msg}")
         .expect("the template is a constant")

@@ -1,4 +1,4 @@
-//! A job of a cluster: handed in over HTTP, watched and waited for.
+//! A job of a cluster: submitted over HTTP, watched and awaited.
 
 use crate::engine::interrupt::Interrupt;
 use crate::engine::phases::{Phase, phases};
@@ -19,7 +19,7 @@ use program::Programs;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// Runs one job. Returns when it is over.
+/// Runs a job. Returns when it is over.
 pub fn execute(site: &Site, mut plan: Plan, display: Display) -> Result<Ended, Failure> {
     let interrupt = Interrupt::listen(Arc::new(Programs::new()))?;
     let connection = Arc::new(site.connect()?);
@@ -51,7 +51,7 @@ pub fn execute(site: &Site, mut plan: Plan, display: Display) -> Result<Ended, F
         };
         scope.spawn(move || progress::show(display, look, &stopped));
         let outcome = wait_for(&connection, job);
-        // The display may have ended already, where there is nothing to show.
+        // The display may have ended already.
         let _ = stop.send(());
         outcome
     });
@@ -63,7 +63,7 @@ pub fn execute(site: &Site, mut plan: Plan, display: Display) -> Result<Ended, F
     Ok(Ended { submitted, outcome, spec: plan.spec, server, kept, elapsed, interrupt })
 }
 
-/// Returns the places where nodes keep the I-files of a job, or a note that they do not keep them.
+/// Returns the locations of the kept I-files of a job on nodes, or a note that they are not kept.
 fn kept_by_nodes(connection: &Blocking, site: &Site, job: JobId) -> Result<Vec<String>, Failure> {
     let details = connection.run(async |client| client.job(job, 0).await).map_err(Failure::from_client)?;
     if details.job.kept_files.is_none() {
@@ -73,7 +73,7 @@ fn kept_by_nodes(connection: &Blocking, site: &Site, job: JobId) -> Result<Vec<S
     Ok(details.kept.into_iter().map(text).collect())
 }
 
-/// Waits for a job of a cluster, and says so while no server answers.
+/// Waits for a job of a cluster, and reports an outage of the server.
 pub fn wait_for(connection: &Blocking, job: JobId) -> Result<JobOutcome, Failure> {
     let url = connection.run(async |client| client.url().to_string());
     let silent = |silence: Duration, error: &ClientError| {
@@ -93,7 +93,7 @@ pub fn wait_for(connection: &Blocking, job: JobId) -> Result<JobOutcome, Failure
     })
 }
 
-/// The last word about a job for which nobody waits any more.
+/// Returns the last message about a job that is no longer awaited.
 fn goes_on(url: &str, job: JobId) -> String {
     format!("sailfish: job {job} goes on; {} waits for it", hint(&format!("wait {job}"), Some(url)))
 }
@@ -102,8 +102,8 @@ fn tell_not_stopped(error: &client::ClientError) {
     crate::show::terminal::tell(&format!("sailfish: the job could not be stopped: {error}"));
 }
 
-/// Bytes are known on the nodes; here they are estimated from the tasks that are done, as if each had its share of
-/// the input and nothing grew or shrank.
+/// Estimates the phases from the finished tasks, as if each had an equal share of the input and data did not grow or
+/// shrink: only the nodes know the bytes.
 fn estimated_phases(job: &JobProgress, input_bytes: u64) -> Vec<Phase> {
     let done_bytes = |kinds: &[StageKind]| {
         let stages = || job.stages.iter().filter(|stage| kinds.contains(&stage.kind));
@@ -122,7 +122,7 @@ fn estimated_phases(job: &JobProgress, input_bytes: u64) -> Vec<Phase> {
     phases(&node, job)
 }
 
-/// The report of a job.
+/// Returns the report of a job.
 pub fn report(site: &Site, job: JobId) -> Result<JobReport, Failure> {
     let connection = site.connect()?;
     connection.run(async |client| client.report(job).await).map_err(Failure::from_client)

@@ -1,4 +1,4 @@
-//! The front end of a job that is planned: memory and slots of this machine or of a cluster, and messages on the terminal.
+//! The front end of the planner: memory and slots of this machine or of a cluster, and messages on the terminal.
 
 use crate::engine::machine;
 use crate::exit::Failure;
@@ -11,20 +11,21 @@ use output::output_dir::{ForeignEntry, foreign_entry};
 use server::ServerError;
 use std::path::Path;
 
-/// Jobs that say nothing of their memory run beside so many others.
+/// Number of jobs without `--memory` that fit at the same time.
 const JOBS_AT_ONCE: u64 = 4;
 
-/// Memory for a job that says nothing of it: a share of what every node has for jobs. And the slots of all nodes.
+/// Returns the memory of a job without `--memory`, a share of the memory that every node has for jobs; and the slots of
+/// all nodes.
 fn cluster_resources(site: &Site) -> Result<(u64, u32), Failure> {
     let status = site.connect()?.run(async |client| client.cluster().await).map_err(Failure::from_client)?;
     let missing = || format!("no node works for the server at {} yet", site.url);
     let memory_bytes = status.memory_bytes().with_context(missing).map_err(Failure::refused)?;
-    // Others want to run beside it.
+    // Other jobs must fit beside it.
     let memory_bytes = (memory_bytes / JOBS_AT_ONCE).max(MEMORY_BYTES_MIN);
     Ok((memory_bytes, status.slots().max(1)))
 }
 
-/// The command line as front end of a job, which this machine runs or the cluster of a server.
+/// The command line as the front end of a job that runs on this machine or in the cluster of a server.
 pub struct CommandLineFrontEnd<'a> {
     pub site: Option<&'a Site>,
 }

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Programs that lie there, or whose links lead there, are taken to be on every machine.
+/// Directories whose programs, or targets of links, are assumed to exist on every machine.
 const SYSTEM_FOLDERS: &[&str] = &["/usr", "/bin", "/sbin"];
 
-/// Sends what a job needs, and names it in the job.
+/// Ships the files of a job, and names them in its specification.
 pub fn ship_job(connection: &Blocking, spec: &mut JobSpec) -> Result<(), Failure> {
     let mut paths: BTreeSet<PathBuf> = spec.files.iter().chain(&spec.env_file).cloned().collect();
     paths.extend(spec.streaming.iter().flat_map(|streaming| &streaming.links).map(|link| link.path.clone()));
@@ -28,7 +28,7 @@ pub fn ship_job(connection: &Blocking, spec: &mut JobSpec) -> Result<(), Failure
     Ok(())
 }
 
-/// The same for jobs of one task each, which differ in nothing that is shipped.
+/// Does the same for jobs of one task each with equal files.
 pub fn ship_tasks(connection: &Blocking, tasks: &mut [RunTask]) -> Result<(), Failure> {
     let Some(first) = tasks.first() else { return Ok(()) };
     let files = first.files.iter().chain(&first.env_file).cloned();
@@ -38,8 +38,8 @@ pub fn ship_tasks(connection: &Blocking, tasks: &mut [RunTask]) -> Result<(), Fa
     Ok(())
 }
 
-/// The program of a command line, where it is a file of this machine and not of the system. A bare name is looked up on
-/// the nodes.
+/// Returns the program of a command line if it is a file of this machine and not of the system. A bare name is resolved
+/// on the nodes.
 fn program(words: &[String]) -> Option<PathBuf> {
     let path = PathBuf::from(words.first()?);
     let resolved = path.canonicalize().ok()?;
@@ -64,7 +64,7 @@ fn ship(connection: &Blocking, paths: BTreeSet<PathBuf>) -> Result<Vec<ShippedFi
     Ok(shipped)
 }
 
-/// A file as it is now. Directories stay where they are: nodes find them on a path that all share.
+/// Describes a file in its current state. Directories are not shipped: nodes find them on a shared path.
 fn look_at(path: &Path) -> anyhow::Result<Option<ShippedFile>> {
     let shown = path.display();
     let metadata = std::fs::metadata(path).with_context(|| format!("reading {shown}"))?;
@@ -94,7 +94,8 @@ fn send(connection: &Blocking, shipped: &[ShippedFile]) -> Result<(), Failure> {
                 client.send_file(file.sha256, &file.path, file.bytes).await?;
             }
             if !missing.is_empty() {
-                // Until the server has time again for whoever has sent it much: a job is handed in only once.
+                // Waits until the server accepts requests of this user again after many files: a job is submitted only
+                // once.
                 client.missing_files(all).await?;
             }
             Ok(())

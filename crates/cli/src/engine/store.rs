@@ -1,4 +1,4 @@
-//! Opening the state to look at it.
+//! Opening of the state for reading.
 
 use crate::exit::Failure;
 use crate::options::connect::StateArgs;
@@ -10,7 +10,7 @@ use metastore::{JobRow, Metastore};
 use std::future::Future;
 use std::path::Path;
 
-/// Whether a job has ever run there. Looking must not create a state.
+/// Returns whether a job has ever run there. Reading must not create a state.
 pub fn exists(state_dir: &Path) -> bool {
     state_dir.join("sailfish.db").exists()
 }
@@ -27,12 +27,12 @@ where
     run(async { work(Metastore::open(&state_dir).await.map_err(Failure::refused)?).await })?
 }
 
-/// The error for a state directory without a database.
+/// Returns the error for a state directory without a database.
 pub fn nothing_there(state_dir: &Path) -> anyhow::Error {
     anyhow::anyhow!("no job has run in {}: name another state directory with --state", state_dir.display())
 }
 
-/// The row of a job; refused where there is none.
+/// Returns the row of a job. Fails if there is none.
 pub async fn job_row(store: &Metastore, job: JobId) -> Result<JobRow, Failure> {
     store.job(job).await?.ok_or_else(|| {
         Failure::refused(anyhow::anyhow!("there is no job {job}: `sailfish jobs` lists the jobs"))
@@ -45,7 +45,7 @@ pub fn run<T>(future: impl Future<Output = T>) -> anyhow::Result<T> {
     Ok(runtime.context("starting to read the state")?.block_on(future))
 }
 
-/// Everything about a job but its report, from this machine or from a server.
+/// Returns everything about a job except its report, from this machine or from a server.
 pub fn details(from: &StateArgs, job: JobId, events_max: u32) -> Result<JobDetails, Failure> {
     if let Some(connection) = from.connection()? {
         return connection

@@ -1,4 +1,4 @@
-//! Which server a command works with, what it shows there, and whom it believes.
+//! The server of a command, its credentials, and the trusted authority.
 
 use crate::exit::Failure;
 use clap::Args;
@@ -7,10 +7,11 @@ use jobspec::state_dir;
 use std::path::PathBuf;
 use trust::Credentials;
 
-/// Name the files where no option does.
+/// Variables with the files, if no option names them.
 pub const TOKEN_FILE_VARIABLE: &str = "SAILFISH_TOKEN_FILE";
-/// The server where no option names one. Programs of jobs of a cluster find it set, and there it counts for intermediate files alone, so
-/// that a program that runs `sailfish run` does not hand jobs to the cluster; beside it stands the name of the node that runs them.
+/// Variable with the server, if no option names one. It is set for programs of cluster jobs, where it only affects
+/// intermediate files, so that a program that runs `sailfish run` does not submit to the cluster; another variable has
+/// the name of its node.
 pub const SERVER_VARIABLE: &str = "SAILFISH_SERVER";
 pub const NODE_VARIABLE: &str = "SAILFISH_NODE";
 pub const CA_VARIABLE: &str = "SAILFISH_CA";
@@ -30,12 +31,12 @@ pub struct CredentialArgs {
 }
 
 impl CredentialArgs {
-    /// Reads the files. Without one for a token, servers' own tokens are looked for when requests are sent.
+    /// Reads the files. Without a token file, servers' own tokens are looked up when requests are sent.
     pub fn read(&self, url: &str) -> Result<Credentials, Failure> {
         let given = Credentials::read(self.token_file.as_deref(), self.ca.as_deref());
         let given = given.map_err(Failure::refused)?;
         if let Some(proxy) = &self.proxy {
-            // Whose port it is at the other end nobody here can see.
+            // The owner of a remote port cannot be verified here.
             return Ok(given.by_proxy(proxy.clone()));
         }
         let Some(dir) = state_dir::servers_dir().filter(|_| self.token_file.is_none()) else {
@@ -48,19 +49,19 @@ impl CredentialArgs {
         Ok(given.or_own_tokens_in(dir))
     }
 
-    /// A connection to a server.
+    /// Returns a connection to a server.
     pub fn connect(&self, url: &str) -> Result<Blocking, Failure> {
         Blocking::with(url, &self.read(url)?).map_err(Failure::from_client)
     }
 }
 
-/// The server of the environment, but in programs of jobs.
+/// Returns the server of the environment; None in programs of jobs.
 pub fn server_of_environment() -> Option<String> {
     let in_program = std::env::var_os(NODE_VARIABLE).is_some();
     std::env::var(SERVER_VARIABLE).ok().filter(|url| !in_program && !url.is_empty())
 }
 
-/// A command that a hint names, with the server where the job is.
+/// Returns a command for a hint, with the server of the job.
 pub fn hint(command: &str, server: Option<&str>) -> String {
     match server {
         Some(url) => format!("`sailfish {command} --server {url}`"),
@@ -96,12 +97,12 @@ pub struct StateArgs {
 }
 
 impl StateArgs {
-    /// A connection to the server, where one is named.
+    /// Returns a connection to the server; None if none is named.
     pub fn connection(&self) -> Result<Option<Blocking>, Failure> {
         self.site().map(|site| site.connect()).transpose()
     }
 
-    /// The server with what it is shown, where one is named.
+    /// Returns the server with its credentials; None if none is named.
     pub fn site(&self) -> Option<Site> {
         let url = self.server.clone()?;
         Some(Site { url, credentials: self.credentials.clone() })

@@ -1,4 +1,4 @@
-//! The options that say how keys are ordered and which part a key goes to, on the command line.
+//! The command-line options for the order of keys and their assignment to parts.
 
 use api::KeyOrder;
 use clap::{Args, ValueEnum};

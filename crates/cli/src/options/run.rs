@@ -39,7 +39,7 @@ example:
   total_order = true
   env = { LIMIT = \"3\" }";
 
-/// The help behind the options.
+/// Returns the help after the options.
 pub fn run_help() -> String {
     format!("{FUNCTIONS}{}\n{RUN_EXAMPLES}", functions::help_text())
 }
@@ -197,7 +197,7 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// The options as a job file would have them.
+    /// Converts the options to the form of a job file.
     pub fn command_line(self) -> CommandLine {
         let list = |given: Vec<String>| (!given.is_empty()).then_some(given);
         let in_cluster = self.state.server.is_some();
@@ -242,7 +242,7 @@ impl RunArgs {
             elastic: self.elastic,
             replication: self.replication,
             json: self.json,
-            // Options of the command line are those of one job.
+            // Options of the command line belong to one job.
             env: None,
             stage: None,
             from: None,

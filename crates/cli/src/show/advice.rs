@@ -1,17 +1,18 @@
-//! Advice about the commonest mistakes with programs, made from the failure of a job.
+//! Advice about the most common mistakes with programs, derived from the failure of a job.
 
 use api::{Blame, Function, JobSpec, TaskFailure};
 use ids::StageKind;
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Words that a shell would not hand on to a program.
+/// Words that a shell would not pass to a program.
 const OF_SHELLS: &[&str] = &["|", "||", "&&", ";", "&", ">", ">>", "<", "2>", "2>&1", "2>/dev/null"];
-/// Programs that end with 1 where they find nothing.
+/// Programs that exit with 1 if they find nothing.
 const GREPS: &[&str] = &["grep", "egrep", "fgrep", "zgrep", "rg"];
 const NOTHING_FOUND: i32 = 1;
 
-/// A sentence about a failure in a stage, where it looks like one of these mistakes. Relative paths are those of `start_dir`.
+/// Returns a sentence about a failure in a stage that looks like one of these mistakes. Relative paths are those of
+/// `start_dir`.
 pub fn advice(
     spec: &JobSpec,
     stage: Option<StageKind>,
@@ -36,7 +37,7 @@ pub fn advice(
     })
 }
 
-/// Whether the failure is of that program.
+/// Returns whether this program failed.
 fn names(failure: &TaskFailure, words: &[String]) -> bool {
     let program = words.first().map(|word| format!("{word:?}"));
     program.is_some_and(|program| failure.message.contains(&program))

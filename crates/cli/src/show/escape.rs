@@ -1,20 +1,20 @@
-//! Keys and other bytes inside tables: readable where they are text, unambiguous where they are not.
+//! Keys and other bytes in tables: text is readable, other bytes are unambiguous.
 
 use std::fmt::Write;
 
-/// Characters of a cell that a table shows.
+/// Maximum number of characters of a cell.
 const CELL_CHARACTERS_MAX: usize = 200;
-/// And of a sentence on a line of its own.
+/// Maximum number of characters of a sentence on its own line.
 const SENTENCE_CHARACTERS_MAX: usize = 1000;
 
-/// A key for a table: text as it is, `\t \n \r \\` and `\xNN` for the rest, cut with `…` where it is
-/// longer than `bytes_max`.
+/// Formats a key for a table: text unchanged, `\t \n \r \\` and `\xNN` for other bytes, cut with `…` if it is longer
+/// than `bytes_max`.
 pub fn key(bytes: &[u8], bytes_max: usize) -> String {
     let shown = &bytes[..bytes.len().min(bytes_max)];
     let mut text = String::with_capacity(shown.len() + 3);
     for piece in shown.utf8_chunks() {
         piece.valid().chars().for_each(|character| push_escaped(&mut text, character));
-        // A character that the cut fell into is not damage.
+        // A character that the cut divides is no damage.
         let cut_here = shown.len() < bytes.len() && shown.ends_with(piece.invalid());
         if !cut_here {
             piece.invalid().iter().for_each(|byte| push_byte(&mut text, *byte));
@@ -26,7 +26,7 @@ pub fn key(bytes: &[u8], bytes_max: usize) -> String {
     text
 }
 
-/// Bytes of unknown kind for a table: printable text as it is, the rest as `x'0a1b'`.
+/// Formats bytes of unknown kind for a table: printable text unchanged, others as `x'0a1b'`.
 pub fn blob(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.is_empty() && text.chars().all(|each| !each.is_control()) => cell(text),
@@ -34,12 +34,12 @@ pub fn blob(bytes: &[u8]) -> String {
     }
 }
 
-/// Text for one cell of a table: control characters escaped, cut with `…` where it is long.
+/// Formats text for a cell of a table: control characters escaped, cut with `…` if it is long.
 pub fn cell(text: &str) -> String {
     printable(text, CELL_CHARACTERS_MAX)
 }
 
-/// The same for a sentence below a table.
+/// Does the same for a sentence below a table.
 pub fn sentence(text: &str) -> String {
     printable(text, SENTENCE_CHARACTERS_MAX)
 }

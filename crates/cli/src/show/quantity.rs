@@ -1,4 +1,4 @@
-//! Sizes, counts, durations and times as people read them. Units are powers of 1024.
+//! Sizes, counts, durations and times for users. Units are powers of 1024.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -8,11 +8,11 @@ const SECONDS_PER_MINUTE: f64 = 60.0;
 const SECONDS_PER_HOUR: f64 = 3600.0;
 const SECONDS_PER_DAY: f64 = 86400.0;
 
-/// `1.21 GiB`: three digits.
+/// Formats a size with three digits: `1.21 GiB`.
 pub fn bytes(count: u64) -> String {
     let mut scaled = count as f64;
     let mut unit = 0;
-    // From 999.5 on three digits would round to a thousand.
+    // From 999.5 on, three digits would round to a thousand.
     while scaled >= 999.5 && unit + 1 < UNITS.len() {
         scaled /= 1024.0;
         unit += 1;
@@ -20,12 +20,12 @@ pub fn bytes(count: u64) -> String {
     if unit == 0 { format!("{count} B") } else { format!("{} {}", three_digits(scaled), UNITS[unit]) }
 }
 
-/// `310 MiB/s`.
+/// Formats a rate: `310 MiB/s`.
 pub fn rate(bytes_per_second: f64) -> String {
     format!("{}/s", bytes(bytes_per_second.max(0.0) as u64))
 }
 
-/// `12,345,678`.
+/// Formats a count: `12,345,678`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -38,13 +38,13 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A count with its word: `1 file`, `2 files`.
+/// Formats a count with its word: `1 file`, `2 files`.
 pub fn counted(number: u64, word: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
     format!("{} {word}{ending}", count(number))
 }
 
-/// `0.35 s`, `42.3 s`, `2 min 05 s`, `3 h 07 min`, `2 d 03 h`.
+/// Formats a duration: `0.35 s`, `42.3 s`, `2 min 05 s`, `3 h 07 min`, `2 d 03 h`.
 pub fn seconds(seconds: f64) -> String {
     let seconds = seconds.max(0.0);
     let pair = |large: f64, unit: &str, small: f64, small_unit: &str| {
@@ -64,28 +64,28 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
-/// A duration for an estimate: `5 s`, then as [`seconds`].
+/// Formats an estimated duration: `5 s`, longer ones like [`seconds`].
 pub fn whole_seconds(estimate: f64) -> String {
     let whole = estimate.max(0.0).ceil();
     if whole < SECONDS_PER_MINUTE { format!("{whole:.0} s") } else { seconds(whole) }
 }
 
-/// Seconds between two times in nanoseconds.
+/// Returns the seconds between two times in nanoseconds.
 pub fn seconds_between(start_ns: u64, end_ns: u64) -> f64 {
     end_ns.saturating_sub(start_ns) as f64 / 1e9
 }
 
-/// `99.6 %`.
+/// Formats a percentage: `99.6 %`.
 pub fn percent(value: f64) -> String {
     format!("{value:.1} %")
 }
 
-/// Local date and time of nanoseconds since 1970.
+/// Formats local date and time of nanoseconds since 1970.
 pub fn date_and_time(time_ns: u64) -> String {
     in_local_time(time_ns, "%Y-%m-%d %H:%M:%S")
 }
 
-/// Local time of day, with milliseconds.
+/// Formats the local time of day, with milliseconds.
 pub fn time_of_day(time_ns: u64) -> String {
     in_local_time(time_ns, "%H:%M:%S.%3f")
 }
@@ -98,7 +98,7 @@ fn in_local_time(time_ns: u64, format: &str) -> String {
 }
 
 fn three_digits(value: f64) -> String {
-    // The limits are those at which rounding would give a fourth digit.
+    // The limits are the values at which rounding would give a fourth digit.
     if value < 9.995 {
         format!("{value:.2}")
     } else if value < 99.95 {

@@ -1,4 +1,4 @@
-//! Messages of `sailfish run` at the end.
+//! Final messages of `sailfish run`.
 
 use crate::engine::Ended;
 use crate::options::connect::hint;
@@ -12,12 +12,12 @@ use ids::{AttemptKey, StageKind};
 use jobspec::{duration, standard_output};
 use std::path::Path;
 
-/// Warnings that are shown.
+/// Maximum number of warnings that are shown.
 const WARNINGS_MAX: usize = 5;
-/// Tasks with unread input that are named.
+/// Maximum number of tasks with unread input that are named.
 const UNREAD_TASKS_MAX: usize = 5;
 
-/// A few lines about a job that succeeded.
+/// Summarizes a successful job in a few lines.
 pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String {
     let elapsed = ended.elapsed.as_secs_f64();
     let output = ended.spec.output.strip_prefix(start_dir).unwrap_or(&ended.spec.output);
@@ -79,12 +79,12 @@ pub fn record_word(report: &JobReport) -> &'static str {
     }
 }
 
-/// The sums over all parts: (bytes, records).
+/// Returns the sums over all parts: (bytes, records).
 pub fn output_sums(report: &JobReport) -> (u64, u64) {
     (report.parts.iter().map(|part| part.bytes).sum(), report.parts.iter().map(|part| part.records).sum())
 }
 
-/// Mappers that ended before their input did.
+/// Describes mappers that ended before their input.
 fn unread(report: &JobReport) -> String {
     let map = &report.map;
     let shown = map.unread.iter().take(UNREAD_TASKS_MAX);
@@ -124,7 +124,7 @@ fn reduce(report: &JobReport) -> String {
     format!("{}, {} in groups of one key", counted(reduce.tasks, "task"), count(reduce.groups))
 }
 
-/// One line about the proof.
+/// Returns a line about the proof.
 pub fn proof(report: &JobReport) -> String {
     let proof = &report.proof;
     if !proof.agrees {

@@ -1,9 +1,9 @@
-//! One look for all tables: no borders, a line below the header, numbers to the right.
+//! The common look of tables: no borders, a line below the header, numbers aligned to the right.
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use std::borrow::Cow;
 
-/// Header and rows stand between the margins of the terminal; only the line below the header is drawn.
+/// Header and rows extend to the margins of the terminal; only the line below the header is drawn.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// Alignment of a column.
@@ -15,12 +15,12 @@ pub enum Column {
     Right(Cow<'static, str>),
 }
 
-/// A column of text.
+/// Makes a column of text.
 pub const fn left(name: &'static str) -> Column {
     Column::Left(Cow::Borrowed(name))
 }
 
-/// A column of numbers.
+/// Makes a column of numbers.
 pub const fn right(name: &'static str) -> Column {
     Column::Right(Cow::Borrowed(name))
 }
@@ -44,7 +44,7 @@ pub fn table(columns: &[Column], rows: Vec<Vec<String>>) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// Lines `name  value`, the values one below the other.
+/// Renders lines `name  value`, with aligned values.
 pub fn facts(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     rows.iter().map(|(name, value)| format!("  {name:<width$}  {value}\n")).collect()

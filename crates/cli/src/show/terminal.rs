@@ -1,22 +1,22 @@
-//! Writing to the two standard streams, whoever reads them. A reader that went away (`sailfish jobs | head`)
-//! is no error and never a panic.
+//! Output to the two standard streams. A reader that has disconnected (`sailfish jobs | head`) is no error and never
+//! causes a panic.
 
 use indicatif::MultiProgress;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::sync::OnceLock;
 
-/// Bytes that are gathered before they go to standard output.
+/// Bytes that are buffered before they go to standard output.
 const OUTPUT_BUFFER_BYTES: usize = 256 << 10;
 
-/// Prints to standard output what `write` writes. A closed pipe ends the printing and is a success.
+/// Prints the output of `write` to standard output. A closed pipe ends the printing and is a success.
 pub fn print_with(write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let mut output = BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, std::io::stdout().lock());
-    // What was written before an error is good all the same.
+    // Output written before an error is still valid.
     let outcome = match (write(&mut output), output.flush()) {
         (Ok(()), flushed) => flushed.map_err(anyhow::Error::from),
         (failed, _) => failed,
     };
-    // What is still buffered has nobody to go to, and must not be tried again when the writer is dropped.
+    // Buffered data has no reader, and must not be written when the writer is dropped.
     drop(output.into_parts());
     match outcome {
         Err(error) if is_closed_pipe(&error) => Ok(()),
@@ -29,7 +29,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     print_with(|output| Ok(output.write_all(text.as_bytes())?))
 }
 
-/// The progress bars of this process: one screen, so that lines and bars do not write over each other.
+/// The progress bars of this process: one screen, so that lines and bars do not overwrite each other.
 static BARS: OnceLock<MultiProgress> = OnceLock::new();
 
 /// Returns the screen of the progress bars, which are drawn on standard error.
@@ -37,9 +37,9 @@ pub fn bars() -> &'static MultiProgress {
     BARS.get_or_init(MultiProgress::new)
 }
 
-/// Says a line on standard error, above the bars.
+/// Prints a line on standard error, above the bars.
 pub fn tell(line: &str) {
-    // There is nobody to tell when that fails.
+    // A failure cannot be reported anywhere.
     let _ = ErrorLines.write_all(format!("{line}\n").as_bytes());
 }
 
@@ -60,7 +60,7 @@ impl Write for ErrorLines {
     }
 }
 
-/// Whether an error says that the reader of standard output went away.
+/// Returns whether an error says that the reader of standard output has disconnected.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }

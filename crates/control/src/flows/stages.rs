@@ -181,7 +181,7 @@ pub(crate) fn part_is_there(job: &mut Job, outbox: &mut Outbox, attempt: Attempt
     outbox.write_all(early.map(|told| part_replica(job.id, &told)));
 }
 
-/// Returns an error for a part that differs from the one that later stages have been told of, and for maps that are not
+/// Returns an error for a part that differs from the part announced to later stages, and for maps that are not
 /// deterministic if a stage has begun to read their output.
 pub(crate) fn check_same_part(
     work: &Work,

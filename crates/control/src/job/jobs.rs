@@ -10,9 +10,9 @@ pub(crate) struct Jobs {
     jobs: BTreeMap<JobId, Job>,
     /// The uncleaned jobs of each flow.
     flows: BTreeMap<JobId, Vec<JobId>>,
-    /// Whether parts that later stages need may be lost.
+    /// True if parts that later stages need may be lost.
     flows_hurt: bool,
-    /// Whether jobs are still being restored, so that a missing job may follow.
+    /// True while jobs are being restored, so that a missing job may follow.
     is_recovering: bool,
     any_yet: bool,
 }

@@ -13,7 +13,7 @@ const SEND_BYTES_PER_SECOND: f64 = 125e6;
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
-/// Whether the runs of a job are replicated, and the measurements for the decision.
+/// The decision about the replication of a job's runs, with its measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Replicating {
     /// Nodes have been told to replicate.
@@ -92,14 +92,14 @@ mod tests {
         };
         let (mb, gb) = (1_000_000, 1_000_000_000);
         check(8, 20, 100 * mb, 4, 8, true);
-        // Made again at once.
+        // Recomputation is fast.
         check(8, 2, 100 * mb, 4, 8, false);
         check(800, 2, mb, 4, 8, true);
-        // Longer to send than to make.
+        // Sending takes longer than recomputation.
         check(8, 20, 5 * gb, 4, 8, false);
         check(8, 20, 100 * mb, 1, 2, false);
         check(0, 0, 0, 4, 8, false);
-        // Few I-files over a rack of five: half of all maps have something on each of ten nodes.
+        // Few I-files over a rack of five: half of all maps have data on each of ten nodes.
         check_on(1, 144, 4, mb, 10, 20, false);
         check_on(5, 144, 4, mb, 10, 20, true);
         check_on(5, 10, 4, mb, 10, 20, false);

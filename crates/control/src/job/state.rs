@@ -28,7 +28,7 @@ pub(crate) struct Job {
     pub standing: Option<(StageIndex, Vec<Task>)>,
     pub boundaries: Option<Boundaries>,
     pub cancel_reason: Option<String>,
-    /// Whether its running attempts have been told to stop.
+    /// True if its running attempts have been told to stop.
     pub is_told_to_stop: bool,
     /// The last failure of an attempt, or of creating a stage.
     pub last_failure: Option<TaskFailure>,

@@ -34,7 +34,7 @@ pub struct Presence {
     last_heard: Moment,
     /// Time since which no caller waits with a poll of the node; None while it has a poll open, or if it never had one.
     absent_since: Option<Moment>,
-    /// Whether it hung up: its last poll ended without an answer.
+    /// True if it hung up: its last poll ended without an answer.
     hung_up: bool,
     /// Longest recent time without a poll.
     absent_max: Duration,

@@ -145,7 +145,7 @@ struct JobsOfUser {
     queues_in_window: usize,
     /// Queues with jobs that a reserve admitted, at most [`RESERVES_MAX`].
     reserves: BTreeSet<QueueKey>,
-    /// Whether the user is in `ripe`.
+    /// True if the user is in `ripe`.
     is_ripe: bool,
 }
 

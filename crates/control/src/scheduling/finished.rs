@@ -79,7 +79,7 @@ fn succeeded(work: &mut Work, outbox: &mut Outbox, finished: Ended, result: Task
 fn failed(work: &mut Work, outbox: &mut Outbox, finished: Ended, failure: TaskFailure) {
     let attempt = finished.attempt;
     let Some(job) = work.jobs.get_mut(&attempt.task.job) else { return };
-    // The job was not told to stop: a node stopped that had abandoned it, or the attempt was not needed any more.
+    // The job was not told to stop: its node stopped the attempt because it had abandoned it, or nobody needs it.
     let stopped_alone = failure.blame == Blame::Cancelled && !job.is_stopping();
     let of_node = failure.blame == Blame::Environment;
     let missed = failure.unreachable.filter(|node| of_node && work.fleet.has(*node));

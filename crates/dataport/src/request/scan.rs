@@ -39,7 +39,7 @@ pub struct ScanOptions {
     pub copies: BTreeMap<RunId, Peer>,
     /// Returns current locations of runs without an entry in `copies`.
     pub places: Option<Arc<dyn Places>>,
-    /// Whether blocks made for the scan are compressed; None compresses unless the node is on this machine.
+    /// Compression of blocks made for the scan; None compresses unless the node is on this machine.
     pub compress: Option<bool>,
     /// The reading attempt, if known; see [`crate::ATTEMPT_HEADER`].
     pub attempt: Option<AttemptKey>,

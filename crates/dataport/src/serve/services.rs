@@ -53,7 +53,8 @@ pub struct StageFileHere {
 pub trait StageFileService: Send + Sync + 'static {
     /// Returns the complete file of that name; None if there is none.
     fn find(&self, name: &StageFileName) -> Option<StageFileHere>;
-    /// Returns the paths at which a copy may be written, one per disk, the preferred one first; the others are tried if that fails.
+    /// Returns the paths at which a copy may be written, one per disk, the preferred one first. The caller tries the
+    /// others if that fails.
     fn places(&self, name: &StageFileName) -> Vec<PathBuf>;
     /// Adds a complete and verified copy: from now on it is found.
     fn received(&self, name: StageFileName, path: PathBuf, summary: StageFileSummary);

@@ -13,7 +13,7 @@ const READ: [u8; 4] = *b"SFGR";
 const STAGE_COPY: [u8; 4] = *b"SFGC";
 const STAGE_FILE_BYTES: usize = STAGE_FILE_NAME_BYTES_MAX + 12;
 
-/// Which file is meant, and what it holds: one of that name that holds something else is another one.
+/// The name and the content of a stage file: a file of the same name with other content is another file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageFileRef {
     pub name: StageFileName,

@@ -12,8 +12,8 @@ const DIGITS_MAX: usize = 10;
 const EXTENSION: &str = "stage";
 const USER_FILE: &str = "file-";
 
-/// The name of a stage file, as `part-00003.attempt-0.stage`: up to four words with a number each, and the extension. So it
-/// is one component of a path wherever it comes from, hidden by nothing and leading nowhere else.
+/// The name of a stage file, as `part-00003.attempt-0.stage`: up to four words with a number each, and the extension.
+/// So it is always exactly one component of a path: not hidden, and without a way to another directory.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StageFileName(String);
 

@@ -21,7 +21,7 @@ impl FrontEnd for Quiet {
     fn warn(&self, _warning: &str) {}
 }
 
-/// A directory with an input, an executable and a file that is not one.
+/// Makes a directory with an input, an executable and a file that is not executable.
 fn place() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir_all(root.path().join("in/sub")).unwrap();

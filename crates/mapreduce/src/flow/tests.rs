@@ -1,4 +1,4 @@
-//! A flow of four stages: a <- b, a <- c, (b, c) <- d. Jobs are numbered in that order from 1.
+//! Tests of a flow of four stages: a <- b, a <- c, (b, c) <- d. Jobs are numbered in that order from 1.
 
 use super::{
     AfterEnd, AtRest, FlowState, Flows, Inputs, PartsAgain, Stage, after_end, at_rest, differs_from_told,
@@ -15,7 +15,7 @@ const A: JobId = JobId(1);
 const B: JobId = JobId(2);
 const C: JobId = JobId(3);
 const D: JobId = JobId(4);
-/// Nodes from here on have left.
+/// Nodes with this number or a higher one have left.
 const LEFT: u32 = 50;
 
 struct Known {
@@ -53,7 +53,7 @@ impl Jobs {
         self.0.get_mut(&job).unwrap()
     }
 
-    /// The parts of a stage lie on these nodes.
+    /// Records parts of a stage on these nodes.
     fn puts_out(&mut self, job: JobId, nodes: &[u32]) {
         self.of(job).results.plan = (0..).zip(nodes).map(|(part_index, _)| planned(part_index)).collect();
         for (task, node) in (0..).zip(nodes) {
@@ -61,7 +61,7 @@ impl Jobs {
         }
     }
 
-    /// As the server does it.
+    /// Begins a stage as the server does.
     fn begins(&mut self, job: JobId) {
         let Ok(Inputs::Are(planned)) = inputs(self, job) else { panic!("job {job} cannot begin") };
         let known = self.of(job);
@@ -97,7 +97,7 @@ fn part(task: u32, node: u32, crc32c: u32) -> ReduceResult {
     ReduceResult { part, ..ReduceResult::default() }
 }
 
-/// All are handed in, and the scheduler has asked for the first tasks of each.
+/// Returns the flow: all stages are submitted, and the scheduler has asked for the first tasks of each.
 fn flow() -> Jobs {
     let mut jobs = Jobs::default();
     for (job, reads) in [(A, &[][..]), (B, &[A]), (C, &[A]), (D, &[B, C])] {
@@ -116,7 +116,7 @@ fn flow() -> Jobs {
     jobs
 }
 
-/// a rests with two parts, and b reads them.
+/// Returns the flow in which a is complete with two parts, and b reads them.
 fn b_reads() -> Jobs {
     let mut jobs = flow();
     jobs.puts_out(A, &[1, 2]);
@@ -133,7 +133,7 @@ fn stage_begins_when_its_sources_are_complete() {
     assert_eq!(inputs(&jobs, B), Ok(Inputs::NotYet));
     jobs.puts_out(A, &[1, 2]);
     jobs.of(A).state.parts_ready = true;
-    // One that nobody has asked for yet begins when somebody does.
+    // A stage begins only after the scheduler has asked for it.
     jobs.of(C).state.is_asked = false;
     assert_eq!(at_rest(&jobs, A, false), AtRest::Begin(vec![B]));
     jobs.begins(B);
@@ -155,7 +155,7 @@ fn stage_stays_until_its_readers_are_over() {
     }
     assert!(may_end(&jobs, A));
     assert_eq!(at_rest(&jobs, A, false), AtRest::Ends);
-    // Of one that is over nobody need know anything.
+    // A stage that has ended may be unknown.
     jobs.0.remove(&B);
     assert!(may_end(&jobs, A));
     assert_eq!(at_rest(&jobs, A, true), AtRest::Begin(vec![]), "who reads it may not be there yet");
@@ -182,7 +182,7 @@ fn lost_parts_are_regenerated_for_later_readers() {
     let lost = |jobs: &Jobs| [B, C, D].map(|job| lacks(jobs, job));
     assert_eq!(lost(&jobs), [vec![], vec![], vec![]]);
     jobs.puts_out(A, &[1, LEFT]);
-    // c has not begun, and will read all; b has yet to read what its map task reads.
+    // c has not begun, and will read all parts; the map task of b has not read its part yet.
     let second = vec![(A, vec![TaskIndex(1)])];
     assert_eq!(lost(&jobs), [second.clone(), second.clone(), vec![]]);
     jobs.of(B).results.maps.insert(TaskIndex(0), Default::default());

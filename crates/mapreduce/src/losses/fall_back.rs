@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(lose(&mut results, 1, false).0, None);
         let seals = expand(StageKind::Seal, &spec(), &mut results).unwrap();
         assert_eq!(seals, [Task::Seal(SealTask { node: NodeId(2), standing: vec![first] })]);
-        // With the node that has both, both are lost.
+        // The loss of the node with both loses both.
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
         assert_eq!(lose(&mut results, 2, false).0, both);
     }
@@ -441,7 +441,7 @@ mod tests {
         let first = run_on(1, 0);
         assert!(results.add_replica(first, replica(first, 2).1));
         assert!(!results.add_replica(first, replica(first, 3).1));
-        // A run merged from it has the same chunk; it is the one that counts then.
+        // A run merged from it has the same chunk; after that the merged run counts.
         let merged = run_on(1, 9);
         let chunks = vec![chunk(1, 0)];
         let of_merged = Replica { node: NodeId(2), chunks, single_ns: 0, stands: false, second: None };

@@ -83,7 +83,7 @@ mod tests {
         (results, seal)
     }
 
-    /// Makes the answer of the node of a task: its own run, or that the run is missing, and the replica of the other
+    /// Returns the answer of the node of a task: its own run or its loss, and whether it has the replica of the other
     /// run.
     fn told(seal: &SealResult, task: usize, is_missing: bool, has_copy: bool) -> AdoptResult {
         let other = 1 - task;

@@ -291,8 +291,8 @@ unsafe extern "C" fn authorize(
     database: *const c_char,
     within: *const c_char,
 ) -> c_int {
-    // SAFETY: SQLite gives texts that end with NUL and live during the call, or null, and the state that it was given, which lives as
-    // long as the connection.
+    // SAFETY: SQLite gives texts that end with NUL and live during the call, or null, and the state that it was given,
+    // which lives as long as the connection.
     let (first, second, hidden) = unsafe { (text(first), text(second), &*state.cast::<Hidden>()) };
     // SAFETY: as above.
     let (database, within) = unsafe { (text(database), text(within)) };

@@ -1,4 +1,4 @@
-//! Tests of the statements that people may run, and of those that they may not, on both databases.
+//! Tests of permitted and forbidden statements, on both databases.
 
 use super::statement::{Dialect, single_statement};
 use super::{QueryError, QueryLimits, query_read_only};
@@ -76,10 +76,10 @@ async fn rows_and_time_are_limited() {
 
 /// Hash of a token, which no answer may show. As text it is thirty-two letters.
 const SECRET: [u8; 32] = [b'S'; 32];
-/// In the environment of a job.
+/// A value in the environment of a job.
 const SPEC_SECRET: &str = "hunter2";
 
-/// A store with something to steal.
+/// Fills the store with rows that an attack could steal.
 async fn fill(store: &Metastore) {
     let spec =
         JobSpec { env: vec![("PASSWORD".to_string(), SPEC_SECRET.to_string())], ..crate::suite::spec() };
@@ -113,10 +113,10 @@ async fn fill(store: &Metastore) {
         .unwrap();
 }
 
-/// Statements that would write, read what is secret or not ours, or hold the store up. Those that differ by database
-/// stand in the list of either; on the other one they are wrong and do nothing.
+/// Statements that would write, read secrets or foreign data, or block the store. Statements for one database are in
+/// its list; on the other database they are errors and do nothing.
 const ATTACKS: &[&str] = &[
-    // Writing, openly and behind something.
+    // Writes, alone and inside other statements.
     "delete from jobs",
     "insert into users values ('eve', 'admin', 1, null)",
     "update users set role = 'admin'",
@@ -156,7 +156,7 @@ const ATTACKS: &[&str] = &[
     "select \"a\"\"; b\"; delete from jobs",
     "/**/; delete from jobs",
     "select 1 -- \r; delete from jobs",
-    // Out of the cage.
+    // Leaving the transaction.
     "commit",
     "rollback",
     "begin",
@@ -251,7 +251,7 @@ const ATTACKS: &[&str] = &[
     "select database_to_xml(true, true, '')",
     "select ts_stat('select hash from public.tokens')",
     "select current_setting('data_directory')",
-    // Holding it up.
+    // Blocking the store.
     "select pg_sleep(60)",
     "select * from pg_sleep(60)",
     "select pg_sleep_for('1 minute')",
@@ -263,7 +263,7 @@ const ATTACKS: &[&str] = &[
     "select randomblob(1000000000)",
 ];
 
-/// Asks every attack; none may change a row, show a secret, or take long.
+/// Runs every attack; none may change a row, show a secret, or take long.
 async fn withstands(store: &Metastore, fingerprint: impl AsyncFn() -> String) {
     let limits =
         QueryLimits { rows_max: 100, time_max: Duration::from_millis(300), ..QueryLimits::default() };
@@ -288,7 +288,7 @@ async fn withstands(store: &Metastore, fingerprint: impl AsyncFn() -> String) {
     }
     println!("{} attacks, {refused} refused, the others without a catch", ATTACKS.len());
     assert!(ATTACKS.len() >= 60 && refused >= 60);
-    // And the store still answers those who may ask.
+    // The store still answers permitted queries.
     let answer = store.query("select name from users", QueryLimits::default()).await.unwrap();
     assert_eq!(answer.rows, [[Cell::Text("ann".to_string())]]);
 }
@@ -307,7 +307,7 @@ async fn sqlite_withstands_attacks() {
         sqlx::query_scalar::<_, String>(tables).fetch_one(&mut connection).await.unwrap()
     };
     withstands(&store, fingerprint).await;
-    // Secrets read as empty, so that a whole row can be asked for.
+    // Secrets are NULL in answers, so that a query may select a whole row.
     let answer = store.query("select token, hash from tokens", QueryLimits::default()).await.unwrap();
     assert_eq!(answer.rows, [[Cell::Text("t1".to_string()), Cell::Null]]);
 }
@@ -330,7 +330,7 @@ async fn postgres_withstands_attacks() {
         sqlx::query_scalar::<_, String>(tables).fetch_one(&mut connection).await.unwrap()
     };
     withstands(&store, fingerprint).await;
-    // No question leaves a transaction behind.
+    // No query leaves a transaction open.
     let mut connection = sqlx::PgConnection::connect(&url).await.unwrap();
     let open = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sailfish console' \
                 AND backend_xmin IS NOT NULL AND state = 'idle in transaction'";

@@ -1,4 +1,4 @@
-//! Intermediate files of users.
+//! Tests of intermediate files of users.
 
 use crate::{Change, IntermediateReplicaRow, Metastore};
 use api::intermediate::{IntermediateState, IntermediateStatus};
@@ -32,7 +32,7 @@ pub(crate) async fn intermediate_files_are_remembered(store: &Metastore) {
     let made = [one.clone(), other.clone()].map(|row| Change::Intermediate { row: Box::new(row) });
     store.apply(&made).await.unwrap();
     assert_eq!(store.intermediate_files().await.unwrap(), [one.clone(), other.clone()]);
-    // A name is had by one.
+    // A name belongs to one file.
     let again = Change::Intermediate { row: Box::new(row(IntermediateId(9), "c")) };
     assert!(store.apply(&[again]).await.is_err());
     let closed = IntermediateStatus {

@@ -1,4 +1,4 @@
-//! Lists for people.
+//! Tests of the lists that people see.
 
 use super::{attempt, new_job, node, submitted};
 use crate::{Change, JobState, Metastore, NodeState};
@@ -46,7 +46,7 @@ pub(crate) async fn logs_of_tasks_are_no_events(store: &Metastore) {
         [(Some(TaskIndex(3)), number, Some("first")), (Some(TaskIndex(2)), number, Some("second\nline"))];
     assert!(told.eq(expected), "{logs:?}");
     assert_eq!(store.logs_of_tasks(job, 1).await.unwrap().len(), 1);
-    // What the program of a one-task job wrote is among the events.
+    // The stderr of a one-task job is among the events.
     let note =
         Change::Note { job: Some(job), kind: EventKind::StandardError, detail: "x".to_string(), now_ns: 6 };
     store.apply(&[note]).await.unwrap();
@@ -58,7 +58,7 @@ pub(crate) async fn logs_of_tasks_are_no_events(store: &Metastore) {
 pub(crate) async fn dead_nodes_are_listed_for_a_while(store: &Metastore) {
     let registered = |number, name| Change::NodeRegistered { node: node(number, name), disks: Vec::new() };
     let dead = |number| Change::NodeStateChanged { node: NodeId(number), state: NodeState::Dead, now_ns: 22 };
-    // The second comes back as the third, under its name.
+    // The second node comes back as the third, under the same name.
     let seen = Change::NodesSeen { nodes: vec![(NodeId(1), 30), (NodeId(2), 31), (NodeId(4), 32)] };
     store
         .apply(&[

@@ -1,4 +1,4 @@
-//! Data that is lost, and what is made again of it.
+//! Tests of lost data and its recomputation.
 
 use super::{attempt, half_run, map_commits, seal, started, submitted, won};
 use crate::{CLUSTER_OWNER, Change, Metastore, PartReplicaRow};
@@ -8,7 +8,7 @@ use ids::*;
 use rows::TaskState;
 use std::collections::BTreeMap;
 
-/// The map of a half-run job is lost and runs again, and after it its seals, whose rows stood there before.
+/// Loses the map of a half-run job, which runs again; its seals, whose rows existed before, follow.
 pub(crate) async fn lost_data_is_made_again(store: &Metastore) {
     let job = store.reserve_job_id().await.unwrap();
     store.apply(&half_run(job)).await.unwrap();
@@ -24,7 +24,7 @@ pub(crate) async fn lost_data_is_made_again(store: &Metastore) {
     assert!(store.chunks(job).await.unwrap().is_empty() && store.runs(job).await.unwrap().is_empty());
     assert!(store.winning_commits(job).await.unwrap().is_empty());
     assert!(store.parts(job).await.unwrap().is_empty());
-    // They are told once, and may be read again.
+    // Replicas are reported once, and may be read again.
     assert_eq!(store.replicas(job).await.unwrap().len(), 1);
     assert!(store.recover().await.unwrap().jobs[&job].results.is_empty());
     let states = async || {
@@ -50,7 +50,7 @@ pub(crate) async fn lost_data_is_made_again(store: &Metastore) {
     assert_eq!(store.attempts(job).await.unwrap().len(), 4);
 }
 
-/// Half of what a map committed is lost, and a reduce task is done.
+/// Loses half of the committed data of a map while a reduce task is done.
 pub(crate) async fn what_is_done_stands_while_lost_data_is_made_again(store: &Metastore) {
     let job = store.reserve_job_id().await.unwrap();
     let (maps, reduces) = (StageIndex(0), StageIndex(1));
@@ -95,7 +95,7 @@ pub(crate) async fn what_is_done_stands_while_lost_data_is_made_again(store: &Me
     assert_eq!(winners, [("waiting", None), ("waiting", None), ("done", first)]);
     assert_eq!(back.results, [(attempt(job, 1, 1, 0), reduced(1))]);
     assert_eq!(back.stages[1].task_count, None);
-    // What stands of the first attempt, and then beside it what the second made.
+    // First only the surviving data of the first attempt, then also the data of the second.
     let earlier = (AttemptNumber(0), of(0, 1));
     assert_eq!(back.commits, BTreeMap::from([(TaskIndex(0), vec![earlier])]));
     let stand_in = attempt(job, 0, 0, 1);

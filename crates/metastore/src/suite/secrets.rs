@@ -1,4 +1,4 @@
-//! Tokens of people, secrets of nodes, keys of data ports, and texts that questions do not show.
+//! Tests of tokens of people, secrets of nodes, keys of data ports, and texts that queries do not show.
 
 use super::{attempt, node, owner, submitted};
 use crate::{AttemptState, JobState, Metastore, QueryLimits, Role};
@@ -49,7 +49,7 @@ pub(crate) async fn people_come_by_their_tokens(store: &Metastore) {
     store.apply(&[changed]).await.unwrap();
     let user = store.users().await.unwrap().remove(0);
     assert_eq!((user.role, user.disabled_ns), (Role::ReadOnly, Some(6)));
-    // One user of a name, no token of nobody, no token twice.
+    // The store refuses a second user of a name, a token of an unknown user, and a token that exists.
     assert!(store.apply(&[added(Role::Admin)]).await.is_err());
     let of_nobody = TokenRow { user: "bob".to_string(), ..token("t3", 3) };
     assert!(store.apply(&[issued(of_nobody)]).await.is_err());
@@ -100,7 +100,7 @@ pub(crate) async fn keys_of_data_ports_are_remembered(store: &Metastore) {
     store.apply(&[made("c", false, 3)]).await.unwrap();
     let expected = [row("c", None), row("b", None), row("a", Some(2))];
     assert_eq!(store.data_keys().await.unwrap(), expected);
-    // The first time stands.
+    // The first time is kept.
     store.apply(&[made("d", true, 4)]).await.unwrap();
     let expected = [row("d", None), row("c", Some(4)), row("b", Some(4)), row("a", Some(2))];
     assert_eq!(store.data_keys().await.unwrap(), expected);
@@ -110,7 +110,7 @@ pub(crate) async fn keys_of_data_ports_are_remembered(store: &Metastore) {
     assert_eq!((kept.len() as u32, kept.iter().any(|row| row.public_key == "d")), (DATA_KEYS_MAX, false));
 }
 
-/// Questions past the views, and by parts of a statement that have their names.
+/// Queries that bypass the views, also through parts of a statement with the names of views.
 const PAST_THE_VIEWS: &[&str] = &[
     "select payload from main.tasks",
     "select failure, * from main.attempts",
@@ -133,7 +133,8 @@ const PAST_THE_VIEWS: &[&str] = &[
 const SECRET: &str = "hunter2";
 const OURS: &str = "the disk is full";
 
-/// A job that failed by its program, and one by a disk, with a secret wherever programs are told or say something.
+/// Returns a job that failed by its program and one that failed by a disk, with a secret in every input and output of
+/// their programs.
 fn failed_jobs() -> Vec<Change> {
     let jobs = [JobId(1), JobId(2)];
     let program = RunTask {
@@ -180,7 +181,7 @@ fn failed_jobs() -> Vec<Change> {
     changes
 }
 
-/// Words, environment and output of programs are no part of any answer to a question, whatever it is called.
+/// Checks that no answer contains words, environment or output of programs, under any name.
 pub(crate) async fn programs_are_hidden_from_questions(store: &Metastore) {
     store.apply(&failed_jobs()).await.unwrap();
     let ask = async |statement: &str| store.query(statement, QueryLimits::default()).await;

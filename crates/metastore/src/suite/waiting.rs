@@ -1,4 +1,4 @@
-//! Jobs of one task that wait.
+//! Tests of waiting one-task jobs.
 
 use super::{owner, submitted};
 use crate::{CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError, WaitingJobRow};
@@ -52,7 +52,7 @@ pub(crate) async fn jobs_that_wait_are_told_apart(store: &Metastore) {
     let mut changes = vec![owner("me"), submitted(JobId(1), CLUSTER_OWNER), single(2, 5, false)];
     changes.extend([3, 4, 6].map(|job| single(job, 5, true)));
     changes.push(single(5, 100_000, true));
-    // Submitted and admitted at once.
+    // This job is submitted and admitted at once.
     changes.extend([single(7, 5, true), expanded(7)]);
     store.apply(&changes).await.unwrap();
     assert_eq!(waiting(store, 0, 9).await.unwrap(), [3, 4, 5, 6]);
@@ -64,7 +64,7 @@ pub(crate) async fn jobs_that_wait_are_told_apart(store: &Metastore) {
     assert_eq!(rows[0], row(3, Some(spec_of(5))));
     assert_eq!(rows[2], row(5, None), "it is long");
     assert_eq!(store.job_spec(JobId(5)).await.unwrap(), Some(spec_of(100_000)));
-    // One begins, one is stopped.
+    // One job begins, another is stopped.
     store.apply(&[&[expanded(3)], &ended(4)[..]].concat()).await.unwrap();
     assert_eq!(waiting(store, 0, 9).await.unwrap(), [5, 6]);
     assert_eq!(recovered(store).await.unwrap(), [1, 2, 3, 7]);

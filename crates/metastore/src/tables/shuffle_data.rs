@@ -17,7 +17,7 @@ pub(crate) struct Data {
     runs: Rows,
     run_chunks: Rows,
     runs_replaced: Rows,
-    /// Deletes chunks together with their text.
+    /// Rows of replicas, with the text of their chunks.
     replicas: BTreeMap<(JobId, RunId, NodeId), (ReplicaRow, String)>,
     part_replicas: BTreeMap<(JobId, TaskIndex), PartReplicaRow>,
     boundaries: Rows,
@@ -166,8 +166,8 @@ impl Data {
         tasks: &[ReduceTask],
         now_ns: u64,
     ) -> Result<(), StoreError> {
-        // Every task of a plan names the same attempts; an empty plan names none. Attempts that count in one I-file
-        // only follow after that.
+        // Every task of a plan names the same attempts; an empty plan names none. An attempt that counts in one I-file
+        // only has the number of that I-file as its third entry.
         let valid = tasks.iter().take(1).flat_map(|task| &task.valid_attempts);
         let older = tasks.iter().take(1).flat_map(|task| &task.older_attempts);
         let valid = valid.map(|(task, attempt)| vec![task.0, attempt.0]);
@@ -234,7 +234,7 @@ impl Data {
             [job, run, node, row.state.word().into(), chunks.into(), bytes, single_ns, sending_ns]
         });
         let columns = "job, run, node, state, chunks, bytes, single_ns, sending_ns";
-        // Only the later state; the rest does not change.
+        // A conflict changes only the state; the rest never changes.
         let after = "ON CONFLICT (job, run, node) DO UPDATE SET state = excluded.state";
         db.insert("run_replicas", columns, after, replicas.collect()).await?;
         let parts = of.part_replicas.into_iter().map(|((job, task), row)| {
@@ -249,7 +249,7 @@ impl Data {
     }
 }
 
-/// New names may be those of other parts: so all parts get unique temporary names first.
+/// Renames parts. A new name may still belong to another part, so all parts get unique temporary names first.
 pub(crate) async fn rename_parts(
     db: &mut Session<'_>,
     job: JobId,

@@ -141,7 +141,7 @@ mod tests {
         assert!(first.keep(JobId(5), Durability::PowerCut).is_err());
         first.remove(JobId(4));
         drop(first);
-        // In another order.
+        // The next process gets the disks in another order.
         let next =
             Disks::open(&[paths[1].clone(), paths[0].clone()], "next", &SecretText::default()).unwrap();
         let mut found = next.kept().unwrap();

@@ -83,7 +83,7 @@ struct Carried {
 /// A poll that has been answered.
 type Answered = (Carried, Result<NodeOrders, ClientError>);
 
-/// Whether the poller continues.
+/// The decision whether the poller continues.
 enum Next {
     Goes,
     Ends,

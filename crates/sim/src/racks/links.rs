@@ -42,7 +42,8 @@ impl Flow {
     }
 }
 
-/// Returns the rate of each flow, in bytes per second. No capacity is overdrawn; a flow below its `rate_max` shares one that is used up.
+/// Returns the rate of each flow, in bytes per second. No capacity is exceeded; a flow below its `rate_max` shares a
+/// capacity that is used up.
 pub(super) fn rates(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
     let mut users: Vec<Vec<(usize, usize)>> = vec![Vec::new(); capacities.len()];
     for (index, flow) in flows.iter().enumerate() {

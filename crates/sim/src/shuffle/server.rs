@@ -220,7 +220,7 @@ impl Server {
         let mut recovered = self.rows.recovered();
         if self.planted == Some(Planted::RestsForNobody) {
             for job in recovered.jobs.values_mut().filter(|job| job.spec.feeds()) {
-                // The planted error: the job rests, and the store has it as finished.
+                // The planted error: the job waits for its readers, but the store has it as finished.
                 let is_proved = job.stages.last().is_some_and(|commit| commit.task_count.is_none());
                 let is_reduced = job.stages.iter().rev().nth(1).is_some_and(|last| last.task_count.is_some());
                 if is_proved && is_reduced {

@@ -30,7 +30,7 @@ pub struct GcArgs {
     pub dry_run: bool,
 }
 
-/// Removes and says what went.
+/// Removes the selected files, and prints the outcome.
 pub fn run(args: &GcArgs) -> Result<(), Failure> {
     let selection = match (&args.older_than, args.all, args.jobs.is_empty()) {
         (Some(text), ..) => {

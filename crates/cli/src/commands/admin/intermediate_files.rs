@@ -1,4 +1,5 @@
-//! `sailfish intermediate put | read | list | stat | rm`: intermediate files of a cluster, for programs of any language.
+//! `sailfish intermediate put | read | list | stat | rm`: intermediate files of a cluster, for programs of any
+//! language.
 
 use crate::exit::{FAILED, Failure};
 use crate::options::connect::{CredentialArgs, NODE_VARIABLE, SERVER_VARIABLE};
@@ -15,7 +16,7 @@ use jobspec::duration;
 use std::io::Read;
 use std::time::Duration;
 
-/// Read of standard input at once, and copied at once.
+/// Bytes that are read from standard input, or copied, at once.
 const PIECE_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Subcommand)]
@@ -50,7 +51,7 @@ pub enum OldFileCommand {
 }
 
 impl OldFileCommand {
-    /// Runs the verb of today, and says how it is spelt now.
+    /// Runs the current verb, and prints its spelling.
     pub fn run(self) -> Result<(), Failure> {
         let (verb, command) = match self {
             Self::Put(args) => ("put", FileCommand::Put(args)),
@@ -152,7 +153,7 @@ pub struct RmArgs {
     pub site: SiteArgs,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub fn run(command: &FileCommand) -> Result<(), Failure> {
     match command {
         FileCommand::Put(args) => put(args),
@@ -224,7 +225,7 @@ fn put(args: &PutArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads until the buffer is full, or nothing more comes.
+/// Reads until the buffer is full, or the input ends.
 fn fill(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

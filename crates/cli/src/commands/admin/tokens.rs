@@ -1,4 +1,4 @@
-//! `sailfish token`: who may do what on a server.
+//! `sailfish token`: the tokens and roles of users of a server.
 
 use crate::commands::inspect::jobs::now_ns;
 use crate::exit::Failure;
@@ -76,7 +76,7 @@ fn role(word: &str) -> Result<Role, String> {
     Role::parse(word).ok_or_else(|| format!("the roles are {}", words()))
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 pub fn run(command: &TokenCommand) -> Result<(), Failure> {
     match command {
         TokenCommand::Create(args) => create(args),
@@ -93,7 +93,7 @@ fn create(args: &CreateArgs) -> Result<(), Failure> {
     let seconds = args.expires.as_deref().map(duration::parse).transpose();
     let seconds = seconds.context("--expires").map_err(Failure::refused)?.map(|expires| expires.as_secs());
     if let Some(path) = args.output.as_ref().filter(|path| path.symlink_metadata().is_ok()) {
-        // Before there is a token that nobody has.
+        // Checked before a token is issued that nobody could keep.
         let path = path.clone();
         return Err(Failure::refused(TrustError::Exists { path }));
     }

@@ -1,5 +1,5 @@
-//! `sailfish bench jobs`: how many jobs of one task a server takes from submit to the stored end, and how long one waits
-//! on an idle server. Clients pull over HTTP as nodes do, and run nothing.
+//! `sailfish bench jobs`: the rate of one-task jobs of a server from submit to the stored end, and the latency of one
+//! on an idle server. Clients pull over HTTP like nodes, and run nothing.
 
 use crate::exit::Failure;
 use crate::options::connect::CredentialArgs;
@@ -20,9 +20,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// A poll that is held for so long is followed by another.
+/// Time for which a poll is delayed before another one follows.
 const NEXT_POLL_AFTER: Duration = Duration::from_millis(100);
-/// Between two batches where a rate is asked for.
+/// Interval between two batches if a rate is requested.
 const OFFER_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
@@ -123,8 +123,8 @@ fn batch(args: &JobsBenchArgs, handed_in: u64, count: u64) -> JobBatch {
     JobBatch { name: "bench".to_string(), tasks, ..JobBatch::default() }
 }
 
-/// Waits until jobs may be handed in at the rate asked for, so many of which have been since `began`; the answer is how many
-/// may be by now.
+/// Waits until more jobs may be submitted at the requested rate, given the number submitted since `began`. Returns the
+/// number that may be submitted by now.
 async fn due(rate: Option<u64>, began: Instant, handed_in: u64) -> u64 {
     let Some(rate) = rate else { return u64::MAX };
     loop {
@@ -138,7 +138,7 @@ async fn due(rate: Option<u64>, began: Instant, handed_in: u64) -> u64 {
     }
 }
 
-/// Hands all jobs in; the answer is the number of the last.
+/// Submits all jobs. Returns the number of the last.
 async fn submit(args: &JobsBenchArgs) -> anyhow::Result<JobId> {
     let client = connect(args)?;
     let began = Instant::now();
@@ -153,7 +153,7 @@ async fn submit(args: &JobsBenchArgs) -> anyhow::Result<JobId> {
     Ok(last)
 }
 
-/// Jobs are given out in order, so that the last few end last.
+/// Runs jobs in the order of submission, so that the last few end last.
 async fn by_nodes(args: &JobsBenchArgs) -> anyhow::Result<()> {
     let began = Instant::now();
     let last = submit(args).await?;
@@ -207,13 +207,13 @@ impl Puller {
         Ok(Puller { client, node: welcome.node, poll })
     }
 
-    /// Sends a poll; the answer is with the number of ends it carried.
+    /// Sends a poll. Its task returns the number of ends in the poll, and the answer.
     fn poll_later(&self) -> JoinHandle<(u64, Result<NodeOrders, ClientError>)> {
         let (client, node, poll) = (self.client.clone(), self.node, self.poll.clone());
         tokio::spawn(async move { (poll.finished.len() as u64, client.poll(node, &poll).await) })
     }
 
-    /// Ends every attempt as it comes, until so many have ended in all.
+    /// Ends every attempt as it arrives, until this many have ended.
     async fn pull(
         mut self,
         done: Arc<AtomicU64>,
@@ -222,8 +222,8 @@ impl Puller {
     ) -> anyhow::Result<()> {
         let mut polled = self.poll_later();
         while done.load(Ordering::Relaxed) < jobs {
-            // Where there is nothing new the server holds a poll, until the next one arrives: as nodes do, the next one
-            // goes while the first is held, which confirms the ends that the first carried.
+            // Without news the server delays the answer until the next poll arrives: like nodes, the next one is sent
+            // while the first waits, which confirms the ends that the first carried.
             let (ends, orders) = match tokio::time::timeout(NEXT_POLL_AFTER, &mut polled).await {
                 Ok(answer) => answer.context("a poll panicked")?,
                 Err(_) => {

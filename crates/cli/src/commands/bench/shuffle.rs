@@ -1,5 +1,5 @@
-//! `sailfish bench shuffle`: the Benchmark of the Sailfish paper (section 6.2.1). There is no input and no output: maps
-//! make records of a 10-byte key and 90 bytes of value, the road sorts them, reduce tasks check and discard them.
+//! `sailfish bench shuffle`: the benchmark of the Sailfish paper (section 6.2.1). There is no input and no output: maps
+//! generate records of a 10-byte key and 90 bytes of value, the engine sorts them, reduce tasks check and discard them.
 
 use crate::commands::run::report_of;
 use crate::commands::tera::{EngineArgs, Resources};
@@ -39,7 +39,7 @@ pub struct ShuffleArgs {
     pub engine: EngineArgs,
 }
 
-/// Shuffles, and prints the figures.
+/// Runs the shuffle, and prints the figures.
 pub fn run(args: ShuffleArgs) -> Result<(), Failure> {
     machine::raise_open_file_limit();
     let resources = Resources::of(&args.engine).map_err(Failure::refused)?;
@@ -84,7 +84,7 @@ fn plan_of(args: &ShuffleArgs, resources: &Resources, output: PathBuf) -> anyhow
     Ok(resources.plan(spec, splits))
 }
 
-/// The paper's figures.
+/// Returns the figures of the paper.
 fn metrics(ended: &Ended, report: &JobReport) -> String {
     let elapsed = ended.elapsed.as_secs_f64();
     let phase = |phase: &PhaseReport| format!("{} {}", phase.stage, seconds(phase.wall_seconds));

@@ -4,7 +4,7 @@ use crate::options::connect::CredentialArgs;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Longest name of a node.
+/// Longest name of a node, in bytes.
 pub const NAME_BYTES_MAX: usize = api::control::NODE_NAME_BYTES_MAX;
 
 #[derive(Debug, Args)]

@@ -1,5 +1,5 @@
-//! The process that answers one question of the console, started by a server. It limits itself before it reads what it is asked, so
-//! that a question costs no more than that.
+//! The process that runs one statement of the console, started by a server. It limits itself before it reads the
+//! statement, so that no statement costs more.
 
 use crate::engine::store;
 use crate::exit::Failure;
@@ -11,19 +11,19 @@ use rustix::process::{Resource, Rlimit, Signal, nice, set_parent_process_death_s
 use std::io::{Read, Write};
 use std::process::Command;
 
-/// The subcommand, which is listed nowhere.
+/// Name of the subcommand, which no help lists.
 pub const SUBCOMMAND: &str = "console-question";
-/// A statement has a megabyte at most, and every byte of it may be written as six.
+/// Maximum bytes of a question: a statement has at most a megabyte, and each byte may be written as six.
 const QUESTION_BYTES_MAX: u64 = 8 << 20;
-/// The limit counts the heap and all other private memory (`RLIMIT_DATA`).
+/// Maximum memory: the heap and all other private memory (`RLIMIT_DATA`).
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 const CPU_SECONDS_MAX: u64 = 12;
-/// Nothing is written but to the pipe.
+/// Maximum size of a file; nothing is written except to the pipe.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Every other process gets a processor first.
+/// Lowers the priority below every other process.
 const NICE: i32 = 10;
 
-/// How a server starts it: from the file that it runs itself, also where another one was put in its place.
+/// Returns the command to start it: the running binary itself, even if the file was replaced.
 pub fn program() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg(SUBCOMMAND);
@@ -39,7 +39,7 @@ pub fn run() -> Result<(), Failure> {
     let question: ConsoleQuestion = serde_json::from_slice(&text).context("reading the question")?;
     let answer = match store::run(metastore::answer_question(&question))? {
         Ok(mut table) => {
-            // JSON has no word for what is no number.
+            // JSON has no word for NaN and infinity.
             for cell in table.rows.iter_mut().flatten() {
                 if let Cell::Real(real) = cell
                     && !real.is_finite()
@@ -67,7 +67,8 @@ fn limit() -> rustix::io::Result<()> {
     setrlimit(Resource::Fsize, of(FILE_BYTES_MAX))?;
     setrlimit(Resource::Core, of(0))?;
     nice(NICE)?;
-    // The kernel ends it before the server when the machine runs out of memory. A kernel that refuses this chooses by itself.
+    // The kernel kills it before the server when the machine runs out of memory. A refusal leaves the choice to the
+    // kernel.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Data port of a node: other nodes append and read there.
+//! Data port of a node, to which other nodes append and from which they read.
 
 use super::NodeArgs;
 use crate::engine::machine;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use trust::{Credentials, DataIdentity, ServerConfig};
 
-/// The data port of a node, and its way to those of others.
+/// The data port of a node, and its client for those of others.
 pub struct DataPort {
     runtime: tokio::runtime::Runtime,
     listener: std::net::TcpListener,
@@ -23,7 +23,7 @@ pub struct DataPort {
 }
 
 impl DataPort {
-    /// Asks the server what a data port needs where it may need anything, then takes the address.
+    /// Requests certificates from the server if needed, and binds the address.
     pub fn open(args: &NodeArgs, credentials: &Credentials) -> anyhow::Result<DataPort> {
         let listen = &args.listen;
         let address: SocketAddr =
@@ -55,7 +55,7 @@ impl DataPort {
         Ok(DataPort { runtime, listener, tls, url, client })
     }
 
-    /// Serves these chunkservers until the answer is aborted.
+    /// Serves these chunkservers until the returned task is aborted.
     pub fn serve(
         &self,
         chunkservers: Arc<dyn Chunkservers>,
@@ -68,7 +68,7 @@ impl DataPort {
         let limits = ConnectionLimits {
             // Callers have a secret, and many tasks of a node may read at once.
             connections_per_address_max: within.connections_max,
-            // The routes watch over the silence of bodies: a node may wait for memory, or stand still for a while.
+            // The routes watch the silence of bodies: a node may wait for memory, or pause for a while.
             body_pace: None,
             ..within
         };

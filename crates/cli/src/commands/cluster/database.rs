@@ -1,4 +1,4 @@
-//! The address of the server's database, with a password that no list of processes shows.
+//! The address of the server's database, with a password that lists of processes do not show.
 
 use super::ServerArgs;
 use crate::show::terminal::tell;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 const PASSWORD_BYTES_MAX: u64 = 4 << 10;
 
-/// The address that `--database` gives, with the password of `--database-password-file`.
+/// Returns the address of `--database`, with the password of `--database-password-file`.
 pub fn url(args: &ServerArgs) -> anyhow::Result<Option<String>> {
     let Some(url) = &args.database else { return Ok(None) };
     let has_password = has_password(url);
@@ -35,7 +35,7 @@ fn has_password(url: &str) -> bool {
         || parameters.split('&').any(|parameter| parameter.starts_with("password="))
 }
 
-/// Without the end of its line.
+/// Reads a password, without the end of its line.
 fn read_password(path: &Path) -> anyhow::Result<String> {
     let mut password = String::new();
     let bytes = File::open(path)?.take(PASSWORD_BYTES_MAX + 1).read_to_string(&mut password)?;
@@ -45,7 +45,7 @@ fn read_password(path: &Path) -> anyhow::Result<String> {
     Ok(password.to_string())
 }
 
-/// For a place behind `?`: every byte that has a meaning there, and others with it, as `%` and two digits.
+/// Encodes a text for the part after `?`: every byte with a meaning there, and others, as `%` and two digits.
 fn percent_encoded(text: &str) -> String {
     let encoded = |byte: u8| match byte.is_ascii_alphanumeric() {
         true => char::from(byte).to_string(),

@@ -1,5 +1,5 @@
-//! Access to a server: callers on this machine need an issued token or the server's own one, with `--no-tokens` none; callers from
-//! other machines need an issued token, over TLS.
+//! Access to a server: callers on this machine need an issued token or the server's own one, and none with
+//! `--no-tokens`; callers from other machines need an issued token, over TLS.
 
 use super::ServerArgs;
 use crate::commands::cluster::console;
@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 use trust::{Authority, ServerConfig};
 
-/// Directory below that of the state, for the key and certificate of the authority.
+/// Directory within that of the state, for the key and certificate of the authority.
 const TRUST_DIR: &str = "trust";
-/// File in the state directory with the token of the administrator, for the person who set the server up.
+/// File in the state directory with the token of the administrator who set up the server.
 const ADMIN_TOKEN: &str = "admin.token";
 const ADMIN: &str = "admin";
 
-/// Refuses an address that others could reach without being known.
+/// Returns an error for an address that other machines could reach without authentication.
 pub fn check(args: &ServerArgs, listen: SocketAddr) -> anyhow::Result<()> {
     ensure!(
         listen.ip().is_loopback() || (args.require_tokens && args.tls),
@@ -58,7 +58,7 @@ fn limits(args: &ServerArgs) -> anyhow::Result<UserLimits> {
     })
 }
 
-/// Returns the directory of the files that clients ship, and their limits.
+/// Returns the directory of shipped files, and their limits.
 pub fn shipped_options(args: &ServerArgs) -> anyhow::Result<ShippedOptions> {
     let mut options = ShippedOptions { dir: args.shipped_dir.clone(), ..ShippedOptions::default() };
     let limits = &mut options.limits;
@@ -72,8 +72,9 @@ pub fn shipped_options(args: &ServerArgs) -> anyhow::Result<ShippedOptions> {
     Ok(options)
 }
 
-/// Returns the roots below which jobs may name paths and objects; None if there is no limit. A caller who needs a token is not the
-/// operator: without a root such a caller could read with the rights of this process, which may read its own keys.
+/// Returns the roots below which jobs may name paths and objects; None if there is no limit. A caller who needs a token
+/// is not the operator: without a root such a caller could read with the rights of this process, which may read its own
+/// keys.
 pub fn roots(args: &ServerArgs, state_dir: &Path) -> anyhow::Result<Option<Roots>> {
     if args.allow_root.is_empty() && !args.require_tokens {
         return Ok(None);
@@ -87,7 +88,7 @@ pub fn roots(args: &ServerArgs, state_dir: &Path) -> anyhow::Result<Option<Roots
     Ok(Some(roots.without(&own.collect::<Vec<_>>())))
 }
 
-/// Returns the rules of the port for callers, and its TLS configuration. The first start with TLS makes keys.
+/// Returns the access rules of the port, and its TLS configuration. The first start with TLS makes keys.
 pub fn open(
     args: &ServerArgs,
     state_dir: &Path,
@@ -114,7 +115,7 @@ pub fn open(
     Ok((access, Some(tls)))
 }
 
-/// Gives the names of the port and the limits for callers that it does not know.
+/// Returns the names of the port, and the limits for unknown callers.
 pub fn door(args: &ServerArgs, tls: Option<Arc<ServerConfig>>) -> Door {
     let of_certificate = tls.as_ref().map(|_| trust::CONTROL_NAME.to_string());
     let names = args.host_name.iter().chain(&args.tls_name).cloned().chain(of_certificate);
@@ -122,7 +123,7 @@ pub fn door(args: &ServerArgs, tls: Option<Arc<ServerConfig>>) -> Door {
     Door { tls, names: HostNames::new(names), limits, refuse: controlport::refuse }
 }
 
-/// Returns the names under which clients that are not ours may reach the server; our clients look for another name.
+/// Returns the names under which foreign clients may reach the server; our clients check another name.
 fn hosts(args: &ServerArgs, listen: SocketAddr) -> Vec<String> {
     let mut hosts = vec!["localhost".to_string(), "127.0.0.1".to_string(), "::1".to_string()];
     hosts.push(listen.ip().to_string());
@@ -135,7 +136,7 @@ fn hosts(args: &ServerArgs, listen: SocketAddr) -> Vec<String> {
     hosts
 }
 
-/// Writes the token by which programs of this user find in, where they look for it.
+/// Writes the token with which programs of this user get access, to the file where they look for it.
 pub async fn keep_own_token(port: &Port, address: SocketAddr) -> anyhow::Result<()> {
     let kept = async {
         let dir = state_dir::servers_dir().context("finding the home directory: set HOME")?;
@@ -148,7 +149,7 @@ pub async fn keep_own_token(port: &Port, address: SocketAddr) -> anyhow::Result<
     )
 }
 
-/// Writes a new token into the file, if the file is not there or if nobody could come in as an administrator.
+/// Writes a new token into the file, if the file is missing or if there is no valid token of an administrator.
 pub async fn give_admin_token(port: &Port, state_dir: &Path) -> anyhow::Result<()> {
     let path = state_dir.join(ADMIN_TOKEN);
     if path.exists() && port.has_admin_token().await? {

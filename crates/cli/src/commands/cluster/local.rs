@@ -1,4 +1,4 @@
-//! `sailfish local`: a cluster on one machine, as separate processes, to try things out and for tests.
+//! `sailfish local`: a cluster on one machine, as separate processes, for trials and tests.
 
 use super::{LocalArgs, until_told};
 use crate::engine::machine;
@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-/// Starts a server and its nodes, prints the URL, and ends them all when told to. They end with this process
-/// however it goes: each reads a pipe that it holds.
+/// Starts a server and its nodes, prints the URL, and ends them all when told to. They end with this process in any
+/// case: each reads a pipe that it holds.
 pub fn run(args: &LocalArgs, objects_config: Option<&Path>) -> Result<(), Failure> {
     let dir = match &args.dir {
         Some(dir) => std::path::absolute(dir).with_context(|| format!("--dir {}", dir.display())),
@@ -45,10 +45,10 @@ pub fn run(args: &LocalArgs, objects_config: Option<&Path>) -> Result<(), Failur
         let (nodes, racks) = (args.nodes, args.racks.min(args.nodes));
         tell(&format!("sailfish: {nodes} nodes in {racks} racks work for {url}; Ctrl-C ends them"));
         print(&format!("{url}\n"))?;
-        // The sender lives as long as the threads that listen.
+        // The sender lives as long as the signal threads.
         let _ = stopped.recv();
     }
-    // Nodes first, so that they can say good-bye.
+    // Nodes first, so that they can shut down gracefully.
     for child in children.iter_mut().rev() {
         drop(child.stdin.take());
         let _ = child.wait();

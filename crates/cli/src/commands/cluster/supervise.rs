@@ -1,4 +1,4 @@
-//! `sailfish node --supervise`: a process that starts the node as another one, and starts it again when it crashes.
+//! `sailfish node --supervise`: a process that starts the node as another one, and restarts it after a crash.
 
 use super::{NodeArgs, default_name};
 use crate::exit::{FAILED, Failure, REFUSED, SIGNAL_BASE};
@@ -14,21 +14,21 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Before a node that crashed starts again; doubles from crash to crash.
+/// First pause before a restart after a crash; it doubles with each crash.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// A node that worked for so long has crashed for another reason than the one before it.
+/// Run time after which a crash counts as unrelated to the previous one.
 const WORKED_LONG: Duration = Duration::from_secs(60);
-/// The option that makes a process this one, and what stands in its place behind the first start.
+/// The option of the supervising process, and its replacement in later starts.
 const OPTION: &str = "--supervise";
 const AGAIN_OPTION: &str = "--again";
 
-/// Runs the node until it ends for good; ends with its code.
+/// Runs the node until it ends permanently. Returns its exit code.
 pub fn run(args: &NodeArgs) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("listening for signals")?;
     let mut words: Vec<OsString> = std::env::args_os().skip(1).filter(|word| word != OPTION).collect();
     if args.name.is_none() {
-        // One name for all of them: the next one takes the place of the one before at once.
+        // All starts use one name: the next process replaces the previous one at once.
         words.extend(["--name".into(), default_name().into()]);
     }
     let mut pause = PAUSE_MIN;
@@ -59,7 +59,7 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
     }
 }
 
-/// Ends that another start would only repeat: it was told to, was drained, or was refused.
+/// Returns whether a restart would only repeat the end: the node was stopped, drained, or refused.
 fn is_for_good(status: ExitStatus) -> bool {
     matches!(status.code(), Some(0)) || status.code() == Some(i32::from(REFUSED))
 }
@@ -68,13 +68,13 @@ fn ended(status: ExitStatus) -> Result<(), Failure> {
     let signal = status.signal().map(|signal| SIGNAL_BASE + signal);
     match status.code().or(signal).unwrap_or(i32::from(FAILED)) {
         0 => Ok(()),
-        // It has said why.
+        // The node has printed the reason.
         code => Err(Failure::said(u8::try_from(code).unwrap_or(FAILED))),
     }
 }
 
-/// The node as a process that the kernel ends with this one. Must be called from the thread that lives as long as the
-/// process.
+/// Starts the node as a process that the kernel kills with this one. Must be called from a thread that lives as long as
+/// the process.
 fn start(words: &[OsString], again: bool) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(words).args(again.then_some(AGAIN_OPTION));
@@ -85,7 +85,7 @@ fn start(words: &[OsString], again: bool) -> std::io::Result<Child> {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             match rustix::process::getppid() {
                 Some(now) if now == parent => Ok(()),
-                // It died before the call.
+                // The parent died before the call.
                 _ => Err(std::io::Error::from(ErrorKind::Interrupted)),
             }
         });
@@ -93,7 +93,7 @@ fn start(words: &[OsString], again: bool) -> std::io::Result<Child> {
     command.spawn()
 }
 
-/// Waits for the end of the node; None where this process is told to end first.
+/// Waits for the end of the node; None if this process is told to end first.
 fn wait(child: &mut Child, signals: &mut Signals) -> anyhow::Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait().context("waiting for the node")? {
@@ -106,10 +106,10 @@ fn wait(child: &mut Child, signals: &mut Signals) -> anyhow::Result<Option<ExitS
     }
 }
 
-/// Passes on that it is time to end, each time anew, and waits until the node has.
+/// Forwards each request to end, and waits until the node has ended.
 fn told_to_end(child: &mut Child, signals: &mut Signals) -> Result<(), Failure> {
     loop {
-        // One that ended by itself is not waited for yet, so that the number is still its own.
+        // A node that ended by itself is not reaped yet, so its process id is still valid.
         let _ = kill_process(Pid::from_child(child), Signal::TERM);
         if let Some(status) = wait(child, signals)? {
             return ended(status);

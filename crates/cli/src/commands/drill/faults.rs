@@ -6,9 +6,9 @@ use faults::{CrashPoint, POINTS_OF_NODES};
 use ids::JobId;
 use std::fmt::Write;
 
-/// Longer than a silent node is waited for: so its work goes elsewhere, and it comes back too late.
+/// Longer than the timeout of a silent node: so its work is retried on other nodes, and it comes back too late.
 const PAUSE_SECONDS: u32 = 12;
-/// Every fault, in the order in which `all` has them: from what harms least.
+/// Every fault, in the order of `all`: the least harmful first.
 const NAMES: [(&str, &str); 6] = [
     ("kill-program", "kills a user program of a job of the drill"),
     ("damage-run", "changes a byte of sorted intermediate data of a job of the drill"),
@@ -23,7 +23,7 @@ const NAMES: [(&str, &str); 6] = [
         "ends the process of a node when it comes to a crash point; crash-at:POINT, else the seed chooses",
     ),
 ];
-/// Points that only a job passes whose chunks do not fit into memory: the seed does not choose them.
+/// Points that only jobs reach whose chunks do not fit into memory: the seed does not choose them.
 const RARE: [CrashPoint; 2] = [CrashPoint::RawSpillBeforeWrite, CrashPoint::RawSpillAfterWrite];
 
 /// A fault of the drill.
@@ -36,7 +36,7 @@ pub enum Fault {
         seconds: u32,
     },
     KillNode,
-    /// None: the seed chooses the point.
+    /// None lets the seed choose the point.
     CrashAt(Option<CrashPoint>),
 }
 
@@ -53,17 +53,17 @@ impl Fault {
         }
     }
 
-    /// Whether it hits whatever runs on the node, and not only the drill.
+    /// Returns whether it affects everything on the node, and not only the drill.
     pub fn hits_others(&self) -> bool {
         matches!(self, Self::PauseNode { .. } | Self::KillNode | Self::CrashAt(_))
     }
 
-    /// Whether it needs sorted data on disks, which is there when the maps are over.
+    /// Returns whether it needs sorted data on disks, which exists after the maps.
     pub fn needs_runs(&self) -> bool {
         matches!(self, Self::DamageRun | Self::DropRun)
     }
 
-    /// With its crash point, where it has one.
+    /// Returns the fault with a crash point, if it needs one.
     pub fn chosen(self, random: &mut fastrand::Rng) -> Fault {
         let usual = || POINTS_OF_NODES.iter().copied().filter(|point| !RARE.contains(point));
         match self {
@@ -72,7 +72,7 @@ impl Fault {
         }
     }
 
-    /// As a node is told, to strike this job.
+    /// Returns the order for a node, with this job as the victim.
     pub fn order(&self, job: JobId, choice: u64, seconds: u32) -> DrillFault {
         match self {
             Self::KillProgram => DrillFault::KillProgram { job },
@@ -88,7 +88,7 @@ impl Fault {
     }
 }
 
-/// Reads a list of names.
+/// Parses a list of names.
 pub fn parse(text: &str) -> anyhow::Result<Vec<Fault>> {
     if text == "all" {
         return NAMES.iter().map(|(name, _)| parse_one(name)).collect();
@@ -145,7 +145,7 @@ fn distance(left: &str, right: &str) -> usize {
     row[right.len()]
 }
 
-/// All names with what they mean.
+/// Returns all names with their meanings.
 pub fn list() -> String {
     let mut text = "faults:\n".to_string();
     for (name, meaning) in NAMES {
@@ -178,7 +178,7 @@ mod tests {
         refused("kil-node", "did you mean kill-node?");
         refused("kill-node,damage-rum", "did you mean damage-run?");
         refused("crash-at:run-after-wirte", "did you mean run-after-write?");
-        // A point of the server.
+        // A crash point of the server.
         refused("crash-at:submit-before-transaction", "no crash point of nodes");
         refused("pause-node:61", "1 to 60");
         refused("kill-node:3", "takes no argument");

@@ -1,5 +1,5 @@
-//! Input with a known answer, and the jobs over it. Their programs wait a moment before they begin, so that there is somebody to
-//! strike in the middle of their work; they need nothing of a node but `sh`, `sleep` and `cat`.
+//! Input with a known answer, and the jobs over it. Their programs wait a moment before they begin, so that a fault can
+//! be injected in the middle of their work; they need only `sh`, `sleep` and `cat` on a node.
 
 use super::judge::Reference;
 use crate::engine::resources::CommandLineFrontEnd;
@@ -15,30 +15,30 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 pub const INPUT_BYTES_MIN: u64 = 1 << 20;
-/// Most bytes of input: the drill holds the expected records in memory.
+/// Maximum bytes of input: the drill holds the expected records in memory.
 pub const INPUT_BYTES_MAX: u64 = 256 << 20;
-/// About so large is a split of so little input.
+/// Approximate size of a split of so little input.
 const FILE_BYTES: u64 = 1 << 20;
-/// The jobs that count and sum need no more than some map tasks.
+/// Divisor of the input for counting and summing jobs, which need only a few map tasks.
 const SMALL_PART: u64 = 4;
 /// Filler of the lines of the sorting job; with it they have about a hundred bytes.
 const FILLER: &str = "................................................................";
 const KEYS: u64 = 20_000;
-/// Waits, and then hands on what it reads.
+/// Script that waits, and then passes its input on.
 const PROGRAM: &str = "#!/bin/sh\nsleep 1\nexec cat\n";
 const PROGRAM_NAME: &str = "drill.sh";
-/// Long enough for any drill; at the end of each fault they are removed.
+/// Long enough for any drill; the data is removed after each fault.
 const KEEP_FOR: &str = "1h";
-/// The least there is, so that many jobs fit, and their chunks are small.
+/// The minimum, so that many jobs fit, and their chunks are small.
 const MEMORY: &str = "64M";
-/// Parts of the sorting job for each slot of the cluster: when a fault strikes, some reduce tasks have not begun.
+/// Number of parts of the sorting job per slot of the cluster, so that some reduce tasks have not begun at the fault.
 const PARTS_PER_SLOT: u32 = 2;
 const PARTS_MAX: u32 = 64;
 
 /// Kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Every line comes out again, in order within its part; with programs on both sides.
+    /// Returns every line, in order within its part; with programs on both sides.
     Sort,
     /// Counts each word.
     Count,
@@ -58,14 +58,14 @@ impl Kind {
     }
 }
 
-/// The input of each kind of job, with what must come out.
+/// The input of each kind of job, with the expected output.
 pub struct Inputs {
     root: PathBuf,
     references: [Reference; 3],
 }
 
 impl Inputs {
-    /// Writes them into the directory of the drill.
+    /// Writes the inputs into the directory of the drill.
     pub fn write(root: &Path, seed: u64, size_bytes: u64) -> Result<Inputs, Failure> {
         let mut random = fastrand::Rng::with_seed(seed);
         let small_bytes = (size_bytes / SMALL_PART).max(INPUT_BYTES_MIN);
@@ -89,7 +89,7 @@ impl Inputs {
         self.root.join(name)
     }
 
-    /// A job of this name over the input of its kind, as `sailfish run` would make it.
+    /// Plans a job of this name over the input of its kind, like `sailfish run`.
     pub fn plan(
         &self,
         kind: Kind,
@@ -120,7 +120,7 @@ impl Inputs {
             in_cluster: true,
             file: vec![path(self.root.join(PROGRAM_NAME))],
             keys: KeyOptions { partitions, ..KeyOptions::default() },
-            // So all sorted data lies on disks, where it can be damaged.
+            // So all sorted data is on disks, where it can be damaged.
             keep_for: Some(KEEP_FOR.to_string()),
             replication: Some(replication),
             ..JobOptions::default()
@@ -136,7 +136,7 @@ fn write_program(path: &Path) -> anyhow::Result<()> {
     Ok(std::fs::set_permissions(path, permissions)?)
 }
 
-/// Writes lines to files of a directory until they have so many bytes in all.
+/// Writes lines to files of a directory until they have this total size.
 fn write_files(dir: &Path, total_bytes: u64, mut line: impl FnMut() -> Vec<u8>) -> anyhow::Result<()> {
     std::fs::create_dir(dir)?;
     let files = total_bytes.div_ceil(FILE_BYTES);
@@ -157,7 +157,7 @@ fn write_files(dir: &Path, total_bytes: u64, mut line: impl FnMut() -> Vec<u8>) 
 fn write_lines(root: &Path, random: &mut fastrand::Rng, bytes: u64) -> anyhow::Result<Reference> {
     let mut lines = Vec::new();
     write_files(&root.join(Kind::Sort.word()), bytes, || {
-        // Its place makes every line another one; some keys have several.
+        // Its position makes every line unique; some keys have several lines.
         let line = format!("{:08x}\t{:010} {FILLER}", random.u32(..) / 3 * 3, lines.len()).into_bytes();
         lines.push(line.clone());
         line
@@ -185,7 +185,7 @@ fn write_numbers(root: &Path, random: &mut fastrand::Rng, bytes: u64) -> anyhow:
     Ok(Reference::of_values(sums))
 }
 
-/// Some are much more common than others.
+/// Returns a random key; some are much more common than others.
 fn key(random: &mut fastrand::Rng, what: &str) -> Vec<u8> {
     let among = if random.u32(..10) < 3 { 10 } else { KEYS };
     format!("{what}-{:05}", random.u64(..among)).into_bytes()

@@ -1,4 +1,4 @@
-//! An output against the answer that is known: which records are lost, there twice, or others than they should be.
+//! Comparison of an output with the expected one: lost, repeated and wrong records.
 
 use crate::show::escape;
 use anyhow::{Context, ensure};
@@ -6,12 +6,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// Records that are named of an output that is not as it should be.
+/// Maximum number of listed wrong records of an output.
 const NAMED_MAX: usize = 5;
-/// Bytes of a record that are shown.
+/// Maximum bytes of a record that are shown.
 const SHOWN_BYTES_MAX: usize = 120;
 
-/// Expected records of an output: each key once, with its value. In jobs that hand records on, the whole line is the key.
+/// Expected records of an output: each key once, with its value. In jobs that pass records on, the whole line is the
+/// key.
 #[derive(Debug)]
 pub struct Reference {
     /// In order of key.
@@ -27,7 +28,7 @@ pub struct Judged {
     pub lost: u64,
     pub twice: u64,
     pub wrong: u64,
-    /// The first of those that are not as they should be.
+    /// The first of the wrong records.
     pub named: Vec<String>,
 }
 
@@ -45,20 +46,20 @@ impl Judged {
 }
 
 impl Reference {
-    /// Lines that must come out as they are, in any order.
+    /// Makes the reference of lines that must come out unchanged, in any order.
     pub fn of_lines(lines: Vec<Vec<u8>>) -> Reference {
         let mut records: Vec<_> = lines.into_iter().map(|line| (line, Vec::new())).collect();
         records.sort_unstable();
         Reference { records, has_values: false }
     }
 
-    /// Keys with their values, written `KEY TAB VALUE`.
+    /// Makes the reference of keys with values, written `KEY TAB VALUE`.
     pub fn of_values(values: std::collections::BTreeMap<Vec<u8>, u64>) -> Reference {
         let text = |(key, value): (Vec<u8>, u64)| (key, value.to_string().into_bytes());
         Reference { records: values.into_iter().map(text).collect(), has_values: true }
     }
 
-    /// Compares an output; it must be a whole one.
+    /// Compares an output. Fails if it is incomplete.
     pub fn judge(&self, output: &Path) -> anyhow::Result<Judged> {
         ensure!(output.join("_SUCCESS").exists(), "{} is not a whole output", output.display());
         let mut seen = vec![0_u32; self.records.len()];

@@ -1,4 +1,4 @@
-//! The cluster that is drilled: who takes part, who else has jobs there, and what the server tells of what happened.
+//! The cluster of a drill: the participating nodes, the jobs of other users, and the server's reports.
 
 use super::faults::Fault;
 use crate::engine::shipping;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at something that is waited for.
+/// Interval between two checks while waiting.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOK_FOR_NODE_EVERY: Duration = Duration::from_millis(500);
 /// Number of the latest jobs that are searched for unfinished ones.
@@ -33,16 +33,16 @@ pub struct TargetCluster {
     pub site: Site,
     connection: Arc<Blocking>,
     pub stop: Arc<Stop>,
-    /// End and stop nodes though others have jobs.
+    /// True if nodes may be killed and paused although other users have jobs.
     yes: bool,
-    /// Names of the nodes that take part.
+    /// Names of the participating nodes.
     taking_part: Vec<String>,
     /// Names of the other nodes, each with the reason.
     left_out: Vec<(String, String)>,
     pub slots: u32,
 }
 
-/// Jobs that are under way, for whoever stops the drill.
+/// Running jobs, for a caller that stops the drill.
 pub struct Stop {
     connection: Arc<Blocking>,
     stopped: AtomicBool,
@@ -59,7 +59,7 @@ impl Stop {
         self.cancel_jobs();
     }
 
-    /// Tells the jobs to stop that are not over.
+    /// Cancels the unfinished jobs.
     pub fn cancel_jobs(&self) {
         let jobs: Vec<JobId> = self.jobs().iter().copied().collect();
         for job in jobs {
@@ -109,7 +109,7 @@ impl TargetCluster {
         Ok(TargetCluster { site, connection, stop: Arc::new(stop), yes, taking_part, left_out, slots })
     }
 
-    /// Names the nodes that take part, and counts the others.
+    /// Describes the participating nodes, and counts the others.
     pub fn summary(&self) -> String {
         let names: Vec<String> = self.taking_part.iter().map(|name| escape::cell(name)).collect();
         let others = match self.left_out.len() as u64 {
@@ -119,7 +119,7 @@ impl TargetCluster {
         format!("{}{others}", names.join(", "))
     }
 
-    /// Refuses faults that hit jobs of others, where there are any and nobody said that this is fine.
+    /// Returns an error for faults that affect jobs of other users, if there are any and `--yes` is not given.
     pub fn check_others(&self, faults: &[Fault]) -> anyhow::Result<()> {
         let Some(fault) = faults.iter().find(|fault| fault.hits_others()).filter(|_| !self.yes) else {
             return Ok(());
@@ -140,7 +140,7 @@ impl TargetCluster {
         Ok(())
     }
 
-    /// Hands a job in; it is told to stop with the drill.
+    /// Submits a job; it is cancelled with the drill.
     pub fn submit(&self, mut plan: jobspec::Plan) -> Result<JobId, Failure> {
         shipping::ship_job(&self.connection, &mut plan.spec)?;
         let user = std::env::var("USER").unwrap_or_default();
@@ -166,7 +166,7 @@ impl TargetCluster {
         Ok(outcome)
     }
 
-    /// Everything about a job but events.
+    /// Returns everything about a job except events.
     pub fn details(&self, job: JobId) -> Result<JobDetails, Failure> {
         self.connection.run(async |client| client.job(job, 0).await).map_err(Failure::from_client)
     }
@@ -175,7 +175,7 @@ impl TargetCluster {
         self.connection.run(async |client| client.placements(job).await).map_err(Failure::from_client)
     }
 
-    /// Nodes that take part and work, by number.
+    /// Returns the participating nodes that work, by number.
     pub fn nodes(&self) -> Result<BTreeMap<NodeId, String>, Failure> {
         let status =
             self.connection.run(async |client| client.cluster().await).map_err(Failure::from_client)?;
@@ -187,14 +187,14 @@ impl TargetCluster {
         self.connection.run(async |client| client.drill(node, fault).await)
     }
 
-    /// Whether the server has not given a node up.
+    /// Returns whether the server still has a node.
     pub fn has(&self, node: NodeId) -> Result<bool, Failure> {
         let status =
             self.connection.run(async |client| client.cluster().await).map_err(Failure::from_client)?;
         Ok(status.nodes.iter().any(|known| known.node == node))
     }
 
-    /// Waits for so long until the server gives a node up; what it took.
+    /// Waits, at most `limit`, until the server removes a node. Returns the time it took.
     pub fn given_up(&self, node: NodeId, limit: Duration) -> Result<Option<Duration>, Failure> {
         let started = Instant::now();
         while !self.stop.is_stopped() && started.elapsed() < limit {
@@ -206,7 +206,7 @@ impl TargetCluster {
         Ok(None)
     }
 
-    /// Waits until a node of this name answers, for so long.
+    /// Waits, at most `limit`, until a node of this name answers.
     pub fn comes_back(&self, name: &str, limit: Duration) -> bool {
         let started = Instant::now();
         while !self.stop.is_stopped() {
@@ -221,7 +221,7 @@ impl TargetCluster {
         false
     }
 
-    /// Waits until the directories of jobs that are over are gone, and removes what they kept.
+    /// Waits until the directories of finished jobs are removed, and removes their kept data.
     pub fn clean(&self, jobs: &[JobId]) -> Result<(), Failure> {
         let started = Instant::now();
         let mut kept = Vec::new();

@@ -1,5 +1,5 @@
-//! Some jobs and one fault: the jobs are handed in, the fault strikes one of them when its moment has come, and when all are
-//! over their outputs are compared with what is known.
+//! Some jobs and one fault: the jobs are submitted, the fault is injected into one of them at its moment, and after
+//! their ends the outputs are compared with the expected ones.
 
 use super::Drill;
 use super::faults::Fault;
@@ -15,27 +15,27 @@ use api::history::AttemptState;
 use ids::{JobId, NodeId, StageKind};
 use std::time::{Duration, Instant};
 
-/// Progress of the stage at which a fault strikes, in percent of its tasks.
+/// Progress of the stage at which a fault is injected, in percent of its tasks.
 const PERCENTS: [u32; 3] = [0, 25, 50];
-/// The server gives a silent node up in this time.
+/// Longest time in which the server removes a silent node.
 const GIVEN_UP_MAX: Duration = Duration::from_secs(15);
-/// A node that something starts again comes back in this time.
+/// Longest time in which a restarted node comes back.
 const RETURN_MAX: Duration = Duration::from_secs(25);
-/// And one that stood still, after it goes on.
+/// Longest time in which a paused node comes back after the pause.
 const WAKE_MAX: Duration = Duration::from_secs(30);
-/// A fault that finds nothing to strike looks so often.
+/// Maximum number of tries of a fault that finds no victim.
 const LOOKS_MAX: u32 = 30;
-/// Sentences of the server about a job that are repeated.
+/// Maximum number of the server's sentences about a job that are printed.
 const SENTENCES_MAX: usize = 4;
 
-/// When a fault strikes.
+/// The moment of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Moment {
     stage: StageKind,
     percent: u32,
 }
 
-/// Progress of the job to strike, compared with the moment of the fault.
+/// Progress of the victim job, compared with the moment of the fault.
 enum Now {
     Early,
     Here,
@@ -67,19 +67,19 @@ impl Moment {
     }
 }
 
-/// A fault that struck.
+/// A fault that was injected.
 struct Strike {
     node: NodeId,
     name: String,
     what: String,
 }
 
-/// Reason why a fault did not strike.
+/// The reason why a fault was not injected.
 struct Miss {
     why: String,
-    /// Nothing was there to strike: in a moment something may be.
+    /// True if nothing could be damaged: a later try may succeed.
     no_victim: bool,
-    /// Nobody does it, now or later.
+    /// True if the fault is refused, now and later.
     is_refused: bool,
 }
 
@@ -89,7 +89,7 @@ impl Miss {
     }
 }
 
-/// A job that is under way.
+/// A submitted job.
 struct Handed {
     job: JobId,
     kind: Kind,
@@ -100,7 +100,7 @@ struct Handed {
 pub struct Verdict {
     pub job: JobId,
     pub name: String,
-    /// Judgement of its output; or the reason why there is none.
+    /// Judgement of its output, or the reason why there is no output.
     pub judged: Result<Judged, String>,
 }
 
@@ -116,19 +116,19 @@ pub struct Row {
     pub fault: String,
     pub node: Option<String>,
     pub moment: String,
-    /// Whether sorted data of its jobs got replicas.
+    /// True if sorted data of its jobs was replicated.
     pub replicates: bool,
-    /// The strike in words; or the reason why nothing was struck.
+    /// Description of the fault, or the reason why it was not injected.
     pub fired: Result<String, String>,
-    /// Another moment may do.
+    /// True if another moment may work.
     pub may_fire_again: bool,
-    /// Reactions of Sailfish, in short.
+    /// Short list of Sailfish's reactions.
     pub did: Vec<String>,
-    /// Reactions of Sailfish, in its own sentences.
+    /// Sailfish's reactions, in its own sentences.
     pub said: Vec<String>,
-    /// Time until the server gave the node up.
+    /// Time until the server removed the node.
     pub gone_after: Option<Duration>,
-    /// Whether the node works again; None where it was never away.
+    /// True if the node works again; None if it was never away.
     pub came_back: Option<bool>,
     pub verdicts: Vec<Verdict>,
     pub took: Duration,
@@ -151,13 +151,13 @@ impl Row {
     }
 }
 
-/// A trial: one fault, with the choices that were made for it.
+/// A trial: a fault, with the choices that were made for it.
 pub struct Trial<'a> {
     drill: &'a Drill,
     round: u32,
     fault: Fault,
     moment: Moment,
-    /// The place of the job that is struck.
+    /// Index of the victim job.
     struck: u32,
     replication: Replication,
     choice: u64,
@@ -177,7 +177,7 @@ impl<'a> Trial<'a> {
         let kinds = Kind::ALL.len() as u32;
         let in_reduce = fault.needs_runs() || random.bool();
         let moment = match fault {
-            // It must be armed before anything comes there.
+            // It must be armed before any attempt reaches it.
             Fault::CrashAt(_) => Moment { stage: StageKind::Map, percent: 0 },
             _ if fault.needs_runs() => Moment { stage: StageKind::Reduce, percent: 0 },
             _ if in_reduce => {
@@ -185,7 +185,7 @@ impl<'a> Trial<'a> {
             }
             _ => Moment { stage: StageKind::Map, percent: PERCENTS[random.usize(..PERCENTS.len())] },
         };
-        // Only the sorting jobs take their time in reduce.
+        // Only sorting jobs spend much time in reduce.
         let struck = match moment.stage {
             StageKind::Reduce => random.u32(..drill.jobs_at_once.div_ceil(kinds)) * kinds,
             _ => random.u32(..drill.jobs_at_once),
@@ -195,7 +195,7 @@ impl<'a> Trial<'a> {
         Trial { drill, round, fault, moment, struck, replication, choice, turn }
     }
 
-    /// From submit to verdict.
+    /// Runs the bout from submit to verdict.
     pub fn run(&self) -> Result<Row, Failure> {
         let (started, cluster) = (Instant::now(), &self.drill.cluster);
         let mut row = self.empty_row();
@@ -222,7 +222,7 @@ impl<'a> Trial<'a> {
         let numbers: Vec<JobId> = jobs.iter().map(|handed| handed.job).collect();
         cluster.clean(&numbers)?;
         for handed in &jobs {
-            // What stays goes with the directory of the drill.
+            // Remaining files are removed with the directory of the drill.
             let _ = std::fs::remove_dir_all(self.drill.inputs.output(&handed.name));
         }
         row.took = started.elapsed();
@@ -260,7 +260,7 @@ impl<'a> Trial<'a> {
         Ok(Handed { job: cluster.submit(plan)?, kind, name })
     }
 
-    /// Waits for the moment, and strikes; or says why it did not.
+    /// Waits for the moment and injects the fault, or returns the reason why it did not.
     fn strike_in_time(&self, handed: &Handed) -> Result<Result<Strike, Miss>, Failure> {
         let cluster = &self.drill.cluster;
         let (mut miss, mut looks) = (Miss::of("its moment never came"), 0);
@@ -288,7 +288,7 @@ impl<'a> Trial<'a> {
         Ok(Err(miss))
     }
 
-    /// Strikes the first node that has a victim; those come first that work on the job.
+    /// Injects the fault into the first node with a victim, beginning with nodes that work on the job.
     fn strike(&self, job: JobId) -> Result<Result<Strike, Miss>, Failure> {
         let cluster = &self.drill.cluster;
         let nodes = cluster.nodes()?;
@@ -316,7 +316,7 @@ impl<'a> Trial<'a> {
         Ok(Err(miss))
     }
 
-    /// Enters into the row whether the fault struck, which node, and whether that node came back.
+    /// Enters into the row whether the fault was injected, its node, and whether that node came back.
     fn look_at_node(&self, strike: Result<Strike, Miss>, row: &mut Row) -> Result<(), Failure> {
         let cluster = &self.drill.cluster;
         let strike = match strike {
@@ -330,7 +330,7 @@ impl<'a> Trial<'a> {
         row.node = Some(strike.name.clone());
         row.fired = Ok(strike.what);
         if let Fault::CrashAt(Some(point)) = self.fault {
-            // Another process may have come under its name.
+            // Another process may have joined under its name.
             let answers = cluster.strike(&strike.name, &DrillFault::Disarm).is_ok();
             if answers && cluster.has(strike.node)? {
                 row.fired = Err(format!("no attempt on {} came past {}", strike.name, point.name()));
@@ -348,7 +348,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
-    /// How long the server took to give the node up; None where it did not, or nobody knows when it was struck.
+    /// Returns the time until the server removed the node; None if it did not, or if the time of the fault is unknown.
     fn given_up(&self, strike: &Result<Strike, Miss>) -> Result<Option<Duration>, Failure> {
         let limit = match self.fault {
             Fault::KillNode => GIVEN_UP_MAX,
@@ -372,7 +372,7 @@ impl<'a> Trial<'a> {
         Verdict { job: handed.job, name: handed.name.clone(), judged }
     }
 
-    /// Enters into the row how the jobs went on, as the server remembers it.
+    /// Enters into the row how the jobs continued, according to the server.
     fn ask_what_was_done(&self, jobs: &[Handed], row: &mut Row) -> Result<(), Failure> {
         let cluster = &self.drill.cluster;
         let (mut lost, mut failed, mut again) = (0, 0, std::collections::BTreeMap::<String, u64>::new());

@@ -1,4 +1,4 @@
-//! `sailfish explain`: why the attempts of a job run where they do.
+//! `sailfish explain`: the reasons for the placement of a job's attempts.
 
 use crate::engine::store;
 use crate::exit::Failure;
@@ -13,7 +13,7 @@ use clap::Args;
 use ids::{JobId, StageKind};
 use metastore::Metastore;
 
-/// Below this nobody waited.
+/// Shortest wait that is shown, in nanoseconds.
 const WAIT_SHOWN_MIN_NS: u64 = 10_000_000;
 
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ pub struct ExplainArgs {
     pub limit: u32,
 }
 
-/// Prints one line for each attempt.
+/// Prints a line for each attempt.
 pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
     let placements = placements(&args.from, JobId(args.job))?;
     let chosen = match &args.task {
@@ -85,7 +85,7 @@ fn task_name(attempt: &PlacedAttempt, stages: &[StageKind]) -> String {
     }
 }
 
-/// A sentence for people.
+/// Returns a sentence for the user.
 fn why(reason: &PlacementReason) -> String {
     let place = match reason.place {
         PlacementKind::Any => "any node can run it, and this slot asked first",

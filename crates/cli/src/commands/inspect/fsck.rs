@@ -1,4 +1,4 @@
-//! `sailfish fsck JOB`: what a job kept, verified where it lies.
+//! `sailfish fsck JOB`: verification of the kept files of a job.
 
 use crate::engine::{progress, store};
 use crate::exit::{FAILED, Failure, REFUSED};
@@ -38,14 +38,15 @@ pub struct FsckArgs {
     pub json: bool,
 }
 
-/// Files that are read at once: disks are busy with fewer than there may be processors.
+/// Maximum number of files that are read at once: fewer than the processors keep disks busy.
 const THREADS_MAX: usize = 8;
-/// Between two looks at how far it is.
+/// Interval between two checks of the progress.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Prints what is wrong; ends with [`FAILED`] where anything is, and with [`REFUSED`] where nobody could look.
+/// Prints everything that is wrong. Exits with [`FAILED`] if anything is, and with [`REFUSED`] if the check is
+/// impossible.
 pub fn run(args: &FsckArgs) -> Result<(), Failure> {
-    // Whatever keeps us from looking says nothing about the files.
+    // An error before the check says nothing about the files.
     let report = look(args).map_err(|failure| Failure { code: REFUSED, ..failure })?;
     let text = match args.json {
         true => format!("{}\n", serde_json::to_string_pretty(&report).map_err(anyhow::Error::from)?),
@@ -75,12 +76,12 @@ fn of_this_machine(args: &FsckArgs, job: JobId, bar: &ProgressBar) -> Result<Fsc
     let begin = async |store| check_here(&store, job).await.map_err(Failure::from_server);
     let mut check = store::look(state, begin)?;
     check_files(&mut check, bar)?;
-    // What was collected in between is missing and not damaged.
+    // Files that were collected in between are missing and not damaged.
     store::look(state, async |store| kept_source(&store, job).await.map_err(Failure::from_server))?;
     Ok(check.report())
 }
 
-/// The nodes read; here it is asked how far they are.
+/// Lets the nodes read, and polls for their progress.
 fn of_cluster(connection: &Blocking, job: JobId, bar: &ProgressBar) -> Result<FsckReport, Failure> {
     let mut request = FsckRequest::default();
     loop {
@@ -106,7 +107,7 @@ fn check_files(check: &mut KeptCheck, bar: &ProgressBar) -> Result<(), Failure> 
             let (task, checking) = (&task, &checking);
             let checker = scope.spawn(move || {
                 check_kept(task, threads, checking, |checked| {
-                    // Whoever listens does so to the end.
+                    // The receiver listens to the end.
                     let _ = sender.send(checked);
                 })
             });
@@ -131,7 +132,7 @@ fn check_files(check: &mut KeptCheck, bar: &ProgressBar) -> Result<(), Failure> 
     }
 }
 
-/// All that is wrong, file by file, and one line that says how it is as a whole.
+/// Returns all findings, file by file, and a line with the verdict.
 fn render(report: &FsckReport) -> String {
     let mut text = String::new();
     for file in &report.damaged {
@@ -166,7 +167,7 @@ fn render(report: &FsckReport) -> String {
             format!("the proof of {} of {} does not agree", count(wrong), counted(report.ifiles, "I-file"))
         }
     };
-    // A string takes all.
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "{what}: {files}; {proof}");
     text
 }

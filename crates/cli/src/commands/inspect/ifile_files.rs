@@ -1,4 +1,4 @@
-//! `sailfish ifile`: run files and raw chunk files, seen from outside.
+//! `sailfish ifile`: inspection of run files and raw chunk files.
 
 use crate::commands::admin::intermediate_files::OldFileCommand;
 use crate::exit::{FAILED, Failure, sentence};
@@ -51,12 +51,12 @@ pub enum IfileCommand {
     },
 }
 
-/// Rows of the source table that are shown.
+/// Maximum number of rows of the source table that are shown.
 const SOURCES_SHOWN_MAX: usize = 20;
-/// Bytes of a key that are shown.
+/// Maximum bytes of a key that are shown.
 const KEY_BYTES_SHOWN_MAX: usize = 64;
 
-/// Runs one of the commands.
+/// Runs a subcommand.
 pub fn run(command: IfileCommand) -> Result<(), Failure> {
     match command {
         IfileCommand::Old(command) => command.run(),
@@ -71,7 +71,7 @@ pub fn run(command: IfileCommand) -> Result<(), Failure> {
     }
 }
 
-/// Looks at every file, whatever is wrong with the others.
+/// Inspects every file, even if others are damaged.
 fn each(paths: &[PathBuf], look: fn(&Path) -> anyhow::Result<String>) -> Result<(), Failure> {
     let mut damaged = false;
     for path in paths {
@@ -103,7 +103,7 @@ fn open(path: &Path) -> anyhow::Result<DiskFile> {
     DiskFile::open(path).context("cannot open")
 }
 
-/// Whether the file begins as a raw chunk does. Everything else is left to the reader of runs to judge.
+/// Returns whether the file begins like a raw chunk. The reader of runs judges all other files.
 fn is_raw_chunk(file: &DiskFile) -> bool {
     let mut magic = [0; RAW_CHUNK_MAGIC.len()];
     file.read_at(0, &mut magic).is_ok() && magic == RAW_CHUNK_MAGIC
@@ -317,7 +317,7 @@ fn scan(path: &Path, range: &KeyRange, output: &mut dyn Write) -> anyhow::Result
     Ok(())
 }
 
-/// A raw chunk is in order of arrival: its records are sorted first, equal keys in input order.
+/// Scans a raw chunk. Its records are in order of arrival, so they are sorted first, equal keys in input order.
 fn scan_raw(file: &DiskFile, range: &KeyRange, output: &mut dyn Write) -> anyhow::Result<()> {
     let mut frames: Vec<(FrameHeader, Vec<u8>)> = Vec::new();
     let (identity, _) = raw_chunk::read_frames(file, |header, payload| frames.push((header, payload)))?;

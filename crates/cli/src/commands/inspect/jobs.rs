@@ -1,4 +1,4 @@
-//! `sailfish jobs`: what ran, and how it ended.
+//! `sailfish jobs`: past and current jobs with their outcomes.
 
 use crate::engine::store;
 use crate::exit::Failure;
@@ -36,14 +36,14 @@ pub struct JobsArgs {
     pub json: bool,
 }
 
-/// Reads the state of jobs to list.
+/// Parses the state of jobs to list.
 fn job_state(word: &str) -> Result<JobState, String> {
     JobState::parse(word).ok_or_else(|| {
         "choose running, committing, succeeded, failed, cancelled or interrupted; a directory is named by --state".to_string()
     })
 }
 
-/// Prints the latest jobs, newest first, and how many others there are.
+/// Prints the latest jobs, newest first, and the number of other matches.
 pub fn run(args: &JobsArgs) -> Result<(), Failure> {
     let question = JobsQuestion {
         limit: Some(args.limit),
@@ -79,7 +79,7 @@ pub fn run(args: &JobsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The rows, and the directory in which they were looked for.
+/// Returns the rows, and the searched directory.
 fn of_this_machine(args: &JobsArgs, question: &JobsQuestion) -> Result<(JobList, String), Failure> {
     let given = args.state.state.as_deref();
     let state_dir = state_dir::state_dir(given).map_err(Failure::refused)?;
@@ -94,7 +94,7 @@ fn render(rows: &[JobRow], now_ns: u64) -> String {
     let kept: Vec<Option<String>> = rows.iter().map(kept_text).collect();
     let mut columns =
         vec![right("job"), left("name"), left("state"), left("started"), right("took"), left("output")];
-    // Most jobs keep nothing; then the column is not worth its width.
+    // Most jobs keep nothing; the column is left out if it is empty.
     let any_kept = kept.iter().any(Option::is_some);
     if any_kept {
         columns.push(left("I-files"));
@@ -129,7 +129,7 @@ pub fn kept_text(row: &JobRow) -> Option<String> {
     })
 }
 
-/// The state, with the exit code where it tells more.
+/// Returns the state, with the exit code if that says more.
 pub fn state_text(row: &JobRow) -> String {
     match row.exit_code {
         Some(code) if row.state == metastore::JobState::Failed => format!("failed ({code})"),
@@ -137,14 +137,14 @@ pub fn state_text(row: &JobRow) -> String {
     }
 }
 
-/// Seconds from the start to the end, or to now; None for a job whose owner died without a word.
+/// Returns seconds from the start to the end, or to now; None for a job whose owner died.
 pub fn took(row: &JobRow, now_ns: u64) -> Option<f64> {
     let start_ns = row.started_ns.unwrap_or(row.created_ns);
     let end_ns = row.ended_ns.or_else(|| (!row.state.over()).then_some(now_ns))?;
     Some(quantity::seconds_between(start_ns, end_ns))
 }
 
-/// Nanoseconds since 1970.
+/// Returns nanoseconds since 1970.
 pub fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

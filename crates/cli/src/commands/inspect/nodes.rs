@@ -1,4 +1,4 @@
-//! `sailfish nodes`: who works for a server.
+//! `sailfish nodes`: the nodes of a server.
 
 use crate::exit::Failure;
 use crate::options::connect::CredentialArgs;
@@ -42,10 +42,10 @@ pub enum NodesAction {
     },
 }
 
-/// Interval between looks at a node that is being drained.
+/// Interval between two checks of a node that is being drained.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
-/// Prints the nodes that live, by number, those that were drained lately and those that died within a day; or has one emptied.
+/// Prints the live nodes, by number, the recently drained ones and those that died within a day; or drains a node.
 pub fn run(args: &NodesArgs) -> Result<(), Failure> {
     let server = args.server.as_deref();
     let server = server.ok_or_else(|| Failure::refused(anyhow!("--server is missing: give its URL")))?;
@@ -96,7 +96,7 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
     Ok(print(&table(&columns, cluster.nodes.iter().chain(&cluster.gone).map(cells).collect()))?)
 }
 
-/// Has a node emptied. The answer is how it stands.
+/// Drains a node, and prints its state.
 fn drain(connection: &Blocking, name: &str, wait: bool) -> Result<(), Failure> {
     let mut status = connection.run(async |client| client.drain(name).await).map_err(Failure::from_client)?;
     if !status.kept_jobs.is_empty() {
@@ -122,12 +122,12 @@ fn drain(connection: &Blocking, name: &str, wait: bool) -> Result<(), Failure> {
     Ok(print(&format!("{node} {name} {}\n", status.state.word()))?)
 }
 
-/// The number of a node as `drain` takes it: no word that looks like a name.
+/// Returns the number of a node in the form that `drain` accepts, which cannot be a name.
 fn number(node: NodeId) -> String {
     format!("#{}", node.0)
 }
 
-/// Something of the last sample, where there was one.
+/// Formats a figure of the last sample, if there is one.
 fn sampled(node: &NodeStatus, text: impl Fn(&MachineSample) -> String) -> String {
     node.sample.as_ref().map_or_else(|| "-".to_string(), text)
 }

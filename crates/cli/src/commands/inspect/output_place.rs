@@ -1,4 +1,4 @@
-//! Place of an output that is read: a directory, or a prefix of objects.
+//! Location of an output to read: a directory, or a prefix of objects.
 
 use anyhow::{Context, anyhow, ensure};
 use api::is_object_url;
@@ -33,7 +33,7 @@ impl OutputPlace {
         }
     }
 
-    /// Opens one, to be read from its start.
+    /// Opens a file or object, to be read from its start.
     pub fn open(&self, name: &str) -> anyhow::Result<Box<dyn Read>> {
         match self {
             Self::Directory(dir) => Ok(Box::new(File::open(dir.join(name))?)),
@@ -48,7 +48,7 @@ impl OutputPlace {
         }
     }
 
-    /// Reads a small one whole.
+    /// Reads a small file or object completely.
     pub fn read(&self, name: &str) -> anyhow::Result<Vec<u8>> {
         match self {
             Self::Directory(dir) => Ok(std::fs::read(dir.join(name))?),
@@ -56,7 +56,7 @@ impl OutputPlace {
         }
     }
 
-    /// The names of all that lies in it. Of objects only those with data; names with a slash lie deeper.
+    /// Returns the names in the output: of objects only those with data; a name with a slash is in a deeper directory.
     pub fn names(&self) -> anyhow::Result<Vec<String>> {
         match self {
             Self::Directory(dir) => {

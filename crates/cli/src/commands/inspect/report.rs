@@ -1,4 +1,4 @@
-//! `sailfish report JOB`: the figures of a job, for people.
+//! `sailfish report JOB`: the figures of a job, for users.
 
 use crate::engine::{remote, store};
 use crate::exit::Failure;
@@ -30,7 +30,7 @@ pub struct ReportArgs {
     pub limit: usize,
 }
 
-/// Bytes of a key in the plan: with them a row fits 100 columns.
+/// Bytes of a key in the plan, so that a row fits into 100 columns.
 const KEY_BYTES_SHOWN_MAX: usize = 13;
 
 /// Prints the report of a job.
@@ -55,7 +55,7 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     Ok(print(&render(&report, args.limit))?)
 }
 
-/// The whole report as text; at most `rows_max` rows of the plan.
+/// Returns the whole report as text, with at most `rows_max` rows of the plan.
 pub fn render(report: &JobReport, rows_max: usize) -> String {
     let mut text = format!("Job {}: {}\n{}", report.job, escape::cell(&report.name), head(report));
     let mut section = |title: &str, body: String| {
@@ -306,7 +306,7 @@ fn plan(report: &JobReport, rows_max: usize) -> String {
     text
 }
 
-/// `3`, or `0-15` where they follow each other.
+/// Formats I-files: `3`, or `0-15` for consecutive ones.
 fn ifiles(row: &PlanRow) -> String {
     match row.ifiles.as_slice() {
         [] => String::new(),
@@ -323,7 +323,7 @@ fn counters(report: &JobReport) -> String {
         true => format!("-{}", count(value.unsigned_abs())),
         false => count(value.unsigned_abs()),
     };
-    // What a program calls its counters may hold anything.
+    // Programs may give counters any names.
     let names: Vec<String> = report.counters.keys().map(|name| escape::cell(name)).collect();
     let values = report.counters.values();
     let rows: Vec<(&str, String)> =

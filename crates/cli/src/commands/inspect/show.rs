@@ -1,4 +1,4 @@
-//! `sailfish show JOB`: what a job was, its stages, attempts, failures and events.
+//! `sailfish show JOB`: a job with its stages, attempts, failures and events.
 
 use crate::commands::inspect::jobs::{kept_text, now_ns, state_text, took};
 use crate::engine::store;
@@ -27,10 +27,10 @@ pub struct ShowArgs {
     pub limit: u32,
 }
 
-/// Input paths that are listed.
+/// Maximum number of input paths that are listed.
 const INPUTS_SHOWN_MAX: usize = 5;
 
-/// Prints everything about one job but its report.
+/// Prints everything about a job except its report.
 pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     let job = JobId(args.job);
     let all = store::details(&args.state, job, args.limit)?;
@@ -108,7 +108,7 @@ fn kept_rows(job: &JobRow, kept: &[KeptPlace]) -> Vec<(&'static str, String)> {
     std::iter::once(("I-files", text)).chain(dirs).chain(on_nodes).collect()
 }
 
-/// Seconds that an attempt took; None before it ended.
+/// Returns the seconds that an attempt took; None before its end.
 fn attempt_seconds(attempt: &AttemptRow) -> Option<f64> {
     Some(seconds_between(attempt.started_ns?, attempt.ended_ns?))
 }
@@ -150,7 +150,7 @@ fn stages(job: &JobRow, stages: &[StageRow], attempts: &[AttemptRow]) -> String 
     table(&columns, stages.iter().map(cells).collect())
 }
 
-/// How a stage stands. That in which a job ended has the state of the job, and those behind it never began.
+/// Returns the state of a stage. The last stage of a finished job has the state of the job, and later ones never began.
 fn stage_state(job: &JobRow, stage: &StageRow) -> &'static str {
     match (job.state, stage.state) {
         (state, StageState::Running) if state.over() => state.word(),
@@ -164,7 +164,7 @@ fn name_of(stages: &[StageRow], stage: StageIndex) -> String {
     row.map_or_else(|| stage.to_string(), |row| row.kind.to_string())
 }
 
-/// All attempts where they are few; else those that run or did not win, then those that took longest.
+/// Lists all attempts if they are few; otherwise those that run or did not win, followed by the longest ones.
 fn attempts(stages: &[StageRow], attempts: &[AttemptRow], limit: usize) -> String {
     if attempts.is_empty() || limit == 0 {
         return String::new();
@@ -214,7 +214,7 @@ fn failures(stages: &[StageRow], attempts: &[AttemptRow], limit: usize) -> Strin
         return String::new();
     }
     let mut text = "\nFailures\n".to_string();
-    // The last ones decided how the job ended.
+    // The last events decided the outcome of the job.
     let skipped = failed.len().saturating_sub(limit);
     if skipped > 0 {
         text.push_str(&format!("  {} earlier ones left off\n", count(skipped as u64)));

@@ -1,4 +1,4 @@
-//! `sailfish state "select ..."`: read-only SQL over everything the store knows.
+//! `sailfish state "select ..."`: read-only SQL over the store.
 
 use crate::engine::store;
 use crate::exit::Failure;
@@ -82,7 +82,7 @@ fn text_of(cell: &Cell) -> String {
     }
 }
 
-/// A list of objects, one a line, fields in the order of the columns. Blobs are hex, as keys are in every
+/// Formats a list of objects, one per line, fields in the order of the columns. Blobs are hex, like keys in every
 /// message.
 fn as_json(answer: &Table) -> anyhow::Result<String> {
     let value = |cell: &Cell| match cell {

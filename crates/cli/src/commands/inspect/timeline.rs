@@ -1,5 +1,5 @@
-//! `sailfish timeline JOB`: what each slot did over time, one line a slot (the charts and marks of the Tsukuba study of
-//! Hadoop's task progress, section on Gantt charts, for an engine that has no copy phase).
+//! `sailfish timeline JOB`: the work of each slot over time, one line per slot (the charts and marks of the Tsukuba
+//! study of Hadoop's task progress, section on Gantt charts, for an engine without a copy phase).
 
 mod drawing;
 
@@ -33,7 +33,7 @@ pub struct TimelineArgs {
     pub json: bool,
 }
 
-/// Columns where there is no terminal to ask.
+/// Number of columns without a terminal.
 const WIDTH_DEFAULT: u16 = 100;
 const WIDTH_MIN: u16 = 20;
 
@@ -115,7 +115,7 @@ struct Timeline {
     labels: Vec<String>,
 }
 
-/// Prints the timeline of a job; of one that runs, as far as it is.
+/// Prints the timeline of a job; for a running one, up to now.
 pub fn run(args: &TimelineArgs) -> Result<(), Failure> {
     let job = JobId(args.job);
     let all = store::details(&args.state, job, 0)?;
@@ -176,8 +176,8 @@ fn timeline(
     Timeline { job, slots, start_ns, end_ns, stages, spans, attempts, labels }
 }
 
-/// Slots of a cluster have a number within their node: gives each its own, and the label that names both. On one
-/// machine nothing changes.
+/// Numbers the slots of all nodes of a cluster, and returns the label of each with its node and slot. On one machine
+/// nothing changes.
 fn number_slots(attempts: &mut [AttemptRow]) -> Vec<String> {
     let slots: BTreeSet<(NodeId, u32)> = attempts.iter().map(|row| (row.node, row.slot)).collect();
     if slots.iter().all(|(node, _)| *node == NodeId(0)) {
@@ -191,7 +191,8 @@ fn number_slots(attempts: &mut [AttemptRow]) -> Vec<String> {
     slots.iter().map(|(node, slot)| format!("{node}/{slot}")).collect()
 }
 
-/// Returns the start and the end of an attempt. Without a reported start it counts from its assignment; if it runs, it lasts until now.
+/// Returns the start and the end of an attempt. Without a reported start it counts from its assignment; a running
+/// attempt lasts until now.
 fn start_and_end(attempt: &AttemptRow, now_ns: u64) -> (u64, u64) {
     let start_ns = attempt.started_ns.unwrap_or(attempt.assigned_ns);
     (start_ns, attempt.ended_ns.unwrap_or(now_ns).max(start_ns))
@@ -202,7 +203,7 @@ fn spans(stage: Option<StageKind>, attempt: &AttemptRow, now_ns: u64) -> Vec<Spa
     let span = |mark, start_ns, end_ns| Span { slot: attempt.slot, mark, start_ns, end_ns };
     match (attempt.state, stage) {
         (AttemptState::Succeeded | AttemptState::Running, Some(StageKind::Reduce)) => {
-            // A store of an earlier version, or an attempt that runs, does not say when its merge began.
+            // A store of an earlier version, or a running attempt, has no start of the merge.
             let opened_ns = attempt.opened_ns.unwrap_or(start_ns).clamp(start_ns, end_ns);
             vec![span(Mark::Merge, start_ns, opened_ns), span(Mark::Reduce, opened_ns, end_ns)]
         }
@@ -218,7 +219,7 @@ fn spans(stage: Option<StageKind>, attempt: &AttemptRow, now_ns: u64) -> Vec<Spa
     }
 }
 
-/// Slot seconds under each mark, and those without any.
+/// Returns the slot seconds under each mark, and the idle ones.
 fn totals(timeline: &Timeline) -> (Vec<(Mark, f64)>, f64) {
     let of = |mark: Mark| -> f64 {
         let own = timeline.spans.iter().filter(|span| span.mark == mark);

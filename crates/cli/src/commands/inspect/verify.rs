@@ -1,4 +1,4 @@
-//! `sailfish verify OUT`: an output against the report that lies in it.
+//! `sailfish verify OUT`: comparison of an output with its own report.
 
 use crate::commands::inspect::output_place::OutputPlace;
 use crate::engine::progress;
@@ -26,7 +26,7 @@ const REPORT_NAME: &str = "_report.json";
 const SUCCESS_NAME: &str = "_SUCCESS";
 const READ_BYTES: usize = 1 << 20;
 
-/// Prints each difference and ends with 1 where there is one.
+/// Prints each difference. Exits with 1 if there is one.
 pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
     let output = OutputPlace::of(&args.output).map_err(Failure::refused)?;
     let report = read_report(&output)?;
@@ -68,7 +68,7 @@ fn read_report(output: &OutputPlace) -> anyhow::Result<JobReport> {
     Ok(report)
 }
 
-/// Every way in which the output differs from the report.
+/// Returns every difference between the output and the report.
 fn differences(output: &OutputPlace, report: &JobReport) -> anyhow::Result<Vec<String>> {
     let mut differences = Vec::new();
     let mut expected = BTreeSet::from([REPORT_NAME, SUCCESS_NAME]);
@@ -103,7 +103,7 @@ fn differences(output: &OutputPlace, report: &JobReport) -> anyhow::Result<Vec<S
     Ok(differences)
 }
 
-/// The byte that ends each line of the parts; None where records cannot be counted from the stored bytes.
+/// Returns the byte that ends each line of the parts; None if records cannot be counted from the stored bytes.
 fn line_terminator(report: &JobReport) -> Option<u8> {
     match report.formats.output {
         OutputFormat::Lines { terminator, .. } if report.formats.output_codec.is_none() => Some(terminator),
@@ -140,7 +140,7 @@ fn read_part(mut file: impl Read, terminator: Option<u8>, bar: &ProgressBar) -> 
         last_byte = piece.last().copied();
         bar.inc(length as u64);
     }
-    // A last line without its end counts, as it did when it was written.
+    // An unfinished last line counts, as it did when it was written.
     let open_line = last_byte.is_some() && last_byte != terminator;
     found.records = terminator.map(|_| line_ends + u64::from(open_line));
     Ok(found)

@@ -1,4 +1,4 @@
-//! `sailfish run --job FILE` of a file with stages: all of them are handed in together, shown one after the other, and waited for.
+//! `sailfish run --job FILE` for a file with stages: all of them are submitted together, and shown one after the other.
 
 use crate::commands::run;
 use crate::engine::embedded::Embedded;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Between two looks at where the stages stand.
+/// Interval between two checks of the stages.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// A stage and its job.
@@ -34,7 +34,7 @@ struct Stage {
     plan: Plan,
 }
 
-/// Questions about jobs, which run here or in a cluster.
+/// Access to jobs, which run here or in a cluster.
 trait Jobs: Sync {
     fn progress(&self, job: JobId) -> Option<JobProgress>;
     fn wait(&self, job: JobId) -> Result<JobOutcome, Failure>;
@@ -60,7 +60,7 @@ impl Jobs for Blocking {
     }
 }
 
-/// Checks all stages, hands them in, waits, and says how it went.
+/// Checks all stages, submits them, waits, and prints the result.
 pub fn run(stages: Vec<JobOptions>, site: Option<Site>) -> Result<(), Failure> {
     machine::raise_open_file_limit();
     let mut planned = Vec::with_capacity(stages.len());
@@ -106,7 +106,7 @@ fn in_cluster(site: &Site, stages: &mut [Stage], display: Display) -> Result<Run
     let submitted = submitted.map_err(Failure::from_client)?.jobs;
     let (cancelling, jobs) = (Arc::clone(&connection), numbers(&submitted));
     interrupt.aim(Arc::new(move || {
-        // With one stage all others end, but any of them may be over.
+        // The end of one stage ends all others, but any of them may be over.
         for job in &jobs {
             let cancelled = cancelling.run(async |client| client.cancel(*job, "stopped by a signal").await);
             if let Err(error) = cancelled {
@@ -154,7 +154,7 @@ fn numbers(submitted: &[SubmittedJob]) -> Vec<JobId> {
     submitted.iter().map(|submitted| submitted.job).collect()
 }
 
-/// Waits for all jobs, and tells meanwhile how far they are.
+/// Waits for all jobs, and reports their progress meanwhile.
 fn wait(
     jobs: &impl Jobs,
     stages: &[Stage],
@@ -177,7 +177,7 @@ fn wait(
     })
 }
 
-/// Tells a program how many map and reduce tasks of each stage are done.
+/// Reports to a program the number of finished map and reduce tasks of each stage.
 fn tell_programs(jobs: &impl Jobs, stages: &[Stage], submitted: &[SubmittedJob], stopped: &Receiver<()>) {
     let mut last_line = String::new();
     loop {
@@ -202,7 +202,7 @@ fn tell_programs(jobs: &impl Jobs, stages: &[Stage], submitted: &[SubmittedJob],
     }
 }
 
-/// Says of each stage when it begins and when its output is there.
+/// Reports the beginning of each stage, and the completion of its output.
 fn watch(jobs: &impl Jobs, stages: &[Stage], submitted: &[SubmittedJob], stopped: &Receiver<()>) {
     let mut told = vec![Told::Nothing; stages.len()];
     let begin = Instant::now();
@@ -237,7 +237,7 @@ fn watch(jobs: &impl Jobs, stages: &[Stage], submitted: &[SubmittedJob], stopped
     }
 }
 
-/// Last event of a stage that the user was told.
+/// Last event of a stage that was printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Nothing,
@@ -254,7 +254,7 @@ fn conclude(
     elapsed: Duration,
     json: bool,
 ) -> Result<(), Failure> {
-    // One that failed says more than those that were stopped because of it.
+    // A failed stage says more than those that were stopped because of it.
     let failed = |outcome: &JobOutcome| matches!(outcome, JobOutcome::Failed { .. });
     let stopped = |outcome: &JobOutcome| !matches!(outcome, JobOutcome::Succeeded(_));
     let bad = outcomes.iter().position(failed).or_else(|| outcomes.iter().position(stopped));
@@ -292,7 +292,7 @@ fn conclude(
     Ok(())
 }
 
-/// One line about a stage.
+/// Returns one line about a stage.
 fn told(place: &StagePlace, plan: &Plan, job: JobId, report: &JobReport) -> String {
     let (part_bytes, _) = summary::output_sums(report);
     let parts = counted(report.parts.len() as u64, "part");

@@ -1,4 +1,4 @@
-//! `sailfish rerun-reduce JOB`: a job that begins where the maps of an earlier one ended.
+//! `sailfish rerun-reduce JOB`: a job that begins with the kept I-files of an earlier one.
 
 use crate::commands::run;
 use crate::engine::{machine, store};
@@ -83,7 +83,7 @@ impl RerunArgs {
     }
 }
 
-/// Checks, submits and waits; ends as `sailfish run` does.
+/// Checks, submits and waits. Exits like `sailfish run`.
 pub fn run(args: RerunArgs) -> Result<(), Failure> {
     machine::raise_open_file_limit();
     let source = source(&args.state, JobId(args.job))?;
@@ -97,7 +97,7 @@ pub fn run(args: RerunArgs) -> Result<(), Failure> {
     run::conclude(plan, site.as_ref())
 }
 
-/// The job that has the I-files, where it can be reduced again.
+/// Returns the job with the I-files. Fails if it cannot be reduced again.
 fn source(from: &StateArgs, job: JobId) -> Result<KeptSource, Failure> {
     let Some(connection) = from.connection()? else {
         let read = async |store| kept_source(&store, job).await.map_err(Failure::from_server);

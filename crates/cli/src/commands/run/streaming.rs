@@ -1,4 +1,4 @@
-//! `sailfish streaming`: a command line of Hadoop Streaming, planned and run as any other job.
+//! `sailfish streaming`: a command line of Hadoop Streaming, planned and run like any other job.
 
 use crate::commands::run;
 use crate::exit::{Failure, sentence};
@@ -22,7 +22,7 @@ pub struct StreamingArgs {
 /// Options that Hadoop writes with one dash.
 const OPTIONS: &[&str] = &["input", "output", "mapper", "combiner", "reducer", "file"];
 
-/// Reads the words, says what has no effect, runs the job.
+/// Parses the words, reports those without effect, and runs the job.
 pub fn run(args: StreamingArgs) -> Result<(), Failure> {
     let request = ::streaming::parse(&args.words).map_err(Failure::refused)?;
     let Request::Job(job) = request else { return Ok(print(::streaming::HELP)?) };
@@ -36,7 +36,7 @@ pub fn run(args: StreamingArgs) -> Result<(), Failure> {
     run::conclude(plan, site.as_ref())
 }
 
-/// A refusal with the names that options have here.
+/// Replaces the names of options in an error by those of Hadoop Streaming.
 fn as_typed(error: &anyhow::Error) -> anyhow::Error {
     let mut text = sentence(error);
     for name in OPTIONS {
@@ -47,8 +47,8 @@ fn as_typed(error: &anyhow::Error) -> anyhow::Error {
     anyhow!(text)
 }
 
-/// The server that runs the job, where one is named; what it is shown may be named by the variables that other commands
-/// look at.
+/// Returns the server that runs the job, if one is named. The variables of other commands may name the token and the
+/// authority.
 fn site(own: &OwnOptions) -> anyhow::Result<Option<Site>> {
     let of_environment = || server_of_environment().filter(|_| own.state.is_none());
     let Some(url) = own.server.clone().or_else(of_environment) else {

@@ -38,7 +38,7 @@ pub struct LogsArgs {
     pub follow: bool,
 }
 
-/// How often a program that is followed is asked after; its node tells once a second.
+/// Interval between two requests for the output of a program that is followed; its node reports once a second.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 #[derive(Debug, Args)]
@@ -89,7 +89,7 @@ pub struct SubmitArgs {
     pub words: Vec<String>,
 }
 
-/// Hands jobs in. On this machine they are run to their end.
+/// Submits jobs. On this machine they are run to their end.
 pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
     let mut tasks = tasks(args).map_err(Failure::refused)?;
     let name = args.name.clone().unwrap_or_else(|| name_of_program(&args.words[0]));
@@ -116,7 +116,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
     let directory = std::env::current_dir().context("finding the current directory")?;
     let files = paths::files(&args.file, &directory)?;
     let mut words = args.words.clone();
-    // Here it is found from the directory in which it runs.
+    // Here it is resolved from the directory in which it runs.
     if args.server.is_some()
         && let Some(absolute) = jobspec::absolute_program(&words[0], &directory, &files)
     {
@@ -201,7 +201,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
         program_env: Vec::new(),
     };
     let node = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from)?;
-    // Slots go home when every job is over.
+    // Slots stop when every job is over.
     node.join();
     interrupt.disarm();
     server.shutdown();
@@ -220,7 +220,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
     })?
 }
 
-/// Says how a job ended; the code it deserves where it has not succeeded.
+/// Prints the outcome of a job. Returns its exit code if it has not succeeded.
 fn said_code(job: JobId, outcome: &JobOutcome) -> Option<u8> {
     match outcome {
         JobOutcome::Succeeded(_) | JobOutcome::Done => None,
@@ -244,7 +244,7 @@ fn print_logs(logs: &JobLogs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `sailfish logs`: what the program of a job wrote, each output to its own.
+/// Runs `sailfish logs`: prints the output of a job's program, each stream to its own.
 pub fn logs(args: &LogsArgs) -> Result<(), Failure> {
     let job = JobId(args.job);
     let connection = args.state.connection()?;
@@ -267,7 +267,7 @@ pub fn logs(args: &LogsArgs) -> Result<(), Failure> {
         let attempt = logs.attempt;
         print(output.news(attempt, &logs.standard_output, logs.standard_output_bytes))?;
         let news = error.news(attempt, &logs.standard_error, logs.standard_error_bytes);
-        // There is nobody to tell when that fails.
+        // A failure cannot be reported anywhere.
         let _ = ErrorLines.write_all(news.as_bytes());
         if logs.over {
             return Ok(());
@@ -284,8 +284,8 @@ struct Followed {
 }
 
 impl Followed {
-    /// The part of a text that was not printed yet. `end_bytes`: how much was written up to its end. A text that was
-    /// printed further already is an older answer.
+    /// Returns the unprinted part of a text. `end_bytes`: total bytes up to its end. A text that ends before the
+    /// printed position is an older answer.
     fn news<'a>(&mut self, attempt: Option<AttemptNumber>, text: &'a str, end_bytes: u64) -> &'a str {
         if attempt.is_some() && attempt != self.attempt {
             *self = Self { attempt, end_bytes: 0 };
@@ -311,7 +311,7 @@ mod tests {
         check(Some(0), "ab", 2, "ab");
         check(Some(0), "ab", 2, "");
         check(Some(0), "abc", 3, "c");
-        // What came before was not kept.
+        // The earlier text was not kept.
         check(Some(0), "yz", 100, "yz");
         check(Some(0), "yz!", 101, "!");
         check(Some(1), "ab", 2, "ab");

@@ -1,4 +1,4 @@
-//! `sailfish wait` and `sailfish cancel`: jobs of a cluster that somebody else watches.
+//! `sailfish wait` and `sailfish cancel`: jobs of a cluster that another process submitted.
 
 use crate::engine::remote::wait_for;
 use crate::exit::{FAILED, Failure, INTERRUPTED};
@@ -20,17 +20,17 @@ pub struct ClusterJobArgs {
     pub credentials: CredentialArgs,
 }
 
-/// `sailfish cancel`.
+/// Runs `sailfish cancel`.
 pub fn cancel(args: &ClusterJobArgs) -> Result<(), Failure> {
     let connection = args.credentials.connect(&args.server)?;
     let cancelled = connection.run(async |client| client.cancel(JobId(args.job), "cancelled").await);
     cancelled.map_err(Failure::from_client)
 }
 
-/// `sailfish wait`.
+/// Runs `sailfish wait`.
 pub fn wait(args: &ClusterJobArgs) -> Result<(), Failure> {
     let connection = args.credentials.connect(&args.server)?;
-    // Of a server that was never there its user hears within a minute; one that went away may come back.
+    // A server that was never reachable is reported within a minute; a lost one may come back.
     connection.run(async |client| client.jobs(1).await).map_err(Failure::from_client)?;
     let job = args.job;
     let outcome = wait_for(&connection, JobId(job))?;

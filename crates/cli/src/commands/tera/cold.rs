@@ -1,4 +1,4 @@
-//! Inputs that have to come from the disk: out of the page cache with them, and a look whether that worked.
+//! Cold inputs: dropped from the page cache, with a check.
 
 use anyhow::Context;
 use api::InputFile;
@@ -7,11 +7,11 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs::File;
 use std::io::IoSliceMut;
 
-/// Places in each file at which is looked whether it is still cached.
+/// Number of positions in each file at which the cache is checked.
 const LOOKS_PER_FILE: u64 = 64;
 
-/// Writes what is dirty, then drops the files from the page cache. True if none of them is found there afterwards; a
-/// file that somebody has mapped, or that lies on a file system in memory, stays.
+/// Writes dirty pages, and drops the files from the page cache. Returns true if no page is found there afterwards; a
+/// file that somebody has mapped, or that is on a file system in memory, stays.
 pub fn evict(inputs: &[InputFile]) -> anyhow::Result<bool> {
     let mut cold = true;
     for input in inputs {
@@ -26,13 +26,13 @@ pub fn evict(inputs: &[InputFile]) -> anyhow::Result<bool> {
         if looks_cached(&file, input.size_bytes) {
             cold = false;
         }
-        // Looking may have begun to read ahead.
+        // The check may have started a read ahead.
         drop_pages()?;
     }
     Ok(cold)
 }
 
-/// Whether a byte somewhere in the file can be had without waiting for the disk.
+/// Returns whether a byte somewhere in the file can be read without waiting for the disk.
 fn looks_cached(file: &File, size_bytes: u64) -> bool {
     let step = (size_bytes / LOOKS_PER_FILE).max(1);
     let mut offset = 0;

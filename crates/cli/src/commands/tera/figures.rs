@@ -1,4 +1,4 @@
-//! valsort's figures for files, and where the order breaks.
+//! valsort's figures for files, and the first violation of the order.
 
 use super::sums::Judge;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tera::Summary;
 
-/// One file.
+/// The figures of a file.
 #[derive(Clone, Debug)]
 pub struct FileFigures {
     pub path: PathBuf,
@@ -25,9 +25,9 @@ pub struct Figures {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disorder {
     pub path: PathBuf,
-    /// Counted from 0 within the file.
+    /// Number of the record, counted from 0 within the file.
     pub record: u64,
-    /// The file before, where the order breaks between the two.
+    /// The previous file, if the order is violated between the two.
     pub after: Option<PathBuf>,
 }
 
@@ -46,14 +46,14 @@ impl fmt::Display for Disorder {
 }
 
 impl Figures {
-    /// Over all files, one after another.
+    /// Returns the figures of all files, one after the other.
     pub fn total(&self) -> Summary {
         let mut total = Summary::new();
         self.files.iter().for_each(|file| total.append(&file.summary));
         total
     }
 
-    /// The first place at which the order breaks, within a file or between two.
+    /// Returns the first violation of the order, within a file or between two.
     pub fn disorder(&self) -> Option<Disorder> {
         let mut before: Option<&FileFigures> = None;
         for file in self.files.iter().filter(|file| file.summary.records() > 0) {
@@ -71,7 +71,7 @@ impl Figures {
         None
     }
 
-    /// valsort's lines; with `each_file` a block for each file before them.
+    /// Returns valsort's lines; with `each_file` preceded by a block for each file.
     pub fn text(&self, judge: Judge, each_file: bool) -> String {
         let mut text = String::new();
         for file in self.files.iter().filter(|_| each_file) {
@@ -82,7 +82,7 @@ impl Figures {
         text
     }
 
-    /// The same as JSON.
+    /// Returns the same as JSON.
     pub fn json(&self) -> String {
         let mut value = summary_json(&self.total());
         let file = |file: &FileFigures| {

@@ -1,4 +1,4 @@
-//! `sailfish tera gen`: a job without input, whose maps make rows.
+//! `sailfish tera gen`: a job without input, whose maps generate rows.
 
 use super::Resources;
 use super::args::GenArgs;
@@ -14,7 +14,7 @@ use api::{GeneratedRows, MapReduce, TeraLayout};
 use jobspec::{Plan, paths};
 use tera::{RowKind, RowLayout};
 
-/// Makes the rows.
+/// Generates the rows.
 pub fn run(args: &GenArgs) -> Result<(), Failure> {
     let plan = plan_of(args).map_err(Failure::refused)?;
     let (json, start_dir) = (plan.json, plan.start_dir.clone());
@@ -42,7 +42,7 @@ pub fn run(args: &GenArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The layout as jobs name it.
+/// Returns the layout in the form of job specifications.
 pub fn layout_in_job(layout: RowLayout) -> TeraLayout {
     match layout {
         RowLayout::Modern => TeraLayout::Modern,

@@ -6,13 +6,13 @@ use api::InputFile;
 use std::io::Read;
 use tera::{ROW_BYTES, RowKind, RowLayout};
 
-/// Rows looked at, from the start of each file.
+/// Number of rows that are checked at the start of each file.
 const ROWS_LOOKED_AT: usize = 64;
 /// Bytes of an ascii row whose line end has lost its CR.
 const BARE_LINE_BYTES: usize = ROW_BYTES - 1;
 
-/// Looks at the first rows of each plain file. Refuses rows that are not of the layout asked for, and files that end
-/// within a row; says so on standard error where no layout was asked for and the rows look like none.
+/// Checks the first rows of each plain file. Fails for rows of another layout than requested, and for files that end
+/// within a row; warns on standard error if no layout was requested and the rows match none.
 pub fn check(inputs: &[InputFile], wanted: Option<RowLayout>) -> anyhow::Result<()> {
     let mut seen: Option<(RowLayout, &InputFile)> = None;
     let mut noted = false;

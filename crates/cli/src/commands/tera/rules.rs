@@ -1,5 +1,5 @@
-//! `sailfish tera sort --rules`: one sort as the benchmark counts it. A process of its own sorts, so that its start is
-//! inside the time; this one makes the input cold before, and judges input and output after.
+//! `sailfish tera sort --rules`: a sort by the rules of the benchmark. A separate process sorts, so that its start
+//! counts; this one makes the input cold before, and judges input and output afterwards.
 
 use super::args::SortArgs;
 use super::{EngineArgs, cold, sums};
@@ -21,17 +21,17 @@ const BYTES_PER_MEGABYTE: f64 = 1e6;
 const BYTES_PER_TERABYTE: f64 = 1e12;
 const SECONDS_PER_MINUTE: f64 = 60.0;
 
-/// Results of one run.
+/// Results of a run.
 struct Run {
     report: JobReport,
-    /// From the start of the process to its end, when the output was durable.
+    /// Seconds from the start of the process to its end, when the output was durable.
     seconds: f64,
     cold: bool,
     before: Summary,
     after: Summary,
 }
 
-/// Sorts by the rules, judges, prints the figures; 1 where the output is not the sorted input.
+/// Sorts by the rules, judges, and prints the figures. Exits with 1 if the output is not the sorted input.
 pub fn run(args: &SortArgs) -> Result<(), Failure> {
     let inputs = mapper::input::list(&args.input).context("--input").map_err(Failure::refused)?;
     if let Some(packed) = inputs.iter().find(|input| input.compression.is_some()) {
@@ -60,7 +60,7 @@ pub fn run(args: &SortArgs) -> Result<(), Failure> {
     }
 }
 
-/// Runs the sort as its own process; its report and the seconds it took.
+/// Runs the sort in its own process. Returns its report and the seconds it took.
 fn sort(args: &SortArgs) -> Result<(JobReport, f64), Failure> {
     let program = std::env::current_exe().context("finding the path of sailfish itself")?;
     let mut command = Command::new(program);
@@ -74,7 +74,7 @@ fn sort(args: &SortArgs) -> Result<(JobReport, f64), Failure> {
     }
     add_engine_options(&mut command, &args.engine);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    // Ctrl-C reaches the sort as well: it cleans up, and we wait for it.
+    // Ctrl-C reaches the sort too: it cleans up, and this process waits for it.
     signal_hook::flag::register(SIGINT, Arc::default()).context("listening for signals")?;
     let start = Instant::now();
     let output = command.output().context("starting the sort")?;

@@ -1,4 +1,4 @@
-//! `sailfish tera sort`: identity over the I-file road in total order. There is nothing here but a job.
+//! `sailfish tera sort`: an ordinary job with the identity functions and total order.
 
 use super::Resources;
 use super::args::SortArgs;
@@ -13,7 +13,7 @@ use anyhow::Context;
 use api::{Codec, Partitioning};
 use jobspec::{Plan, paths};
 
-/// Sorts.
+/// Sorts the inputs.
 pub fn run(args: &SortArgs) -> Result<(), Failure> {
     let plan = plan_of(args).map_err(Failure::refused)?;
     let (json, start_dir) = (plan.json, plan.start_dir.clone());

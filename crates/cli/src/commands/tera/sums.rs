@@ -1,4 +1,4 @@
-//! `sailfish tera sum` and `sailfish tera validate`: a job whose maps add up stretches and whose reduce joins them.
+//! `sailfish tera sum` and `sailfish tera validate`: a job whose maps sum stretches and whose reduce joins them.
 
 use super::args::SumArgs;
 use super::figures::{Figures, FileFigures};
@@ -15,17 +15,17 @@ use std::path::Path;
 use std::time::Duration;
 use tera::{RowLayout, SUMMARY_BYTES, Summary};
 
-/// Which of the two is asked for.
+/// The requested command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
     SumUp,
     Validate,
 }
 
-/// Bytes of a pair that the job puts out: number of the file, summary.
+/// Bytes of a pair in the output: number of the file, summary.
 const PAIR_BYTES: usize = 4 + SUMMARY_BYTES;
 
-/// Adds up, prints, and ends with 1 where a validation finds disorder or nothing to validate.
+/// Sums, prints, and exits with 1 if a validation finds disorder or no records.
 pub fn run(args: &SumArgs, judge: Judge) -> Result<(), Failure> {
     let name = if judge == Judge::Validate { "tera validate" } else { "tera sum" };
     let figures = figures(&args.paths, &args.engine, args.layout, name)?;
@@ -46,7 +46,7 @@ pub fn run(args: &SumArgs, judge: Judge) -> Result<(), Failure> {
     }
 }
 
-/// The figures of each file, by a job.
+/// Returns the figures of each file, computed by a job.
 pub fn figures(
     paths: &[String],
     engine: &EngineArgs,
@@ -79,7 +79,7 @@ pub fn figures(
     Ok(Figures { files, elapsed: ended.elapsed })
 }
 
-/// Range parts follow each other, so a file that several reduce tasks shared is joined here.
+/// Joins the summaries: range parts are consecutive, so a file may be split between several reduce tasks.
 fn read_results(report: &JobReport, dir: &Path, files: &mut [FileFigures]) -> anyhow::Result<()> {
     for part in &report.parts {
         let path = dir.join(&part.name);

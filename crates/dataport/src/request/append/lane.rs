@@ -44,7 +44,7 @@ pub(crate) struct Lane {
     under_way: Option<UnderWay>,
     /// Answers that nobody has taken yet.
     answers: VecDeque<AppendAnswer>,
-    /// Chunks that refused a frame, with what stands: they get no more of this source until it binds again.
+    /// Chunks that refused a frame, with the end of their data: they get no more of this source until it binds again.
     refused: BTreeMap<ChunkId, u64>,
     released: Vec<ChunkId>,
 }

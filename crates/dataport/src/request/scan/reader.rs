@@ -32,12 +32,12 @@ pub(crate) struct Reader {
     /// Blocks that arrived before they were needed, for each run.
     ahead: Vec<VecDeque<Vec<u8>>>,
     ends: Vec<Option<RunEnd>>,
-    /// Runs that are read elsewhere now: their blocks are dropped.
+    /// Runs that are now read from other nodes: their blocks are dropped.
     given_up: Vec<bool>,
     /// True after an error: nothing after it can be trusted.
     broken: bool,
     /// Runs that the other node has reported lost. All readers of the stream get this, because some may continue
-    /// elsewhere and others not.
+    /// on other nodes and others cannot.
     lost: Option<LostRuns>,
 }
 

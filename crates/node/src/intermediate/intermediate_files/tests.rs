@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 type Notes = Arc<Mutex<Vec<IntermediateNote>>>;
 
-/// Files below a directory whose server knows nothing of `unknown`.
+/// Makes files below a directory, with a server that does not know `unknown`.
 fn files(dir: &Path, unknown: Option<IntermediateId>) -> (IntermediateFiles, Notes) {
     let notes = Notes::default();
     let told = Arc::clone(&notes);
@@ -56,7 +56,7 @@ fn a_write_goes_on_or_repeats() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Any writes against a `Vec<u8>`.
+    /// Compares any writes with a `Vec<u8>`.
     #[test]
     fn writes_make_the_file_that_a_model_makes(
         writes in prop::collection::vec((0..4_usize, 0..200_000_usize, any::<prop::sample::Index>(), any::<u8>()), 1..12),

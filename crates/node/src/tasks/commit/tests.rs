@@ -1,4 +1,4 @@
-//! The steps of a commit, each also as a later attempt meets it.
+//! Tests of the steps of a commit, each also repeated by a later attempt.
 
 use super::{Names, name_part, publish, publish_directory, remove_strays};
 use crate::attempt::JobRun;
@@ -63,7 +63,7 @@ fn missing_part_is_an_error() {
     assert!(name_part(staging.path(), &part).unwrap_err().message.contains(".gone"));
 }
 
-/// An output of a job, as far as its names and its report say.
+/// Writes an output that has the file names and the report of a job.
 fn write_output(dir: &Path, text: &str) {
     fs::create_dir(dir).unwrap();
     fs::write(dir.join("part-00000"), text).unwrap();
@@ -98,7 +98,7 @@ fn output_is_renamed_exchanged_or_refused() {
     assert!(refused.message.contains("appeared while the job ran"), "{}", refused.message);
     assert_eq!((published().as_str(), staging.exists()), ("first", true));
 
-    // What somebody put there is kept, with all that stands beside it.
+    // A file of another owner is kept, and so are the files beside it.
     fs::write(output.join("notes"), "mine").unwrap();
     let refused = publish(true).unwrap_err();
     assert!(refused.message.contains("holds \"notes\""), "{}", refused.message);
@@ -113,7 +113,7 @@ fn output_is_renamed_exchanged_or_refused() {
     assert_eq!(fs::read_to_string(staging.join("part-00000")).unwrap(), "first");
 }
 
-/// The node died when the output was out, and before anybody heard of it.
+/// Runs a second attempt: the node of the first died after publishing the output, before it reported this.
 #[test]
 fn attempt_after_the_publishing_one_does_nothing() {
     let check = |overwrite: bool| {

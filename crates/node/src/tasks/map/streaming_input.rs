@@ -35,8 +35,8 @@ impl<'a> PresentedInput<'a> {
     }
 }
 
-/// Returns the input form of the mapper of a job; None if it is no job of streaming. A mapper that is no program divides
-/// lines itself.
+/// Returns the input form of the mapper of a job; None if the job is not a streaming job. A mapper that is no program
+/// divides lines itself.
 pub(crate) fn shape_for(spec: &JobSpec) -> Option<MapperInput> {
     let streaming = spec.streaming.as_ref()?;
     Some(match spec.mapper {

@@ -11,7 +11,7 @@ fn source(map_task: u32) -> Source {
     Source { map_task: TaskIndex(map_task), attempt: AttemptNumber(0) }
 }
 
-/// Encoded records and their sum.
+/// Encodes records, and sums them.
 fn encode(pairs: &[(&str, &str)]) -> (Vec<u8>, DataSum) {
     let (mut bytes, mut sum) = (Vec::new(), DataSum::default());
     for (key, value) in pairs {
@@ -22,7 +22,7 @@ fn encode(pairs: &[(&str, &str)]) -> (Vec<u8>, DataSum) {
     (bytes, sum)
 }
 
-/// A run of small blocks, so that a scan has some to leave out.
+/// Writes a run of small blocks, so that a scan can skip some.
 fn write_run(path: &Path) {
     let pairs: Vec<(String, String)> = (0..500).map(|n| (format!("k{n:03}"), format!("v{n}"))).collect();
     let borrowed: Vec<(&str, &str)> =
@@ -42,7 +42,7 @@ fn write_run(path: &Path) {
     writer.finish().unwrap();
 }
 
-/// Frames of two sources, the later one first, as appends may arrive.
+/// Writes frames of two sources, the later one first, as appends may arrive.
 fn write_raw(path: &Path) {
     let identity = RawChunkIdentity {
         job: JobId(9),

@@ -4,7 +4,7 @@ use super::{Mark, Span, StageTime};
 
 /// Columns before the drawing.
 pub const LABEL_COLUMNS: usize = 10;
-/// Columns between two numbers on the axis, at least.
+/// Least number of columns between two numbers on the axis.
 const TICK_COLUMNS_MIN: f64 = 10.0;
 const NANOS_PER_SECOND: f64 = 1e9;
 const IDLE: char = '.';
@@ -33,7 +33,7 @@ impl Frame {
     }
 }
 
-/// Draws the line of a slot: one letter per column, for the work that took most of it. A lost attempt has one column at least.
+/// Draws the line of a slot: a letter per column, for the longest work in it. A lost attempt gets at least one column.
 pub fn slot_line(frame: &Frame, spans: &[Span]) -> String {
     let mut parts = vec![[0.0; Mark::ALL.len()]; frame.columns];
     for span in spans {
@@ -59,7 +59,7 @@ fn most(part: &[f64; Mark::ALL.len()]) -> char {
     let idle = (1.0 - part.iter().sum::<f64>()).max(0.0);
     let mut best = (idle, IDLE);
     for mark in Mark::ALL {
-        // A tie goes to work: it is what people look for.
+        // Work wins a tie, because users look for it.
         if part[mark as usize] >= best.0 && part[mark as usize] > 0.0 {
             best = (part[mark as usize], mark.letter());
         }
@@ -67,7 +67,7 @@ fn most(part: &[f64; Mark::ALL.len()]) -> char {
     best.1
 }
 
-/// Two lines: seconds, and a mark below each number.
+/// Draws two lines: seconds, and a mark below each number.
 pub fn axis(frame: &Frame) -> String {
     let wall = frame.wall_ns() / NANOS_PER_SECOND;
     let step = tick_step(wall * TICK_COLUMNS_MIN / frame.columns as f64);
@@ -94,7 +94,7 @@ pub fn axis(frame: &Frame) -> String {
     format!("{:<LABEL_COLUMNS$} {}\n{margin}|{ticks}|\n", "seconds", numbers.trim_end())
 }
 
-/// The smallest of 1, 2, 5, 10, 20, ... (and below) that is not less.
+/// Returns the smallest of 1, 2, 5, 10, 20, ... (and below) that is not less.
 fn tick_step(least: f64) -> f64 {
     let least = least.max(1e-6);
     let power = 10f64.powf(least.log10().floor());
@@ -106,8 +106,8 @@ fn tick_step(least: f64) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// Draws the line of the stages: `^` in the column where a stage begins, and its name if there is room. Stages that begin in one
-/// column share their mark.
+/// Draws the line of the stages: `^` in the column where a stage begins, and its name if there is room. Stages that
+/// begin in the same column share their mark.
 pub fn stage_line(frame: &Frame, stages: &[StageTime]) -> String {
     let mut line = vec![' '; frame.columns + 2];
     let starts: Vec<usize> = stages.iter().map(|stage| frame.column(stage.start_ns)).collect();
@@ -130,7 +130,7 @@ pub fn stage_line(frame: &Frame, stages: &[StageTime]) -> String {
     format!("{:<LABEL_COLUMNS$} {}\n", "stages", line.trim_end())
 }
 
-/// A line with the colours of a terminal.
+/// Returns a line with the colours of a terminal.
 pub fn colour(line: &str) -> String {
     let mut text = String::new();
     let mut current = None;
@@ -180,7 +180,7 @@ mod tests {
             &[span(Mark::Map, 0, 2600), span(Mark::Merge, 2600, 3200), span(Mark::Reduce, 3200, 4000)],
             "###!......",
         );
-        // Too short for a column of its own, but lost.
+        // Shorter than a column, but lost.
         check(&[span(Mark::Map, 0, 4000), span(Mark::Lost, 4100, 4110)], "####-.....");
         check(&[span(Mark::Commit, 9990, 10_000)], "..........");
         check(&[span(Mark::Lost, 10_000, 10_000)], ".........-");
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(lines[0], "seconds    0         2         4         6         8         10");
         assert_eq!(lines[1], "          |+---------+---------+---------+---------+---------|");
         assert_eq!((tick_step(0.3), tick_step(2.0), tick_step(7.0)), (0.5, 2.0, 10.0));
-        // A job of no time at all has an axis too.
+        // A job without duration has an axis too.
         axis(&Frame { start_ns: 5, end_ns: 5, columns: 20 });
     }
 
