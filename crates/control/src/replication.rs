@@ -112,7 +112,7 @@ pub(crate) fn replicated(work: &mut Work, outbox: &mut Outbox, from: NodeId, tol
             node: told.to,
             chunks: told.chunks.clone(),
             single_ns: told.single_ns,
-            stands: false,
+            promoted: false,
             second: None,
         };
         if job.results_mut().add_copy(from, told.run, replica) {
@@ -136,7 +136,7 @@ impl Job {
     pub(crate) fn fallen_back(&self, fallen: &FallenBack, with: &str, outbox: &mut Outbox) {
         let standing = fallen.standing.iter().filter_map(|run| {
             let replica = self.results().replicas.get(*run)?;
-            Some(state_row(*run, replica.node, ReplicaState::Standing))
+            Some(state_row(*run, replica.node, ReplicaState::Promoted))
         });
         let rows: Vec<ReplicaRow> = standing.chain(lost_rows(&fallen.dropped)).collect();
         if !rows.is_empty() {
@@ -225,7 +225,7 @@ pub(crate) fn restore(recovered: &RecoveredJob, results: &mut JobResults, lives:
         node: row.node,
         chunks: row.chunks.clone(),
         single_ns: row.single_ns,
-        stands: row.state == ReplicaState::Standing,
+        promoted: row.state == ReplicaState::Promoted,
         second: None,
     };
     results.replicas.restore(there.map(|row| (row.run, replica(row))).collect());

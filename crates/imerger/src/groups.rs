@@ -85,12 +85,12 @@ impl<R: SortedRun> Groups<R> {
     }
 
     /// Adds up what is put out of each row of the source tables as well ([`Self::row_sums`]).
-    pub fn keeping_books(mut self) -> Self {
+    pub fn auditing_sources(mut self) -> Self {
         self.row_sums = self.valid.iter().map(|rows| vec![DataSum::default(); rows.len()]).collect();
         self
     }
 
-    /// Returns the sums of the records put out so far, per run and row; empty without [`Self::keeping_books`].
+    /// Returns the sums of the records put out so far, per run and row; empty without [`Self::auditing_sources`].
     pub fn row_sums(&self) -> &[Vec<DataSum>] {
         &self.row_sums
     }

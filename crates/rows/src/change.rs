@@ -117,7 +117,7 @@ pub enum Change {
         stage: StageIndex,
         tasks: Vec<(TaskIndex, Task)>,
         /// A later stage whose tasks stand as far as they are done.
-        stands: Option<StageIndex>,
+        retained: Option<StageIndex>,
         now_ns: u64,
     },
     /// The range of a task was cut: the task as it is now, and the one that was added behind all others of its stage for

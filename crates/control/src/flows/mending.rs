@@ -63,8 +63,8 @@ pub(crate) fn make_parts_again(
             let stage = StageIndex(stage.0.saturating_sub(1));
             feed(work, outbox, Event::StageRefused { job: id, stage });
         }
-        (Some(Ok(RunAgain { stage: to, tasks, stands })), true) => {
-            feed(work, outbox, Event::StageSentBack { job: id, stage, to, tasks, stands });
+        (Some(Ok(RunAgain { stage: to, tasks, retained })), true) => {
+            feed(work, outbox, Event::StageSentBack { job: id, stage, to, tasks, retained });
         }
         (Some(Ok(again)), false) => run_again(work, outbox, id, again),
     }
@@ -100,18 +100,18 @@ impl Job {
             self.results_mut().regenerations += 1;
             let stage = self.stage_index(StageKind::Map)?;
             self.reopen_maps(tasks, None, outbox);
-            return Some(Ok(RunAgain { stage, tasks: tasks.to_vec(), stands: None }));
+            return Some(Ok(RunAgain { stage, tasks: tasks.to_vec(), retained: None }));
         };
         let reduce = self.reopen_reduces(tasks, outbox)?;
         Some(match self.lose(&gone, with, has_left, outbox) {
             None | Some(Loss::FellBack) => {
                 self.results_mut().regenerations += 1;
-                Ok(RunAgain { stage: reduce, tasks: tasks.to_vec(), stands: None })
+                Ok(RunAgain { stage: reduce, tasks: tasks.to_vec(), retained: None })
             }
             Some(Loss::ForGood(_)) => Err(()),
             Some(Loss::Again(RunAgain { stage, tasks: maps, .. })) => {
-                let stands = Some(RetainedStage { stage: reduce, stops: Vec::new(), redo: tasks.to_vec() });
-                Ok(RunAgain { stage, tasks: maps, stands })
+                let retained = Some(RetainedStage { stage: reduce, stops: Vec::new(), redo: tasks.to_vec() });
+                Ok(RunAgain { stage, tasks: maps, retained })
             }
         })
     }

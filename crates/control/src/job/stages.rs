@@ -70,7 +70,7 @@ impl Job {
             job,
             stage,
             tasks: payloads,
-            stands: None,
+            retained: None,
             now_ns: outbox.now_ns(),
         });
         Some(stage)
@@ -80,13 +80,13 @@ impl Job {
     pub(crate) fn reopen_maps(
         &mut self,
         tasks: &[TaskIndex],
-        stands: Option<&RetainedStage>,
+        retained: Option<&RetainedStage>,
         outbox: &mut Outbox,
     ) {
         let Some(stage) = self.stage_index(StageKind::Map) else { return };
         let maps = usize::from(stage.0);
-        let stands = stands.map(|standing| standing.stage);
-        self.standing = stands.and_then(|stage| match self.tasks.get_mut(usize::from(stage.0)) {
+        let retained = retained.map(|standing| standing.stage);
+        self.standing = retained.and_then(|stage| match self.tasks.get_mut(usize::from(stage.0)) {
             Some(tasks) => Some((stage, std::mem::take(tasks))),
             None => self.standing.take(),
         });
@@ -101,7 +101,13 @@ impl Job {
             }
         }
         let job = self.id;
-        outbox.write(Change::StageReopened { job, stage, tasks: payloads, stands, now_ns: outbox.now_ns() });
+        outbox.write(Change::StageReopened {
+            job,
+            stage,
+            tasks: payloads,
+            retained,
+            now_ns: outbox.now_ns(),
+        });
     }
 
     /// Returns whether all chunks of the maps are sealed as runs.

@@ -62,10 +62,10 @@ impl Job {
             let detail = self.told_of(with, &victims, reduces_done);
             outbox.note(self.id(), EventKind::DataLost, detail);
         }
-        let stands =
+        let retained =
             self.stage_index(StageKind::Reduce).map(|stage| RetainedStage { stage, stops, redo: Vec::new() });
-        self.reopen_maps(&victims, stands.as_ref(), outbox);
-        Some(Loss::Again(RunAgain { stage: self.stage_index(StageKind::Map)?, tasks: victims, stands }))
+        self.reopen_maps(&victims, retained.as_ref(), outbox);
+        Some(Loss::Again(RunAgain { stage: self.stage_index(StageKind::Map)?, tasks: victims, retained }))
     }
 
     /// Readmits the runs that a new process found on the disks of a node that is about to be abandoned. Returns the
@@ -143,13 +143,13 @@ impl Job {
             }
         };
         outbox.note(self.id(), EventKind::StandInRefused, detail);
-        Some(RunAgain { stage: attempt.task.stage, tasks: Vec::new(), stands: self.standing_stage() })
+        Some(RunAgain { stage: attempt.task.stage, tasks: Vec::new(), retained: self.standing_stage() })
     }
 
     /// Returns the stage whose finished tasks stay valid while earlier data is recomputed.
     pub(crate) fn standing_stage(&self) -> Option<RetainedStage> {
-        let stands = !self.results().planned_before.is_empty();
-        let stage = stands.then(|| self.stage_index(StageKind::Reduce)).flatten()?;
+        let retained = !self.results().planned_before.is_empty();
+        let stage = retained.then(|| self.stage_index(StageKind::Reduce)).flatten()?;
         Some(RetainedStage { stage, stops: Vec::new(), redo: Vec::new() })
     }
 }
@@ -170,14 +170,14 @@ pub(crate) enum Loss {
 pub(crate) struct RunAgain {
     pub stage: StageIndex,
     pub tasks: Vec<TaskIndex>,
-    pub stands: Option<RetainedStage>,
+    pub retained: Option<RetainedStage>,
 }
 
 impl RunAgain {
     /// Returns whether the attempts of a task of this job work on data that no longer exists.
     pub fn ends(&self, task: TaskKey) -> bool {
         let runs_on =
-            |stands: &RetainedStage| stands.stage == task.stage && !stands.stops.contains(&task.task);
-        task.stage > self.stage && !self.stands.as_ref().is_some_and(runs_on)
+            |retained: &RetainedStage| retained.stage == task.stage && !retained.stops.contains(&task.task);
+        task.stage > self.stage && !self.retained.as_ref().is_some_and(runs_on)
     }
 }

@@ -70,8 +70,8 @@ fn readmit_of_job(
     }
     let row = |run: &RunId| {
         let replica = job.results().replicas.get(*run)?;
-        let is_standing = replica.stands && replica.node == node;
-        let state = if is_standing { ReplicaState::Standing } else { ReplicaState::Complete };
+        let is_promoted = replica.promoted && replica.node == node;
+        let state = if is_promoted { ReplicaState::Promoted } else { ReplicaState::Complete };
         let bytes = left.runs.iter().find(|left| left.run == *run).map_or(0, |left| left.stored_bytes);
         let (chunks, single_ns) = (replica.chunks.clone(), replica.single_ns);
         Some(ReplicaRow { run: *run, node, state, chunks, bytes, single_ns, sending_ns: 0 })

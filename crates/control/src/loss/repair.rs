@@ -91,7 +91,7 @@ impl Job {
             // Runs are not known before the seal. A replica of a run replaces the chunks of that run.
             let covered: Vec<&Replica> = runs.iter().filter_map(|run| replicas.get(*run)).collect();
             let is_covered = |chunk: &ChunkId| {
-                let has_other = |replica: &Replica| !replica.stands || replica.second.is_some();
+                let has_other = |replica: &Replica| !replica.promoted || replica.second.is_some();
                 covered.iter().any(|replica| has_other(replica) && replica.chunks.contains(chunk))
             };
             let is_there = |chunk: &ChunkId| replicas.chunk_home(*chunk) == node && !is_covered(chunk);
@@ -170,7 +170,7 @@ impl Job {
                     format!("the proof did not agree ({found}): {} reduce tasks run again", tasks.len());
                 outbox.note(job, EventKind::ReadAgain, detail);
                 let to = self.reopen_reduces(&tasks, outbox)?;
-                Some(Event::StageSentBack { job, stage, to, tasks, stands: None })
+                Some(Event::StageSentBack { job, stage, to, tasks, retained: None })
             }
             Repair::MakeAgain { gone, readers } => {
                 let reduce = self.reopen_reduces(&readers, outbox)?;
@@ -181,8 +181,9 @@ impl Job {
                         Some(Event::StageRefused { job, stage })
                     }
                     Loss::Again(RunAgain { stage: to, tasks, .. }) => {
-                        let stands = Some(RetainedStage { stage: reduce, stops: Vec::new(), redo: readers });
-                        Some(Event::StageSentBack { job, stage, to, tasks, stands })
+                        let retained =
+                            Some(RetainedStage { stage: reduce, stops: Vec::new(), redo: readers });
+                        Some(Event::StageSentBack { job, stage, to, tasks, retained })
                     }
                 }
             }

@@ -36,8 +36,8 @@ impl Job {
         let runs: Vec<RunSummary> =
             self.sealed_runs().filter(|run| !before.contains(&run.run)).map(without_weights).collect();
         let standing = runs.iter().filter_map(|run| {
-            let replica = self.results().replicas.get(run.run).filter(|replica| replica.stands)?;
-            let (state, chunks) = (ReplicaState::Standing, replica.chunks.clone());
+            let replica = self.results().replicas.get(run.run).filter(|replica| replica.promoted)?;
+            let (state, chunks) = (ReplicaState::Promoted, replica.chunks.clone());
             let (node, bytes) = (replica.node, run.stored_bytes);
             Some(ReplicaRow { run: run.run, node, state, chunks, bytes, single_ns: 0, sending_ns: 0 })
         });
