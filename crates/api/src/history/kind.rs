@@ -10,6 +10,9 @@ pub enum EventKind {
     OwnerStarted,
     #[serde(rename = "owner ended")]
     OwnerEnded,
+    /// Earlier versions wrote it for a node that joined.
+    #[serde(rename = "node registered")]
+    NodeRegistered,
     #[serde(rename = "node up")]
     NodeUp,
     #[serde(rename = "node draining")]
@@ -59,6 +62,9 @@ pub enum EventKind {
     StageEnded,
     #[serde(rename = "task retried")]
     TaskRetried,
+    /// Earlier versions wrote it for the end of a task.
+    #[serde(rename = "task done")]
+    TaskDone,
     #[serde(rename = "attempt started")]
     AttemptStarted,
     #[serde(rename = "attempt goes on")]
@@ -134,6 +140,7 @@ ids::words!(
     EventKind:
     OwnerStarted = "owner started",
     OwnerEnded = "owner ended",
+    NodeRegistered = "node registered",
     NodeUp = "node up",
     NodeDraining = "node draining",
     NodeDrained = "node drained",
@@ -155,6 +162,7 @@ ids::words!(
     StageReopened = "stage reopened",
     StageEnded = "stage ended",
     TaskRetried = "task retried",
+    TaskDone = "task done",
     AttemptStarted = "attempt started",
     AttemptGoesOn = "attempt goes on",
     AttemptSucceeded = "attempt succeeded",
