@@ -204,10 +204,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             return Ok(());
         }
         if !stopping.load(Ordering::Relaxed) {
-            tell(&format!(
-                "sailfish: the server at {} removed {node}; joining again as a new node",
-                args.server
-            ));
+            tell(&format!("sailfish: the server at {} removed {node}; joining again", args.server));
         }
     }
     // The thread with the signal shuts down gracefully first, and then ends the process.
