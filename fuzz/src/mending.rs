@@ -1,9 +1,9 @@
-//! Makes the checksums of damaged bytes right again, so that fuzzing reaches the parsing behind them: a fuzzer does
-//! not guess a CRC. Each target looks at its input as it is and then mended.
+//! Repairs the checksums of damaged bytes, so that fuzzing reaches the parsing behind them: a fuzzer does not guess a
+//! CRC. Each target tries its input unchanged and then repaired.
 //!
-//! Offsets here are written as in `docs/formats/ifile.md` and not taken from the code under test, so that a field
-//! that moves by mistake is noticed: after mending nothing would be accepted any more, and the targets say so in
-//! their coverage.
+//! Offsets here are written as in `docs/formats/ifile.md` and not taken from the code under test, so that an
+//! accidentally moved field is noticed: after the repair nothing would be accepted any more, and the coverage of the
+//! targets shows it.
 
 use api::DataSum;
 use ifile::block::{self, BLOCK_HEADER_BYTES};
@@ -35,7 +35,7 @@ const FOOTER_BLOCK_MAX_OFFSET: usize = 56;
 const FOOTER_SUM_OFFSET: usize = 64;
 const FOOTER_INDEX_CRC_OFFSET: usize = 96;
 const FOOTER_SOURCES_CRC_OFFSET: usize = 100;
-/// Gives its bytes in pieces whose sizes they decide.
+/// Passes its bytes in pieces whose sizes they determine.
 pub struct Pieces<'a>(pub &'a [u8]);
 
 impl Read for Pieces<'_> {
@@ -55,7 +55,7 @@ const STAGE_BLOCK_PAYLOAD_BYTES: usize = 65536;
 const STAGE_FOOTER_BYTES: usize = 40;
 const STAGE_FOOTER_PAYLOAD_CRC_OFFSET: usize = 24;
 
-/// Writes the CRC32C of all but the last four bytes into these. Nothing happens to fewer than four bytes.
+/// Writes the CRC32C of all but the last four bytes into the last four. Fewer than four bytes stay unchanged.
 pub fn mend_last_crc(bytes: &mut [u8]) {
     if let Some(covered) = bytes.len().checked_sub(4) {
         let crc = crc32c::crc32c(&bytes[..covered]);
@@ -63,17 +63,17 @@ pub fn mend_last_crc(bytes: &mut [u8]) {
     }
 }
 
-/// Bytes of a frame head between nodes, and where its checksum over chunk and frame header stands in it.
+/// Bytes of a frame head between nodes, and the offset of its checksum over chunk and frame header.
 const FRAME_HEAD_CRC_OFFSET: usize = 8;
 const FRAME_HEAD_HEADER_OFFSET: usize = 12;
-/// Bytes of the head of an entry of a scan, and where fields stand in it.
+/// Bytes of the head of an entry of a scan, and the offsets of its fields.
 const ENTRY_HEAD_BYTES: usize = 24;
 const ENTRY_BODY_BYTES_OFFSET: usize = 8;
 const ENTRY_BODY_CRC_OFFSET: usize = 12;
 const ENTRY_ORDINAL_OFFSET: usize = 16;
 const ENTRY_BLOCK: u8 = 2;
 
-/// Mends a frame header and the head around it.
+/// Repairs a frame header and the head around it.
 pub fn mend_frame_head(bytes: &mut [u8]) {
     if bytes.len() < FRAME_HEAD_HEADER_OFFSET + FRAME_HEADER_BYTES {
         return;
@@ -84,14 +84,15 @@ pub fn mend_frame_head(bytes: &mut [u8]) {
     put_crc(bytes, FRAME_HEAD_CRC_OFFSET, crc);
 }
 
-/// Makes the head of a frame in a request one that is written today: an older version of the header differs in its number alone.
+/// Converts the head of a frame in a request to the current version: an older version of the header differs in its
+/// number alone.
 pub fn frame_head_of_today(bytes: &mut [u8]) {
     let header = of_today(&bytes[FRAME_HEAD_HEADER_OFFSET..], 4);
     bytes[FRAME_HEAD_HEADER_OFFSET..].copy_from_slice(&header);
     mend_frame_head(bytes);
 }
 
-/// Mends the entries of a scan one after the other: their numbers and checksums.
+/// Repairs the entries of a scan in sequence: their numbers and checksums.
 pub fn mend_scan_stream(bytes: &mut [u8]) {
     let (mut offset, mut ordinal) = (0, 0u32);
     while bytes.len() - offset >= ENTRY_HEAD_BYTES {
@@ -109,7 +110,8 @@ pub fn mend_scan_stream(bytes: &mut [u8]) {
     }
 }
 
-/// Mends a stage file: header, blocks as long as its length makes them, lengths and checksums of payload and footer.
+/// Repairs a stage file: header, blocks of the lengths that follow from its size, lengths and checksums of payload and
+/// footer.
 pub fn mend_stage_file(bytes: &mut [u8]) {
     if bytes.len() < STAGE_HEADER_BYTES + STAGE_FOOTER_BYTES {
         return;
@@ -156,7 +158,7 @@ fn key_shape(flags: u8) -> KeyShape {
     if flags & 1 == 1 { KeyShape::Prefix } else { KeyShape::Whole }
 }
 
-/// A frame: the payload's size, checksum and sums as they are, then the checksum of the header.
+/// Repairs a frame: the payload's size, checksum and sums, then the checksum of the header.
 pub fn mend_frame(bytes: &mut [u8]) {
     let Some((header, payload)) = bytes.split_at_mut_checked(FRAME_HEADER_BYTES) else { return };
     let mut sum = DataSum::default();
@@ -170,7 +172,8 @@ pub fn mend_frame(bytes: &mut [u8]) {
     mend_last_crc(header);
 }
 
-/// The payload of a spool: as many frames as their sizes allow to find, all with the source and the flags of the first, and numbered.
+/// Repairs the payload of a spool: as many frames as their sizes allow, all with the source and the flags of the first,
+/// and numbered.
 pub fn mend_spool(bytes: &mut [u8]) {
     let (mut offset, mut next) = (0, BTreeMap::<Vec<u8>, u64>::new());
     while offset + FRAME_HEADER_BYTES <= bytes.len() {
@@ -193,14 +196,14 @@ pub fn mend_spool(bytes: &mut [u8]) {
     }
 }
 
-/// A block: the checksums of its stored bytes (all that follow the header) and of its header.
+/// Repairs a block: the checksums of its stored bytes (all that follow the header) and of its header.
 pub fn mend_block(bytes: &mut [u8]) {
     let Some((header, stored)) = bytes.split_at_mut_checked(BLOCK_HEADER_BYTES) else { return };
     put_crc(header, BLOCK_STORED_CRC_OFFSET, crc32c::crc32c(stored));
     mend_last_crc(header);
 }
 
-/// A raw chunk file: header, as many frames as their sizes allow to find, trailer with their number.
+/// Repairs a raw chunk file: header, as many frames as their sizes allow, trailer with their number.
 pub fn mend_raw_chunk(bytes: &mut [u8]) {
     if bytes.len() < FILE_HEADER_BYTES + TRAILER_BYTES {
         return;
@@ -222,7 +225,7 @@ pub fn mend_raw_chunk(bytes: &mut [u8]) {
     mend_last_crc(&mut bytes[end..]);
 }
 
-/// A run file: all checksums, and the sums of source table and footer where the records can be read.
+/// Repairs a run file: all checksums, and the sums of source table and footer if the records can be read.
 pub fn mend_run(bytes: &mut [u8]) {
     if bytes.len() < FILE_HEADER_BYTES + FOOTER_BYTES {
         return;
@@ -242,7 +245,7 @@ pub fn mend_run(bytes: &mut [u8]) {
     mend_last_crc(&mut bytes[footer_start..]);
 }
 
-/// Ranges of index and source table in a run file, when the footer says something possible.
+/// Returns the ranges of index and source table in a run file, if the footer is plausible.
 struct Places {
     index: std::ops::Range<usize>,
     sources: std::ops::Range<usize>,
@@ -301,7 +304,7 @@ fn block_range(entry: &IndexEntry, footer_start: usize) -> Option<std::ops::Rang
     (end <= footer_start).then_some(start..end)
 }
 
-/// Asserts that the frame at the front of `bytes` is spelled as we would spell it.
+/// Asserts that the frame at the front of `bytes` has our spelling.
 pub fn assert_same_frame(header: &FrameHeader, bytes: &[u8]) {
     assert_eq!(
         header.encode()[..],
@@ -310,7 +313,8 @@ pub fn assert_same_frame(header: &FrameHeader, bytes: &[u8]) {
     );
 }
 
-/// A header with its version at that offset, as it is written today: an older version that is read differs in its number alone.
+/// Returns a header, with its version at that offset, in the current version: an older readable version differs in its
+/// number alone.
 pub fn of_today(header: &[u8], version_at: usize) -> Vec<u8> {
     let mut header = header.to_vec();
     header[version_at..version_at + 2].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -320,7 +324,7 @@ pub fn of_today(header: &[u8], version_at: usize) -> Vec<u8> {
     header
 }
 
-/// The record as it would be written.
+/// Encodes the record.
 pub fn encoded_again(shape: KeyShape, found: &Record<'_>) -> Vec<u8> {
     let mut encoded = Vec::new();
     let encode = if found.is_separated() { record::encode_separated } else { record::encode };

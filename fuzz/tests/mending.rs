@@ -1,4 +1,4 @@
-//! Mending must reach what lies behind the checksums, or the targets fuzz nothing but checksums.
+//! Repairs must reach the parsing behind the checksums, or the targets fuzz only checksums.
 
 use ifile::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
 use ifile::raw_chunk::read_frames;
@@ -27,7 +27,7 @@ fn frame_is_read(bytes: &[u8]) -> bool {
 }
 
 fn spool_is_read(bytes: &[u8]) -> bool {
-    // As a reader that was told of whom it is.
+    // Like a reader that knows the identity.
     let Ok(FrameHeader { source, key_shape, .. }) = FrameHeader::decode(bytes) else { return false };
     let mut frames = SpoolFrames::new(SpoolOf { source, key_shape, payload_bytes_max: 1 << 20 }, bytes);
     loop {
@@ -52,8 +52,8 @@ fn stage_file_is_read(bytes: &[u8]) -> bool {
     })
 }
 
-/// Flips one bit of each byte in turn. All flips are refused as they are; of the mended ones at least
-/// `accepted_min` in a hundred are accepted (flips within values and free fields), and intact bytes stay as they are.
+/// Flips one bit of each byte in turn. All flips are refused unchanged; of the repaired ones at least `accepted_min`
+/// percent are accepted (flips within values and free fields), and intact bytes stay unchanged.
 fn check(name: &str, accepted_min: usize, mend: fn(&mut [u8]), is_read: fn(&[u8]) -> bool) {
     let bytes = golden(name);
     let mut same = bytes.clone();

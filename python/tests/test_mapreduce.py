@@ -506,7 +506,7 @@ def test_killed_worker_is_reported(tmp_path: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         yield line, 1
 
-    assert "was ended by signal 9, which is not ours" in failing(tmp_path, ["a"], map, sum)
+    assert "was ended by signal 9, which sailfish did not send" in failing(tmp_path, ["a"], map, sum)
 
 
 def test_existing_output_is_refused(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ impl Sandbox {
     /// The names of the parts of an output, sorted. Fails where there is no whole output.
     #[track_caller]
     pub fn part_names(&self, output: &Path) -> Vec<String> {
-        assert!(output.join("_SUCCESS").exists(), "{} is not a whole output", output.display());
+        assert!(output.join("_SUCCESS").exists(), "{} is incomplete: it has no _SUCCESS", output.display());
         let entries = fs::read_dir(output).expect("an output is a directory");
         let names = entries.map(|entry| entry.expect("an output can be listed").file_name());
         let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();

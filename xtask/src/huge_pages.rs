@@ -1,10 +1,10 @@
-//! Memory on huge pages, the way programs that are in a hurry get it.
+//! Memory on huge pages, as fast programs get it.
 
 use anyhow::{Context, Result, bail};
 
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// An anonymous mapping of its own, zeroed, on huge pages where the kernel grants them.
+/// An anonymous mapping, zeroed, on huge pages if the kernel grants them.
 pub struct HugePages {
     start: *mut libc::c_void,
     size_bytes: usize,
@@ -14,7 +14,7 @@ pub struct HugePages {
 unsafe impl Send for HugePages {}
 
 impl HugePages {
-    /// At least `bytes` of memory, rounded up to whole huge pages.
+    /// Maps at least `bytes` of memory, rounded up to whole huge pages.
     pub fn map(bytes: u64) -> Result<Self> {
         let size_bytes = usize::try_from(bytes).context("map more memory than this machine can address")?;
         let size_bytes = size_bytes.max(1).next_multiple_of(HUGE_PAGE_BYTES);
@@ -42,7 +42,7 @@ impl HugePages {
         unsafe { std::slice::from_raw_parts_mut(self.start.cast::<u8>(), self.size_bytes) }
     }
 
-    /// The same memory as numbers of 16 bytes.
+    /// Returns the same memory as numbers of 16 bytes.
     pub fn numbers_mut(&mut self) -> &mut [u128] {
         let count = self.size_bytes / size_of::<u128>();
         // SAFETY: as above; a mapping starts on a page, which is aligned for any number, and all bits are valid.
@@ -52,7 +52,7 @@ impl HugePages {
 
 impl Drop for HugePages {
     fn drop(&mut self) {
-        // SAFETY: unmaps exactly the mapping made by `map`; slices of it borrowed `self` and are gone.
+        // SAFETY: unmaps exactly the mapping made by `map`; slices of it borrowed `self` and no longer exist.
         unsafe { libc::munmap(self.start, self.size_bytes) };
     }
 }

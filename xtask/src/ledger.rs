@@ -1,5 +1,5 @@
-//! `cargo xtask ledger`: the minutes of each stage of `make test`, of the modules of tests that take long, and whether a cold
-//! run stayed within the ceilings of `docs/testing.md`.
+//! `cargo xtask ledger`: the minutes of each stage of `make test`, of slow test modules, and whether a cold run stayed
+//! within the ceilings of `docs/testing.md`.
 
 use anyhow::{Context, Result, bail};
 use quick_xml::Reader;
@@ -9,16 +9,16 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Modules whose cases take less than this together are not listed.
+/// Modules whose cases take less than this in total are not listed.
 const MODULE_SECONDS_MIN: f64 = 20.0;
-/// A cold stage fails the run when it takes more than its ceiling times this.
+/// A cold stage fails the run if it takes more than its ceiling times this.
 const CEILING_TOLERANCE: f64 = 1.5;
-/// The stage whose cases are listed by module below it.
+/// The stage with a list of cases by module.
 const TESTS_STAGE: &str = "Rust tests";
 /// Heading of the table of ceilings in `docs/testing.md`: `| stage | CPU minutes, at most |`.
 const CEILINGS_HEADER: &str = "CPU minutes, at most";
 
-/// One line that `tests/ledger/stage.sh` wrote.
+/// A line of `tests/ledger/stage.sh`.
 #[derive(Debug, PartialEq)]
 struct Stage {
     name: String,
@@ -27,14 +27,14 @@ struct Stage {
     exit_code: i32,
 }
 
-/// Seconds of the cases of one module, and how many there are.
+/// Seconds and number of the cases of one module.
 #[derive(Debug, Default, PartialEq)]
 struct Module {
     seconds: f64,
     cases: u64,
 }
 
-/// The ledger of one run: its stages and cases, and the ceilings that they are held to.
+/// The ledger of one run: its stages and cases, and their ceilings.
 struct Ledger {
     stages: Vec<Stage>,
     modules: BTreeMap<String, Module>,
@@ -43,9 +43,9 @@ struct Ledger {
     cold: bool,
 }
 
-/// Prints the ledger of DIR, keeps it there as `ledger.txt`, and fails where a cold stage took too long.
+/// Prints the ledger of DIR, stores it there as `ledger.txt`, and fails if a cold stage took too long.
 ///
-/// DIR holds `stages.tsv`, `cold` where the target directory was empty at the start, and `junit.xml` where tests ran.
+/// DIR holds `stages.tsv`, `cold` if the target directory was empty at the start, and `junit.xml` if tests ran.
 pub fn run(root: &Path, dir: &Path) -> Result<ExitCode> {
     let read =
         |path: &Path| std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()));
@@ -92,7 +92,7 @@ impl Ledger {
         table
     }
 
-    /// Seconds of cases that ran at the same time are added up, so modules can take more than their stage.
+    /// Adds the seconds of parallel cases, so modules can take more than their stage.
     fn add_modules(&self, table: &mut String) {
         let mut modules: Vec<_> =
             self.modules.iter().filter(|(_, module)| module.seconds >= MODULE_SECONDS_MIN).collect();
@@ -104,7 +104,7 @@ impl Ledger {
         writeln!(table, "  {cases} cases").expect("a text takes all");
     }
 
-    /// A sentence for each cold stage that took more than its ceiling allows.
+    /// Returns a sentence for each cold stage that exceeded its ceiling.
     fn breaches(&self) -> Vec<String> {
         let over = |stage: &Stage| {
             let ceiling = *self.ceilings.get(&stage.name)?;
@@ -112,7 +112,7 @@ impl Ledger {
             (self.cold && minutes > ceiling * CEILING_TOLERANCE).then(|| {
                 format!(
                     "{}: {minutes:.1} CPU minutes, more than {CEILING_TOLERANCE} times its ceiling of {ceiling:.1}: \
-                     make it shorter, or say in docs/testing.md why it may take longer",
+                     make it shorter, or justify a higher ceiling in docs/testing.md",
                     stage.name
                 )
             })
@@ -130,7 +130,7 @@ fn row(table: &mut String, name: &str, wall: f64, cpu: Option<f64>, ceiling: &st
 fn stages(text: &str) -> Result<Vec<Stage>> {
     let stage = |line: &str| -> Result<Stage> {
         let fields: Vec<&str> = line.split('\t').collect();
-        let [name, wall, cpu, code] = fields[..] else { bail!("{line:?} is no line of a ledger") };
+        let [name, wall, cpu, code] = fields[..] else { bail!("{line:?} is not a line of a ledger") };
         Ok(Stage {
             name: name.to_string(),
             wall_seconds: wall.parse().with_context(|| format!("read the wall seconds of {line:?}"))?,
@@ -170,7 +170,7 @@ fn attribute(tag: &BytesStart, name: &str) -> Result<String> {
     String::from_utf8(attribute.value.to_vec()).with_context(|| format!("read {name} of a case"))
 }
 
-/// The rows `| stage | minutes |` of the table whose header names [`CEILINGS_HEADER`].
+/// Returns the rows `| stage | minutes |` of the table whose header names [`CEILINGS_HEADER`].
 fn ceilings(document: &str) -> Result<BTreeMap<String, f64>> {
     let mut lines = document.lines().skip_while(|line| !line.contains(CEILINGS_HEADER));
     if lines.next().is_none() {
@@ -179,7 +179,7 @@ fn ceilings(document: &str) -> Result<BTreeMap<String, f64>> {
     let mut ceilings = BTreeMap::new();
     for line in lines.skip(1).take_while(|line| line.starts_with('|')) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let [_, stage, minutes, ..] = cells[..] else { bail!("{line:?} is no row of ceilings") };
+        let [_, stage, minutes, ..] = cells[..] else { bail!("{line:?} is not a row of ceilings") };
         let minutes = minutes.parse().with_context(|| format!("read the minutes of {line:?}"))?;
         ceilings.insert(stage.to_string(), minutes);
     }

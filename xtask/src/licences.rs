@@ -1,7 +1,7 @@
-//! Notices of the crates of others that the program links: a list that the repository holds, and their texts for packages.
+//! Notices of the third-party crates that the program links: a list in the repository, and their texts for packages.
 //!
-//! `cargo tree` knows which crates the package `cli` links, with the features that it asks for: no crates of tests, build
-//! scripts or macros. `cargo metadata` knows the licence of each and its folder.
+//! `cargo tree` lists the crates that the package `cli` links, with the features that it requests: no crates of tests,
+//! build scripts or macros. `cargo metadata` has the licence of each and its folder.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -15,16 +15,16 @@ const LIST: &str = "packaging/THIRD-PARTY.md";
 const PACKAGE: &str = "cli";
 /// Platforms of the packages; the same as in deny.toml.
 const TARGETS: &[&str] = &["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
-/// Beginnings of the names of files that hold the text of a licence or a notice.
+/// Prefixes of the names of files with the text of a licence or a notice.
 const TEXT_STARTS: &[&str] = &["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE", "COPYRIGHT"];
-/// Folders that are searched below that of a crate: C libraries lie in them with texts of their own.
+/// Folders that are searched below that of a crate: they have C libraries with their own texts.
 const DEPTH_MAX: usize = 3;
-/// C libraries that may be taken under another licence also carry this one, which is not the one taken.
+/// C libraries with a choice of licences also carry this one, which is not the chosen one.
 const NOT_TAKEN: &str = "GNU GENERAL PUBLIC LICENSE";
-/// A larger file is no licence.
+/// Larger files are not licences.
 const TEXT_BYTES_MAX: u64 = 256 << 10;
 
-/// A crate of others that the program links.
+/// A third-party crate that the program links.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Linked {
     name: String,
@@ -33,7 +33,7 @@ struct Linked {
     folder: PathBuf,
 }
 
-/// Writes the list; with `texts` also a file that holds the list and the text of every licence.
+/// Writes the list; with `texts` also a file with the list and the text of every licence.
 pub fn write(root: &Path, texts: Option<&Path>) -> Result<()> {
     let linked = linked(root)?;
     let list = list(&linked);
@@ -48,7 +48,7 @@ pub fn write(root: &Path, texts: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Asks cargo which crates the program links, sorted by name. Nothing is downloaded.
+/// Asks cargo for the crates that the program links, sorted by name. Nothing is downloaded.
 fn linked(root: &Path) -> Result<Vec<Linked>> {
     let mut tree = vec!["tree", "--package", PACKAGE, "--edges", "normal,no-proc-macro", "--prefix", "none"];
     tree.extend(["--no-dedupe", "--format", "{p}"]);
@@ -76,7 +76,7 @@ fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("read the answer of cargo {}", arguments[0]))
 }
 
-/// Name and version of each line `name vVERSION ...`.
+/// Returns name and version of each line `name vVERSION ...`.
 fn names(tree: &str) -> BTreeSet<(String, String)> {
     let lines = tree.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -85,7 +85,7 @@ fn names(tree: &str) -> BTreeSet<(String, String)> {
     lines.collect()
 }
 
-/// Returns the crates of others among the packages of `cargo metadata` that have one of the names.
+/// Returns the third-party crates among the packages of `cargo metadata` that have one of the names.
 fn select(names: &BTreeSet<(String, String)>, metadata: &Value) -> Result<Vec<Linked>> {
     let text = |package: &Value, field: &str| package[field].as_str().unwrap_or("").to_string();
     let mut linked = BTreeSet::new();
@@ -112,7 +112,7 @@ fn select(names: &BTreeSet<(String, String)>, metadata: &Value) -> Result<Vec<Li
 fn list(linked: &[Linked]) -> String {
     let mut list = String::from(
         "# Third-party crates\n\n\
-         The program `sailfish` links these crates of others, under these licences. `cargo xtask licences` writes this list;\n\
+         The program `sailfish` links these third-party crates, under these licences. `cargo xtask licences` writes this list;\n\
          packages also carry the texts, as `THIRD-PARTY-LICENCES.txt`.\n\n\
          | crate | version | licence |\n|---|---|---|\n",
     );

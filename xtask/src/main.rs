@@ -1,13 +1,13 @@
 //! # What it does
-//! The house's own tools: `cargo xtask tidy` keeps the laws of ARCHITECTURE.md true, `ledger` says
-//! where the minutes of the tests went, `licences` lists the crates of others, and the rest serve the benchmarks.
+//! The project's own tools: `cargo xtask tidy` checks the laws of ARCHITECTURE.md, `ledger` reports the minutes of the
+//! tests, `licences` lists third-party crates, and the rest serve the benchmarks.
 //!
 //! # Where it sits
 //! Beside the product: no crate depends on it and it depends on none of them.
 //!
 //! # Invariants
-//! `tidy` reads and never writes. Every check is a function over a tree held in memory, so that each one has a
-//! test with a sample that breaks its rule.
+//! `tidy` reads and never writes. Every check is a function over a tree in memory, so that each one has a test with a
+//! sample that breaks its rule.
 //!
 //! # Deliberately absent
 //! Nothing that a user of Sailfish needs.
@@ -33,9 +33,9 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
-  tidy                            check the laws of the house over the tracked and new files
-  ledger DIR                      print the minutes of a run of `make test`; fail where a cold stage passed its ceiling
-  licences [--texts F]            write packaging/THIRD-PARTY.md, the crates of others that the program links; their texts to F
+  tidy                            check the laws of the project in tracked and new files
+  ledger DIR                      print the minutes of a run of `make test`; fail if a cold stage exceeded its ceiling
+  licences [--texts F]            write packaging/THIRD-PARTY.md, the third-party crates that the program links; their texts to F
   gen-records --bytes N --out F   write N bytes of 100-byte records (deterministic; N is rounded down to records)
   gen-text --bytes N --corpus DIR --out F
                                   write N bytes of text for word counts: the .rs files of DIR again and again, varied
@@ -43,9 +43,9 @@ usage: cargo xtask COMMAND
                                   exit code to F
   touch-memory --bytes N          touch and release N bytes in huge pages, so that the machine backs them
   sort-reference --input F --output F
-                                  sort 100-byte rows in memory, the plain way: what `tera sort` is measured against
+                                  sort 100-byte rows in memory, the simple way: the reference for `tera sort`
   check-rows [--any-order] [--without-cr] F...
-                                  print count and checksum of 100-byte rows; fail where a key is smaller than the last
+                                  print count and checksum of 100-byte rows; fail if a key is smaller than the last
   count-words F                   print words, distinct words and checksum of a text
   check-counts F...               print the same of lines WORD TAB COUNT";
 

@@ -1,4 +1,4 @@
-//! Runs a command and writes down what it cost, by `wait4`, so that benchmarks need no other tool.
+//! Runs a command and records its cost, by `wait4`, so that benchmarks need no other tool.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::process::{Command, ExitCode};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// The kernel keeps no high-water mark of anonymous memory, so it is looked at this often: a peak between two looks
-/// is missed.
+/// The kernel keeps no high-water mark of anonymous memory, so it is sampled at this interval: a peak between two
+/// samples is missed.
 const ANONYMOUS_PERIOD: Duration = Duration::from_millis(20);
 
-/// Resources used by a finished command and the descendants it waited for.
+/// Resources used by a finished command and the descendants that it waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     pub wall_seconds: f64,
@@ -18,14 +18,14 @@ pub struct Cost {
     pub sys_seconds: f64,
     /// Largest resident set of any one process among them.
     pub rss_peak_mib: f64,
-    /// Largest anonymous resident set (`RssAnon`: no files, no page cache) that was seen of the command's own process.
+    /// Largest sampled anonymous resident set (`RssAnon`: no files, no page cache) of the command's own process.
     pub anonymous_peak_mib: f64,
-    /// Exit code, or 128 + signal as a shell counts it.
+    /// Exit code, or 128 + signal, as in a shell.
     pub exit_code: u8,
 }
 
 impl Cost {
-    /// One line of tab-separated values, in the order of the fields.
+    /// Returns a line of tab-separated values, in the order of the fields.
     pub fn row(&self) -> String {
         format!(
             "{:.3}\t{:.3}\t{:.3}\t{:.1}\t{:.1}\t{}\n",
@@ -46,7 +46,7 @@ pub fn run(out: &Path, command: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::from(cost.exit_code))
 }
 
-/// Runs `command` to its end. The error is a command that cannot be started.
+/// Runs `command` to its end. Fails if the command cannot be started.
 pub fn measure(command: &[String]) -> Result<Cost> {
     let Some((program, arguments)) = command.split_first() else { bail!("time needs a command") };
     let started = Instant::now();
@@ -75,7 +75,7 @@ pub fn measure(command: &[String]) -> Result<Cost> {
     })
 }
 
-/// Waits until our child `pid` has ended, and leaves it to be reaped.
+/// Waits until our child `pid` has ended, without reaping it.
 fn wait_for_end(pid: libc::pid_t) -> std::io::Result<()> {
     // SAFETY: an all-zero siginfo is a valid value of that plain struct.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -85,13 +85,13 @@ fn wait_for_end(pid: libc::pid_t) -> std::io::Result<()> {
     })
 }
 
-/// Status and usage of our child `pid`, which has ended. `Child::wait` does not report usage.
+/// Returns status and usage of our child `pid`, which has ended. `Child::wait` does not report usage.
 fn reap(pid: libc::pid_t) -> std::io::Result<(libc::c_int, libc::rusage)> {
     let mut status: libc::c_int = 0;
     // SAFETY: an all-zero rusage is a valid value of that plain struct.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     until_not_interrupted(|| {
-        // SAFETY: both pointers are to live locals of the right types; the process is waited for here alone.
+        // SAFETY: both pointers are to live locals of the right types; nothing else waits for the process.
         unsafe { libc::wait4(pid, &mut status, 0, &mut usage) }
     })?;
     Ok((status, usage))
@@ -107,12 +107,12 @@ fn until_not_interrupted(mut call: impl FnMut() -> libc::c_int) -> std::io::Resu
     Ok(())
 }
 
-/// Looks at `RssAnon` of a process until the other end of `end` is dropped.
+/// Samples `RssAnon` of a process until the other end of `end` is dropped.
 fn anonymous_peak_mib(pid: libc::pid_t, end: &Receiver<()>) -> f64 {
     let path = format!("/proc/{pid}/status");
     let mut peak_kib = 0;
     while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(ANONYMOUS_PERIOD) {
-        // A process that has ended has no such line, and one that is just starting may have none.
+        // An ended process has no such line, and a starting one may have none.
         let status = std::fs::read_to_string(&path).unwrap_or_default();
         peak_kib = anonymous_kib(&status).unwrap_or(0).max(peak_kib);
     }

@@ -1,8 +1,9 @@
-//! Writes the benchmark's input: 100-byte text records, the same on every machine.
+//! Generator of the benchmark's input: 100-byte text records, the same on every machine.
 //!
 //! A record is 10 key characters, TAB, 88 value characters, LF, so that line tools and Sailfish read the same key.
 //! Characters come from 64 printable ones, six bits each, which leaves little for a compressor. Among 20 million
-//! records two equal keys are a matter of one in several thousand, so GNU sort's order by whole line is the order by key.
+//! records the probability of two equal keys is one in several thousand, so GNU sort's order by whole line is the order
+//! by key.
 
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -23,7 +24,7 @@ pub fn mix(counter: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Fills `record` with record number `index`.
+/// Writes record number `index` into `record`.
 pub fn fill(index: u64, record: &mut [u8; RECORD_BYTES]) {
     for (group, bytes) in record.chunks_mut(10).enumerate() {
         let mut bits = mix(index * 10 + group as u64 + 1);

@@ -1,8 +1,8 @@
-//! The in-memory reference that `tera sort` is measured against: the plain way to sort 100-byte rows that fit in
-//! memory. Two threads read half of the rows each and sort (80-bit key, 32-bit index) packed into a u128; then each
-//! merges and gathers half of the output into a second buffer, and one writes it: two writers of one file wait for each
-//! other and took twice as long. Everything lies on huge pages. No spilling, no checksums, no recovery, no other
-//! format: what it leaves out is what it is a reference for.
+//! The in-memory reference for `tera sort`: the simple way to sort 100-byte rows that fit in memory. Two threads read
+//! half of the rows each and sort (80-bit key, 32-bit index) packed into a u128; then each merges and gathers half of
+//! the output into a second buffer, and one writes it: two writers of one file wait for each other and took twice as
+//! long. Everything lies on huge pages. No spilling, no checksums, no recovery, no other format: it measures the cost
+//! of these.
 
 use crate::huge_pages::HugePages;
 use crate::rows::{KEY_BYTES, ROW_BYTES};
@@ -80,7 +80,7 @@ fn read_and_sort(
     Ok(())
 }
 
-/// How many of the `count` smallest entries stand in `low`. Entries are unique, since each holds its index.
+/// Returns how many of the `count` smallest entries are in `low`. Entries are unique, since each has its index.
 fn taken_from_low(low: &[u128], high: &[u128], count: usize) -> usize {
     let (mut least, mut most) = (count.saturating_sub(high.len()), count.min(low.len()));
     while least < most {

@@ -15,9 +15,10 @@ const BLOCK_ROWS: usize = 40_960;
 /// Requirements for the rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demands {
-    /// Inputs are not in order.
+    /// True if inputs may be unordered.
     pub any_order: bool,
-    /// Line tools may drop the CR in front of the LF: rows then have 99 bytes, and the CR counts as if it were there.
+    /// True if line tools may have dropped the CR before the LF: rows have 99 bytes, and the CR counts as if it were
+    /// there.
     pub without_cr: bool,
 }
 
@@ -29,7 +30,7 @@ pub struct RowSums {
 }
 
 impl RowSums {
-    /// The error is a row whose key is smaller than that of the row before.
+    /// Adds a row. Fails if its key is smaller than that of the previous row.
     fn add(&mut self, row: &[u8; ROW_BYTES], demands: Demands) -> Result<()> {
         let key: [u8; KEY_BYTES] = *row.first_chunk().expect("a row is longer than its key");
         if !demands.any_order && self.last_key.is_some_and(|last| last > key) {
@@ -41,13 +42,13 @@ impl RowSums {
         Ok(())
     }
 
-    /// Rows and checksum, as one line.
+    /// Formats rows and checksum as one line.
     pub fn line(&self) -> String {
         format!("{}\t{:x}", self.rows, self.checksum)
     }
 }
 
-/// Sums up the rows of `paths`, one file after another. The error names the file that breaks a demand.
+/// Sums the rows of `paths`, one file after another. The error names the file that breaks a requirement.
 pub fn check(paths: &[impl AsRef<Path>], demands: Demands) -> Result<RowSums> {
     let mut sums = RowSums::default();
     for path in paths {
@@ -64,7 +65,7 @@ fn check_file(file: &mut impl Read, demands: Demands, sums: &mut RowSums) -> Res
     loop {
         let filled_bytes = fill(file, &mut block)?;
         if !filled_bytes.is_multiple_of(stored_bytes) {
-            bail!("the last row is not whole");
+            bail!("the last row is incomplete");
         }
         for stored in block[..filled_bytes].chunks_exact(stored_bytes) {
             let mut row = [0; ROW_BYTES];

@@ -1,9 +1,9 @@
-//! Writes text for word counts: a real corpus again and again, with tokens of its own in every repeat.
+//! Generator of text for word counts: a real corpus repeated, with new tokens in every repeat.
 //!
-//! Plain repetition would flatter an engine that combines, since the vocabulary would stop growing. So from the
-//! second repeat on one name in four, chosen by hash, gets the number of the repeat at its end: it stays as frequent
-//! as it was, and the vocabulary grows with the text. Bytes that tools part or decode in different ways (TAB, CR,
-//! other control characters, anything but ASCII) are replaced, so that every contender sees the same words.
+//! Plain repetition would favour an engine with combiners, since the vocabulary would stop growing. So from the second
+//! repeat on one name in four, chosen by hash, gets the number of the repeat at its end: its frequency stays the same,
+//! and the vocabulary grows with the text. Bytes that tools split or decode in different ways (TAB, CR, other control
+//! characters, non-ASCII bytes) are replaced, so that every contender sees the same words.
 
 use crate::records::mix;
 use anyhow::{Context, Result, bail};
@@ -11,9 +11,9 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Deepest directory that is walked: package trees are shallow, and a loop of links must end.
+/// Maximum depth of directories: package trees are shallow, and a loop of links must end.
 const DEPTH_MAX: usize = 32;
-/// Shorter names are keywords and the like, which do not change from text to text.
+/// Shorter names are mostly keywords, which do not change from text to text.
 const NAME_BYTES_MIN: usize = 4;
 
 /// Writes whole lines until `bytes` are reached, at most one line more. The same corpus gives the same bytes.
@@ -86,13 +86,14 @@ fn plain(byte: u8) -> u8 {
     }
 }
 
-/// FNV-1a, seeded with the repeat, so that each repeat changes other names, and mixed, since names differ in few bits.
+/// Computes FNV-1a, seeded with the repeat, so that each repeat changes other names, and mixed, since names differ in
+/// few bits.
 fn hash(token: &[u8], repeat: u64) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325 ^ mix(repeat);
     mix(token.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)))
 }
 
-/// Regular `.rs` files below `directory`, in order of name; links are left alone.
+/// Lists regular `.rs` files below `directory`, in order of name; links are skipped.
 fn collect_sources(directory: &Path, depth: usize, sources: &mut Vec<PathBuf>) -> Result<()> {
     if depth == DEPTH_MAX {
         bail!("{} lies more than {DEPTH_MAX} directories deep", directory.display());

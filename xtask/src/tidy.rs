@@ -1,6 +1,6 @@
 //! `cargo xtask tidy`: the laws of ARCHITECTURE.md as checks.
 //!
-//! Each check takes the tree and gives findings; `run` reads the tree, runs them all and prints what they found.
+//! Each check takes the tree and returns findings; `run` reads the tree, runs them all and prints the findings.
 
 mod arrows;
 mod circles;
@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use tree::Tree;
 
-/// One breach: where, what, and what to do.
+/// A violation: place, problem and advice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     pub path: String,
@@ -46,7 +46,7 @@ impl fmt::Display for Finding {
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-/// Every check, by the name that the summary prints.
+/// Every check, by its name in the summary.
 const CHECKS: &[(&str, Check)] = &[
     ("the Rust files parse", sizes::parse),
     ("file length", sizes::file_lines),
@@ -77,7 +77,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("sentences of documents", english::sentences),
 ];
 
-/// Checks the tree below `root` and prints every finding as `path:line: what, and what to do`.
+/// Checks the tree below `root` and prints every finding as `path:line: problem and advice`.
 pub fn run(root: &Path) -> Result<ExitCode> {
     let tree = Tree::read(root)?;
     let mut count = 0;
@@ -98,7 +98,7 @@ pub fn run(root: &Path) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Runs a check on a tree made of `(path, text)` samples, and returns its findings as the printed lines.
+/// Runs a check on a tree of `(path, text)` samples, and returns its findings as the printed lines.
 #[cfg(test)]
 fn findings(check: Check, samples: &[(&str, &str)]) -> Vec<String> {
     let mut findings = check(&Tree::from_samples(samples));
@@ -106,7 +106,7 @@ fn findings(check: Check, samples: &[(&str, &str)]) -> Vec<String> {
     findings.iter().map(Finding::to_string).collect()
 }
 
-/// Asserts that the samples break a rule exactly as often as `expected` has entries, each a start of a message.
+/// Asserts that the samples break a rule exactly as often as `expected` has entries, each a prefix of a message.
 #[cfg(test)]
 #[track_caller]
 fn check_finds(check: Check, samples: &[(&str, &str)], expected: &[&str]) {

@@ -1,7 +1,7 @@
-//! Checks word counts without any code of the product.
+//! Check of word counts without any code of the product.
 //!
-//! Counts are summed up as sum of count times hash of the word, modulo 2^64: counting first or later, in any order and
-//! in any number of files, gives the same sum, so one sum of the text fits all outputs.
+//! Counts are summed as count times hash of the word, modulo 2^64: the sum does not depend on the order, on partial
+//! counts or on the number of files, so one sum of the text fits all outputs.
 
 use anyhow::{Context, Result, bail};
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WordSums {
-    /// All words, and how many of them differ. Of counts: the sum of all counts, and the lines.
+    /// Number of words and of distinct words; for counts, the sum of all counts, and the lines.
     pub words: u64,
     pub distinct: u64,
     pub sum: u64,
@@ -26,13 +26,13 @@ impl WordSums {
         self.sum = self.sum.wrapping_add(hasher.finish().wrapping_mul(count));
     }
 
-    /// Words, distinct words and sum, as one line.
+    /// Formats words, distinct words and sum as one line.
     pub fn line(&self) -> String {
         format!("{}\t{}\t{:016x}", self.words, self.distinct, self.sum)
     }
 }
 
-/// Sums up the words of a text: runs of bytes that are not ASCII space.
+/// Sums the words of a text: runs of bytes that are not ASCII space.
 pub fn of_text(path: &Path) -> Result<WordSums> {
     let mut sums = WordSums::default();
     let mut distinct: HashSet<Vec<u8>> = HashSet::new();
@@ -49,14 +49,14 @@ pub fn of_text(path: &Path) -> Result<WordSums> {
     Ok(sums)
 }
 
-/// Sums up lines WORD TAB COUNT. Where equal words were not counted together, `distinct` is larger than that of the text.
+/// Sums lines WORD TAB COUNT. If equal words were counted separately, `distinct` is larger than that of the text.
 pub fn of_counts(paths: &[impl AsRef<Path>]) -> Result<WordSums> {
     let mut sums = WordSums::default();
     for path in paths {
         for_each_line(path.as_ref(), |line| {
             let tab = line.iter().rposition(|byte| *byte == b'\t').context("find the TAB of a count")?;
             let count = std::str::from_utf8(&line[tab + 1..]).context("read a count")?;
-            let Ok(count) = count.parse() else { bail!("{count:?} is no count") };
+            let Ok(count) = count.parse() else { bail!("{count:?} is not a count") };
             sums.add(&line[..tab], count);
             sums.distinct += 1;
             Ok(())

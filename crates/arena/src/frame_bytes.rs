@@ -22,7 +22,7 @@ impl FrameBytes {
         Self { place: Arc::new(Place::Slab(slab)), start, len }
     }
 
-    /// Bytes on the heap, with the charge that accounts for them where they are large.
+    /// Bytes on the heap, with a budget charge if they are large.
     pub fn on_heap(bytes: Vec<u8>, charge: Option<Charge>) -> Self {
         let len = bytes.len();
         Self {
@@ -32,7 +32,7 @@ impl FrameBytes {
         }
     }
 
-    /// A part of these bytes that shares their memory. Panics when the range is not inside.
+    /// Returns a part of these bytes that shares their memory. Panics if the range is out of bounds.
     pub fn slice(&self, start: usize, len: usize) -> Self {
         assert!(start + len <= self.len);
         Self { place: Arc::clone(&self.place), start: self.start + start, len }

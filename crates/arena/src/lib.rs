@@ -1,17 +1,17 @@
 //! # What it does
-//! The memory that frames live in: one mapping on huge pages, cut into slabs of equal size, under one budget
-//! that also covers what is allocated elsewhere on the same account (sort orders, oversize frames).
+//! The memory of frames: one mapping on huge pages, cut into slabs of equal size, under one budget that also covers
+//! other allocations on the same account (sort orders, oversize frames).
 //!
 //! # Where it sits
 //! Below `iappender` (writes frames into slabs) and `chunkserver` (keeps them).
 //!
 //! # Invariants
-//! Slabs in use plus charged bytes never exceed the budget. Bytes that were sealed into a [`FrameBytes`] are
-//! never written again; a slab goes back to the free list when its last frame is dropped. Several frames, also
-//! of several map tasks, share a slab, so that the slabs of a chunk are nearly full.
+//! Slabs in use plus charged bytes never exceed the budget. Bytes sealed into a [`FrameBytes`] are never written again;
+//! a slab returns to the free list when its last frame is dropped. Several frames, also of several map tasks, share a
+//! slab, so that the slabs of a chunk are nearly full.
 //!
 //! # Deliberately absent
-//! No waiting and no policy: who makes room is the chunkserver's business. No per-record allocation.
+//! No waiting and no policy: the chunkserver decides how to free memory. No per-record allocation.
 //!
 //! # How it is tested
 //! Unit tests below: reuse, budget, sharing of a slab by frames that outlive its writer.
@@ -30,7 +30,7 @@ pub use scratch::Scratch;
 use mapping::Mapping;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The mapping could not be made. The machine's fault.
+/// The mapping failed, because of the machine.
 #[derive(Debug)]
 pub struct ArenaError {
     pub budget_bytes: u64,
@@ -50,11 +50,11 @@ impl std::error::Error for ArenaError {
 }
 
 struct Books {
-    /// Slabs that were used before and are free; their pages may be resident.
+    /// Free slabs that were used before; their pages may be resident.
     free_touched: Vec<u32>,
-    /// Free slabs whose pages were given back.
+    /// Free slabs whose pages were returned to the system.
     free_untouched: Vec<u32>,
-    /// Slabs with a higher index were never used.
+    /// Slabs from this index on were never used.
     slabs_ever_used: u32,
     slabs_in_use: u32,
     charged_bytes: u64,
@@ -76,8 +76,8 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena of `budget_bytes`, cut into slabs of `slab_bytes` (a power of two, at least 4 KiB).
-    /// Pages are only backed when they are first written.
+    /// Makes an arena of `budget_bytes`, cut into slabs of `slab_bytes` (a power of two, at least 4 KiB). Pages are
+    /// backed on the first write.
     pub fn new(budget_bytes: u64, slab_bytes: u64) -> Result<Self, ArenaError> {
         assert!(slab_bytes.is_power_of_two() && slab_bytes >= 4096, "slab size {slab_bytes}");
         let slab_count = u32::try_from(budget_bytes / slab_bytes).unwrap_or(u32::MAX);
@@ -101,27 +101,27 @@ impl Arena {
         })
     }
 
-    /// Bytes of one slab.
+    /// Returns the bytes of a slab.
     pub fn slab_bytes(&self) -> u64 {
         self.inner.slab_bytes as u64
     }
 
-    /// The budget in bytes.
+    /// Returns the budget in bytes.
     pub fn budget_bytes(&self) -> u64 {
         self.inner.budget_bytes
     }
 
-    /// Bytes in use: slabs by capacity, plus charges.
+    /// Returns the bytes in use: slabs by capacity, plus charges.
     pub fn used_bytes(&self) -> u64 {
         self.inner.used(&self.inner.lock())
     }
 
-    /// The most that was ever in use.
+    /// Returns the maximum of bytes in use so far.
     pub fn peak_bytes(&self) -> u64 {
         self.inner.lock().peak_bytes
     }
 
-    /// A slab to write into, or None when the budget is used up.
+    /// Returns a slab to write into; None if the budget is used up.
     pub fn try_slab(&self) -> Option<SlabWriter> {
         let mut books = self.inner.lock();
         if self.inner.used(&books) + self.slab_bytes() > self.inner.budget_bytes {
@@ -140,7 +140,7 @@ impl Arena {
         Some(SlabWriter { slab: Arc::new(Slab { index, arena: self.clone() }), start: 0, end: 0 })
     }
 
-    /// Gives the pages of all free slabs back to the system.
+    /// Returns the pages of all free slabs to the system.
     pub fn give_back_idle(&self) {
         let mut books = self.inner.lock();
         while let Some(index) = books.free_touched.pop() {
@@ -149,8 +149,8 @@ impl Arena {
         }
     }
 
-    /// Takes `bytes` from the budget for memory allocated elsewhere, or None when they are not there.
-    /// Free slabs give their pages back first, so that resident memory stays within the budget too.
+    /// Charges `bytes` to the budget for memory allocated outside the arena; None if the budget does not have them.
+    /// Pages of free slabs are returned first, so that resident memory also stays within the budget.
     pub fn try_charge(&self, bytes: u64) -> Option<Charge> {
         let mut books = self.inner.lock();
         if self.inner.used(&books) + bytes > self.inner.budget_bytes {
@@ -175,7 +175,7 @@ impl Arena {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, Books> {
-        // The books are plain counters, changed completely or not at all: a panic elsewhere leaves them whole.
+        // The counters change completely or not at all: they stay consistent if a thread panics.
         self.books.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -184,14 +184,14 @@ impl Inner {
     }
 }
 
-/// Bytes taken from the budget; given back when dropped.
+/// Bytes charged to the budget until this is dropped.
 pub struct Charge {
     arena: Arena,
     bytes: u64,
 }
 
 impl Charge {
-    /// How many bytes are held.
+    /// Returns the charged bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -203,7 +203,7 @@ impl Drop for Charge {
     }
 }
 
-/// One slab, shared by the frames in it and by its writer.
+/// A slab, shared by its frames and its writer.
 struct Slab {
     index: u32,
     arena: Arena,
@@ -224,29 +224,29 @@ impl Drop for Slab {
     }
 }
 
-/// The only writer of a slab. It fills frames one after another; what is sealed is never written again.
+/// The only writer of a slab. It fills frames one after another; sealed bytes are never written again.
 pub struct SlabWriter {
     slab: Arc<Slab>,
-    /// Start of the frame being filled, in the slab.
+    /// Start in the slab of the frame being filled.
     start: usize,
-    /// End of the bytes written, in the slab.
+    /// End in the slab of the bytes written.
     end: usize,
 }
 
 impl SlabWriter {
-    /// Bytes that still fit.
+    /// Returns the number of bytes that still fit.
     #[inline]
     pub fn room_bytes(&self) -> usize {
         self.slab.arena.inner.slab_bytes - self.end
     }
 
-    /// Bytes of the frame being filled.
+    /// Returns the size of the frame being filled.
     #[inline]
     pub fn pending_bytes(&self) -> usize {
         self.end - self.start
     }
 
-    /// Appends to the frame being filled. Panics when `bytes` do not fit: ask [`Self::room_bytes`] first.
+    /// Appends to the frame being filled. Panics if `bytes` do not fit: check [`Self::room_bytes`] first.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) {
         assert!(bytes.len() <= self.room_bytes());
@@ -258,7 +258,7 @@ impl SlabWriter {
         self.end += bytes.len();
     }
 
-    /// Appends a record: the first `header_len` bytes of its header, key, value. Panics when they do not fit.
+    /// Appends a record: the first `header_len` bytes of its header, key, value. Panics if they do not fit.
     #[inline]
     pub fn write_record<const N: usize>(
         &mut self,
@@ -270,8 +270,8 @@ impl SlabWriter {
         let bytes = header_len + key.len() + value.len();
         let room = self.room_bytes();
         assert!(header_len <= N && bytes <= room);
-        // SAFETY: as in `write`, for the three pieces together. Where the whole header is written, key and value
-        // come over what is behind its end, or the next record does.
+        // SAFETY: as in `write`, for the three pieces together. If the whole header is written, key and value overwrite
+        // its unused end, or the next record does.
         unsafe {
             let start = self.slab.pointer().add(self.end);
             if N <= room {
@@ -285,18 +285,18 @@ impl SlabWriter {
         self.end += bytes;
     }
 
-    /// The bytes of the frame being filled.
+    /// Returns the bytes of the frame being filled.
     pub fn pending(&self) -> &[u8] {
         // SAFETY: [start, end) was written by this writer and nobody else writes it.
         unsafe { std::slice::from_raw_parts(self.slab.pointer().add(self.start), self.end - self.start) }
     }
 
-    /// Forgets the frame being filled (its attempt failed); its room is used again.
+    /// Discards the frame being filled (its attempt failed); its room is reused.
     pub fn discard(&mut self) {
         self.end = self.start;
     }
 
-    /// Takes the frame being filled; the next one begins behind it in the same slab.
+    /// Seals and returns the frame being filled; the next one begins after it in the same slab.
     pub fn seal(&mut self) -> FrameBytes {
         let sealed = FrameBytes::in_slab(Arc::clone(&self.slab), self.start, self.end - self.start);
         self.start = self.end;
@@ -341,7 +341,7 @@ mod tests {
         let whole = arena.try_charge(3 * 4096).unwrap();
         assert!(arena.try_slab().is_none());
         drop(whole);
-        // A slab whose pages were given back reads as new and can be written.
+        // A slab whose pages were returned reads as new and is writable.
         let mut writer = arena.try_slab().unwrap();
         writer.write(&[7; 4096]);
         assert_eq!(writer.room_bytes(), 0);

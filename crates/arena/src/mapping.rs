@@ -5,14 +5,14 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 pub(crate) struct Mapping {
-    /// Start of the mapping that mmap made; the mapping is freed as a whole.
+    /// Start of the mapping from mmap; the mapping is freed as a whole.
     base: *mut u8,
     base_bytes: usize,
     /// First huge-page boundary in it.
     aligned: *mut u8,
 }
 
-// SAFETY: the mapping is plain memory; who may write which part is decided by SlabWriter.
+// SAFETY: the mapping is plain memory; SlabWriter controls which thread writes which part.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -31,7 +31,7 @@ impl Mapping {
         }
         .cast::<u8>();
         let aligned = base.wrapping_add(base.align_offset(HUGE_PAGE_BYTES));
-        // SAFETY: the range lies inside the mapping made above. Advice that the kernel refuses costs speed only.
+        // SAFETY: the range lies inside the mapping made above. If the kernel refuses the advice, only speed suffers.
         unsafe {
             let _ = madvise(aligned.cast(), bytes, Advice::LinuxHugepage);
         }
@@ -43,7 +43,7 @@ impl Mapping {
         self.aligned.wrapping_add(offset)
     }
 
-    /// Gives the pages of a range back to the kernel; they read as zeros afterwards.
+    /// Returns the pages of a range to the kernel; they read as zeros afterwards.
     pub(crate) fn give_back(&self, offset: usize, bytes: usize) {
         // SAFETY: the caller owns the range (a free slab); nothing points into it.
         unsafe {
@@ -54,7 +54,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with these bounds, and every slab that pointed into it is gone.
+        // SAFETY: the mapping was made by `new` with these bounds, and no slab points into it any more.
         unsafe {
             let _ = munmap(self.base.cast(), self.base_bytes);
         }

@@ -1,27 +1,27 @@
-//! Copying the short pieces that records consist of: in place, where a call of `memcpy` costs more than its work.
+//! Copies of the short pieces of records, inline, because a call of `memcpy` costs more than the copy.
 
-/// Appends a piece for which `to` has room set aside already. Panics where it has not.
+/// Appends a piece to `to`. Panics if `to` lacks the capacity.
 #[inline(always)]
 pub fn append_piece(to: &mut Vec<u8>, piece: &[u8]) {
     let len = to.len();
     assert!(to.capacity() - len >= piece.len(), "room was set aside");
-    // SAFETY: the bytes behind the end belong to the vector by the assertion, a shared slice cannot overlap them, and
-    // they are written before they count.
+    // SAFETY: the bytes after the end belong to the vector by the assertion, a shared slice cannot overlap them, and
+    // they are written before the length includes them.
     unsafe {
         copy(piece, to.as_mut_ptr().add(len));
         to.set_len(len + piece.len());
     }
 }
 
-/// Copies `from` to where `to` points.
+/// Copies `from` to the memory at `to`.
 ///
 /// # Safety
 /// `to` must be valid for writes of `from.len()` bytes that do not overlap `from`.
 #[inline(always)]
 pub(crate) unsafe fn copy(from: &[u8], to: *mut u8) {
     let (start, len) = (from.as_ptr(), from.len());
-    // SAFETY: each arm reads and writes the first and the last bytes of the piece, which together are all of it
-    // and nothing else.
+    // SAFETY: each arm reads and writes the first and the last bytes of the piece, which together cover exactly the
+    // piece.
     unsafe {
         match len {
             0 => {}

@@ -3,15 +3,15 @@
 use crate::ArenaError;
 use crate::mapping::Mapping;
 
-/// Room for sort entries. Not part of an arena's budget: whoever makes it accounts for it. Pages are backed when they
-/// are first written and stay so until it is dropped, so that only the first use pays for them.
+/// Room for sort entries. It is outside an arena's budget: its owner charges it. Pages are backed on the first write
+/// and stay so until it is dropped, so only the first use pays for them.
 pub struct Scratch {
     mapping: Mapping,
     entry_count: usize,
 }
 
 impl Scratch {
-    /// Room for `entry_count` entries of 16 bytes.
+    /// Makes room for `entry_count` entries of 16 bytes.
     pub fn new(entry_count: usize) -> Result<Self, ArenaError> {
         let bytes = entry_count.max(1) * size_of::<u128>();
         let mapping =
@@ -19,7 +19,7 @@ impl Scratch {
         Ok(Self { mapping, entry_count })
     }
 
-    /// The entries; their values are whatever the last use left.
+    /// Returns the entries; they have the values of the last use.
     pub fn entries(&mut self) -> &mut [u128] {
         // SAFETY: the mapping has room for so many entries, is aligned to a huge page, zeroed by the kernel (any
         // bytes are a u128), and borrowed mutably with `self` for as long as the slice lives.

@@ -1,4 +1,4 @@
-//! Runs of an earlier job, opened where they lie: its I-files can be reduced again without running its maps.
+//! Runs of an earlier job, opened in place: its I-files can be reduced again without running its maps.
 
 use crate::ChunkServer;
 use crate::disks::{DiskFile, run_file_name};
@@ -19,12 +19,11 @@ use std::sync::atomic::Ordering;
 type Books = BTreeMap<(IfileIndex, ChunkId), BTreeMap<Source, DataSum>>;
 
 impl ChunkServer {
-    /// Opens kept runs and checks all of them but the blocks, which are checked when they are read: header,
-    /// footer, key index, source table, and that each is the run the store remembers. The files stay where
-    /// they are and are never changed or removed by this server. Calling it again gives the same.
+    /// Opens kept runs and checks everything except the blocks, which are checked when they are read: header, footer,
+    /// key index, source table, and that each is the run in the store. The files stay in place and this server never
+    /// changes or removes them. The call is idempotent.
     ///
-    /// The first run that cannot be used is the error, unless there is a replica of it elsewhere. Replicas here that cannot be used are
-    /// left out.
+    /// The error is the first unusable run without a replica on another node. Unusable replicas here are omitted.
     pub fn adopt(&self, task: &AdoptTask) -> Result<AdoptResult, ChunkServerError> {
         let mut books = Books::new();
         let mut adopted = Vec::with_capacity(task.runs.len());
@@ -55,11 +54,11 @@ impl ChunkServer {
         Ok(AdoptResult { chunks, runs, copies: self.adopt_copies(task), missing, missing_because })
     }
 
-    /// Opens replicas of runs that are read elsewhere as long as they can be.
+    /// Opens replicas of runs that are read on another node as long as they can be.
     fn adopt_copies(&self, task: &AdoptTask) -> Vec<AdoptedCopy> {
         let mut copies = Vec::with_capacity(task.copies.len());
         for kept in &task.copies {
-            // One that is no use is missed only where the file itself is: then the job says so.
+            // A missing replica matters only if the file itself is missing: then the job reports it.
             let Ok((run, summary)) = open_kept(task, kept, &self.shared.reads) else { continue };
             let chunks = chunks_of(&run, &summary, &self.shared.config.layout);
             copies.push(AdoptedCopy { run: summary.clone(), chunks });
@@ -74,7 +73,7 @@ impl ChunkServer {
         for (run, summary) in adopted {
             books.keep_run_ids_above(run.id);
             if books.runs.contains_key(&run.id) {
-                // An earlier attempt took it in.
+                // An earlier attempt adopted it.
                 continue;
             }
             progress.appended_bytes.fetch_add(summary.record_bytes, Ordering::Relaxed);
@@ -84,14 +83,13 @@ impl ChunkServer {
         }
     }
 
-    /// Whether a file lies in this job's own directories.
+    /// Returns whether a file lies in this job's own directories.
     pub(crate) fn owns(&self, path: &Path) -> bool {
         self.shared.config.disk_dirs.iter().any(|dir| path.parent() == Some(dir.as_path()))
     }
 }
 
-/// Returns the path at which the file of a run should be, or the path of the file if it is on another disk instead: a replica of a run
-/// that is gone may lie on any.
+/// Returns the expected path of a run's file, or its path on another disk: a replica of a lost run may be on any disk.
 pub(crate) fn kept_path(dirs: &[PathBuf], kept: &KeptRun) -> PathBuf {
     let name = run_file_name(kept.run);
     let expected = dirs.get(usize::from(kept.disk.0)).cloned().unwrap_or_default().join(&name);
@@ -126,7 +124,7 @@ fn open_kept(
     Ok((run, summary))
 }
 
-/// A whole file of another run would be read without complaint: the store knows which one belongs here.
+/// A complete file of another run would be read without an error: the store knows which run belongs here.
 pub(crate) fn check_identity(source: JobId, kept: &KeptRun, file: &RunFile) -> Result<(), FormatError> {
     let (identity, footer) = (&file.identity, &file.footer);
     for (what, here, there) in [

@@ -1,5 +1,5 @@
-//! A key range of a run as encoded blocks, for readers on other nodes: stored blocks go as they are, those at the
-//! edges are cut, and what is in memory is encoded on the way.
+//! A key range of a run as encoded blocks, for readers on other nodes: stored blocks are sent unchanged, blocks at the
+//! edges are cut, and records in memory are encoded on the way.
 
 use crate::ChunkServer;
 use crate::error::ChunkServerError;
@@ -17,16 +17,16 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A block that a scan gave out.
+/// A block of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanBlock {
     pub records: u32,
-    /// Beginning of the partition key of its first record, as a key index keeps it. Blocks whose first keys differ are in
-    /// their order; if the keys are equal, [`FirstRecord`] decides.
+    /// Prefix of the partition key of its first record, as in a key index. Blocks with different first keys are in that
+    /// order; if the keys are equal, [`FirstRecord`] decides.
     pub first_key: Vec<u8>,
 }
 
-/// Order of the first record of a block among those of other runs: by its key, then by its source.
+/// Order of the first record of a block among other runs: by its key, then by its source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FirstRecord {
     pub key: Vec<u8>,
@@ -41,31 +41,31 @@ pub struct BlockScan {
     codec: Codec,
     block_bytes: usize,
     place: ScanPlace,
-    /// Raw bytes of a block that is made here.
+    /// Raw bytes of a block that is encoded here.
     raw: Vec<u8>,
-    /// A block that was read to be left out and is more than that: the next one.
+    /// A block that was read to be skipped and exceeds the number to skip: it is the next one.
     kept: Option<(ScanBlock, Vec<u8>)>,
 }
 
 enum ScanPlace {
     Memory {
         cursor: OrderCursor,
-        /// Records that were taken from it and are in no block yet.
+        /// Number of records taken from it and not yet in a block.
         taken: VecDeque<Position>,
     },
     Disk {
         reader: WindowReader,
-        /// Blocks of the range that were not read yet, last first, and whether each lies inside as a whole.
+        /// Unread blocks of the range, last first, and whether each lies completely inside.
         unread: Vec<(IndexEntry, bool)>,
-        /// Offset at which the last of them ends.
+        /// Offset of the end of the last of them.
         end: u64,
         read_ahead_bytes: usize,
     },
 }
 
 impl ChunkServer {
-    /// Opens a run for the records with lower <= partition key < upper. From disk, blocks are read
-    /// `read_ahead_bytes` at a time (at least a block).
+    /// Opens a run for the records with lower <= partition key < upper. From disk, blocks are read `read_ahead_bytes`
+    /// at a time (at least a block).
     pub fn scan(
         &self,
         run: RunId,
@@ -118,17 +118,18 @@ fn open_disk(
 }
 
 impl BlockScan {
-    /// Leaves blocks that are made here as they are; those on disk go as they stand there all the same.
+    /// Leaves blocks that are encoded here uncompressed; blocks on disk are still sent as stored.
     pub fn uncompressed(self) -> Self {
         Self { codec: Codec::None, ..self }
     }
 
-    /// The run being scanned.
+    /// Returns the run being scanned.
     pub fn run(&self) -> &Arc<Run> {
         &self.run
     }
 
-    /// The run and whether all that is wanted of it was read from its file; None in memory. After [`Self::skip_records`].
+    /// Returns the run and a flag that is set once everything was read from its file; None in memory. Call it after
+    /// [`Self::skip_records`].
     pub fn read_mark(&self) -> Option<(RunId, AllRead)> {
         match &self.place {
             ScanPlace::Memory { .. } => None,
@@ -136,9 +137,9 @@ impl BlockScan {
         }
     }
 
-    /// Leaves out blocks at the front of the range as long as these have no more than `records` records together,
-    /// and says how many they had: a reader that has had so many elsewhere goes on behind them. Blocks on disk that
-    /// lie wholly inside the range are not even read. Before the first block is taken.
+    /// Skips blocks at the front of the range as long as these have at most `records` records together, and returns the
+    /// number of skipped records: a reader that got these from another node continues after them. Blocks on disk that
+    /// lie completely inside the range are not even read. Call it before the first block is taken.
     pub fn skip_records(&mut self, records: u64) -> Result<u64, ChunkServerError> {
         let mut skipped = 0;
         while skipped < records {
@@ -154,7 +155,7 @@ impl BlockScan {
         Ok(skipped)
     }
 
-    /// Leaves out blocks by what the key index says of them.
+    /// Skips blocks by the record counts of the key index.
     fn skip_unread(&mut self, records: u64) -> Result<u64, ChunkServerError> {
         let (ScanPlace::Disk { reader, unread, end, read_ahead_bytes }, Place::Disk(disk)) =
             (&mut self.place, &self.run.place)
@@ -177,8 +178,7 @@ impl BlockScan {
         Ok(skipped)
     }
 
-    /// Appends the next block to `out`, header and stored bytes; None at the end of the range. Blocks are never
-    /// empty.
+    /// Appends the next block to `out`, header and stored bytes; None at the end of the range. Blocks are never empty.
     pub fn next_block(&mut self, out: &mut Vec<u8>) -> Result<Option<ScanBlock>, ChunkServerError> {
         if let Some((block, encoded)) = self.kept.take() {
             out.extend_from_slice(&encoded);
@@ -219,7 +219,7 @@ impl BlockScan {
         }
     }
 
-    /// The first record of a block that [`Self::next_block`] gave out.
+    /// Returns the first record of a block from [`Self::next_block`].
     pub fn first_record(&self, encoded: &[u8]) -> Result<FirstRecord, ChunkServerError> {
         self.decode_first(encoded).map_err(|source| {
             let path = self.run.path().map(Path::to_path_buf).unwrap_or_default();
@@ -272,7 +272,7 @@ fn fill_block(
     }
 }
 
-/// The next bytes of a run file, which are those from `offset_bytes` on.
+/// Returns the next bytes of a run file, which start at `offset_bytes`.
 pub(crate) fn take<'a>(
     disk: &DiskRun,
     reader: &'a mut WindowReader,
@@ -288,7 +288,7 @@ pub(crate) fn take<'a>(
     })
 }
 
-/// Appends a stored block to `out`; gives its header and where in `out` the stored bytes begin.
+/// Appends a stored block to `out`; returns its header and the position in `out` of the stored bytes.
 pub(crate) fn read_block(
     disk: &DiskRun,
     reader: &mut WindowReader,
@@ -312,7 +312,7 @@ pub(crate) fn read_block(
     Ok((header, stored))
 }
 
-/// Leaves in `raw` the records of a block that lie in the range; None when there are none.
+/// Keeps in `raw` the records of a block that lie in the range; None if there are none.
 fn cut_block(
     run: &Run,
     disk: &DiskRun,

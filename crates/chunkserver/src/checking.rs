@@ -1,4 +1,4 @@
-//! Files of runs that an earlier job kept, read from the first byte to the last and checked against all that is known of them.
+//! Verification of kept run files of an earlier job, from the first byte to the last, against the store.
 
 use crate::adopting::{check_identity, kept_path};
 use crate::disks::DiskFile;
@@ -14,12 +14,12 @@ use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
-/// A check that goes on, for those who watch it.
+/// Progress of a running check.
 #[derive(Debug, Default)]
 pub struct Checking {
-    /// Set by whoever does not want it any more.
+    /// Set to stop the check.
     pub stop: AtomicBool,
-    /// Bytes of files that were read so far.
+    /// Bytes of files read so far.
     pub read_bytes: AtomicU64,
 }
 
@@ -28,18 +28,18 @@ impl Checking {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// So many more bytes were read; whether to go on.
+    /// Counts more bytes read; returns whether to continue.
     fn has_read(&self, bytes: u64) -> bool {
         self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         !self.stops()
     }
 }
 
-/// Checks the files of a task with so many threads, at least one, and tells of each as soon as it is known, in any order:
-/// header, footer, key index, source table, that it is the run which the store remembers, every block and record, order, sums. Files
-/// are never changed. Of memory each thread takes what a block needs, and the index of its file.
+/// Checks the files of a task with this many threads, at least one, and reports each file when it is done, in any
+/// order: header, footer, key index, source table, identity with the run in the store, every block and record, order,
+/// sums. Files are never changed. Each thread uses memory for a block and the index of its file.
 ///
-/// Files that were not looked at to their end when it was stopped are not told of. An error where no thread can be started.
+/// After a stop, unfinished files are not reported. Fails if no thread can be started.
 pub fn check_kept(
     task: &CheckTask,
     threads: usize,
@@ -64,7 +64,7 @@ pub fn check_kept(
             let thread = std::thread::Builder::new().name(format!("checker-{index}"));
             match thread.spawn_scoped(scope, work) {
                 Err(error) if index == 0 => started = Err(ChunkServerError::Thread(error)),
-                // It takes longer with fewer.
+                // With fewer threads it takes longer.
                 Err(_) | Ok(_) => {}
             }
         }
@@ -111,7 +111,7 @@ fn check_blocks(
 ) {
     let run = match RunFile::open(opened) {
         Ok(run) => run,
-        // Without its index nobody knows where blocks begin.
+        // Without its index the block boundaries are unknown.
         Err(error) => return add(checked, damage(None, &error)),
     };
     if let Err(error) = check_identity(task.source, &file.run, &run) {
@@ -156,7 +156,7 @@ fn damage(block: Option<u64>, error: &FormatError) -> Damage {
     Damage { block, offset_bytes: Some(error.offset), why }
 }
 
-/// Remembers the first damages and counts all.
+/// Remembers the first damaged blocks and counts all.
 fn add(checked: &mut CheckedFile, damage: Damage) {
     checked.damage_count += 1;
     if checked.damages.len() < DAMAGES_PER_FILE_MAX {

@@ -1,4 +1,4 @@
-//! The table of a chunkserver: chunks, queues, runs. Pure state changes; no I/O happens here.
+//! The table of a chunkserver: chunks, queues, runs. Pure state changes without I/O.
 
 use crate::error::ChunkServerError;
 use crate::run::Run;
@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Appenders bound to one chunk at a time (Sailfish section 6.1); a second chunk of an I-file opens beyond.
+/// Maximum appenders bound to one chunk at a time (Sailfish section 6.1); for more, a second chunk of the I-file opens.
 pub const APPENDERS_PER_CHUNK_MAX: usize = 128;
 
-/// Life of a chunk: Open -> Stable (closed, waiting for a sorter) -> Sorting -> Sorted.
+/// State of a chunk: Open -> Stable (closed, waiting for a sorter) -> Sorting -> Sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkState {
     Open,
@@ -27,14 +27,14 @@ pub(crate) enum ChunkState {
 /// Frames and sum of one source in a chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChunkSource {
-    /// Frames below this that were sent to this chunk are in it.
+    /// Number of frames sent to this chunk that are in it: it contains all below.
     pub standing_end: u64,
     pub sum: DataSum,
-    /// Counted among the chunk's appenders.
+    /// True if it counts among the chunk's appenders.
     pub bound: bool,
 }
 
-/// Frames of a chunk that went to disk unsorted.
+/// Frames of a chunk that were spilled unsorted.
 #[derive(Clone, Debug)]
 pub(crate) struct RawFile {
     pub path: PathBuf,
@@ -55,7 +55,7 @@ pub(crate) struct Chunk {
     pub memory_bytes: u64,
     pub sources: BTreeMap<Source, ChunkSource>,
     pub raw: Option<RawFile>,
-    /// A raw spill of it is being written; it cannot be sorted until that is done.
+    /// True while a raw spill is being written; the chunk cannot be sorted until then.
     pub spilling: bool,
 }
 
@@ -74,7 +74,8 @@ pub(crate) struct Figures {
     pub write_seconds: f64,
 }
 
-/// ChunkTable of a chunkserver: its chunks, queues and runs. The simulator drives them without the threads and files around them.
+/// Table of a chunkserver: its chunks, queues and runs. The simulator drives them without the threads and files around
+/// them.
 pub struct ChunkTable {
     node: NodeId,
     layout: Layout,
@@ -83,25 +84,25 @@ pub struct ChunkTable {
     open: BTreeMap<IfileIndex, Vec<ChunkId>>,
     /// Stable chunks per disk, in order of closing.
     pub(crate) queues: Vec<VecDeque<ChunkId>>,
-    /// Sorters at work.
+    /// Number of working sorters.
     pub(crate) busy_sorters: usize,
-    /// Appenders that wait for memory.
+    /// Number of appenders that wait for memory.
     pub(crate) memory_waiters: usize,
     pub(crate) runs: BTreeMap<RunId, Arc<Run>>,
     pub(crate) summaries: BTreeMap<RunId, RunSummary>,
-    /// Runs only in memory, oldest first: the ones to write when room is needed.
+    /// Runs only in memory, oldest first: the next to be written when memory is short.
     pub(crate) memory_runs: VecDeque<RunId>,
     /// Copies of runs of other nodes.
     pub(crate) copies: BTreeMap<RunId, (Arc<Run>, RunSummary)>,
-    /// Those that were sealed here in place of runs of nodes that are gone.
+    /// Copies that were sealed here in place of runs of lost nodes.
     pub(crate) standing: BTreeSet<RunId>,
-    /// Runs of which copies are being received.
+    /// Runs whose copies are being received.
     pub(crate) receiving: BTreeSet<RunId>,
-    /// Runs of this node, and copies that stand, that want a copy elsewhere.
+    /// Runs of this node, and promoted copies, that need a copy on another node.
     pub(crate) to_copy: ToCopy,
-    /// Chunks whose data is gone.
+    /// Chunks whose data is lost.
     pub(crate) lost: BTreeSet<ChunkId>,
-    /// Why, of the first of them.
+    /// Reason of the first loss.
     pub(crate) lost_because: Option<String>,
     pub(crate) sealing: bool,
     pub(crate) stopping: bool,
@@ -113,7 +114,7 @@ pub struct ChunkTable {
 }
 
 impl ChunkTable {
-    /// Creates the table of a job on a node that has so many disks.
+    /// Creates the table of a job on a node with this many disks.
     pub fn new(node: NodeId, layout: Layout, disk_count: usize) -> Self {
         Self {
             node,
@@ -142,12 +143,12 @@ impl ChunkTable {
         }
     }
 
-    /// A run of this node, or a copy of another's.
+    /// Returns a run of this node, or a copy of another's.
     pub fn run(&self, id: RunId) -> Option<&Arc<Run>> {
         self.runs.get(&id).or_else(|| self.copies.get(&id).map(|(run, _)| run))
     }
 
-    /// Takes in a run that was made here.
+    /// Adds a run that was made here.
     pub fn register(&mut self, run: Run, summary: RunSummary) {
         if run.is_in_memory() {
             self.memory_runs.push_back(run.id);
@@ -157,8 +158,8 @@ impl ChunkTable {
         self.runs.insert(run.id, Arc::new(run));
     }
 
-    /// Forgets runs that were merged, and gives those that there were. Copies stay until the job is over, but for those that stand for
-    /// their runs: should the merge not count, nothing may be there twice.
+    /// Removes merged runs, and returns those that existed. Copies stay until the job is over, except for promoted
+    /// ones: if the merge does not count, no data may exist twice.
     pub fn forget_runs(&mut self, ids: &[RunId]) -> Vec<Arc<Run>> {
         self.to_copy.forget(ids);
         self.memory_runs.retain(|each| !ids.contains(each));
@@ -173,13 +174,13 @@ impl ChunkTable {
         forgotten
     }
 
-    /// A number for a run to be made here.
+    /// Returns a number for a new run.
     pub fn take_run_id(&mut self) -> RunId {
         self.next_run += 1;
         RunId::on(self.node, self.next_run - 1)
     }
 
-    /// Numbers of runs to come are higher than this one, which came from elsewhere.
+    /// Makes the numbers of later runs higher than this one, which came from another node.
     pub fn keep_run_ids_above(&mut self, run: RunId) {
         if run.node() == self.node {
             self.next_run = self.next_run.max(run.number() + 1);
@@ -227,8 +228,8 @@ impl ChunkTable {
         id
     }
 
-    /// Takes a frame. A repeated one is acknowledged again; one for a closed chunk is told what stands, and so is
-    /// the first that does not fit, which closes the chunk.
+    /// Appends a frame. A repeated frame is acknowledged again. A frame for a closed chunk is answered with the
+    /// standing frames, and so is the first frame that does not fit, which closes the chunk.
     pub fn append(&mut self, id: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError> {
         let chunk = self.chunks.get_mut(&id).ok_or(AppendError::Gone(id))?;
         let header = frame.header;
@@ -248,7 +249,7 @@ impl ChunkTable {
             return Ok(closed);
         }
         if chunk.appended_bytes + header.sum.bytes > chunk.capacity_bytes {
-            // An oversize record goes to a chunk of its own; this one stays open for what comes after it.
+            // An oversize record gets its own chunk; this one stays open for the following records.
             if header.sum.bytes <= chunk.capacity_bytes {
                 self.close(id);
             }
@@ -272,21 +273,21 @@ impl ChunkTable {
         Ok(AppendReply::Acked)
     }
 
-    /// The source sends no more to the chunk.
+    /// Records that the source sends no more to the chunk.
     pub fn release(&mut self, id: ChunkId, source: Source) {
         if let Some(of_source) = self.chunks.get_mut(&id).and_then(|chunk| chunk.sources.get_mut(&source)) {
             of_source.bound = false;
         }
     }
 
-    /// Closes a chunk that is open.
+    /// Closes a chunk if it is open.
     pub fn close_one(&mut self, id: ChunkId) {
         if self.chunks.get(&id).is_some_and(|chunk| chunk.state == ChunkState::Open) {
             self.close(id);
         }
     }
 
-    /// Closes a chunk for good.
+    /// Closes a chunk permanently.
     fn close(&mut self, id: ChunkId) {
         let Some(chunk) = self.chunks.get_mut(&id) else { return };
         chunk.state = if chunk.appended_bytes == 0 { ChunkState::Sorted } else { ChunkState::Stable };
@@ -298,7 +299,7 @@ impl ChunkTable {
         }
     }
 
-    /// Chunks that take frames, and have some.
+    /// Returns the open chunks that have frames.
     pub fn begun_chunks(&self) -> Vec<ChunkId> {
         let open = self.open.values().flatten().copied();
         open.filter(|id| self.chunks[id].appended_bytes > 0).collect()
@@ -312,8 +313,8 @@ impl ChunkTable {
         }
     }
 
-    /// Takes the next chunks to sort: one, or while sealing several small ones of an I-file together. Chunks
-    /// that are still in memory go first: sorting them frees memory, reading a raw one back needs it.
+    /// Takes the next chunks to sort: one, or while sealing several small ones of an I-file together. Chunks that are
+    /// still in memory go first: sorting them frees memory, but reading a raw one back needs it.
     pub fn take_sort_work(&mut self) -> Option<Vec<ChunkId>> {
         let in_memory = |chunk: &Chunk| !chunk.spilling && chunk.raw.is_none();
         let ready = |chunk: &Chunk| !chunk.spilling;
@@ -351,7 +352,7 @@ impl ChunkTable {
         None
     }
 
-    /// The frames of chunks that a sorter has taken, with the I-file and disk that they share.
+    /// Returns the frames of chunks that a sorter has taken, with their common I-file and disk.
     pub fn take_frames(
         &mut self,
         chunks: &[ChunkId],
@@ -366,7 +367,7 @@ impl ChunkTable {
         (ifile, disk, frames)
     }
 
-    /// These chunks are in a run now.
+    /// Records that these chunks are in a run now.
     pub fn sorted(&mut self, chunks: &[ChunkId]) {
         for id in chunks {
             if let Some(chunk) = self.chunks.get_mut(id) {
@@ -376,29 +377,29 @@ impl ChunkTable {
         }
     }
 
-    /// Whether what was in a chunk is in a run, or gone.
+    /// Returns whether the data of a chunk is in a run, or lost.
     pub fn is_sorted(&self, id: ChunkId) -> bool {
         self.chunks.get(&id).is_some_and(|chunk| chunk.state == ChunkState::Sorted)
     }
 
-    /// The end of the maps: every open chunk closes, and small ones are sorted together.
+    /// Starts the seal: every open chunk closes, and small ones are sorted together.
     pub fn begin_seal(&mut self) {
         self.sealing = true;
         self.close_all();
     }
 
-    /// Chunks whose data is gone, in order.
+    /// Returns the chunks whose data is lost, in order.
     pub fn lost(&self) -> Vec<ChunkId> {
         self.lost.iter().copied().collect()
     }
 
-    /// Whether closed chunks wait for a sorter.
+    /// Returns whether closed chunks wait for a sorter.
     pub fn has_stable_chunks(&self) -> bool {
         self.queues.iter().any(|queue| !queue.is_empty())
     }
 
-    /// Bytes that open chunks can still take: memory that must stay free, so that appenders never wait for
-    /// what only they could free.
+    /// Returns the bytes that open chunks can still take: memory that must stay free, so that appenders never wait for
+    /// memory that only they could free.
     pub fn open_room_bytes(&self) -> u64 {
         if self.sealing {
             return 0;
@@ -407,8 +408,8 @@ impl ChunkTable {
         (u64::from(self.layout.ifile_count) * self.layout.chunk_bytes).saturating_sub(open_bytes)
     }
 
-    /// The chunk with the most bytes in memory that no sorter has taken. Stable ones count: every sorter may be
-    /// waiting to read a raw chunk back, and then nobody else would free them.
+    /// Returns the chunk with the most bytes in memory that no sorter has taken. Stable ones count: if every sorter
+    /// waits to read a raw chunk back, nothing else would free them.
     pub fn largest_unsorted_chunk(&self) -> Option<ChunkId> {
         let open = self.open.values().flatten();
         open.chain(self.queues.iter().flatten())
@@ -417,7 +418,7 @@ impl ChunkTable {
             .max_by_key(|id| self.chunks[id].memory_bytes)
     }
 
-    /// The chunks that hold anything, with what each source put into them.
+    /// Returns the chunks with data, and the sum of each source in them.
     pub fn chunk_summaries(&self) -> Vec<ChunkSummary> {
         let is_there = |id: &ChunkId, chunk: &Chunk| chunk.appended_bytes > 0 && !self.lost.contains(id);
         let filled = self.chunks.iter().filter(|(id, chunk)| is_there(id, chunk));
@@ -436,7 +437,7 @@ impl ChunkTable {
     }
 }
 
-/// The frame with its last byte changed, as a faulty memory would.
+/// Returns the frame with its last byte changed, as by faulty memory.
 fn altered(frame: AppendFrame) -> AppendFrame {
     let mut bytes = frame.payload.to_vec();
     if let Some(last) = bytes.last_mut() {

@@ -1,4 +1,4 @@
-//! Copies of other nodes' runs: received piece by piece, kept under the number that the run has there.
+//! Copies of other nodes' runs: received piece by piece, stored under the number of the run on its node.
 
 use crate::disks::{DiskFile, NewFile, run_of_file};
 use crate::error::ChunkServerError;
@@ -13,10 +13,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Most bytes of each buffer of a copy that is received: several copies come at once, beside the sorters.
+/// Maximum bytes of each buffer of a copy that is received: several copies arrive at once, beside the sorters.
 const WRITE_BUFFER_BYTES_MAX: usize = 256 << 10;
 
-/// A copy that is being received. Dropped before it is finished it leaves nothing behind.
+/// A copy that is being received. If it is dropped unfinished, nothing of it remains.
 pub struct CopyWriter {
     shared: Arc<Shared>,
     run: RunId,
@@ -27,18 +27,18 @@ pub struct CopyWriter {
 
 enum Target {
     New {
-        /// None once it is finished.
+        /// None after it is finished.
         file: Option<NewFile>,
         path: PathBuf,
         disk: DiskIndex,
     },
-    /// The copy is here; whoever sent it had no answer. What comes must be the same.
+    /// Set if the copy exists because its sender got no answer. The new bytes must be the same.
     Present { file: DiskFile, path: PathBuf },
 }
 
 impl ChunkServer {
-    /// Begins to take in a copy of another node's run, a file of `bytes` bytes. One that is here already may come
-    /// again; while one is being received no other is.
+    /// Begins to receive a copy of another node's run, a file of `bytes` bytes. An existing copy may be sent again;
+    /// while a copy is being received, no second one is accepted.
     pub fn receive_copy(&self, run: RunId, bytes: u64) -> Result<CopyWriter, ChunkServerError> {
         let shared = &self.shared;
         {
@@ -66,7 +66,7 @@ impl Shared {
             if let Some(file) = opened {
                 return Ok(Target::Present { file, path });
             }
-            // It is no copy any more, and may be made anew.
+            // It is not a copy any more, and may be received again.
             self.lock().copies.remove(&run);
             let _ = std::fs::remove_file(path);
         }
@@ -85,7 +85,7 @@ impl Shared {
         Err(first_error.expect("there is at least one disk"))
     }
 
-    /// Checks all of a received file but its blocks, which are checked when they are read.
+    /// Checks a received file except for its blocks, which are checked when they are read.
     fn open_copy(
         &self,
         id: RunId,
@@ -118,11 +118,11 @@ impl Shared {
 }
 
 impl Shared {
-    /// Runs of other nodes that lie in the directories of the job when this server begins are copies like those that are received:
-    /// what a process before this one on these disks made, or was sent. One that is not whole is left alone.
+    /// Adds the runs of other nodes in the directories of the job when this server begins: a previous process on these
+    /// disks made or received them, and they count as copies. Incomplete files are left alone.
     pub(crate) fn take_in_found(&self) {
         for (index, dir) in self.config.disk_dirs.iter().enumerate() {
-            // A disk that cannot be read has nothing for anybody.
+            // An unreadable disk has no usable copies.
             for path in std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()) {
                 let Some(id) = run_of_file(&path).filter(|id| id.node() != self.config.node) else {
                     continue;
@@ -135,8 +135,8 @@ impl Shared {
     }
 }
 
-/// Describes a run file that another process left. Checks all of it but the blocks, which are verified when they are read. The run
-/// must be of `job`, and its file must have the name that belongs to its number.
+/// Describes a run file of another process. Checks it except for the blocks, which are verified when they are read. The
+/// run must be of `job`, and its file must have the name for its number.
 pub fn left_run(path: &Path, job: JobId) -> Result<LeftRun, ChunkServerError> {
     let damaged = |source| ChunkServerError::Damaged { path: path.to_path_buf(), source };
     let disk = |source| ChunkServerError::Disk { action: "open", path: path.to_path_buf(), source };
@@ -163,7 +163,7 @@ pub fn left_run(path: &Path, job: JobId) -> Result<LeftRun, ChunkServerError> {
 }
 
 impl CopyWriter {
-    /// Takes the next bytes of the file.
+    /// Receives the next bytes of the file.
     pub fn write(&mut self, piece: &[u8]) -> Result<(), ChunkServerError> {
         let offset = self.present_bytes;
         self.present_bytes += piece.len() as u64;
@@ -193,7 +193,7 @@ impl CopyWriter {
         }
     }
 
-    /// Makes sure that all has come, and that it is the run that it was said to be; then the copy is here.
+    /// Verifies that the file is complete and is the announced run; after that the copy is available.
     pub fn finish(mut self) -> Result<(), ChunkServerError> {
         if self.present_bytes != self.bytes {
             return Err(self.length_error());
@@ -227,7 +227,7 @@ impl CopyWriter {
 impl Drop for CopyWriter {
     fn drop(&mut self) {
         if let Target::New { file, .. } = &mut self.target {
-            // Before the next one may come, which would have the same name.
+            // Before the next copy may arrive, which would have the same name.
             *file = None;
         }
         self.shared.lock().receiving.remove(&self.run);

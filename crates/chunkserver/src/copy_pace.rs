@@ -1,36 +1,37 @@
-//! How fast copies of runs go to other nodes, and in which order: the pure part of it, which `node` acts on and `sim` measures.
+//! The speed and order of copies of runs to other nodes: the pure part, used by `node` and measured by `sim`.
 
 use ids::NodeId;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// How long is waited for the next run before it is looked whether the job is over.
+/// Interval between checks whether the job is over, while waiting for the next run.
 pub const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Pause before a run that no other node took is offered again.
 pub const REFUSED_PAUSE: Duration = Duration::from_secs(1);
-/// Bytes sent each second while map tasks append here, for a run that was just made. For each [`YIELDING_GROWS_EVERY`] that the run
-/// has lain on one node, the rate grows by as much again.
+/// Bytes sent per second while map tasks append here, for a new run. For each [`YIELDING_GROWS_EVERY`] that the run has
+/// existed on only one node, the rate grows by the same amount.
 const YIELDING_BYTES_PER_SECOND: f64 = 32e6;
 const YIELDING_GROWS_EVERY: Duration = Duration::from_secs(10);
 
-/// A chunk that is not full is sorted all the same when it has waited for this part of the time since the job began here, and for no
-/// less than this: what maps put out lies on one node only until then. The longer a job has run the more a chunk may cost to make
-/// again, and the longer it may wait; so there are few such chunks, however long it runs.
+/// A partial chunk is sorted anyway after it has waited for this fraction of the time since the job began here, but not
+/// before this minimum: until then map output exists on only one node. The longer a job has run, the more a chunk may
+/// cost to recompute, and the longer it may wait; so there are few such chunks in any job.
 const WAITS_PART: u32 = 8;
 const WAITS_MIN: Duration = Duration::from_secs(5);
 
-/// Returns the time that sending so many bytes must take while others append here, for a run that has lain on one node for `age`.
+/// Returns the minimum time for sending this many bytes while others append here, for a run that has existed on one
+/// node for `age`.
 pub fn yielding(bytes: usize, age: Duration) -> Duration {
     let rate = YIELDING_BYTES_PER_SECOND * (1.0 + age.as_secs_f64() / YIELDING_GROWS_EVERY.as_secs_f64());
     Duration::from_secs_f64(bytes as f64 / rate)
 }
 
-/// How long a begun chunk may wait to be full before it is closed all the same, in a job that began here so long ago.
+/// Returns how long a partial chunk may wait to be full before it is closed, in a job that began here this long ago.
 pub fn open_chunk_waits_max(job_age: Duration) -> Duration {
     (job_age / WAITS_PART).max(WAITS_MIN)
 }
 
-/// Nodes are offered a file in the order of this, which is another one for each file, so that they get even shares.
+/// Returns the order in which a file is offered to nodes. It differs from file to file, so that nodes get even shares.
 pub fn turn(file: impl Hash, node: NodeId) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&file, node).hash(&mut hasher);

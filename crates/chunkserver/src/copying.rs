@@ -1,7 +1,8 @@
-//! Runs of this node that want a copy on another one, copies here that stand for such, and their files as a stream of pieces.
+//! Runs of this node that need a copy on another one, promoted copies that need one, and their files as a stream of
+//! pieces.
 //!
-//! A run that is only in memory is written first, as if room were needed: nothing of the budget is held while a copy
-//! travels, and what travels is the very file that a reader here would open.
+//! A run that is only in memory is written first, as if memory were short: a copy in transit holds nothing of the
+//! budget, and the sent bytes are the file that a local reader would open.
 
 use crate::ChunkServer;
 use crate::block_scan::{read_block, take};
@@ -16,22 +17,22 @@ use ifile::{BlockHeader, FormatError, Problem, RunFile};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of a piece; a larger block is one of its own.
+/// Bytes of a piece; a larger block is a piece of its own.
 const PIECE_BYTES: usize = 256 << 10;
 /// Read ahead of a piece.
 const READ_AHEAD_BYTES: usize = 2 * PIECE_BYTES;
-/// How often whoever waits looks whether the job was told to stop.
+/// Interval at which a waiter checks whether the job was cancelled.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 impl ChunkServer {
-    /// From now on runs that are made here want copies, and so do those that are here already. Adopted ones have none:
-    /// they belong to another job. Calling it again changes nothing.
+    /// Requests copies of all runs that exist here or are made here later, except adopted ones, which belong to another
+    /// job. The call is idempotent.
     pub fn begin_copying(&self) {
         self.shared.lock().to_copy.begun = true;
         self.shared.to_copy.notify_all();
     }
 
-    /// Sets the copies here that stand for runs of other nodes and want one more copy; no others of them do.
+    /// Sets the promoted copies here that need one more copy; no other ones do.
     pub fn copy_standing(&self, runs: &[RunId]) {
         let mut table = self.shared.lock();
         let here = runs.iter().filter(|run| table.copies.contains_key(run)).copied().collect();
@@ -40,12 +41,12 @@ impl ChunkServer {
         self.shared.to_copy.notify_all();
     }
 
-    /// Chunks that take frames, and have some: nothing of them can be copied yet.
+    /// Returns open chunks with frames: nothing of them can be copied yet.
     pub fn begun_chunks(&self) -> Vec<ChunkId> {
         self.shared.lock().begun_chunks()
     }
 
-    /// Closes chunks that are not full, so that they are sorted and can be copied. Who appends goes on with others.
+    /// Closes partial chunks, so that they are sorted and can be copied. Appenders continue with other chunks.
     pub fn close_chunks(&self, chunks: &[ChunkId]) {
         let mut table = self.shared.lock();
         chunks.iter().for_each(|chunk| table.close_one(*chunk));
@@ -53,7 +54,7 @@ impl ChunkServer {
         self.shared.work.notify_all();
     }
 
-    /// The oldest run without a copy; waits for one, at most so long. None also when the job is to stop.
+    /// Returns the oldest run without a copy; waits at most this long for one. None also when the job is cancelled.
     pub fn next_to_copy(&self, wait: Duration) -> Option<RunToCopy> {
         let shared = &self.shared;
         let end = Instant::now() + wait;
@@ -74,7 +75,8 @@ impl ChunkServer {
         }
     }
 
-    /// The run wants a copy still, or again: it goes behind all others. One that was merged away is forgotten.
+    /// Records that the run still, or again, needs a copy: it moves to the end of the queue. A run that was merged is
+    /// dropped.
     pub fn copy_again(&self, again: RunToCopy) {
         let mut table = self.shared.lock();
         if table.runs.contains_key(&again.run) || table.to_copy.is_standing(again.run) {
@@ -84,24 +86,24 @@ impl ChunkServer {
         }
     }
 
-    /// The run has its copy.
+    /// Records that the run has its copy.
     pub fn copied(&self, run: RunId) {
         self.shared.lock().to_copy.has_copy(run);
     }
 
-    /// Runs without a copy, those included whose copies are under way.
+    /// Returns the runs without a copy, including those whose copies are in transit.
     pub fn uncopied_count(&self) -> usize {
         self.shared.lock().to_copy.count()
     }
 
-    /// Opens a run for copying, byte for byte. One that is only in memory goes to disk.
+    /// Opens a run for copying, byte for byte. A run only in memory is written to disk.
     pub fn copy_source(&self, run: RunId) -> Result<CopySource, ChunkServerError> {
         let run = self.on_disk(run)?;
         let id = run.id;
         CopySource::open(run).map_err(|error| error.of_run(id))
     }
 
-    /// The run, once it has a file. What it meets there is no damage of the run: that is still in memory.
+    /// Returns the run, once it has a file. An error here is no damage of the run, which is still in memory.
     fn on_disk(&self, id: RunId) -> Result<Arc<Run>, ChunkServerError> {
         let shared = &self.shared;
         let mut table = shared.lock();
@@ -122,7 +124,7 @@ impl ChunkServer {
                 evicted?;
                 continue;
             }
-            // Somebody else took it to write it, and says so.
+            // Another thread took it to write it, and reports the end.
             if table.stopping || table.failure.is_some() || shared.is_cancelled() {
                 return Err(ChunkServerError::Cancelled);
             }
@@ -132,19 +134,19 @@ impl ChunkServer {
     }
 }
 
-/// Part of its file that a copy reads next.
+/// Part of the file that a copy reads next.
 #[derive(Clone, Copy)]
 enum Next {
     Header,
     Block(usize),
-    /// In one of the parts behind the blocks.
+    /// In one of the parts after the blocks.
     Tail {
         part: usize,
     },
     End,
 }
 
-/// A part behind the blocks: checked by a checksum that was read with it at the opening.
+/// A part after the blocks, with the checksum that was read at the opening.
 #[derive(Clone, Copy)]
 struct TailPart {
     what: &'static str,
@@ -152,7 +154,7 @@ struct TailPart {
     crc32c: u32,
 }
 
-/// The file of a run, front to back. Everything is checked as it passes: a copy of a damaged run would be worse than
+/// The file of a run, front to back. Everything is verified on the way: a copy of a damaged run would be worse than
 /// none.
 pub struct CopySource {
     run: Arc<Run>,
@@ -161,7 +163,7 @@ pub struct CopySource {
     next: Next,
     offset: u64,
     tail: [TailPart; 3],
-    /// Over what has passed of the part of the tail that is passing.
+    /// Checksum of the bytes sent so far of the current part of the tail.
     crc32c: u32,
 }
 
@@ -189,7 +191,7 @@ impl CopySource {
         self.run.ifile
     }
 
-    /// The chunks that were sorted into it.
+    /// Returns the chunks that were sorted into it.
     pub fn chunks(&self) -> Vec<ChunkId> {
         self.run.chunks()
     }
@@ -199,7 +201,7 @@ impl CopySource {
         self.file.file_bytes()
     }
 
-    /// The next bytes of the file, about 256 KiB or one larger block; None at its end.
+    /// Returns the next bytes of the file, about 256 KiB or one larger block; None at its end.
     pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>, ChunkServerError> {
         self.read_piece().map_err(|error| error.of_run(self.run.id))
     }
@@ -232,7 +234,7 @@ impl CopySource {
         Ok(())
     }
 
-    /// Adds a block; false where it has to wait for the next piece.
+    /// Adds a block; false if it has to wait for the next piece.
     fn read_block(&mut self, block: usize, piece: &mut Vec<u8>) -> Result<bool, ChunkServerError> {
         let Some(entry) = self.file.index.entries.get(block) else {
             self.next = Next::Tail { part: 0 };
@@ -254,7 +256,7 @@ impl CopySource {
         Ok(true)
     }
 
-    /// Adds as much of a part behind the blocks as fits.
+    /// Adds as much of a part after the blocks as fits.
     fn read_tail(&mut self, part: usize, piece: &mut Vec<u8>) -> Result<(), ChunkServerError> {
         let Some(TailPart { what, end, crc32c }) = self.tail.get(part).copied() else {
             self.next = Next::End;

@@ -1,4 +1,4 @@
-//! Cursors over a key range of a run; what a merge pulls from.
+//! Cursors over a key range of a run, from which a merge pulls.
 
 use crate::error::ChunkServerError;
 use crate::readers::AllRead;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Retrievals of a cursor so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CursorReport {
-    /// Reads from the disk (from memory: one where there was anything).
+    /// Number of reads from the disk (in memory: one, if there was any record).
     pub retrievals: u64,
     pub retrieved_bytes: u64,
 }
@@ -70,7 +70,7 @@ impl<'a> RunCursor<'a> {
 }
 
 impl RunCursor<'_> {
-    /// The run and whether all that is wanted of it was read from its file; None in memory.
+    /// Returns the run and a flag that is set once everything was read from its file; None in memory.
     pub fn read_mark(&self) -> Option<(RunId, AllRead)> {
         match &self.place {
             CursorPlace::Memory(_) => None,
@@ -123,7 +123,7 @@ impl SortedRun for RunCursor<'_> {
     }
 }
 
-/// A record that a cursor over memory will come to next, or stands at.
+/// A record at or after the position of a cursor over memory.
 struct Ready<'a> {
     record: Record<'a>,
     prefix: u64,
@@ -133,9 +133,9 @@ struct Ready<'a> {
 struct MemoryCursor<'a> {
     memory: &'a MemoryRun,
     cursor: OrderCursor,
-    /// Taken from `cursor` together: their bytes are asked for in one go, and decoded in one short loop.
+    /// A batch of records from `cursor`: their bytes are prefetched at once, and decoded in one short loop.
     ready: Vec<Ready<'a>>,
-    /// The record that the cursor stands at.
+    /// The current record of the cursor.
     current: usize,
     report: CursorReport,
 }
@@ -184,7 +184,7 @@ struct DiskCursor<'a> {
     disk: &'a DiskRun,
     key_shape: KeyShape,
     source_count: usize,
-    /// Records below it are passed over; taken away once the first one at or above it is met.
+    /// Lower bound of records; removed once the first record at or above it is reached.
     lower: Option<Vec<u8>>,
     upper: Option<UpperBound>,
     reader: WindowReader,
@@ -208,7 +208,7 @@ impl<'a> DiskCursor<'a> {
         let file = disk.open()?;
         let mut unread = FILE_HEADER_BYTES as u64..disk.blocks_end;
         if lower.is_some() || upper.is_some() {
-            // The index is read for the range and let go: those of thousands of runs would not fit the budget.
+            // The index is read for the range and dropped: the indexes of thousands of runs would exceed the budget.
             let index = disk.read_index()?.index;
             let blocks = index.blocks_in_range(lower, upper);
             let start = index.entries.get(blocks.start).map_or(disk.blocks_end, |entry| entry.offset_bytes);
@@ -264,7 +264,7 @@ impl<'a> DiskCursor<'a> {
             .expect("the record decoded when the cursor moved to it")
     }
 
-    /// Takes the next block from what was read ahead; false at the end of the range.
+    /// Takes the next block from the read-ahead; false at the end of the range.
     fn load_block(&mut self) -> Result<bool, ChunkServerError> {
         if self.reader.is_at_end() {
             return Ok(false);

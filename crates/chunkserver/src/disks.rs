@@ -1,4 +1,4 @@
-//! The directories of a job, one a disk, and the files in them.
+//! The directories of a job, one per disk, and their files.
 
 use crate::error::ChunkServerError;
 use diskfile::{SequentialWriter, Through};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) struct Disks {
     dirs: Vec<PathBuf>,
-    /// Whether each is known to take nothing (full, read-only), as far as anybody has looked.
+    /// Whether each disk is known to reject writes (full, read-only), as of the last check.
     avoided: Vec<AtomicBool>,
 }
 
@@ -23,15 +23,15 @@ impl Disks {
         Self { dirs, avoided }
     }
 
-    /// Says which disks can take anything; those not named stay as they are.
+    /// Sets the disks that can be written; the others keep their state.
     pub fn set_usable(&self, usable: &[bool]) {
         for (avoided, usable) in self.avoided.iter().zip(usable) {
             avoided.store(!usable, Ordering::Relaxed);
         }
     }
 
-    /// All disks, the preferred one first: where it fails (full, broken), the others are tried. Those that are known
-    /// to take nothing come last.
+    /// Returns all disks, the preferred one first: if it fails (full, broken), the others are tried. Disks that are
+    /// known to reject writes come last.
     pub fn starting_with(&self, preferred: DiskIndex) -> impl Iterator<Item = DiskIndex> + use<> {
         let count = self.dirs.len();
         let mut order: Vec<usize> = (0..count).map(|step| (preferred.0 as usize + step) % count).collect();
@@ -39,7 +39,7 @@ impl Disks {
         order.into_iter().map(|disk| DiskIndex(disk as u16))
     }
 
-    /// The same, and once more where all have failed: an error that does not come again costs the job nothing.
+    /// Tries all disks twice if all of them fail: a transient error costs the job nothing.
     pub fn each_twice(&self, preferred: DiskIndex) -> impl Iterator<Item = DiskIndex> + use<> {
         self.starting_with(preferred).chain(self.starting_with(preferred))
     }
@@ -53,12 +53,12 @@ impl Disks {
     }
 }
 
-/// The name of a run's file within the directory of its job.
+/// Returns the name of a run's file within the directory of its job.
 pub fn run_file_name(run: RunId) -> String {
     format!("run-{:06}.ifile", run.0)
 }
 
-/// The run whose file this is by its name.
+/// Parses the run from the name of its file.
 pub fn run_of_file(path: &Path) -> Option<RunId> {
     let name = path.file_name()?.to_str()?;
     let number = name.strip_prefix("run-")?.strip_suffix(".ifile")?;
@@ -66,14 +66,14 @@ pub fn run_of_file(path: &Path) -> Option<RunId> {
     (run_file_name(run) == name).then_some(run)
 }
 
-/// A file of ours, read at offsets.
+/// A file of the chunkserver, read at offsets.
 #[derive(Debug)]
 pub struct DiskFile {
     file: File,
 }
 
 impl DiskFile {
-    /// Opens for reading.
+    /// Opens a file for reading.
     pub fn open(path: &Path) -> std::io::Result<Self> {
         Ok(Self { file: File::open(path)? })
     }
@@ -89,8 +89,7 @@ impl ReadAt for DiskFile {
     }
 }
 
-/// A new run file, written front to back past the page cache, with its space asked for in one piece where the file
-/// system can.
+/// A new run file, written front to back past the page cache, with its space allocated at once if the file system can.
 pub(crate) struct NewFile {
     path: PathBuf,
     out: Option<SequentialWriter>,
@@ -101,7 +100,7 @@ impl NewFile {
     pub fn create(path: PathBuf, expected_bytes: u64, buffer_bytes: usize) -> Result<Self, ChunkServerError> {
         let disk = |source| ChunkServerError::Disk { action: "create", path: path.clone(), source };
         let out = SequentialWriter::create(&path, Through::Direct, buffer_bytes).map_err(disk)?;
-        // A hint for contiguous space: file systems that cannot, or are nearly full, do without.
+        // A hint for contiguous space: if the file system cannot, or is nearly full, the file is written without it.
         let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
         if expected_bytes > 0 {
             let _ = rustix::fs::fallocate(out.file(), flags, 0, expected_bytes);
@@ -109,7 +108,7 @@ impl NewFile {
         Ok(Self { path, out: Some(out) })
     }
 
-    /// Waits until everything is written and gives back what was reserved beyond the end.
+    /// Waits until everything is written and releases the space reserved beyond the end.
     pub fn finish(mut self) -> Result<(), ChunkServerError> {
         let disk = |source| ChunkServerError::Disk { action: "write", path: self.path.clone(), source };
         let finished = self.out.take().map_or(Ok(0), |out| out.finish(false));
@@ -132,7 +131,7 @@ impl Write for NewFile {
 }
 
 impl Drop for NewFile {
-    /// A file that was not finished is removed: half a run must not be found by anybody.
+    /// Removes an unfinished file: a partial run must never be found.
     fn drop(&mut self) {
         if self.out.is_some() {
             let _ = std::fs::remove_file(&self.path);

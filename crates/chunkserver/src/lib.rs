@@ -1,29 +1,27 @@
 //! # What it does
-//! Owns the chunks of a job on one node: takes appended frames into memory, closes full chunks, has them sorted
-//! in the background, keeps sorted runs in memory while the budget allows and on its disks otherwise, and gives
-//! readers cursors over key ranges.
+//! Owns the chunks of a job on one node: takes appended frames into memory, closes full chunks, sorts them in the
+//! background, keeps sorted runs in memory while the budget allows and on its disks otherwise, and gives readers
+//! cursors over key ranges.
 //!
 //! # Where it sits
 //! iappender (frames) -> chunkserver (stable chunk, sorted run) -> imerger (cursors).
 //!
 //! # Invariants
-//! A chunk takes a source's frames in increasing order only; a repeated one is acknowledged and dropped. A chunk
-//! that closed never opens again, and says which sequence numbers stand. Frames and orders stay within the
-//! chunk share of the budget, sort scratch within the sort share. A run is written once, front to back, and
-//! never changed. A copy of another node's run is the same file under the same number; it is read like any run and
-//! counts for nothing until the seal is told that it stands. What lies in the directories of the job when the server starts, and is a
-//! whole run of another node, is such a copy.
+//! A chunk takes a source's frames in increasing order only; a repeated one is acknowledged and dropped. A closed chunk
+//! never opens again, and reports which sequence numbers stand. Frames and orders stay within the chunk share of the
+//! budget, sort scratch within the sort share. A run is written once, front to back, and never changed. A copy of
+//! another node's run is the same file under the same number; it is read like any run and does not count until the seal
+//! promotes it. A complete run of another node in the directories of the job at start counts as such a copy.
 //!
 //! # Deliberately absent
-//! No network, no decision about attempts that win or lose, no plan: what is in a chunk is what was appended. Where
-//! copies go and which of them stand is said from outside.
+//! No network, no decision about winning or losing attempts, no plan: a chunk contains exactly the appended frames. The
+//! caller decides where copies go and which of them are promoted.
 //!
 //! # How it is tested
 //! Property tests in `tests/`: any interleaving of appenders, lost answers, rebinding, spills and killed attempts
 //! gives exactly the model's records. Black-box tests kill the process at every crash point.
 //!
-//! Source: Sailfish section 5 (chunkserver, chunksorter); one sequential write per chunk in place of
-//! write-read-write.
+//! Source: Sailfish section 5 (chunkserver, chunksorter); one sequential write per chunk replaces write-read-write.
 
 mod adopting;
 mod block_scan;
@@ -73,7 +71,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Threads that read ahead of merges: enough to keep a disk busy, and each of several.
+/// Threads that read ahead for merges: enough to keep each of several disks busy.
 const READ_THREADS: usize = 4;
 const WRITE_BUFFER_BYTES_MAX: u64 = 1 << 20;
 const WRITE_BUFFER_BYTES_MIN: u64 = 32 << 10;
@@ -88,26 +86,25 @@ fn write_buffer_bytes(layout: &Layout, sorters: u64, slots: u32) -> usize {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub job: JobId,
-    /// The node that this chunkserver numbers its chunks and runs for.
+    /// The node in the numbers of this chunkserver's chunks and runs.
     pub node: NodeId,
     pub layout: Layout,
     pub codec: Codec,
     pub key_shape: KeyShape,
-    /// Existing directories for this job alone, one a disk; never empty.
+    /// Existing directories for this job alone, one per disk; never empty.
     pub disk_dirs: Vec<PathBuf>,
-    /// Threads that may sort at once, at most.
+    /// Maximum number of threads that sort at once.
     pub slots: u32,
     /// Write every run to disk, so that it outlives the process.
     pub keep: bool,
-    /// Whether others can make again the data that the disks here cannot take: then the data is lost, and everything else
-    /// goes on. Without,
-    /// nothing more is done here after the first such failure.
+    /// True if other nodes can recompute data that the disks here cannot take: that data is lost, and everything else
+    /// continues. Otherwise the first such failure ends all work here.
     pub elsewhere: bool,
-    /// Set when the job is to stop: whoever waits for memory gives up.
+    /// Set when the job is cancelled: threads that wait for memory give up.
     pub cancelled: Arc<AtomicBool>,
 }
 
-/// Bytes that have passed, for progress displays.
+/// Bytes processed so far, for progress displays.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub appended_bytes: AtomicU64,
@@ -124,11 +121,11 @@ struct Shared {
     /// Reads ahead of merges.
     reads: Arc<ReadPool>,
     table: Mutex<ChunkTable>,
-    /// Memory was freed, a chunk was sorted, something failed.
+    /// Signalled when memory was freed, a chunk was sorted, or something failed.
     changed: Condvar,
-    /// There is work for sorters.
+    /// Signalled when there is work for sorters.
     work: Condvar,
-    /// There is a run that wants a copy.
+    /// Signalled when a run needs a copy.
     to_copy: Condvar,
     progress: Arc<Progress>,
     readers: Arc<readers::Readers>,
@@ -144,7 +141,7 @@ impl Shared {
         self.config.cancelled.load(Ordering::Relaxed)
     }
 
-    /// The first failure stays and is what every later caller gets.
+    /// Records a failure. The first one stays, and every later caller gets it.
     fn fail(&self, error: ChunkServerError) {
         let mut table = self.lock();
         table.failure.get_or_insert(Arc::new(error));
@@ -156,8 +153,8 @@ impl Shared {
 
 /// The chunkserver of one job on one node.
 ///
-/// The three calls of an I-file (Sailfish, section 4) in one piece: it is created by its first append, records
-/// are appended through an [`iappender::IAppender`], and a scan is a [`RunCursor`] for each of its runs:
+/// The three calls of an I-file (Sailfish, section 4) in one example: it is created by its first append, records are
+/// appended through an [`iappender::IAppender`], and a scan is a [`RunCursor`] for each of its runs:
 ///
 /// ```
 /// use chunkserver::{ChunkServer, Config, RunCursor};
@@ -244,49 +241,49 @@ impl ChunkServer {
         Ok(server)
     }
 
-    /// Returns the service to which appenders talk.
+    /// Returns the service for appenders.
     pub fn service(&self) -> &dyn iappender::ChunkService {
         &*self.shared
     }
 
-    /// The sizes of the job.
+    /// Returns the sizes of the job.
     pub fn layout(&self) -> &Layout {
         &self.shared.config.layout
     }
 
-    /// Returns the shape of stored keys, which says what the partition key of one is.
+    /// Returns the shape of stored keys, which defines their partition keys.
     pub fn key_shape(&self) -> KeyShape {
         self.shared.config.key_shape
     }
 
-    /// Counters for progress displays.
+    /// Returns counters for progress displays.
     pub fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.shared.progress)
     }
 
-    /// Most bytes of frames and orders that were in memory at once.
+    /// Returns the maximum of bytes of frames and orders in memory so far.
     pub fn peak_bytes(&self) -> u64 {
         self.shared.arena.peak_bytes()
     }
 
-    /// Gives memory back to the system that nothing of the job is in.
+    /// Returns unused memory of the job to the system.
     pub fn give_back_idle(&self) {
         self.shared.arena.give_back_idle();
     }
 
-    /// Says which of the disks can take new files, in their order; those not named stay as they are. The others are
+    /// Sets which of the disks can take new files, in their order; the others keep their state. Rejecting disks are
     /// tried last.
     pub fn use_disks(&self, usable: &[bool]) {
         self.shared.disks.set_usable(usable);
     }
 
-    /// A run by its number, also a copy of another node's; None when it was merged away or never was.
+    /// Returns a run by its number, or a copy of another node's; None if it was merged or never existed.
     pub fn run(&self, run: RunId) -> Option<Arc<Run>> {
         self.shared.lock().run(run).cloned()
     }
 
-    /// Runs whose files cannot even be opened: where one was lost with its disk, so were they. Of copies only those are named that
-    /// stand for their runs: what the others are copies of is not lost with them.
+    /// Returns the runs whose files cannot be opened: if one was lost with its disk, so were they. Copies are included
+    /// only if they were promoted: the originals of the others are not lost with them.
     pub fn unreadable_runs(&self) -> Vec<RunId> {
         let runs: Vec<Arc<Run>> = {
             let table = self.shared.lock();
@@ -299,7 +296,7 @@ impl ChunkServer {
         runs.iter().filter(is_gone).map(|run| run.id).collect()
     }
 
-    /// The runs of some I-files that are this node's own, in order of their numbers.
+    /// Returns the own runs of some I-files, in order of their numbers.
     pub fn runs_of(&self, ifiles: &[IfileIndex]) -> Vec<Arc<Run>> {
         self.shared.lock().runs.values().filter(|run| ifiles.contains(&run.ifile)).cloned().collect()
     }
@@ -312,7 +309,7 @@ impl Drop for ChunkServer {
         self.shared.changed.notify_all();
         self.shared.to_copy.notify_all();
         for sorter in self.sorters.drain(..) {
-            // A sorter that panicked has already left its failure in the table.
+            // A sorter that panicked has already recorded its failure in the table.
             let _ = sorter.join();
         }
     }

@@ -1,5 +1,5 @@
-//! Data of chunks that is lost: it could not be written, or did not come back from the disk as it was. The chunkserver goes on
-//! without it and says so when it is sealed; whoever appended it makes it again.
+//! Lost data of chunks: it could not be written, or the disk returned it damaged. The chunkserver continues without it
+//! and reports it when it is sealed; its appenders recompute it.
 
 use crate::chunk_table::{ChunkState, ChunkTable};
 use crate::error::ChunkServerError;
@@ -12,15 +12,15 @@ use std::sync::Arc;
 /// Data of a disk that cannot be read any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostOnDisk {
-    /// Runs of this node, and copies that stand for runs of others.
+    /// Runs of this node, and promoted copies.
     pub runs: BTreeSet<RunId>,
-    /// Chunks that are in these runs.
+    /// Chunks in these runs.
     pub chunks: BTreeSet<ChunkId>,
 }
 
 impl ChunkServer {
-    /// Looks at the files of runs on a disk that does not answer as it should, and returns the runs that cannot be read. Before the seal
-    /// begins they are forgotten, and the chunks in them are lost (a seal says so).
+    /// Checks the files of runs on a failing disk, and returns the unreadable runs. Before the seal begins they are
+    /// removed, and the chunks in them are lost (a seal reports them).
     pub fn look_for_losses(&self, disk: DiskIndex) -> LostOnDisk {
         let there: Vec<(Arc<Run>, DiskIndex)> = {
             let table = self.shared.lock();
@@ -45,7 +45,7 @@ impl ChunkServer {
 }
 
 impl Shared {
-    /// Gives up chunks that met an error; an error that is not theirs comes back.
+    /// Abandons chunks that met an error; returns an error that does not concern them.
     pub(crate) fn give_up(
         &self,
         chunks: &[ChunkId],
@@ -69,7 +69,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives up a run that is only in memory and cannot be written.
+    /// Abandons a run that is only in memory and cannot be written.
     pub(crate) fn give_up_run(&self, run: &Run, error: ChunkServerError) -> Result<(), ChunkServerError> {
         self.give_up(&run.chunks(), error)?;
         self.lock().forget_runs(&[run.id]);
@@ -78,7 +78,7 @@ impl Shared {
 }
 
 impl ChunkTable {
-    /// Forgets what is in a chunk. It takes nothing more, and is in no inventory.
+    /// Discards the data of a chunk. It takes no more frames, and is in no inventory.
     pub fn lose(&mut self, id: ChunkId) {
         self.close_one(id);
         for queue in &mut self.queues {
@@ -89,7 +89,7 @@ impl ChunkTable {
         chunk.frames.clear();
         chunk.memory_bytes = 0;
         if let Some(raw) = chunk.raw.take() {
-            // What a broken disk does not let go of goes with the directory.
+            // Files that a broken disk cannot remove are removed with the directory.
             let _ = std::fs::remove_file(raw.path);
         }
         self.lost.insert(id);

@@ -12,18 +12,18 @@ use imerger::{Merge, SortedRun};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Why runs could not be merged.
+/// Reason why runs could not be merged.
 #[derive(Debug)]
 pub enum MergeFailure<E> {
-    /// Reading one of them.
+    /// A failure to read one of them.
     Read(E),
-    /// Writing the merged one.
+    /// A failure to write the merged one.
     Write(ChunkServerError),
 }
 
 impl ChunkServer {
-    /// Merges runs of this chunkserver into a new one on disk and removes the old ones. Records of losing attempts
-    /// stay in: who wins is decided by the plan that reads the run. When it fails nothing has changed.
+    /// Merges runs of this chunkserver into a new one on disk and removes the old ones. Records of losing attempts stay
+    /// in: the plan that reads the run decides which win. A failure changes nothing.
     pub fn merge_runs(
         &self,
         ifile: IfileIndex,
@@ -42,9 +42,9 @@ impl ChunkServer {
         })
     }
 
-    /// The same with runs that may lie elsewhere: so they move here. `open` gives cursors over all of each run, in
-    /// their order, and is asked again where the disk fails that is written to. Runs of others are not removed, but
-    /// copies of them here are.
+    /// Merges runs that may be on other nodes, and so moves them here. `open` makes cursors over all of each run, in
+    /// their order, and is called again if the target disk fails. Runs of other nodes are not removed, but copies of
+    /// them here are.
     pub fn merge_opened<R: SortedRun>(
         &self,
         ifile: IfileIndex,
@@ -74,7 +74,7 @@ impl ChunkServer {
                 }
             }
         });
-        // A run that cannot be read is not the fault of the disk written to.
+        // An unreadable run is not the fault of the target disk.
         if let Some(failure) = failure.take() {
             return Err(MergeFailure::Read(failure));
         }
@@ -116,7 +116,7 @@ impl<E> From<E> for MergeError<E> {
     }
 }
 
-/// Writes the merged records of the runs; the rows of each run stand behind those of the runs before it.
+/// Writes the merged records of the runs; the rows of each run follow those of the previous runs.
 fn copy_merged<R: SortedRun>(
     cursors: Vec<R>,
     writer: &mut RunWriter<NewFile>,

@@ -1,4 +1,5 @@
-//! Attempts that read runs from their files, and those that have read all of them: when a disk fails, the latter go on.
+//! Attempts that read runs from their files, and those that have read everything: when a disk fails, the latter
+//! continue.
 
 use crate::ChunkServer;
 use ids::{AttemptKey, RunId};
@@ -6,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Scans of attempts elsewhere that are over and are remembered: nobody says here when such an attempt ends. Of one that is forgotten
-/// too early nobody knows what it has read, so that it is stopped for nothing.
+/// Maximum number of remembered scans of finished attempts on other nodes: this node does not learn when such an
+/// attempt ends. If a scan is dropped too early, its attempt is stopped without need.
 const SERVED_MAX: usize = 4096;
 
-/// Set when nothing more of a run is read from its file for one reader.
+/// Set when a reader needs nothing more from the file of a run.
 pub type AllRead = Arc<AtomicBool>;
 
 /// The runs that an attempt reads from files here.
@@ -20,7 +21,7 @@ struct Entry {
     is_served: bool,
 }
 
-/// By the order in which they began.
+/// By the order of their start.
 #[derive(Default)]
 struct Entries {
     next: u64,
@@ -32,7 +33,7 @@ struct Entries {
 #[derive(Default)]
 pub(crate) struct Readers(Mutex<Entries>);
 
-/// An attempt reads; it does no more when this goes, unless it has been served.
+/// A reading attempt; dropping this ends the reading, unless everything was served.
 pub struct Reading {
     readers: Arc<Readers>,
     number: u64,
@@ -63,7 +64,7 @@ impl Readers {
                 }
             }
         }
-        // One that reads a run a second time needs it still.
+        // A second read of the same run still needs the file.
         for (attempt, run) in unread {
             if let Some(runs) = read.get_mut(&attempt) {
                 runs.remove(&run);
@@ -75,7 +76,7 @@ impl Readers {
 }
 
 impl Reading {
-    /// All of it is on its way to a reader elsewhere, from memory: it is remembered.
+    /// Records that everything is in memory, on the way to a reader on another node: the scan is remembered.
     pub fn is_served(self) {
         let mut entries = self.readers.lock();
         if let Some(entry) = entries.by_number.get_mut(&self.number) {
@@ -102,12 +103,12 @@ impl Drop for Reading {
 }
 
 impl ChunkServer {
-    /// An attempt has opened these runs, which lie in files here, and reads them.
+    /// Records that an attempt has opened these runs in files here, and reads them.
     pub fn begin_reading(&self, attempt: AttemptKey, runs: Vec<(RunId, AllRead)>) -> Reading {
         self.shared.readers.begin(attempt, runs)
     }
 
-    /// The attempts for which nothing more is read of some of these runs, and of which.
+    /// Returns the attempts that need nothing more of some of these runs, and those runs.
     pub fn have_read(&self, lost: &BTreeSet<RunId>) -> BTreeMap<AttemptKey, BTreeSet<RunId>> {
         self.shared.readers.have_read(lost)
     }
@@ -150,7 +151,7 @@ mod tests {
         check(&[(0, &[0]), (1, &[0])]);
         late.store(true, Ordering::Release);
         check(&[(0, &[0, 1]), (1, &[0])]);
-        // The same once more, from the beginning.
+        // The same again, from the beginning.
         let again = readers.begin(attempt(0), vec![(run(1), mark(false))]);
         check(&[(0, &[0]), (1, &[0])]);
         drop(again);

@@ -1,5 +1,5 @@
-//! Slabs for frames that come over a network: filled by one connection after another, so that the short frames at
-//! the ends of map tasks share one.
+//! Slabs for frames from the network: filled by one connection after another, so that the short frames at the ends of
+//! map tasks share a slab.
 
 use crate::ChunkServer;
 use arena::SlabWriter;
@@ -8,10 +8,10 @@ use ids::IfileIndex;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Slabs of an I-file that wait half filled: two connections at once are usual, more are rare.
+/// Maximum number of half-filled slabs of an I-file: two connections at once are usual, more are rare.
 const PARKED_PER_IFILE_MAX: usize = 2;
 
-/// Slabs with room left that no connection is filling.
+/// Slabs with room that no connection is filling.
 #[derive(Default)]
 pub(crate) struct ParkedSlabs {
     slabs: Mutex<BTreeMap<IfileIndex, Vec<SlabWriter>>>,
@@ -26,7 +26,7 @@ impl ParkedSlabs {
         self.lock().clear();
     }
 
-    /// The fullest slab that has room for `bytes`.
+    /// Takes the fullest slab with room for `bytes`.
     fn take(&self, ifile: IfileIndex, bytes: usize) -> Option<SlabWriter> {
         let mut slabs = self.lock();
         let parked = slabs.get_mut(&ifile)?;
@@ -49,17 +49,17 @@ impl ParkedSlabs {
 }
 
 impl ChunkServer {
-    /// A slab with room for a frame of `bytes` (at most a slab), or None when there is no memory at the moment.
+    /// Returns a slab with room for a frame of `bytes` (at most a slab), or None if there is no memory at the moment.
     pub fn try_receiving_slab(&self, ifile: IfileIndex, bytes: usize) -> Option<SlabWriter> {
         self.shared.parked.take(ifile, bytes).or_else(|| self.shared.arena.try_slab())
     }
 
-    /// Waits until there is a slab to receive a frame in.
+    /// Waits for a slab to receive a frame in.
     pub fn receiving_slab(&self) -> Result<SlabWriter, AppendError> {
         self.shared.wait_for_memory(|| self.shared.arena.try_slab())
     }
 
-    /// Keeps what is left of a slab for the next frame of the I-file. A frame that was not sealed is forgotten.
+    /// Keeps the rest of a slab for the next frame of the I-file. An unsealed frame is discarded.
     pub fn park_slab(&self, ifile: IfileIndex, mut slab: SlabWriter) {
         slab.discard();
         self.shared.parked.park(ifile, slab);

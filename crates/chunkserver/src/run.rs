@@ -15,11 +15,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Fewest and most bytes that one weight stands for: fine enough to cut small jobs, coarse enough that the
-/// weights of thousands of runs stay small.
+/// Minimum and maximum bytes per weight: fine enough to cut small jobs, coarse enough that the weights of thousands of
+/// runs stay small.
 const WEIGHT_BYTES_MIN: u64 = 64 << 10;
 const WEIGHT_BYTES_MAX: u64 = 1 << 20;
-/// Weights that a run aims at between those limits.
+/// Target number of weights of a run within those limits.
 const WEIGHTS_PER_RUN: u64 = 64;
 
 /// A sorted run.
@@ -38,7 +38,7 @@ pub(crate) enum Place {
 
 /// Frames in input order, and the order of their records.
 pub(crate) struct MemoryRun {
-    /// Borrowed from `frames`; declared first, so that it goes before them.
+    /// Borrowed from `frames`; declared first, so that it is dropped first.
     views: Vec<&'static [u8]>,
     _frames: Vec<AppendFrame>,
     /// Source row of each frame.
@@ -53,15 +53,15 @@ impl MemoryRun {
             .iter()
             .map(|frame| {
                 let bytes: &[u8] = &frame.payload;
-                // SAFETY: the bytes are shared, immutable memory that `frame` keeps alive; `frames` is never
-                // changed or moved out of while `views` exists, and `views()` gives no longer borrow than &self.
+                // SAFETY: the bytes are shared, immutable memory that `frame` keeps alive; `frames` is never changed or
+                // moved out of while `views` exists, and the borrow of `views()` ends with &self.
                 unsafe { std::mem::transmute::<&[u8], &'static [u8]>(bytes) }
             })
             .collect();
         Self { views, _frames: frames, row_of_frame, order, _charge: charge }
     }
 
-    /// The payloads, by frame.
+    /// Returns the payloads, by frame.
     pub fn views(&self) -> &[&[u8]] {
         &self.views
     }
@@ -91,7 +91,7 @@ impl DiskRun {
         }
     }
 
-    /// The file, for reading in windows.
+    /// Returns the file, for reading in windows.
     pub fn open(&self) -> Result<Arc<File>, ChunkServerError> {
         let mut shared = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = shared.upgrade() {
@@ -107,7 +107,7 @@ impl DiskRun {
         Ok(file)
     }
 
-    /// Whether the file can be read no more, as far as a look at its length and its beginning tells.
+    /// Returns whether the file has become unreadable, judged by its length and its beginning.
     pub fn is_gone(&self) -> bool {
         let look = || -> std::io::Result<bool> {
             let file = open_direct(&self.path)?;
@@ -118,7 +118,7 @@ impl DiskRun {
         look().unwrap_or_else(|error| is_of_the_file(&error))
     }
 
-    /// All of the file but its blocks, read and checked.
+    /// Reads and checks everything except the blocks.
     pub fn read_index(&self) -> Result<RunFile, ChunkServerError> {
         let named = DiskFile::open(&self.path).map_err(|source| ChunkServerError::Disk {
             action: "open",
@@ -134,12 +134,12 @@ impl DiskRun {
 }
 
 impl Run {
-    /// Whether it is only in memory.
+    /// Returns whether it is only in memory.
     pub fn is_in_memory(&self) -> bool {
         matches!(self.place, Place::Memory(_))
     }
 
-    /// The run file, where there is one.
+    /// Returns the run file, if there is one.
     pub fn path(&self) -> Option<&Path> {
         match &self.place {
             Place::Disk(disk) => Some(&disk.path),
@@ -147,7 +147,7 @@ impl Run {
         }
     }
 
-    /// Largest block of the run file, uncompressed; 0 in memory.
+    /// Returns the size of the largest block of the run file, uncompressed; 0 in memory.
     pub fn block_bytes_max(&self) -> u64 {
         match &self.place {
             Place::Memory(_) => 0,
@@ -155,12 +155,12 @@ impl Run {
         }
     }
 
-    /// Encoded record bytes of all sources.
+    /// Returns the encoded record bytes of all sources.
     pub(crate) fn record_bytes(&self) -> u64 {
         self.sources.iter().map(|row| row.sum.bytes).sum()
     }
 
-    /// Records of all sources.
+    /// Returns the number of records of all sources.
     pub fn records(&self) -> u64 {
         match &self.place {
             Place::Memory(memory) => memory.order.len() as u64,
@@ -168,7 +168,7 @@ impl Run {
         }
     }
 
-    /// Whether it is a file that cannot be read any more.
+    /// Returns whether it is a file that has become unreadable.
     pub(crate) fn is_gone(&self) -> bool {
         match &self.place {
             Place::Memory(_) => false,
@@ -188,8 +188,8 @@ fn weight_bytes(run_bytes: u64) -> u64 {
     (run_bytes / WEIGHTS_PER_RUN).clamp(WEIGHT_BYTES_MIN, WEIGHT_BYTES_MAX)
 }
 
-/// The summary of a run that stays in memory. Weights are taken at even steps through each sorted batch; bytes
-/// are shared out evenly, which is exact where records are of one size and near enough where they are not.
+/// Makes the summary of a run that stays in memory. Weights are taken at even steps through each sorted batch; bytes
+/// are divided evenly, which is exact for records of one size and a good estimate otherwise.
 pub(crate) fn summarize_memory(
     run: &Run,
     memory: &MemoryRun,
@@ -223,7 +223,7 @@ pub(crate) fn summarize_memory(
     }
 }
 
-/// The summary of a run file.
+/// Makes the summary of a run file.
 pub(crate) fn summarize_disk(run: &Run, file: &RunFile, disk: DiskIndex) -> RunSummary {
     let aim = weight_bytes(file.footer.sum.bytes);
     let mut weights: Vec<KeyWeight> = Vec::new();

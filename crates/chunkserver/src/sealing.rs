@@ -1,4 +1,4 @@
-//! The end of the maps: every chunk is closed and sorted, and the inventory is handed over.
+//! The end of the maps: every chunk is closed and sorted, and the inventory is reported.
 
 use crate::ChunkServer;
 use crate::chunk_table::ChunkTable;
@@ -12,11 +12,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 impl ChunkServer {
-    /// Closes all open chunks, waits until everything is sorted, and lists chunks and runs. Calling it again
-    /// gives the same list. No appender may be at work.
+    /// Closes all open chunks, waits until everything is sorted, and lists chunks and runs. Repeated calls return the
+    /// same list. No appender may be active.
     ///
-    /// `standing` are copies here that stand for runs of nodes that are gone: they are listed as well, with the books
-    /// of their chunks. One that is not here is the error.
+    /// `standing` are promoted copies here, in place of runs of lost nodes: they are listed as well, with the sums of
+    /// their chunks. A missing one is an error.
     pub fn seal(&self, standing: &[RunId]) -> Result<SealResult, Arc<ChunkServerError>> {
         let shared = &self.shared;
         shared.parked.clear();
@@ -38,7 +38,7 @@ impl ChunkServer {
         }
         let stand = stand(&table, standing, &shared.config.layout).map_err(Arc::new)?;
         table.standing.extend(standing);
-        // Runs that moved here from a node that left are told by the merge that moved them.
+        // Runs that moved here from a drained node are reported by the merge that moved them.
         let made_here = table.summaries.values().filter(|run| is_of(run, shared.config.node)).cloned();
         Ok(SealResult {
             chunks: table.chunk_summaries().into_iter().chain(stand.chunks).collect(),
@@ -53,12 +53,13 @@ impl ChunkServer {
     }
 }
 
-/// Whether any chunk of a run was appended to on this node. Merged with it may be what stood for a run of another, and is made again.
+/// Returns whether any chunk of a run was appended to on this node. If not, it consists of promoted copies, and is
+/// recomputed.
 fn is_of(run: &RunSummary, node: NodeId) -> bool {
     run.chunks.iter().any(|chunk| chunk.node() == node)
 }
 
-/// Chunks and runs of copies that stand for runs of other nodes.
+/// Returns the chunks and runs of promoted copies.
 struct Standing {
     chunks: Vec<ChunkSummary>,
     runs: Vec<RunSummary>,
@@ -75,7 +76,8 @@ fn stand(table: &ChunkTable, standing: &[RunId], layout: &Layout) -> Result<Stan
     Ok(stand)
 }
 
-/// The chunks of a run that was made elsewhere. Its source table says what was appended to each: a chunk is in one run, and all of it is.
+/// Returns the chunks of a run that was made on another node. Its source table has the sums appended to each: a chunk
+/// is completely in one run.
 pub(crate) fn chunks_of(run: &Run, summary: &RunSummary, layout: &Layout) -> Vec<ChunkSummary> {
     let mut sums: BTreeMap<ChunkId, BTreeMap<Source, DataSum>> = BTreeMap::new();
     for row in &run.sources {
@@ -88,7 +90,7 @@ pub(crate) fn chunks_of(run: &Run, summary: &RunSummary, layout: &Layout) -> Vec
             ifile: run.ifile,
             generation: 0,
             disk: summary.disk,
-            // A chunk takes more than the job's chunks do where it was opened for one larger record.
+            // A chunk exceeds the job's chunk size if it was opened for one larger record.
             capacity_bytes: layout.chunk_bytes.max(appended_bytes),
             appended_bytes,
             oversize: appended_bytes > layout.chunk_bytes,

@@ -1,4 +1,4 @@
-//! The chunkserver as appenders in the same process see it. Frames are handed over, not copied.
+//! The chunkserver for appenders in the same process. Frames are handed over, not copied.
 
 use crate::Shared;
 use crate::chunk_table::{ChunkState, ChunkTable};
@@ -10,11 +10,11 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Memory is also freed by threads that do not signal (a worker dropping a slab), so waiters look again.
+/// Memory is also freed by threads that do not signal (a worker dropping a slab), so waiters poll.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 impl Shared {
-    /// Waits until `take` finds memory. Sorters are told that somebody waits, and make room.
+    /// Waits until `take` gets memory. Sorters see the waiter, and free memory.
     pub(crate) fn wait_for_memory<T>(&self, take: impl Fn() -> Option<T>) -> Result<T, AppendError> {
         if let Some(memory) = take() {
             return Ok(memory);
@@ -47,7 +47,7 @@ impl Shared {
         }
     }
 
-    /// Wakes sorters when a call closed the chunk.
+    /// Wakes sorters if the call closed the chunk.
     fn wake_if_stable(&self, table: &ChunkTable, chunk: ChunkId) -> bool {
         let stable = table.chunks.get(&chunk).is_some_and(|chunk| chunk.state == ChunkState::Stable);
         if stable {

@@ -1,4 +1,4 @@
-//! The sorter threads: stable chunks in, sorted runs out, and room made when appenders wait.
+//! The sorter threads: they sort stable chunks into runs, and free memory when appenders wait.
 
 use crate::Shared;
 use crate::chunk_table::RawFile;
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a sorter that could make no room waits before it looks again.
+/// Pause of a sorter that could free no memory.
 const NOTHING_TO_DO: Duration = Duration::from_millis(10);
 
 enum Work {
@@ -29,7 +29,7 @@ enum Work {
     Stop,
 }
 
-/// Sorts and makes room until the chunkserver stops.
+/// Sorts and frees memory until the chunkserver stops.
 pub(crate) fn sorter_loop(shared: &Shared) {
     let mut scratch = None;
     loop {
@@ -53,7 +53,7 @@ pub(crate) fn sorter_loop(shared: &Shared) {
             Ok(Err(error)) => shared.fail(error),
             Err(_) => shared.fail(ChunkServerError::SorterPanicked),
         }
-        // After the failure: whoever waits for idle sorters must not take a failed sort for a finished one.
+        // After the failure: waiters for idle sorters must not take a failed sort for a finished one.
         shared.lock().busy_sorters -= 1;
         shared.changed.notify_all();
         shared.work.notify_all();
@@ -71,21 +71,21 @@ fn next_work(shared: &Shared, scratch: &mut Option<Scratch>) -> Work {
                 table.busy_sorters += 1;
                 return Work::Sort(chunks);
             }
-            // A sorter at work will free memory by itself; only when none is must room be made.
+            // A working sorter will free memory by itself; only if none works must memory be freed here.
             if table.memory_waiters > 0 && table.busy_sorters == 0 {
                 table.busy_sorters += 1;
                 return Work::MakeRoom;
             }
         }
         if table.sealing {
-            // The last chunk is being sorted: the merges that follow share this memory.
+            // The last chunk is being sorted: the following merges share this memory.
             *scratch = None;
         }
         table = shared.work.wait(table).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
-/// The scratch of a sorter, at least `entries_min` entries and, beside an order of `records`, within its share.
+/// Makes the scratch of a sorter: at least `entries_min` entries and, beside an order of `records`, within its share.
 fn sort_scratch<'a>(
     shared: &Shared,
     kept: &'a mut Option<Scratch>,
@@ -164,7 +164,7 @@ fn sort_chunks(
     Ok(())
 }
 
-/// Brings the frames of a spilled chunk back into memory, once there is room for them.
+/// Reads the frames of a spilled chunk back into memory, once there is room for them.
 fn read_raw_chunk(
     shared: &Shared,
     chunk: ChunkId,
@@ -190,7 +190,7 @@ fn read_raw_chunk(
     };
     let file = DiskFile::open(&raw.path).map_err(disk)?;
     let read = raw_chunk::read_frames(&file, |header, payload| {
-        // The whole chunk is charged once; its first frame carries the charge, and all go together.
+        // The whole chunk is charged once; its first frame carries the charge, and all are dropped together.
         let payload = FrameBytes::on_heap(payload, charge.take());
         frames.push(ChunkFrame { chunk, frame: AppendFrame { header, payload } });
     });
@@ -204,7 +204,7 @@ fn read_raw_chunk(
     Ok(())
 }
 
-/// Sorted frames on their way to becoming a run.
+/// Sorted frames that become a run.
 struct Sorted {
     ifile: IfileIndex,
     disk: DiskIndex,
@@ -214,7 +214,7 @@ struct Sorted {
     frames: Vec<AppendFrame>,
 }
 
-/// Keeps the run in memory where the open chunks can still fill up beside it; writes it otherwise.
+/// Keeps the run in memory if the open chunks can still fill up beside it; writes it otherwise.
 fn place_run(shared: &Shared, sorted: Sorted) -> Result<(), ChunkServerError> {
     let id = shared.lock().take_run_id();
     if planted(PlantedFault::ChunkForgotten) {
@@ -226,7 +226,7 @@ fn place_run(shared: &Shared, sorted: Sorted) -> Result<(), ChunkServerError> {
     let charge = if fits && !shared.config.keep { shared.arena.try_charge(order_bytes) } else { None };
     let Some(charge) = charge else {
         let (run, summary) = write_sorted(shared, id, &sorted)?;
-        // The frames go before the table is told, so that whoever wakes up finds the memory.
+        // The frames are dropped before the table changes, so that woken threads find the memory.
         drop(sorted);
         register(shared, run, summary);
         return Ok(());
@@ -274,7 +274,7 @@ pub(crate) fn copy_sorted(
 }
 
 impl Shared {
-    /// Writes a run file, on the preferred disk or, where that fails, on another.
+    /// Writes a run file, on the preferred disk or, if that fails, on another.
     pub(crate) fn write_run(
         &self,
         id: RunId,

@@ -1,5 +1,5 @@
-//! Making room when memory for frames is short: runs that are only in memory are written; if there are none,
-//! the largest unsorted chunk goes to disk raw and is sorted later.
+//! Freeing of memory for frames: runs that are only in memory are written; if there are none, the largest unsorted
+//! chunk is spilled raw and sorted later.
 
 use crate::Shared;
 use crate::chunk_table::{ChunkState, RawFile};
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Shared {
-    /// Frees some memory; false when there is nothing to free.
+    /// Frees some memory; false if there is nothing to free.
     pub(crate) fn make_room(&self) -> Result<bool, ChunkServerError> {
         let run = {
             let mut table = self.lock();
@@ -33,8 +33,8 @@ impl Shared {
         Ok(true)
     }
 
-    /// Writes a run that is only in memory to disk, under the same number. Only for whoever took it from
-    /// `memory_runs`: two that write one file would spoil it.
+    /// Writes a run that is only in memory to disk, under the same number. Only for the thread that took it from
+    /// `memory_runs`: two writers of one file would damage it.
     pub(crate) fn evict(&self, run: &Arc<Run>) -> Result<(), ChunkServerError> {
         let Place::Memory(memory) = &run.place else { return Ok(()) };
         let disk = self.lock().summaries.get(&run.id).map_or(DiskIndex(0), |summary| summary.disk);
@@ -48,7 +48,7 @@ impl Shared {
 
     fn replace_run(&self, id: RunId, written: Run, summary: api::task::RunSummary) {
         let mut table = self.lock();
-        // A run that was merged away meanwhile must not come back.
+        // A run that was merged meanwhile must not come back.
         if table.runs.contains_key(&id) {
             table.summaries.insert(id, summary);
             table.runs.insert(id, Arc::new(written));
@@ -60,13 +60,13 @@ impl Shared {
         }
     }
 
-    /// Appends the frames of a chunk that are in memory to its raw file. The chunk stays as it was, open or
-    /// stable, with the same sources; no sorter takes it before that is done.
+    /// Appends the frames of a chunk in memory to its raw file. The chunk keeps its state, open or stable, with the
+    /// same sources; no sorter takes it before the write ends.
     fn spill_raw(&self, id: ChunkId) -> Result<(), ChunkServerError> {
         let (frames, identity, disk, earlier) = {
             let mut table = self.lock();
             let Some(chunk) = table.chunks.get_mut(&id) else { return Ok(()) };
-            // Since it was chosen another sorter may have taken it, or begun to spill it.
+            // Meanwhile another sorter may have taken it, or begun to spill it.
             if chunk.spilling || !matches!(chunk.state, ChunkState::Open | ChunkState::Stable) {
                 return Ok(());
             }
@@ -157,7 +157,7 @@ fn write_frames(
     })
 }
 
-/// Puts the trailer behind the last frame of a raw file that gets no more.
+/// Writes the trailer after the last frame of a complete raw file.
 pub(crate) fn finish_raw_file(chunk: ChunkId, raw: &RawFile) -> Result<(), ChunkServerError> {
     let write = || -> std::io::Result<()> {
         let mut file = OpenOptions::new().append(true).open(&raw.path)?;

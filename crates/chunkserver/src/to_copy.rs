@@ -1,4 +1,4 @@
-//! Runs that want a copy on another node.
+//! Runs that need a copy on another node.
 
 use ids::RunId;
 use std::collections::{BTreeSet, VecDeque};
@@ -11,31 +11,31 @@ pub struct RunToCopy {
     pub sorted_at: Instant,
 }
 
-/// Runs without a copy, oldest first. They are noted from the beginning: whether there will be copies is known later.
+/// Runs without a copy, oldest first. They are recorded from the beginning: copies may be requested later.
 #[derive(Default)]
 pub(crate) struct ToCopy {
     pub begun: bool,
     waiting: VecDeque<RunToCopy>,
-    /// Given out, and neither done nor given back.
+    /// Given out, and neither done nor returned.
     under_way: BTreeSet<RunId>,
-    /// Copies here that stand for runs of other nodes, and are to have one more.
+    /// Promoted copies here, which need one more copy.
     standing: BTreeSet<RunId>,
 }
 
 impl ToCopy {
-    /// A run was made.
+    /// Adds a new run.
     pub fn add(&mut self, run: RunId) {
         self.waiting.push_back(RunToCopy { run, sorted_at: Instant::now() });
     }
 
-    /// Runs are gone, or nobody has yet to read them, and with that the wish for copies.
+    /// Removes runs that were merged or lost, so that they are not copied.
     pub fn forget(&mut self, runs: &[RunId]) {
         self.standing.retain(|each| !runs.contains(each));
         self.waiting.retain(|each| !runs.contains(&each.run));
         self.under_way.retain(|each| !runs.contains(each));
     }
 
-    /// Sets the runs of other nodes that want a copy now; no others of them do.
+    /// Sets the promoted runs of other nodes that need a copy now; no other ones do.
     pub fn want_standing(&mut self, runs: BTreeSet<RunId>) {
         let before = std::mem::replace(&mut self.standing, runs);
         let over: Vec<RunId> = before.difference(&self.standing).copied().collect();
@@ -60,18 +60,18 @@ impl ToCopy {
         }
     }
 
-    /// The run has its copy.
+    /// Records that the run has its copy.
     pub fn has_copy(&mut self, run: RunId) {
         self.under_way.remove(&run);
         self.standing.remove(&run);
     }
 
-    /// Whether it is a copy here that is to have one more.
+    /// Returns whether it is a promoted copy that needs one more.
     pub fn is_standing(&self, run: RunId) -> bool {
         self.standing.contains(&run)
     }
 
-    /// Runs without a copy; 0 before copies begin.
+    /// Returns the number of runs without a copy; 0 before copies begin.
     pub fn count(&self) -> usize {
         if self.begun { self.waiting.len() + self.under_way.len() } else { 0 }
     }

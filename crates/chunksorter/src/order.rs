@@ -6,27 +6,27 @@ use std::cmp::Ordering;
 
 /// Key bytes in an entry.
 const ENTRY_KEY_BYTES: usize = 11;
-/// Length byte of a key that goes on beyond its entry: ties are then decided by the key itself.
+/// Length byte of a key that is longer than its entry: the key itself decides ties.
 const LONGER: u8 = ENTRY_KEY_BYTES as u8 + 1;
 /// Bytes of an entry while it is sorted.
 const ENTRY_BYTES: usize = 16;
 /// Bytes of a position in a finished order.
 const POSITION_BYTES: usize = 4;
-/// Below this many equal entries a comparison sort ends the work; above it the next key bytes make new entries.
+/// Up to this many equal entries a comparison sort finishes the work; above it the next key bytes make new entries.
 const COMPARE_BELOW: usize = 48;
-/// Rounds of new entries before a comparison sort ends the work all the same: keys that are each the beginning of
-/// the next would else go one round, and one stack frame, deeper for each key.
+/// Maximum rounds of new entries before a comparison sort finishes the work: keys that are each a prefix of the next
+/// would otherwise need a round, and a stack frame, per key.
 const LEVELS_MAX: u32 = 32;
 
-/// A frame whose bytes are not as many records as it says. The engine's own data is wrong: not retryable.
+/// Error: a frame whose bytes do not match its record count. The engine's own data is wrong: not retryable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortError {
-    /// Position of the frame in the slice given.
+    /// Position of the frame in the input slice.
     pub frame: usize,
     pub offset_bytes: usize,
 }
 
-/// Place of a record: its frame in the slice that was sorted, and its offset in the payload of the frame.
+/// Place of a record: its frame in the sorted slice, and its offset in the payload of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     pub frame: u32,
@@ -43,20 +43,21 @@ pub struct SortedOrder {
 
 #[derive(Debug)]
 struct Batch {
-    /// The frame that position 0 refers to.
+    /// The frame of position 0.
     first_frame: u32,
     /// (frame - first_frame) << offset_bits | offset, in sorted order.
     positions: Vec<u32>,
 }
 
-/// The most bytes [`sort_frames`] gives back for `records` records; what a caller charges for an order.
+/// Returns the maximum bytes of the order from [`sort_frames`] for `records` records; a caller charges this for an
+/// order.
 pub fn order_bytes_max(records: u64) -> u64 {
     records * POSITION_BYTES as u64 + 4096
 }
 
-/// Sorts the records of `frames` (which must be in input order, see `order_frames`). `record_counts` says how many
-/// each of them has. `scratch` is what the sort works in besides the order itself; it must have room for the
-/// entries of the frame with the most records, and twice that for the fastest way.
+/// Sorts the records of `frames` (which must be in input order, see `order_frames`). `record_counts` has the records of
+/// each frame. `scratch` is the working memory besides the order itself; it must have room for the entries of the frame
+/// with the most records, and twice that for the fastest way.
 pub fn sort_frames(
     shape: KeyShape,
     frames: &[&[u8]],
@@ -97,7 +98,7 @@ pub fn sort_frames(
     Ok(order)
 }
 
-/// The entry of a key of `key_len` bytes at the front of `bytes`, read in one piece where more bytes follow.
+/// Makes the entry of a key of `key_len` bytes at the front of `bytes`, read in one piece if more bytes follow.
 #[inline]
 fn entry_at(bytes: &[u8], key_len: usize) -> u128 {
     let Some(first) = bytes.first_chunk::<ENTRY_BYTES>() else {
@@ -108,8 +109,8 @@ fn entry_at(bytes: &[u8], key_len: usize) -> u128 {
     key_bits | (key_len.min(usize::from(LONGER)) as u128) << 32
 }
 
-/// The upper 96 bits of an entry. Two keys of at most 11 bytes compare as their entries do: padding is
-/// zero, and of a key and the same key with zeros behind it the shorter has the smaller length byte.
+/// Makes the upper 96 bits of an entry. Two keys of at most 11 bytes compare like their entries: padding is zero, and
+/// of a key and the same key with zeros appended the shorter has the smaller length byte.
 #[inline]
 fn entry(key: &[u8]) -> u128 {
     let mut bytes = [0; 16];
@@ -132,7 +133,7 @@ fn length_byte(entry: u128) -> u8 {
 }
 
 impl SortedOrder {
-    /// Sorts the entries at the front of the scratch and keeps where they point to.
+    /// Sorts the entries at the front of the scratch and keeps their positions.
     fn finish_batch(
         &mut self,
         scratch: &mut [u128],
@@ -152,7 +153,7 @@ impl SortedOrder {
         self.batches.push(Batch { first_frame: first_frame as u32, positions });
     }
 
-    /// Records in the order.
+    /// Returns the number of records in the order.
     pub fn len(&self) -> usize {
         self.batches.iter().map(|batch| batch.positions.len()).sum()
     }
@@ -161,7 +162,7 @@ impl SortedOrder {
         self.batches.is_empty()
     }
 
-    /// Bytes the order holds.
+    /// Returns the bytes of the order.
     pub fn bytes(&self) -> u64 {
         self.batches.iter().map(|batch| batch.positions.capacity() * POSITION_BYTES).sum::<usize>() as u64
     }
@@ -181,14 +182,14 @@ impl SortedOrder {
         }
     }
 
-    /// The record at a position. The frames must be those that were sorted.
+    /// Returns the record at a position. The frames must be those that were sorted.
     #[inline]
     fn record<'a>(&self, frames: &[&'a [u8]], position: Position) -> Record<'a> {
         record::decode(self.shape, &frames[position.frame as usize][position.offset as usize..])
             .expect("the frames are those that were sorted, and every record of them decoded then")
     }
 
-    /// Every `step`-th record of each sorted batch, with the number of records it stands for.
+    /// Returns every `step`-th record of each sorted batch, with the number of records it represents.
     pub fn samples<'a>(
         &'a self,
         frames: &'a [&'a [u8]],
@@ -203,7 +204,7 @@ impl SortedOrder {
         })
     }
 
-    /// A cursor over the records with lower <= key < upper (bounds on the partition key).
+    /// Returns a cursor over the records with lower <= key < upper (bounds on the partition key).
     pub fn cursor(&self, frames: &[&[u8]], lower: Option<&[u8]>, upper: Option<&[u8]>) -> OrderCursor {
         let find = |batch: usize, bound: &[u8]| {
             let positions = &self.batches[batch].positions;
@@ -241,9 +242,9 @@ impl BatchKeys<'_> {
         record::decode(self.shape, &frame[offset..]).map_or(&[], |record| record.key)
     }
 
-    /// Orders the stretches of entries that are equal so far (`depth` key bytes plus one entry's worth) by
-    /// the rest of their keys. Large stretches (keys with a long common beginning) get new entries from the
-    /// next key bytes; small ones are compared.
+    /// Orders the stretches of entries that are equal so far (`depth` key bytes plus one entry's worth) by the rest of
+    /// their keys. Large stretches (keys with a long common prefix) get new entries from the next key bytes; small ones
+    /// are compared.
     fn mend_ties(&self, entries: &mut [u128], depth: usize, level: u32) {
         let mut start = 0;
         while start < entries.len() {
@@ -263,7 +264,7 @@ impl BatchKeys<'_> {
         }
     }
 
-    /// Asks for the records of entries, whose keys are looked at next.
+    /// Prefetches the records of entries, whose keys are read next.
     fn prefetch(&self, entries: &[u128]) {
         for entry in entries {
             let packed = u64::from(*entry as u32);
@@ -273,7 +274,7 @@ impl BatchKeys<'_> {
         }
     }
 
-    /// Whether all keys are equal, as they mostly are where their beginnings are: a word that comes again and again.
+    /// Returns whether all keys are equal, as is common if their prefixes are: a frequent word.
     fn are_one_key(&self, entries: &[u128], depth: usize) -> bool {
         let first = self.key(entries[0]);
         entries.chunks(COMPARE_BELOW).enumerate().all(|(index, some)| {
@@ -286,7 +287,7 @@ impl BatchKeys<'_> {
     fn order_tied(&self, entries: &mut [u128], depth: usize, level: u32) {
         self.prefetch(&entries[..entries.len().min(COMPARE_BELOW)]);
         if self.are_one_key(entries, depth) {
-            // Entries with equal key parts stand in the order of their positions.
+            // Entries with equal key parts are in the order of their positions.
             return;
         }
         if entries.len() < COMPARE_BELOW || level >= LEVELS_MAX {
@@ -328,19 +329,19 @@ struct Head {
     end: usize,
 }
 
-/// Walks a [`SortedOrder`]. Holds no borrow: the order and the frames are passed to each call.
+/// Position in a [`SortedOrder`]. Holds no borrow: the order and the frames are passed to each call.
 pub struct OrderCursor {
     heads: Vec<Head>,
-    /// Encoded bytes of the record taken last: what those ahead are guessed to have.
+    /// Encoded bytes of the last record: the estimate for the next ones.
     record_bytes: usize,
 }
 
-/// Records taken at a time. The bytes of as many again are asked for meanwhile: both fit the first-level cache while
-/// records are short.
+/// Records taken at a time. As many again are prefetched meanwhile: both fit the first-level cache while records are
+/// short.
 pub const BATCH_RECORDS: usize = 32;
 
 impl OrderCursor {
-    /// Which batch has the next record.
+    /// The batch that has the next record.
     #[inline]
     fn least(&self, order: &SortedOrder, frames: &[&[u8]]) -> usize {
         let key = |head: &Head| order.record(frames, order.position(head.batch, head.next)).key;
@@ -394,14 +395,14 @@ impl OrderCursor {
         }
     }
 
-    /// Records left.
+    /// Returns the number of records left.
     pub fn remaining(&self) -> usize {
         self.heads.iter().map(|head| head.end - head.next).sum()
     }
 }
 
-/// Asks for the bytes of the records at `positions`: the order jumps all over the frames, and without this each
-/// record waits for memory. `record_bytes` is a guess of their length, so that each of their cache lines is asked for.
+/// Prefetches the records at `positions`: the order jumps all over the frames, and without this each record waits for
+/// memory. `record_bytes` is an estimate of their length, so that each of their cache lines is fetched.
 ///
 /// All in one short loop: a prefetch waits for the address to be translated, and only instructions this close
 /// together let a processor translate several at a time (one prefetch a record was no faster than none).
@@ -412,7 +413,7 @@ fn prefetch(order: &SortedOrder, frames: &[&[u8]], batch: &Batch, positions: &[u
     }
 }
 
-/// Asks for the cache lines of `bytes` bytes of a frame: the first one at least, and a few at most.
+/// Prefetches the cache lines of `bytes` bytes of a frame: at least the first one, and a few at most.
 #[inline]
 fn prefetch_lines(frame: &[u8], offset: usize, bytes: usize) {
     const LINE_BYTES: usize = 64;

@@ -1,19 +1,20 @@
-//! Sorting many entries: parted by their first differing bits into buckets that fit the cache, then sorted there.
+//! Sorting of many entries: partitioned by their first differing bits into buckets that fit the cache, then sorted
+//! there.
 //!
-//! One level of most-significant-digit radix sort in front of a comparison sort. The digit begins at the first bit
-//! in which the entries differ, so that a common beginning of all keys costs nothing; a bucket that took too much
-//! (skewed keys) is parted again by its own first differing bits.
+//! One level of most-significant-digit radix sort before a comparison sort. The digit begins at the first bit in which
+//! the entries differ, so that a common prefix of all keys costs nothing; a bucket that got too many (skewed keys) is
+//! partitioned again by its own first differing bits.
 
-/// Entries below which one comparison sort is as fast.
+/// Number of entries up to which one comparison sort is as fast.
 const PART_ABOVE: usize = 1 << 14;
 const DIGIT_BITS: u32 = 11;
 /// The low bits of an entry are its position, which decides among equal keys. Entries are made in that order, and
-/// parting keeps it.
+/// partitioning keeps it.
 const DECIDED_BITS: u32 = 32;
 const BUCKETS: usize = 1 << DIGIT_BITS;
 
-/// Sorts the entries, of which those with equal [`DECIDED_BITS`] must stand in their order already. Where `spare` is as
-/// long they are parted first. Gives back the sorted entries, which may stand in either slice.
+/// Sorts the entries; those with equal [`DECIDED_BITS`] must be in order already. If `spare` has the same length, they
+/// are partitioned first. Returns the sorted entries, which may be in either slice.
 pub(crate) fn sort_parted<'a>(entries: &'a mut [u128], spare: &'a mut [u128]) -> &'a mut [u128] {
     match spare.get_mut(..entries.len()) {
         Some(spare) if entries.len() >= PART_ABOVE => {
@@ -26,14 +27,14 @@ pub(crate) fn sort_parted<'a>(entries: &'a mut [u128], spare: &'a mut [u128]) ->
     entries
 }
 
-/// Sorts `entries` into `spare`, which is as long; false where they are sorted as they stand. Each level looks at later
-/// bits than the one before, so there are at most 128 / [`DIGIT_BITS`] of them.
+/// Sorts `entries` into `spare`, which has the same length; false if they are sorted in place. Each level uses later
+/// bits than the previous one, so there are at most 128 / [`DIGIT_BITS`] of them.
 fn part(entries: &mut [u128], spare: &mut [u128]) -> bool {
     let bounds = |(low, high): (u128, u128), entry: &u128| (low.min(*entry), high.max(*entry));
     let (low, high) = entries.iter().fold((u128::MAX, 0), bounds);
     let differing_bits = u128::BITS - (low ^ high).leading_zeros();
     if differing_bits <= DECIDED_BITS {
-        // One key: parting keeps the order in which they came.
+        // A single key: partitioning keeps the order of arrival.
         return false;
     }
     let shift = differing_bits.saturating_sub(DIGIT_BITS).max(DECIDED_BITS);
@@ -44,7 +45,7 @@ fn part(entries: &mut [u128], spare: &mut [u128]) -> bool {
     }
     let mut start = 0;
     for end in &mut ends {
-        // Where the bucket starts; the loop below moves it to its end.
+        // Start of the bucket; the loop below moves it to its end.
         start += std::mem::replace(end, start);
     }
     for entry in entries.iter() {

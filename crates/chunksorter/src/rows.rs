@@ -1,9 +1,9 @@
-//! Frames in input order, and the source rows they form.
+//! Frames in input order, and their source rows.
 
 use ids::ChunkId;
 use ifile::{FrameHeader, SourceRow};
 
-/// A frame of a stable chunk, as the sorter sees it.
+/// A frame of a stable chunk, for the sorter.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameView<'a> {
     pub chunk: ChunkId,
@@ -11,13 +11,13 @@ pub struct FrameView<'a> {
     pub payload: &'a [u8],
 }
 
-/// Puts frames into input order: map task, attempt, sequence. After that the position of a record (frame,
-/// offset) is its rank among equal keys.
+/// Sorts frames into input order: map task, attempt, sequence. After that the position of a record (frame, offset) is
+/// its rank among equal keys.
 pub fn order_frames<T>(frames: &mut [T], header: impl Fn(&T) -> &FrameHeader) {
     frames.sort_by_key(|frame| (header(frame).source, header(frame).sequence));
 }
 
-/// The source rows of frames in input order, and for each frame its row. A row is a stretch of consecutive
+/// Returns the source rows of frames in input order, and for each frame its row. A row is a stretch of consecutive
 /// sequence numbers of one source in one chunk.
 pub fn source_rows(frames: &[FrameView<'_>]) -> (Vec<SourceRow>, Vec<u32>) {
     let mut rows: Vec<SourceRow> = Vec::new();

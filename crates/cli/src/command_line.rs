@@ -30,13 +30,13 @@ use std::path::PathBuf;
 const EXIT_CODES: &str = "\
 Exit codes of `sailfish run`:
   0         the output is complete and in place
-  1         the job failed: the machine or the engine
+  1         the job failed because of the machine or the engine
   2         an option, an input, a path or the state cannot be used
-  75        no server answers, or Ctrl-C came while none did: the job goes on, and `sailfish wait` waits for it
+  75        no server answered, or Ctrl-C came while none answered; the job continues: `sailfish wait` waits for it
   130       stopped by Ctrl-C
   1 to 255  the exit code of a mapper, combiner or reducer that failed three times;
-            128 + N where signal N ended it
-The other commands: 0, 1 where a check finds a difference or damage, 2 for a bad argument.";
+            128 + N if signal N ended it
+The other commands: 0; 1 if a check finds a difference or damage; 2 for a bad argument.";
 
 /// MapReduce over I-files: runs map and reduce functions, and proves that the result is complete.
 #[derive(Debug, Parser)]
@@ -61,7 +61,7 @@ impl Cli {
     }
 }
 
-/// Returns whether jobs of this machine are requested, which is said before the words of a program.
+/// Returns whether `--state` precedes the words of a program, so that the command is about jobs of this machine.
 fn names_a_state(words: &[OsString]) -> bool {
     let options = words.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str());
     options.into_iter().any(|word| word == "--state" || word.starts_with("--state="))
@@ -80,24 +80,24 @@ pub enum Command {
     /// Run a MapReduce job
     #[command(after_help = run_help(), after_long_help = format!("{}\n\n{EXIT_CODES}", run_help()))]
     Run(Box<RunArgs>),
-    /// Run a Hadoop Streaming command line as it is; `sailfish streaming --help` lists what is supported
+    /// Run a Hadoop Streaming command line unchanged; `sailfish streaming --help` lists the supported options
     #[command(disable_help_flag = true, override_help = ::streaming::HELP)]
     Streaming(StreamingArgs),
     /// Reduce the kept I-files of a job again, without running its maps
     #[command(after_help = rerun::EXAMPLES)]
     RerunReduce(Box<RerunArgs>),
-    /// Serve a cluster: nodes poll for work, clients submit jobs with --server
+    /// Run the server of a cluster: nodes poll it for work, clients submit jobs with --server
     Server(ServerArgs),
-    /// Work for a server: run tasks, hold intermediate data
+    /// Run a node of a cluster: it runs tasks and holds intermediate data
     Node(NodeArgs),
     /// Run a whole cluster on this machine, as separate processes, until Ctrl-C
     Local(LocalArgs),
     /// Run any executable as a job of one task, here or on a cluster
     #[command(after_help = submit::EXAMPLES)]
     Submit(SubmitArgs),
-    /// Print the output of the program of a job of one task
+    /// Print the output of the program of a one-task job
     Logs(LogsArgs),
-    /// Stop a job of a cluster
+    /// Cancel a job of a cluster
     Cancel(ClusterJobArgs),
     /// Wait for the end of a job of a cluster; exits with the job's code
     Wait(ClusterJobArgs),
@@ -105,7 +105,7 @@ pub enum Command {
     Explain(ExplainArgs),
     /// List the nodes of a cluster, or drain one
     Nodes(NodesArgs),
-    /// Make, revoke and list the tokens of a server
+    /// Create, revoke and list the tokens of a server
     #[command(subcommand)]
     Token(TokenCommand),
     /// List jobs, newest first
@@ -116,7 +116,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Draw the work of each slot over time: map, scan and merge, reduce, failed attempts
     Timeline(TimelineArgs),
-    /// Remove kept I-files whose time is over, or the I-files of given jobs
+    /// Remove expired I-files, or the kept I-files of given jobs
     Gc(GcArgs),
     /// Check an output directory against its report
     Verify(VerifyArgs),
@@ -126,13 +126,13 @@ pub enum Command {
     /// Inject faults into a cluster while jobs with known answers run on it, and report lost records
     #[command(after_help = drill::EXAMPLES)]
     Drill(DrillArgs),
-    /// Ask the state a read-only SQL statement
+    /// Query the state with a read-only SQL statement
     #[command(
         after_help = "Examples:\n  sailfish state \"select name from sqlite_master where type = 'table'\"\n  \
         sailfish state \"select job, name, state from jobs order by job desc\" --limit 5"
     )]
     State(QueryArgs),
-    /// The sort benchmark: make rows as gensort does, sort them, judge them as valsort does
+    /// Run the sort benchmark: generate rows like gensort, sort them, check them like valsort
     #[command(subcommand)]
     Tera(TeraCommand),
     /// Measure parts of the engine
@@ -141,10 +141,10 @@ pub enum Command {
     /// Answer one question of the console, from standard input: for servers
     #[command(hide = true)]
     ConsoleQuestion,
-    /// Intermediate files of a cluster, for any program: put, read, list, stat, rm
+    /// Write, read, list and remove intermediate files of a cluster, from any program
     #[command(subcommand)]
     Intermediate(FileCommand),
-    /// Look into the files of I-files (runs and raw chunks), kept with `run --keep-ifiles`
+    /// Inspect the files of I-files (runs and raw chunks), kept with `run --keep-ifiles`
     #[command(subcommand)]
     Ifile(IfileCommand),
 }

@@ -9,7 +9,7 @@ use server::ServerError;
 pub const FAILED: u8 = 1;
 /// The request was refused before anything ran: an option, an input, a path, the state.
 pub const REFUSED: u8 = 2;
-/// The command stopped waiting for a job of a cluster, which goes on.
+/// The command stopped waiting for a job of a cluster, which continues.
 pub const GOES_ON: u8 = 75;
 /// Stopped by Ctrl-C or a request to terminate.
 pub const INTERRUPTED: u8 = 130;

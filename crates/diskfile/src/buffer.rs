@@ -15,7 +15,7 @@ unsafe impl Send for AlignedBuffer {}
 unsafe impl Sync for AlignedBuffer {}
 
 impl AlignedBuffer {
-    /// At least `bytes_min` bytes of zeros.
+    /// Makes a buffer of at least `bytes_min` zero bytes.
     pub fn new(bytes_min: usize) -> Self {
         let bytes = bytes_min.max(1).next_multiple_of(ALIGNMENT_BYTES);
         let layout = Self::layout(bytes);

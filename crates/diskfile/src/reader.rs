@@ -1,4 +1,4 @@
-//! Reading a stretch of a file in large windows, the next one under way while one is used.
+//! Reads of a stretch of a file in large windows; the next window is read while one is used.
 
 use crate::{ALIGNMENT_BYTES, AlignedBuffer};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -12,17 +12,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// Windows smaller than this are read when they are needed: to ask another thread would cost as much.
+/// Smaller windows are read on demand: a request to another thread would cost as much.
 const AHEAD_FROM_BYTES: usize = 256 << 10;
-/// Requests that may wait for a thread of the pool. Readers have one each, so more of them take turns.
+/// Maximum number of requests that wait for a thread of the pool. Each reader has one, so further readers wait for
+/// their turn.
 const REQUESTS_MAX: usize = 256;
 
-/// A stretch of a file that somebody wants.
+/// A stretch of a file to read.
 struct Request {
     file: Arc<File>,
     buffer: AlignedBuffer,
     wanted: Range<u64>,
-    /// Set when it was read, where nothing of the stretch comes after it.
+    /// Set after the read if it was the last of the stretch.
     all_read: Option<Arc<AtomicBool>>,
     reply: Sender<std::io::Result<Window>>,
 }
@@ -30,7 +31,7 @@ struct Request {
 /// A stretch of a file that was read.
 struct Window {
     buffer: AlignedBuffer,
-    /// Places in the buffer of the bytes that are not taken yet.
+    /// Positions in the buffer of the untaken bytes.
     unused: Range<usize>,
 }
 
@@ -53,7 +54,7 @@ impl ReadPool {
                     if let (Ok(_), Some(all_read)) = (&read, &request.all_read) {
                         all_read.store(true, Ordering::Release);
                     }
-                    // A reader that was dropped wants no answer.
+                    // A dropped reader wants no answer.
                     let _ = request.reply.send(read);
                 }
             };
@@ -72,7 +73,7 @@ impl Drop for ReadPool {
     }
 }
 
-/// Opens a file for windows: past the page cache where the file system can.
+/// Opens a file for windows, past the page cache if the file system can.
 pub fn open_direct(path: &Path) -> std::io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
@@ -81,26 +82,26 @@ pub fn open_direct(path: &Path) -> std::io::Result<File> {
     }
 }
 
-/// Reads one stretch of a file, front to back.
+/// Reader of one stretch of a file, front to back.
 pub struct WindowReader {
     file: Arc<File>,
     pool: Arc<ReadPool>,
-    /// Part of the stretch that was not asked for yet.
+    /// Part of the stretch that was not requested yet.
     unread: Range<u64>,
     window_bytes: usize,
     current: Option<Window>,
     under_way: Option<Receiver<std::io::Result<Window>>>,
     spare: Option<AlignedBuffer>,
-    /// All of the stretch is in memory, or not wanted any more.
+    /// Set once all of the stretch is in memory, or not wanted any more.
     all_read: Arc<AtomicBool>,
-    /// A piece that lies in two windows.
+    /// A piece that spans two windows.
     joined: Vec<u8>,
     reads: u64,
     read_bytes: u64,
 }
 
 impl WindowReader {
-    /// A reader of `stretch`, which holds two windows of about `bytes` together.
+    /// Makes a reader of `stretch`, whose two windows have about `bytes` together.
     pub fn new(file: Arc<File>, pool: Arc<ReadPool>, stretch: Range<u64>, bytes: usize) -> Self {
         let window_bytes = (bytes / 2).next_multiple_of(ALIGNMENT_BYTES).max(ALIGNMENT_BYTES);
         let all_read = Arc::new(AtomicBool::new(stretch.is_empty()));
@@ -119,23 +120,23 @@ impl WindowReader {
         }
     }
 
-    /// Reads done so far, and their bytes.
+    /// Returns the number of reads so far, and their bytes.
     pub fn report(&self) -> (u64, u64) {
         (self.reads, self.read_bytes)
     }
 
-    /// Set once nothing more is read from the file: whoever watches it knows that the reader can do without the file from then on.
+    /// Returns a flag that is set after the last read of the file: from then on the reader does not need the file.
     pub fn all_read(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.all_read)
     }
 
-    /// Whether everything was taken.
+    /// Returns whether everything was taken.
     pub fn is_at_end(&self) -> bool {
         let used_up = self.current.as_ref().is_none_or(|window| window.unused.is_empty());
         used_up && self.under_way.is_none() && self.unread.is_empty()
     }
 
-    /// The next `count` bytes. Error: [`ErrorKind::UnexpectedEof`] where the stretch has no more.
+    /// Returns the next `count` bytes. Error: [`ErrorKind::UnexpectedEof`] if the stretch has fewer.
     pub fn take(&mut self, count: usize) -> std::io::Result<&[u8]> {
         if self.current.as_ref().is_none_or(|window| window.unused.is_empty()) {
             self.next_window()?;
@@ -162,7 +163,7 @@ impl WindowReader {
         Ok(&self.joined)
     }
 
-    /// Gives up what is left.
+    /// Gives up the rest.
     pub fn skip_rest(&mut self) {
         self.unread.start = self.unread.end;
         self.under_way = None;
@@ -171,11 +172,11 @@ impl WindowReader {
         self.all_read.store(true, Ordering::Release);
     }
 
-    /// Moves to the next window, and asks for the one behind it.
+    /// Moves to the next window, and requests the one after it.
     fn next_window(&mut self) -> std::io::Result<()> {
         self.spare = self.current.take().map(|window| window.buffer).or_else(|| self.spare.take());
         let window = match self.under_way.take() {
-            Some(reply) => reply.recv().map_err(|_| Error::other("a thread that reads ahead is gone"))??,
+            Some(reply) => reply.recv().map_err(|_| Error::other("a read-ahead thread has ended"))??,
             None => {
                 let wanted = self.next_range()?;
                 let buffer = self.buffer();
@@ -201,11 +202,11 @@ impl WindowReader {
     }
 
     fn buffer(&mut self) -> AlignedBuffer {
-        // A stretch that begins within a block needs one block more.
+        // A stretch that begins within a block needs one more block.
         self.spare.take().unwrap_or_else(|| AlignedBuffer::new(self.window_bytes + ALIGNMENT_BYTES))
     }
 
-    /// The next stretch to read. Windows end at a multiple of the alignment, so that none is read twice.
+    /// Returns the next stretch to read. Windows end at a multiple of the alignment, so that no block is read twice.
     fn next_range(&mut self) -> std::io::Result<Range<u64>> {
         if self.unread.is_empty() {
             return Err(Error::from(ErrorKind::UnexpectedEof));
@@ -225,7 +226,7 @@ fn read_window(file: &File, mut buffer: AlignedBuffer, wanted: &Range<u64>) -> s
     let unused = (wanted.start - offset) as usize..(wanted.end - offset) as usize;
     let asked = unused.end.next_multiple_of(ALIGNMENT_BYTES).min(buffer.len());
     let mut present = 0;
-    // Short reads other than at the end are rare; what follows one is read from a block boundary again.
+    // Short reads before the end are rare; after one, reading continues at a block boundary.
     while present < unused.end {
         let from = present - present % ALIGNMENT_BYTES;
         match file.read_at(&mut buffer[from..asked], offset + from as u64) {

@@ -1,4 +1,4 @@
-//! Writing a file front to back: one buffer is filled while another is on its way to the disk.
+//! Writes of a file front to back: one buffer is filled while another is written to the disk.
 
 use crate::{ALIGNMENT_BYTES, AlignedBuffer, BUFFERS};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -11,31 +11,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// The way to the disk.
+/// Mode of writing to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Through {
     /// Through the page cache: for files that are read again soon, or that nobody waits for.
     PageCache,
-    /// Past it, where the file system can.
+    /// Past the page cache, if the file system can.
     Direct,
 }
 
-/// A buffer with so many bytes of a file at an offset.
+/// A buffer with the number of its bytes and their offset in a file.
 struct Filled {
     buffer: AlignedBuffer,
     bytes: usize,
     offset: u64,
 }
 
-/// The thread that writes, from the second full buffer on.
+/// The writing thread, from the second full buffer on.
 struct Background {
     filled: Sender<Filled>,
-    /// Buffers come back here, or the first error.
+    /// Returned buffers, or the first error.
     emptied: Receiver<Result<AlignedBuffer, Error>>,
     thread: JoinHandle<()>,
 }
 
-/// A file with its name, by which planted faults know it.
+/// A file with its name, by which planted faults identify it.
 struct Named {
     file: File,
     path: PathBuf,
@@ -46,16 +46,16 @@ pub struct SequentialWriter {
     file: Arc<Named>,
     buffer: AlignedBuffer,
     filled: usize,
-    /// Offset of the front of the buffer.
+    /// Offset in the file of the start of the buffer.
     offset: u64,
-    /// Buffers made so far.
+    /// Number of buffers so far.
     buffers: usize,
     background: Option<Background>,
     failed: bool,
 }
 
 impl SequentialWriter {
-    /// Creates the file; an older one of that name is emptied, but no link followed. Buffers have about `buffer_bytes` each.
+    /// Creates the file; an existing one is emptied, and no link is followed. Buffers have about `buffer_bytes` each.
     pub fn create(path: &Path, through: Through, buffer_bytes: usize) -> std::io::Result<Self> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(0o666);
@@ -78,17 +78,17 @@ impl SequentialWriter {
         })
     }
 
-    /// The file, for hints.
+    /// Returns the file, for hints to the kernel.
     pub fn file(&self) -> &File {
         &self.file.file
     }
 
-    /// Bytes taken so far.
+    /// Returns the number of bytes taken so far.
     pub fn written_bytes(&self) -> u64 {
         self.offset + self.filled as u64
     }
 
-    /// Writes what is left, waits for what is under way, cuts the file to its length and syncs it if asked to.
+    /// Writes the rest, waits for pending writes, cuts the file to its length and syncs it if requested.
     pub fn finish(mut self, sync: bool) -> std::io::Result<u64> {
         if self.failed {
             return Err(after_failure());
@@ -134,7 +134,7 @@ impl SequentialWriter {
         if background.filled.send(full).is_ok() {
             return Ok(());
         }
-        // The thread ended with an error, which stands behind the buffers it gave back before.
+        // The thread ended with an error, which follows the buffers that it returned before.
         self.failed = true;
         Err(background.emptied.try_iter().find_map(Result::err).unwrap_or(ErrorKind::BrokenPipe.into()))
     }
@@ -158,7 +158,7 @@ impl Background {
             for full in to_write {
                 let outcome = write_out(&file, &full).map(|()| full.buffer);
                 let failed = outcome.is_err();
-                // Whoever filled it may be gone.
+                // The sender may have been dropped.
                 if give_back.send(outcome).is_err() || failed {
                     return;
                 }
@@ -181,7 +181,7 @@ impl Write for SequentialWriter {
         Ok(count)
     }
 
-    /// Does nothing: only [`SequentialWriter::finish`] knows that no more comes.
+    /// Does nothing: only [`SequentialWriter::finish`] knows that the file is complete.
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
@@ -191,12 +191,12 @@ fn after_failure() -> Error {
     Error::new(ErrorKind::BrokenPipe, "an earlier write of this file failed")
 }
 
-/// Writes a buffer. Its last bytes may be no whole block; then zeros follow, which the end of the file cuts off.
+/// Writes a buffer. Its last bytes may be less than a block; zeros fill it, and the end of the file cuts them off.
 fn write_out(Named { file, path }: &Named, filled: &Filled) -> std::io::Result<()> {
     io_call(IoCall::Write, path)?;
     let padded = filled.bytes.next_multiple_of(ALIGNMENT_BYTES);
     match file.write_all_at(&filled.buffer[..padded], filled.offset) {
-        // Some file systems take the flag and refuse the write.
+        // Some file systems accept the flag and refuse the write.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
             let flags = rustix::fs::fcntl_getfl(file)?;
             if !flags.contains(OFlags::DIRECT) {

@@ -1,5 +1,5 @@
-//! Faults of input and output: the engine asks before each call by which it changes its files, and is told to go on, to
-//! wait, or that the call has failed.
+//! Faults of input and output: before each call that changes its files, the engine asks whether the call proceeds,
+//! waits or fails.
 
 use rustix::io::Errno;
 use std::fs::File;
@@ -9,20 +9,20 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Which call is meant, and what happens to it: `write:eio:17`, `sync:enospc:1+`.
+/// The call and its fault: `write:eio:17`, `sync:enospc:1+`.
 const FAULT_VARIABLE: &str = "SAILFISH_IO_FAULT";
-/// A file to which each call is added, as a line: `write 17 PATH`.
+/// File that gets a line for each call: `write 17 PATH`.
 const LOG_VARIABLE: &str = "SAILFISH_IO_LOG";
-/// How long a slow call takes: longer than what waits for it looks again, shorter than any time-out.
+/// Duration of a slow call: longer than the polling interval of its waiters, shorter than any timeout.
 const SLOW: Duration = Duration::from_millis(250);
 
 named! {
-    /// The kinds of calls, counted apart from each other.
+    /// The kinds of calls, each with its own count.
     IoCall {
-        /// A file or directory comes into being, or is opened to be written anew.
+        /// A file or directory is created, or a file is opened to be rewritten.
         Create = "create",
         Write = "write",
-        /// Sync of a file or a directory.
+        /// A sync of a file or a directory.
         Sync = "sync",
         Rename = "rename",
     }
@@ -35,19 +35,19 @@ named! {
         Failed = "eio",
         /// `No space left on device`.
         Full = "enospc",
-        /// It takes long, and then happens.
+        /// The call is slow, and succeeds.
         Slow = "slow",
     }
 }
 
-/// Fault that the environment asks for.
+/// The fault in the environment variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Plan {
     call: IoCall,
     fault: IoFault,
-    /// The first call that it strikes, counting from 1.
+    /// Number of the first affected call, counting from 1.
     first: u64,
-    /// All calls of that kind from there on.
+    /// True if all later calls of that kind are affected too.
     goes_on: bool,
 }
 
@@ -70,7 +70,7 @@ impl Plan {
     }
 }
 
-/// Layer between the engine and its files; only exists where the environment asks for it.
+/// Layer between the engine and its files; it exists only if the environment names a fault or a log.
 struct Layer {
     plan: Option<Plan>,
     log: Option<File>,
@@ -101,12 +101,12 @@ impl Layer {
         let number = self.passed[call as usize].fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(mut log) = self.log.as_ref() {
             let line = format!("{} {number} {}\n", call.name(), path.display());
-            // In one piece, so that lines of threads stay whole. A test that misses one will say so.
+            // In one write, so that lines of threads stay whole. A test that misses a line reports it.
             let _ = log.write_all(line.as_bytes());
         }
         let Some(plan) = self.plan.filter(|plan| plan.strikes(call, number)) else { return Ok(()) };
         if number == plan.first {
-            // Without the words and the path that the engine has to find by itself.
+            // The message omits the error text and the path, which the engine must report by itself.
             eprintln!("sailfish: {} {number} gets the planted fault", call.name());
         }
         match plan.fault {
@@ -129,13 +129,13 @@ pub(crate) fn check_environment() -> Result<(), String> {
     layer().as_ref().map(drop).map_err(String::clone)
 }
 
-/// Asks whether a call may go on; comes right before it. `path` is what it is about, for the log. The error is the one that
-/// the call would have given, and the call must not be made then.
+/// Asks whether a call may proceed; comes right before it. `path` is the file of the call, for the log. An error stands
+/// for the error of the call, which must not be made.
 #[inline]
 pub fn io_call(call: IoCall, path: &Path) -> std::io::Result<()> {
     match layer() {
         Ok(Some(layer)) => layer.pass(call, path),
-        // What is wrong with the environment was said at the start.
+        // An error in the environment was reported at the start.
         Ok(None) | Err(_) => Ok(()),
     }
 }
@@ -162,7 +162,7 @@ mod tests {
         let check = |text: &str, expected: [bool; 4]| {
             let layer = Layer { plan: Plan::parse(text), log: None, passed: Default::default() };
             let path = Path::new("file");
-            // Another kind has a count of its own.
+            // Another kind has its own count.
             layer.pass(IoCall::Create, path).unwrap();
             let found = expected.map(|_| layer.pass(IoCall::Write, path).is_err());
             assert_eq!(found, expected, "{text}");

@@ -6,15 +6,15 @@
 //! Below every crate that touches a disk, the store or a chunk.
 //!
 //! # Invariants
-//! Nothing fires unless the environment names it when the process starts, but for a crash point that a drill arms in a node that
-//! was started for drills ([`arm`]). `SAILFISH_CRASH_AT=NAME[:N]` aborts
-//! the process at the N-th passing of a point, `SAILFISH_PLANT=NAME[:N]` plants one fault at its N-th chance, with `:*` at every one,
-//! `SAILFISH_IO_FAULT=CALL:FAULT:N` makes the N-th call of a kind (create, write, sync, rename) fail or take long ([`io_call`]).
-//! Where nothing is named, a passing is two loads.
+//! Nothing fires unless the environment names it when the process starts, except for a crash point that a drill arms in
+//! a node started for drills ([`arm`]). `SAILFISH_CRASH_AT=NAME[:N]` aborts the process at the N-th passing of a point,
+//! `SAILFISH_PLANT=NAME[:N]` plants one fault at its N-th chance, with `:*` at every one,
+//! `SAILFISH_IO_FAULT=CALL:FAULT:N` makes the N-th call of a kind (create, write, sync, rename) fail or take long
+//! ([`io_call`]). Without these, a passing costs two loads.
 //! A name that does not exist is an error at start-up ([`check_environment`]), so that no test passes by a typo.
 //!
 //! # Deliberately absent
-//! No randomness, no clock: which passing fires is counted. No files: the engine makes its calls itself.
+//! No randomness, no clock: passings are counted. No files: the engine makes its calls itself.
 //!
 //! # How it is tested
 //! The black-box tests walk [`CrashPoint::ALL`] and [`PlantedFault::ALL`], and every call
@@ -30,10 +30,10 @@ macro_rules! named {
         pub enum $name { $($(#[$variant_doc])* $variant,)* }
 
         impl $name {
-            /// Every one, in the order a job passes them.
+            /// All of them, in the order in which a job passes them.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
 
-            /// The name used in the environment.
+            /// Returns the name used in the environment.
             pub fn name(self) -> &'static str {
                 match self { $($name::$variant => $text,)* }
             }
@@ -46,7 +46,7 @@ macro_rules! named {
 }
 
 named! {
-    /// A place where a process may die with consequences: around each sync, rename, transaction, hand-over.
+    /// A place where the death of the process has consequences: around each sync, rename, transaction, hand-over.
     CrashPoint {
         OwnerLockTaken = "owner-lock-taken",
         SubmitBeforeTransaction = "submit-before-transaction",
@@ -80,7 +80,7 @@ named! {
     }
 }
 
-/// Those that a node of a cluster passes; the others are places of the server.
+/// Returns the points that a node of a cluster passes; the others are in the server.
 pub const POINTS_OF_NODES: &[CrashPoint] = &[
     CrashPoint::FrameBeforeHandOver,
     CrashPoint::FrameAfterHandOver,
@@ -101,15 +101,16 @@ pub const POINTS_OF_NODES: &[CrashPoint] = &[
 ];
 
 named! {
-    /// A fault of the kind the proof exists to find. What it spoils is made again; where it strikes every time, the job must fail loudly.
+    /// A fault of the kind that the proof must find. Spoiled data is recomputed; if it strikes every time, the job must
+    /// fail with an error.
     PlantedFault {
-        /// A frame is acknowledged and forgotten.
+        /// A frame is acknowledged and discarded.
         FrameDropped = "frame-dropped",
-        /// A frame is taken twice.
+        /// A frame is appended twice.
         FrameDuplicated = "frame-duplicated",
         /// A byte of a record changes after it was counted.
         FrameAltered = "frame-altered",
-        /// A merge takes the records of an attempt that lost.
+        /// A merge takes the records of a losing attempt.
         AttemptMixed = "attempt-mixed",
         /// A chunk is left out of the runs.
         ChunkForgotten = "chunk-forgotten",
@@ -122,9 +123,9 @@ pub use io_calls::{IoCall, IoFault, io_call};
 
 struct Armed<T> {
     what: Option<T>,
-    /// Passings left before it fires.
+    /// Passings until it fires.
     countdown: AtomicU64,
-    /// It fires at each.
+    /// It fires at each passing.
     lasts: bool,
 }
 
@@ -176,11 +177,11 @@ pub fn check_environment() -> Result<(), String> {
     io_calls::check_environment()
 }
 
-/// Crash point that a drill has armed: its place in [`CrashPoint::ALL`], counted from 1. 0: none.
+/// The crash point that a drill has armed: its position in [`CrashPoint::ALL`], counted from 1. 0: none.
 static ARMED_BY_DRILL: AtomicUsize = AtomicUsize::new(0);
 
-/// Arms a crash point of nodes, in place of the one that was armed so before: the process aborts when it comes there. None where
-/// there is no such point.
+/// Arms a crash point of nodes, instead of the previously armed one: the process aborts when it reaches it. Returns
+/// None if there is no such point.
 pub fn arm(name: &str) -> Option<CrashPoint> {
     let point = POINTS_OF_NODES.iter().copied().find(|point| point.name() == name)?;
     ARMED_BY_DRILL.store(point as usize + 1, Ordering::Relaxed);
@@ -192,7 +193,7 @@ pub fn disarm() {
     ARMED_BY_DRILL.store(0, Ordering::Relaxed);
 }
 
-/// Passes a crash point: aborts the process where the environment, or a drill, says so.
+/// Passes a crash point: aborts the process if the environment, or a drill, names it.
 #[inline]
 pub fn crash_point(point: CrashPoint) {
     let is_armed = ARMED_BY_DRILL.load(Ordering::Relaxed) == point as usize + 1;
@@ -202,7 +203,7 @@ pub fn crash_point(point: CrashPoint) {
     }
 }
 
-/// Whether the planted fault strikes here and now.
+/// Returns whether the planted fault strikes here and now.
 #[inline]
 pub fn planted(fault: PlantedFault) -> bool {
     fires(armed_fault(), fault)

@@ -1,4 +1,4 @@
-//! Filling, stamping and appending frames.
+//! Filling, stamping and appending of frames.
 
 use crate::service::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
 use crate::{APPEND_TRIES_MAX, REBINDS_MAX};
@@ -10,19 +10,19 @@ use ifile::record::{self, RecordHeader, record_hash};
 use ifile::{FrameHeader, KeyShape};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Records are summed up when this much of a frame is new, still in a core's first cache: one record at a time a
-/// processor waits for the bytes it has just written, many in one loop overlap.
+/// Records are summed once this many bytes of a frame are new and still in a core's first-level cache: one record at a
+/// time, a processor waits for the bytes it has just written; many in one loop overlap.
 const STAMP_STEP_BYTES: usize = 4 << 10;
 
-/// The slabs a worker is filling, one per I-file. They outlive a map task: the worker's next task goes on in
-/// what is left of them, so that slabs are handed over nearly full.
+/// The slabs that a worker fills, one per I-file. They outlive a map task: the worker's next task continues in their
+/// rest, so that slabs are nearly full when handed over.
 #[derive(Default)]
 pub struct WorkerSlabs {
     slabs: Vec<Option<SlabWriter>>,
 }
 
 impl WorkerSlabs {
-    /// Lets go of all slabs; frames already sealed in them stay.
+    /// Drops all slabs; sealed frames in them stay.
     pub fn clear(&mut self) {
         self.slabs.clear();
     }
@@ -44,18 +44,18 @@ struct Stream {
     stamped_bytes: usize,
     next_sequence: u64,
     chunk: Option<ChunkId>,
-    /// Frames sent to `chunk` and not answered yet, in order.
+    /// Unanswered frames sent to `chunk`, in order.
     sent: VecDeque<AppendFrame>,
-    /// Frames that go to a chunk next, in order. Those that a chunk refused wait here until every frame sent to
-    /// that chunk is answered: whatever chunk is next must get them in order too.
+    /// Frames for the next chunk, in order. Frames that a chunk refused wait here until every frame sent to that chunk
+    /// is answered: the next chunk must also get them in order.
     waiting: VecDeque<AppendFrame>,
     refused: Vec<AppendFrame>,
-    /// Chunks in a row that refused the first frame of `waiting`.
+    /// Number of consecutive chunks that refused the first frame of `waiting`.
     rebinds: u32,
 }
 
 impl Stream {
-    /// Sums up what stands in the frame being filled and is not summed up yet.
+    /// Sums the new bytes of the frame being filled.
     #[inline(never)]
     fn stamp(&mut self, shape: KeyShape, pending: &[u8]) {
         let fresh = &pending[self.stamped_bytes..];
@@ -78,7 +78,7 @@ pub struct IAppender<'a> {
     source: Source,
     key_shape: KeyShape,
     streams: Vec<Stream>,
-    /// I-files that are appended to, where not all are; records for the others are only counted.
+    /// The I-files to append to, if not all; records for the others are only counted.
     only: Option<BTreeSet<IfileIndex>>,
     withheld: BTreeMap<IfileIndex, DataSum>,
     commits: BTreeMap<(IfileIndex, ChunkId), DataSum>,
@@ -95,7 +95,7 @@ pub struct Appended {
 }
 
 impl<'a> IAppender<'a> {
-    /// An appender for `ifile_count` I-files.
+    /// Makes an appender for `ifile_count` I-files.
     pub fn new(
         service: &'a dyn ChunkService,
         slabs: &'a mut WorkerSlabs,
@@ -118,13 +118,13 @@ impl<'a> IAppender<'a> {
         }
     }
 
-    /// Appends to these I-files alone; what comes for others is counted as if it were appended there too.
+    /// Appends to these I-files alone; records for others are counted as if appended.
     pub fn only_to(mut self, ifiles: impl IntoIterator<Item = IfileIndex>) -> Self {
         self.only = Some(ifiles.into_iter().collect());
         self
     }
 
-    /// Appends one record. The first `partition_key_bytes` of the key are its partition key; they are stored
+    /// Appends one record. The first `partition_key_bytes` of the key are its partition key; their number is stored
     /// only for [`KeyShape::Prefix`].
     #[inline]
     pub fn append(
@@ -138,7 +138,7 @@ impl<'a> IAppender<'a> {
         self.append_behind(ifile, header, key, value)
     }
 
-    /// Appends a record that is separated ([`ifile::record`]).
+    /// Appends a separated record ([`ifile::record`]).
     #[cold]
     pub fn append_separated(
         &mut self,
@@ -175,12 +175,12 @@ impl<'a> IAppender<'a> {
         Ok(())
     }
 
-    /// Sends the frame being filled and takes a fresh slab. False when the record is larger than a slab.
+    /// Sends the frame being filled and takes a new slab. False if the record is larger than a slab.
     #[cold]
     fn make_room(&mut self, ifile: IfileIndex, encoded_bytes: usize) -> Result<bool, AppendError> {
         self.send_pending(ifile)?;
         let index = ifile.0 as usize;
-        // The old slab goes first: a worker never holds two slabs of an I-file while it waits for memory.
+        // The old slab is dropped first: a worker never holds two slabs of an I-file while it waits for memory.
         let replaced = self.slabs.slabs[index].take();
         let slab = match replaced {
             Some(slab) if slab.room_bytes() >= encoded_bytes => slab,
@@ -225,7 +225,7 @@ impl<'a> IAppender<'a> {
         }
     }
 
-    /// Stamps the frame and brings it on its way to a chunk.
+    /// Stamps the frame and sends it to a chunk.
     fn send(&mut self, ifile: IfileIndex, payload: FrameBytes) -> Result<(), AppendError> {
         if self.only.as_ref().is_some_and(|only| !only.contains(&ifile)) {
             let stream = &mut self.streams[ifile.0 as usize];
@@ -253,7 +253,7 @@ impl<'a> IAppender<'a> {
         self.send_waiting(ifile)
     }
 
-    /// Sends what waits, to one chunk after another where chunks close.
+    /// Sends the waiting frames, to one chunk after another if chunks close.
     fn send_waiting(&mut self, ifile: IfileIndex) -> Result<(), AppendError> {
         let index = ifile.0 as usize;
         while let Some(frame) = self.streams[index].waiting.pop_front() {
@@ -282,7 +282,7 @@ impl<'a> IAppender<'a> {
         self.streams[ifile.0 as usize].rebinds = 0;
     }
 
-    /// The fence: the chunk says what stands. Only what does not stand goes elsewhere.
+    /// The fence: the chunk reports the standing frames. Only the others go to another chunk.
     fn closed(&mut self, chunk: ChunkId, frame: AppendFrame, standing_end: u64) {
         if frame.header.sequence < standing_end {
             self.stands(chunk, &frame);
@@ -291,7 +291,7 @@ impl<'a> IAppender<'a> {
         }
     }
 
-    /// Lets go of a chunk that closed. What it refused is next.
+    /// Leaves a chunk that closed. Its refused frames are next.
     fn rebind(&mut self, ifile: IfileIndex) {
         let stream = &mut self.streams[ifile.0 as usize];
         stream.rebinds += 1;
@@ -305,7 +305,7 @@ impl<'a> IAppender<'a> {
         }
     }
 
-    /// Takes in the answers to frames that were sent.
+    /// Processes the answers to sent frames.
     fn take_answers(&mut self, wait: bool) -> Result<(), AppendError> {
         let answers = self.service.answers(wait)?;
         assert!(!wait || !answers.is_empty(), "a chunk service that owes answers gives one or fails");
@@ -368,7 +368,7 @@ impl<'a> IAppender<'a> {
         Err(AppendError::GaveUp { from: self.source, ifile: frame.header.ifile, tries: APPEND_TRIES_MAX })
     }
 
-    /// Sends what is left and gives back what was appended.
+    /// Sends the rest and returns the sums of the appended frames.
     pub fn finish(mut self) -> Result<Appended, AppendError> {
         for index in 0..self.streams.len() {
             self.send_pending(IfileIndex(index as u32))?;
@@ -381,7 +381,7 @@ impl<'a> IAppender<'a> {
         Ok(Appended { commits: commits.collect(), withheld: withheld.into_iter().collect() })
     }
 
-    /// Waits until every frame stands in a chunk.
+    /// Waits until every frame is in a chunk.
     fn await_answers(&mut self) -> Result<(), AppendError> {
         loop {
             for index in 0..self.streams.len() {
@@ -404,8 +404,8 @@ impl<'a> IAppender<'a> {
 }
 
 impl Drop for IAppender<'_> {
-    /// An attempt that failed leaves its acknowledged frames where they are (readers drop them, as the
-    /// attempt never wins), but keeps no promise open and no half frame in a shared slab.
+    /// A failed attempt leaves its acknowledged frames where they are (readers drop them, as the attempt never wins),
+    /// but keeps no binding open and no partial frame in a shared slab.
     fn drop(&mut self) {
         if !self.finished {
             self.release_all();

@@ -1,28 +1,28 @@
-//! Which I-file a key goes to.
+//! Assignment of keys to I-files.
 
 use api::{Boundaries, KeyBytes};
 use ids::IfileIndex;
 use ifile::record::key_prefix;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Sends partition keys to I-files. The same key always goes to the same I-file within a map attempt.
+/// Assignment of partition keys to I-files. The same key always goes to the same I-file within a map attempt.
 #[derive(Clone, Debug)]
 pub enum Partitioner {
-    /// By hash: even, whatever the keys look like.
+    /// By hash: even for any keys.
     Hash { ifile_count: u32 },
-    /// By range: I-file i holds keys from boundary i-1 to boundary i. A hint for batching: reduce ranges are cut
-    /// from the chunk indexes and cover all I-files, so that old boundaries cost speed, never order.
+    /// By range: I-file i holds keys from boundary i-1 to boundary i. A hint for batching: reduce ranges are cut from
+    /// the chunk indexes and cover all I-files, so that outdated boundaries cost speed, never order.
     Range { boundaries: Boundaries, prefixes: Vec<u64> },
 }
 
 impl Partitioner {
-    /// Range partitioning by boundaries, which are in key order.
+    /// Makes a range partitioning by boundaries, which are in key order.
     pub fn range(boundaries: Boundaries) -> Self {
         let prefixes = boundaries.keys.iter().map(|key| key_prefix(&key.0)).collect();
         Self::Range { boundaries, prefixes }
     }
 
-    /// The I-file of a partition key.
+    /// Returns the I-file of a partition key.
     #[inline]
     pub fn ifile(&self, partition_key: &[u8]) -> IfileIndex {
         match self {
@@ -33,8 +33,8 @@ impl Partitioner {
                 IfileIndex((product >> 64) as u32)
             }
             Self::Range { boundaries, prefixes } => {
-                // Counting without a branch beats a search among so few; only where prefixes are equal are keys
-                // looked at.
+                // Counting without a branch is faster than a search among so few; keys are read only if prefixes are
+                // equal.
                 let own = key_prefix(partition_key);
                 let below = prefixes.iter().filter(|prefix| **prefix < own).count();
                 let equal = prefixes[below..].iter().take_while(|prefix| **prefix == own).count();
@@ -46,11 +46,11 @@ impl Partitioner {
     }
 }
 
-/// A boundary is a hint: of a longer key its beginning does as well.
+/// A boundary is a hint: for a longer key its prefix is enough.
 const BOUNDARY_BYTES_MAX: usize = 256;
 
-/// At most `ifile_count - 1` boundaries that split a sample of (partition key, bytes) into stretches of about
-/// equal bytes. Fewer when the sample has few distinct keys.
+/// Returns at most `ifile_count - 1` boundaries that split a sample of (partition key, bytes) into stretches of about
+/// equal bytes. Fewer if the sample has few distinct keys.
 pub fn choose_boundaries(mut sample: Vec<(&[u8], u64)>, ifile_count: u32) -> Vec<KeyBytes> {
     sample.sort_unstable();
     let total: u64 = sample.iter().map(|(_, bytes)| bytes).sum();

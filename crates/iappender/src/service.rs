@@ -4,7 +4,7 @@ use arena::{Charge, FrameBytes, SlabWriter};
 use ids::{ChunkId, IfileIndex, Source};
 use ifile::FrameHeader;
 
-/// The hand-over from appender to chunkserver: a stamped frame. Cloning shares the payload.
+/// The hand-over from appender to chunkserver: a stamped frame. Clones share the payload.
 #[derive(Clone, Debug)]
 pub struct AppendFrame {
     pub header: FrameHeader,
@@ -16,9 +16,9 @@ pub struct AppendFrame {
 pub enum AppendReply {
     /// The frame is in the chunk (now, or since an earlier try).
     Acked,
-    /// The chunk takes no more. Frames of this source below `standing_end` that were sent to it stand.
+    /// The chunk is closed. Frames of this source below `standing_end` that were sent to it stand.
     Closed { standing_end: u64 },
-    /// The frame is on its way; [`ChunkService::answers`] brings its answer. The sender keeps the frame until then.
+    /// The frame is in transit; [`ChunkService::answers`] returns its answer. The sender keeps the frame until then.
     Sent,
 }
 
@@ -29,55 +29,54 @@ pub struct AppendAnswer {
     pub chunk: ChunkId,
     /// Sequence number of the frame.
     pub sequence: u64,
-    /// None: acknowledged. Some: the chunk takes no more, with what stands as in [`AppendReply::Closed`].
+    /// None: acknowledged. Some: the chunk is closed, with the standing frames as in [`AppendReply::Closed`].
     pub closed: Option<u64>,
 }
 
 /// Error of a chunk service.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// The answer was lost; the frame may be in or not. Send it again.
+    /// The answer was lost; the frame may be in the chunk or not. Send it again.
     #[error("the answer of the chunkserver was lost")]
     AnswerLost,
-    /// The chunkserver is gone with the chunk: the attempt fails, by nobody's fault, and a new one runs.
-    #[error("the chunkserver that holds {0} is gone")]
+    /// The chunkserver was lost with the chunk: the attempt fails, blameless, and a new one runs.
+    #[error("the chunkserver with {0} was lost")]
     Gone(ChunkId),
-    /// The attempt was told to stop.
-    #[error("the attempt was told to stop")]
+    /// The attempt was cancelled.
+    #[error("the attempt was cancelled")]
     Cancelled,
-    /// The record can never fit the memory given.
+    /// The record can never fit the given memory.
     #[error(
         "a record of {record_bytes} bytes needs {needed_bytes} bytes of memory for frames, but the job has \
          {budget_bytes}: give more --memory"
     )]
     TooLarge { record_bytes: u64, needed_bytes: u64, budget_bytes: u64 },
-    /// A spill to disk failed while room was made.
+    /// A spill to disk failed while memory was being freed.
     #[error("cannot spill to {path}")]
     Spill { path: std::path::PathBuf, source: std::io::Error },
-    /// The frame is not what its header says, or comes out of turn: the engine's own fault.
+    /// The frame contradicts its header, or is out of order: an error of the engine.
     #[error("a frame of {from} for {ifile} was refused: {why}")]
     Refused { from: Source, ifile: IfileIndex, why: &'static str },
-    /// Frame after frame the chunks closed under the appender, or answers kept being lost.
+    /// Chunk after chunk closed under the appender, or answers were lost repeatedly.
     #[error("a frame of {from} for {ifile} was not acknowledged after {tries} tries")]
     GaveUp { from: Source, ifile: IfileIndex, tries: u32 },
 }
 
-/// The owner of chunks as appenders see it: the chunkserver in the same process, one behind HTTP, or a
-/// faulty one in tests.
+/// The owner of chunks for appenders: the chunkserver in the same process, one behind HTTP, or a faulty one in tests.
 pub trait ChunkService: Sync {
-    /// A slab to fill; waits until there is room.
+    /// Returns a slab to fill; waits until there is room.
     fn slab(&self) -> Result<SlabWriter, AppendError>;
-    /// Budget for a frame too large for a slab; waits until there is room.
+    /// Returns the budget for a frame larger than a slab; waits until there is room.
     fn oversize(&self, bytes: u64) -> Result<Charge, AppendError>;
     /// Chooses an open chunk of the I-file, or opens one, and counts the source among its appenders.
     fn bind(&self, ifile: IfileIndex, source: Source, frame_bytes: u64) -> Result<ChunkId, AppendError>;
-    /// Takes a frame where the chunk has room for it, or says that the chunk takes no more. Repeating a frame is
-    /// harmless. After a frame was answered `Closed`, by whatever way, the frames behind it that were sent to the
-    /// same chunk are answered `Closed` too: else a repetition of the first would be taken for one that stands.
+    /// Appends a frame if the chunk has room for it, or reports that the chunk is closed. Repeating a frame is
+    /// harmless. After a frame was answered `Closed`, in any way, the following frames to the same chunk are answered
+    /// `Closed` too: otherwise a repetition of the first would be taken for a standing frame.
     fn append(&self, chunk: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError>;
-    /// Answers to frames that were sent, for each I-file in the order of sending. With `wait` it sends what is held
-    /// back and waits for at least one answer while any is missing.
+    /// Returns answers to sent frames, for each I-file in the order of sending. With `wait` it flushes buffered frames
+    /// and waits for at least one answer while any is missing.
     fn answers(&self, wait: bool) -> Result<Vec<AppendAnswer>, AppendError>;
-    /// The source sends no more to this chunk.
+    /// Records that the source sends no more to this chunk.
     fn release(&self, chunk: ChunkId, source: Source);
 }

@@ -65,12 +65,12 @@ id!(
     IfileIndex(u32), "ifile-"
 );
 id!(
-    /// A chunk, unique within its job: the number of its node above [`NUMBER_BITS`], and one that counts from 0
-    /// within the node below.
+    /// A chunk, unique within its job: the number of its node above [`NUMBER_BITS`], and below it a number that counts
+    /// from 0 within the node.
     ChunkId(u64), "chunk-"
 );
 id!(
-    /// A sorted run, unique within its job; numbered as chunks are.
+    /// A sorted run, unique within its job; numbered like chunks.
     RunId(u64), "run-"
 );
 id!(
@@ -82,8 +82,8 @@ id!(
     NodeId(u32), "node-"
 );
 id!(
-    /// An intermediate file of a user, unique within one store; counts from 1, and none is ever given twice. Shown as a bare
-    /// number.
+    /// An intermediate file of a user, unique within one store; counts from 1, and numbers are never reused. Shown as a
+    /// bare number.
     IntermediateId(i64), ""
 );
 id!(
@@ -97,24 +97,24 @@ id!(
 
 /// Bits of a [`ChunkId`] or [`RunId`] that number chunks or runs within a node.
 pub const NUMBER_BITS: u32 = 40;
-/// Nodes are numbered below this, so that an id fits the signed numbers of a store.
+/// Upper bound of node numbers, so that an id fits the signed numbers of a store.
 pub const NODES_MAX: u32 = 1 << (63 - NUMBER_BITS);
 
 macro_rules! lies_on_a_node {
     ($name:ident) => {
         impl $name {
-            /// Number `number` of a node. Panics where either is out of range: nobody gets there by counting.
+            /// Makes the id of `number` on a node. Panics if either is out of range, which counting never reaches.
             pub fn on(node: NodeId, number: u64) -> Self {
                 assert!(node.0 < NODES_MAX && number < 1 << NUMBER_BITS, "{node} numbers {number}");
                 Self(u64::from(node.0) << NUMBER_BITS | number)
             }
 
-            /// The node that made it.
+            /// Returns the node that assigned the number.
             pub fn node(self) -> NodeId {
                 NodeId((self.0 >> NUMBER_BITS) as u32)
             }
 
-            /// Its number within the node.
+            /// Returns the number within the node.
             pub fn number(self) -> u64 {
                 self.0 & ((1 << NUMBER_BITS) - 1)
             }

@@ -8,18 +8,18 @@ use utoipa::ToSchema;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum StageKind {
-    /// Input is read, mapped and appended to chunks.
+    /// Reads and maps input, and appends to chunks.
     #[default]
     Map,
-    /// Chunks are sorted into runs.
+    /// Sorts chunks into runs.
     Seal,
-    /// Kept runs of another job are taken over.
+    /// Adopts the kept runs of another job.
     Adopt,
-    /// Runs are merged into fewer ones.
+    /// Merges runs into fewer ones.
     Merge,
     Reduce,
     Commit,
-    /// A program runs: the work of a job that is no MapReduce.
+    /// Runs a program: the work of a job that is not MapReduce.
     Run,
 }
 

@@ -1,4 +1,4 @@
-//! A block: the unit of reading. Sorted records, each behind the row of its source, compressed together.
+//! A block: the unit of reading. Sorted records, each after the row of its source, compressed together.
 
 use crate::BLOCK_BYTES_MAX;
 use crate::encoding::{FieldReader, check_crc, get_varint};
@@ -14,9 +14,10 @@ const CODEC_LZ4: u8 = 1;
 const CODEC_ZSTD: u8 = 2;
 /// zstd's fastest regular level: intermediate data is written once and read once.
 const ZSTD_LEVEL: i32 = 1;
-/// An LZ4 block cannot grow more than this: each byte of a length adds at most 255.
+/// Maximum growth of an LZ4 block: each byte of a length adds at most 255.
 const LZ4_GROWTH_MAX: u64 = 255;
-/// zstd's densest block: a run of one byte, 128 KiB (`Block_Maximum_Size`) out of four bytes (RFC 8878, 3.1.1.2).
+/// Maximum ratio of a zstd block: a run of one byte, 128 KiB (`Block_Maximum_Size`) from four bytes (RFC 8878,
+/// 3.1.1.2).
 const ZSTD_GROWTH_MAX: u64 = (128 << 10) / 4;
 
 /// Header of a block. It precedes the bytes of the block.
@@ -48,7 +49,7 @@ impl BlockHeader {
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads and checks a block header from the front of `bytes`.
+    /// Reads and checks a block header at the front of `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut fields = FieldReader::new(bytes);
         let covered = fields.take(BLOCK_HEADER_BYTES - 4)?;
@@ -73,7 +74,7 @@ impl BlockHeader {
             raw_bytes: fields.u32()?,
             stored_crc32c: fields.u32()?,
         };
-        // A reader makes room for `raw_bytes` before it decompresses, so they must be possible.
+        // A reader allocates `raw_bytes` before it decompresses, so they must be possible.
         let growth_max = match codec {
             Codec::None => 1,
             Codec::Lz4 => LZ4_GROWTH_MAX,
@@ -90,8 +91,8 @@ impl BlockHeader {
     }
 }
 
-/// Appends a block with the given raw bytes to `out`; stored raw where `codec` does not make it smaller.
-/// Panics when `raw` is larger than [`BLOCK_BYTES_MAX`].
+/// Appends a block with the given raw bytes to `out`; stored raw if `codec` does not make it smaller. Panics if `raw`
+/// is larger than [`BLOCK_BYTES_MAX`].
 pub fn encode(raw: &[u8], records: u32, codec: Codec, out: &mut Vec<u8>) -> BlockHeader {
     assert!(raw.len() as u64 <= BLOCK_BYTES_MAX, "block of {} bytes", raw.len());
     let compressed = match codec {

@@ -29,8 +29,8 @@ pub fn varint_bytes(mut value: u64) -> ([u8; VARINT_BYTES_MAX], usize) {
     (bytes, len + 1)
 }
 
-/// Reads a varint from the front of `bytes`: the value and the bytes it took; None when it is cut off, too
-/// long, or longer than it needs to be (each value has one spelling).
+/// Reads a varint at the front of `bytes`: the value and its bytes; None if it is truncated, too long, or longer than
+/// needed (each value has one spelling).
 #[inline]
 pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let first = *bytes.first()?;
@@ -50,8 +50,8 @@ pub fn get_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Reads a varint behind whose last group of bits one more byte may stand, a zero: a mark. The value, the bytes it took, and
-/// whether it has the mark. Each value has one spelling with it and one without.
+/// Reads a varint whose last group of bits may be followed by a zero byte: a mark. Returns the value, its bytes, and
+/// whether it has the mark. Each value has one spelling with the mark and one without.
 #[inline]
 pub fn get_marked_varint(bytes: &[u8]) -> Option<(u64, usize, bool)> {
     if let Some((value, taken)) = get_varint(bytes) {
@@ -80,17 +80,17 @@ impl<'a> FieldReader<'a> {
         Self { bytes, position: 0 }
     }
 
-    /// Offset of the next field.
+    /// Returns the offset of the next field.
     pub fn offset(&self) -> u64 {
         self.position as u64
     }
 
-    /// Bytes not read yet.
+    /// Returns the number of unread bytes.
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.position
     }
 
-    /// The next `len` bytes.
+    /// Returns the next `len` bytes.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], FormatError> {
         if self.remaining() < len {
             return Err(self.truncated(len as u64));
@@ -126,8 +126,8 @@ impl<'a> FieldReader<'a> {
         Ok(u128::from_le_bytes(self.array()?))
     }
 
-    /// Reads bytes that this version of the format leaves free. They must be zero, so that everything has one
-    /// spelling and a later version may give them a meaning.
+    /// Reads reserved bytes. They must be zero, so that everything has one spelling and a later version may give them a
+    /// meaning.
     pub fn reserved(&mut self, len: usize) -> Result<(), FormatError> {
         let offset = self.offset();
         for (index, byte) in self.take(len)?.iter().enumerate() {
@@ -149,7 +149,7 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// A problem at the current offset.
+    /// Makes an error for a problem at the current offset.
     pub fn problem(&self, problem: Problem) -> FormatError {
         FormatError::at(self.offset(), problem)
     }
@@ -159,7 +159,7 @@ impl<'a> FieldReader<'a> {
     }
 }
 
-/// Checks a CRC32C that stands behind what it covers.
+/// Checks a CRC32C that follows the covered bytes.
 pub fn check_crc(what: &'static str, offset: u64, covered: &[u8], stored: u32) -> Result<(), FormatError> {
     let computed = crc32c::crc32c(covered);
     if computed == stored {

@@ -1,5 +1,5 @@
-//! Errors of bytes that claim to be an I-file. They are never the user's fault, and never worth a retry on the
-//! same copy: another copy must be read, or the data made again.
+//! Errors of bytes that claim to be an I-file. They are never the user's fault, and a retry on the same copy never
+//! helps: another copy must be read, or the data recomputed.
 
 use std::fmt;
 
@@ -26,17 +26,17 @@ impl std::error::Error for FormatError {
 /// Problem of a file or buffer.
 #[derive(Debug)]
 pub enum Problem {
-    /// Not a file of ours.
+    /// The bytes are not an I-file.
     Foreign,
-    /// The file has a version that this program does not know.
+    /// The version is unknown to this program.
     Version(u16),
-    /// Fewer bytes than the structure needs.
+    /// There are fewer bytes than the structure needs.
     Truncated { needed_bytes: u64, present_bytes: u64 },
-    /// The mark with which the file must end is not where the end is.
+    /// The end mark is not at the end of the file.
     NoEndMark,
     /// Bytes do not match their checksum.
     Checksum { what: &'static str, stored: u32, computed: u32 },
-    /// A field has a value it cannot have.
+    /// A field has an impossible value.
     Field { what: &'static str, value: u64 },
     /// Two parts of the file contradict each other.
     Disagreement { what: &'static str, here: u64, there: u64 },
@@ -64,7 +64,7 @@ impl fmt::Display for Problem {
             }
             Self::Field { what, value } => write!(f, "damaged: {what} cannot be {value}"),
             Self::Disagreement { what, here, there } => {
-                write!(f, "damaged: {what} is {here} here and {there} elsewhere")
+                write!(f, "damaged: {what} is {here} here, but {there} in another place")
             }
             Self::Order => write!(f, "damaged: records are not in order"),
             Self::Compression => write!(f, "damaged: the block does not decompress"),
@@ -83,12 +83,12 @@ impl std::error::Error for Problem {
 }
 
 impl FormatError {
-    /// A problem at `offset`.
+    /// Makes the error of a problem at `offset`.
     pub fn at(offset: u64, problem: Problem) -> Self {
         Self { offset, problem }
     }
 
-    /// The same problem, `base` bytes further into the file.
+    /// Returns the same problem, `base` bytes further into the file.
     pub fn shifted(mut self, base: u64) -> Self {
         self.offset += base;
         self

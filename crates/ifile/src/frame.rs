@@ -1,4 +1,4 @@
-//! A frame: the unit of append. Records of one source for one I-file behind a stamped header.
+//! A frame: the unit of append. Records of one source for one I-file after a stamped header.
 
 use crate::encoding::{FieldReader, check_crc};
 use crate::error::{FormatError, Problem};
@@ -12,8 +12,8 @@ pub const FRAME_HEADER_BYTES: usize = 80;
 const FRAME_MAGIC: [u8; 4] = *b"SFFR";
 const FLAG_PREFIX_KEYS: u16 = 1;
 
-/// Header of a frame. It precedes the records, and is stamped when they are serialized, so that any later damage to
-/// the bytes is found.
+/// Header of a frame. It precedes the records, and is stamped when they are serialized, so that any later damage of the
+/// bytes is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     pub ifile: IfileIndex,
@@ -21,14 +21,14 @@ pub struct FrameHeader {
     /// Counts from 0 per (source, I-file), without gaps.
     pub sequence: u64,
     pub key_shape: KeyShape,
-    /// Records, their bytes (= payload bytes), their hash sum.
+    /// Records, their bytes (= payload bytes), and the sum of their hashes.
     pub sum: DataSum,
     /// CRC32C of the payload.
     pub payload_crc32c: u32,
 }
 
 impl FrameHeader {
-    /// The header as bytes; see the byte table in `docs/formats/ifile.md`.
+    /// Returns the header as bytes; see the byte table in `docs/formats/ifile.md`.
     pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
         let mut out = Vec::with_capacity(FRAME_HEADER_BYTES);
         out.extend_from_slice(&FRAME_MAGIC);
@@ -51,7 +51,7 @@ impl FrameHeader {
         bytes
     }
 
-    /// Reads and checks a header from the front of `bytes`. The payload is checked by [`Self::check_payload`].
+    /// Reads and checks a header at the front of `bytes`. [`Self::check_payload`] checks the payload.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut fields = FieldReader::new(bytes);
         let covered = fields.take(FRAME_HEADER_BYTES - 4)?;
@@ -81,7 +81,7 @@ impl FrameHeader {
         Ok(Self { ifile, source, sequence, key_shape, sum, payload_crc32c })
     }
 
-    /// Checks that `payload` is what was stamped, byte by byte.
+    /// Checks `payload` against the stamp, byte by byte.
     pub fn check_payload(&self, payload: &[u8]) -> Result<(), FormatError> {
         if payload.len() as u64 != self.sum.bytes {
             let problem =
@@ -110,7 +110,7 @@ impl FrameHeader {
     }
 }
 
-/// The records of a frame's payload, with their offsets.
+/// Returns the records of a frame's payload, with their offsets.
 pub struct FrameRecords<'a> {
     shape: KeyShape,
     payload: &'a [u8],

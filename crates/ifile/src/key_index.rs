@@ -1,5 +1,5 @@
-//! The key index of a run: where each block begins and with which key, so that a scan of a key range reads
-//! only the blocks it needs (Sailfish, section 5: per-chunk index).
+//! The key index of a run: the offset and first key of each block, so that a scan of a key range reads only the blocks
+//! it needs (Sailfish, section 5: per-chunk index).
 
 use crate::encoding::{FieldReader, put_varint};
 use crate::error::{FormatError, Problem};
@@ -17,13 +17,13 @@ pub struct IndexEntry {
     pub records: u32,
     /// The partition key of the block's first record, at most its first [`INDEX_KEY_BYTES_MAX`] bytes.
     pub first_key: Vec<u8>,
-    /// Whether `first_key` is only the beginning of the sort key.
+    /// Whether `first_key` is only a prefix of the sort key.
     pub key_is_cut: bool,
 }
 
 impl IndexEntry {
-    /// Whether the block's first key is certainly below `bound`. A cut key that is a beginning of `bound`
-    /// could be either: then the answer is no, and a scan starts one block earlier than it must.
+    /// Returns whether the block's first key is certainly below `bound`. A cut key that is a prefix of `bound` could be
+    /// either: the answer is no, and a scan starts one block earlier than necessary.
     fn certainly_below(&self, bound: &[u8]) -> bool {
         if self.key_is_cut && bound.starts_with(&self.first_key) {
             return false;
@@ -31,9 +31,9 @@ impl IndexEntry {
         self.first_key.as_slice() < bound
     }
 
-    /// Whether the block's first key is certainly at or above `bound`.
+    /// Returns whether the block's first key is certainly at or above `bound`.
     fn certainly_at_or_above(&self, bound: &[u8]) -> bool {
-        // A cut key is a lower estimate of the key, so at or above the bound means the key is, too.
+        // A cut key is a lower estimate of the key: if it is at or above the bound, the key is too.
         self.first_key.as_slice() >= bound
     }
 }
@@ -45,9 +45,9 @@ pub struct KeyIndex {
 }
 
 impl KeyIndex {
-    /// The blocks that can hold keys in [lower, upper): a range of positions in `entries`.
+    /// Returns the blocks that can hold keys in [lower, upper): a range of positions in `entries`.
     pub fn blocks_in_range(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> std::ops::Range<usize> {
-        // The block before the first one that is not below the bound may end with keys at or above it.
+        // The last block below the bound may end with keys at or above it.
         let start = match lower {
             Some(bound) => {
                 self.entries.partition_point(|entry| entry.certainly_below(bound)).saturating_sub(1)
@@ -61,10 +61,10 @@ impl KeyIndex {
         start..end.max(start)
     }
 
-    /// Whether every record of a block certainly has a key in [lower, upper).
+    /// Returns whether every record of a block certainly has a key in [lower, upper).
     pub fn is_wholly_inside(&self, block: usize, lower: Option<&[u8]>, upper: Option<&[u8]>) -> bool {
         let begins_inside = lower.is_none_or(|bound| self.entries[block].certainly_at_or_above(bound));
-        // Keys of the last block may reach anywhere.
+        // The keys of the last block have no known upper bound.
         let next_below = |bound| self.entries.get(block + 1).is_some_and(|next| next.certainly_below(bound));
         begins_inside && upper.is_none_or(next_below)
     }
@@ -81,10 +81,10 @@ impl KeyIndex {
         }
     }
 
-    /// Reads `count` entries from all of `bytes` (whose checksum the caller has checked).
+    /// Reads `count` entries from all of `bytes` (the caller has checked their checksum).
     pub fn decode(bytes: &[u8], count: u64) -> Result<Self, FormatError> {
         let mut fields = FieldReader::new(bytes);
-        // An entry takes at least five bytes, so a false count cannot make us allocate much.
+        // An entry takes at least five bytes, so a false count cannot allocate much.
         let mut entries = Vec::with_capacity(count.min(bytes.len() as u64 / 5) as usize);
         for _ in 0..count {
             let offset_bytes = fields.varint()?;
@@ -128,8 +128,8 @@ fn narrow(fields: &mut FieldReader<'_>) -> Result<u32, FormatError> {
     Ok(value as u32)
 }
 
-/// The part of a record's key that an index keeps, and whether that is less than the key. Only partition keys
-/// are kept: a cut of the key space between them can never split a group.
+/// Returns the part of a record's key for an index, and whether it is less than the key. Only partition keys are kept:
+/// a cut of the key space between them can never split a group.
 pub fn index_key(record: &Record<'_>) -> (Vec<u8>, bool) {
     let kept = record.partition_key_bytes.min(INDEX_KEY_BYTES_MAX);
     (record.key[..kept].to_vec(), kept < record.key.len())

@@ -3,11 +3,11 @@
 //! The byte tables are in `docs/formats/ifile.md`.
 //!
 //! # Where it sits
-//! iappender (frames) -> chunkserver (raw chunks) -> chunksorter (runs) -> imerger (blocks): all speak it.
+//! iappender (frames) -> chunkserver (raw chunks) -> chunksorter (runs) -> imerger (blocks): all use it.
 //!
 //! # Invariants
-//! Every persisted byte has a version and a checksum over it; decoding checks before it believes and never
-//! allocates more than the bytes at hand or a named limit allow. Numbers are little-endian. Order is bytewise.
+//! Every persisted byte has a version and a checksum over it; decoding checks bytes before it uses them and never
+//! allocates more than the given bytes or a named limit allow. Numbers are little-endian. Order is bytewise.
 //!
 //! # Deliberately absent
 //! No files, threads or clock: writers fill a `std::io::Write`, readers ask a [`ReadAt`]. No policy about memory.
@@ -39,17 +39,17 @@ pub use run_writer::RunWriter;
 pub use source_table::SourceRow;
 use std::ops::RangeInclusive;
 
-/// Bytes with which a run file begins.
+/// Magic bytes at the start of a run file.
 pub const RUN_MAGIC: [u8; 8] = *b"SFISHRUN";
-/// Bytes with which a raw chunk file begins.
+/// Magic bytes at the start of a raw chunk file.
 pub const RAW_CHUNK_MAGIC: [u8; 8] = *b"SFISHRAW";
-/// Version of every part of the format as it is written. Version 2 has separated records ([`record`]).
+/// Version of every part of the format that is written. Version 2 has separated records ([`record`]).
 pub const FORMAT_VERSION: u16 = 2;
-/// A reader refuses versions outside of these.
+/// Readers refuse versions outside of this range.
 const VERSIONS_READ: RangeInclusive<u16> = 1..=FORMAT_VERSION;
-/// Largest encoded record: 1 GiB of key and value plus its lengths.
+/// Maximum encoded record: 1 GiB of key and value plus its lengths.
 pub const ENCODED_RECORD_BYTES_MAX: u64 = (1 << 30) + 32;
-/// Largest uncompressed block: one largest record with its source.
+/// Maximum uncompressed block: one largest record with its source.
 pub const BLOCK_BYTES_MAX: u64 = ENCODED_RECORD_BYTES_MAX + 16;
-/// Bytes of a block's first key that the key index keeps.
+/// Maximum bytes of a block's first key in the key index.
 pub const INDEX_KEY_BYTES_MAX: usize = 256;

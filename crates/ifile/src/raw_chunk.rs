@@ -1,5 +1,5 @@
-//! A raw chunk file: frames as they were appended, written when memory is short and sorted later.
-//! Header, frames (each header then payload), trailer.
+//! A raw chunk file: unsorted frames in order of arrival, written when memory is short and sorted later. Header, frames
+//! (each header, then payload), trailer.
 
 use crate::encoding::{FieldReader, check_crc};
 use crate::error::{FormatError, Problem};
@@ -35,7 +35,7 @@ impl RawChunkIdentity {
     }
 }
 
-/// The end of a raw chunk file: how many frames stand before it.
+/// The end of a raw chunk file: the number of frames before it.
 pub fn encode_trailer(chunk: ChunkId, frames: u64) -> [u8; TRAILER_BYTES] {
     let mut bytes = [0; TRAILER_BYTES];
     bytes[..8].copy_from_slice(&TRAILER_MAGIC);
@@ -46,8 +46,8 @@ pub fn encode_trailer(chunk: ChunkId, frames: u64) -> [u8; TRAILER_BYTES] {
     bytes
 }
 
-/// Reads a whole raw chunk file, checking every byte; calls `each` with every frame and its payload, in
-/// order of the file. Returns who the chunk is and how many frames it has.
+/// Reads a whole raw chunk file, checking every byte; calls `each` with every frame and its payload, in order of the
+/// file. Returns the identity of the chunk and the number of its frames.
 pub fn read_frames<F: ReadAt + ?Sized>(
     file: &F,
     mut each: impl FnMut(FrameHeader, Vec<u8>),
@@ -88,7 +88,7 @@ pub fn read_frames<F: ReadAt + ?Sized>(
     Ok((identity, frames))
 }
 
-/// A frame of another I-file or with other keys is a mistake of the writer that no checksum shows.
+/// No checksum reveals a frame of another I-file or with other keys, an error of the writer.
 fn check_frame_belongs(header: &FrameHeader, identity: &RawChunkIdentity) -> Result<(), FormatError> {
     if header.ifile != identity.ifile {
         let (here, there) = (header.ifile.0.into(), identity.ifile.0.into());

@@ -1,7 +1,7 @@
-//! One record: a key and a value, any bytes, behind their lengths.
+//! One record: a key and a value, any bytes, after their lengths.
 //!
-//! A record can be *separated*: it came from a line with a separator, behind which nothing stood. With a value that is not empty
-//! the separator goes without saying. The mark takes no part in order, groups or equality; it is in the length of the value
+//! A record can be *separated*: its line had a separator with nothing after it. A non-empty value implies the
+//! separator. The mark does not affect order, groups or equality; it is in the length of the value
 //! ([`get_marked_varint`]), so that other records are as long as without it, and in the hash.
 
 use crate::ENCODED_RECORD_BYTES_MAX;
@@ -13,8 +13,7 @@ use xxhash_rust::xxh3::xxh3_128;
 pub enum KeyShape {
     #[default]
     Whole,
-    /// Partition keys must be free of prefixes among themselves (no one is the beginning of another), so that
-    /// a group is one stretch of the sort order.
+    /// No partition key may be a prefix of another, so that a group is one stretch of the sort order.
     Prefix,
 }
 
@@ -25,21 +24,21 @@ pub struct Record<'a> {
     pub value: &'a [u8],
     /// The first bytes of `key` that are the partition key.
     pub partition_key_bytes: usize,
-    /// The record as encoded: lengths, key, value. What sums and hashes are over.
+    /// The encoded record: lengths, key, value; the input of sums and hashes.
     pub encoded: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// The bytes that decide the group.
+    /// Returns the bytes that decide the group.
     #[inline]
     pub fn partition_key(&self) -> &'a [u8] {
         &self.key[..self.partition_key_bytes]
     }
 
-    /// Whether the record has the mark.
+    /// Returns whether the record has the mark.
     #[inline]
     pub fn is_separated(&self) -> bool {
-        // Two lengths in two bytes leave no room for the mark. The lengths are at hand; the bytes need not be looked at.
+        // Two lengths in two bytes leave no room for the mark. The lengths are at hand; the bytes need not be read.
         let header_bytes = self.encoded.len() - self.key.len() - self.value.len();
         header_bytes > 2 && self.has_mark()
     }
@@ -51,20 +50,20 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The lengths in front of a record, encoded. In one number, so that they go from register to memory in one piece.
+/// The encoded lengths before a record. In one number, so that they go from register to memory at once.
 #[derive(Clone, Copy)]
 pub struct RecordHeader {
-    /// The first byte is the lowest one; zero behind the last.
+    /// The first byte is the lowest one; zeros follow the last.
     bytes: u128,
     len: usize,
 }
 
 impl RecordHeader {
-    /// Room that three lengths of records that fit [`ENCODED_RECORD_BYTES_MAX`] need, and one byte more.
+    /// Room for three lengths of records that fit [`ENCODED_RECORD_BYTES_MAX`], and one more byte.
     pub const BYTES_MAX: usize = size_of::<u128>();
 
-    /// Encodes the lengths. `partition_key_bytes` is stored for [`KeyShape::Prefix`] only. Panics where a length
-    /// takes more than five bytes: no record is so large.
+    /// Encodes the lengths. `partition_key_bytes` is stored for [`KeyShape::Prefix`] only. Panics if a length takes
+    /// more than five bytes: no record is so large.
     #[inline]
     pub fn new(shape: KeyShape, key_len: usize, value_len: usize, partition_key_bytes: usize) -> Self {
         if shape == KeyShape::Whole && key_len < 0x80 && value_len < 0x80 {
@@ -79,7 +78,7 @@ impl RecordHeader {
         header
     }
 
-    /// The same with the mark of a separated record.
+    /// Encodes the lengths with the mark of a separated record.
     #[cold]
     pub fn separated(shape: KeyShape, key_len: usize, value_len: usize, partition_key_bytes: usize) -> Self {
         let mut header = Self { bytes: 0, len: 0 };
@@ -102,22 +101,22 @@ impl RecordHeader {
         }
     }
 
-    /// Bytes of the encoded lengths.
+    /// Returns the bytes of the encoded lengths.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "there are always lengths")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The encoded lengths in the front, zeros behind them.
+    /// Returns the encoded lengths, with zeros after them.
     #[inline]
     pub fn padded(&self) -> [u8; Self::BYTES_MAX] {
         self.bytes.to_le_bytes()
     }
 }
 
-/// Decodes the record at the front of `bytes`. None when the bytes are no record: lengths that run past the
-/// end, a partition key longer than the key, more than [`ENCODED_RECORD_BYTES_MAX`] bytes.
+/// Decodes the record at the front of `bytes`. None if the bytes are not a record: lengths beyond the end, a partition
+/// key longer than the key, more than [`ENCODED_RECORD_BYTES_MAX`] bytes.
 #[inline]
 pub fn decode(shape: KeyShape, bytes: &[u8]) -> Option<Record<'_>> {
     if let (KeyShape::Whole, [key_len, value_len, rest @ ..]) = (shape, bytes)
@@ -167,7 +166,7 @@ pub fn encode(shape: KeyShape, key: &[u8], value: &[u8], partition_key_bytes: us
     out.extend_from_slice(value);
 }
 
-/// The same for a separated record.
+/// Appends an encoded separated record to `out`.
 pub fn encode_separated(
     shape: KeyShape,
     key: &[u8],
@@ -181,7 +180,7 @@ pub fn encode_separated(
     out.extend_from_slice(value);
 }
 
-/// The first eight bytes of a key as a number, zero padded: keys whose prefixes differ compare as these do.
+/// Returns the first eight bytes of a key as a number, zero padded: keys with different prefixes compare like these.
 #[inline]
 pub fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -194,7 +193,7 @@ pub fn key_prefix(key: &[u8]) -> u64 {
     }
 }
 
-/// [`key_prefix`] of the key of `record`, read in one piece where more bytes of the record follow the key.
+/// Returns the [`key_prefix`] of the key of `record`, read in one piece if more bytes of the record follow the key.
 #[inline]
 pub fn record_key_prefix(record: &Record<'_>) -> u64 {
     let from_key = &record.encoded[record.encoded.len() - record.value.len() - record.key.len()..];
@@ -207,9 +206,9 @@ pub fn record_key_prefix(record: &Record<'_>) -> u64 {
     }
 }
 
-/// The 128-bit hash of one encoded record. The proof adds these up (wrapping), so order does not matter and a
-/// record that is lost, doubled or altered changes the sum. XXH3 was chosen for its known collision quality;
-/// the lengths are inside, so (key, value) boundaries count.
+/// Returns the 128-bit hash of one encoded record. The proof adds these up (wrapping), so order does not matter and a
+/// lost, doubled or altered record changes the sum. XXH3 was chosen for its known collision quality; the lengths are
+/// included, so (key, value) boundaries count.
 #[inline]
 pub fn record_hash(encoded: &[u8]) -> u128 {
     xxh3_128(encoded)

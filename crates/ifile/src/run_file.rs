@@ -16,11 +16,11 @@ pub const FOOTER_BYTES: usize = 128;
 const FOOTER_MAGIC: [u8; 8] = *b"SFISHEND";
 const FLAG_PREFIX_KEYS: u16 = 1;
 
-/// Bytes at offsets; implemented by whoever owns the file. Reads are whole or an error.
+/// Bytes at offsets; the owner of the file implements it. A read is complete or an error.
 pub trait ReadAt {
     /// Fills `buffer` from `offset`; an end of file before it is full is an error.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()>;
-    /// Bytes of the file.
+    /// Returns the bytes of the file.
     fn size_bytes(&self) -> std::io::Result<u64>;
 }
 
@@ -41,7 +41,7 @@ impl ReadAt for [u8] {
     }
 }
 
-/// Identity of a run; stands in header and footer.
+/// Identity of a run, in header and footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunIdentity {
     pub job: JobId,
@@ -57,7 +57,7 @@ impl RunIdentity {
     }
 }
 
-/// The header that run files and raw chunk files share; `number` is the run or the chunk.
+/// Encodes the header of run files and raw chunk files; `number` is the run or the chunk.
 pub(crate) fn encode_file_header(
     magic: [u8; 8],
     key_shape: KeyShape,
@@ -107,7 +107,7 @@ pub(crate) fn decode_file_header(
     Ok((key_shape, ifile, job, number))
 }
 
-/// The fixed-size end of a run file, from which everything else is found.
+/// The fixed-size end of a run file, which locates everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunFooter {
     pub run: RunId,
@@ -125,7 +125,7 @@ pub struct RunFooter {
 }
 
 impl RunFooter {
-    /// The footer as bytes; see the byte table in `docs/formats/ifile.md`.
+    /// Returns the footer as bytes; see the byte table in `docs/formats/ifile.md`.
     pub fn encode(&self) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         out.extend_from_slice(&FOOTER_MAGIC);
@@ -147,8 +147,8 @@ impl RunFooter {
         bytes
     }
 
-    /// Reads and checks the footer of a file of `file_bytes` bytes: `bytes` are its last [`FOOTER_BYTES`].
-    /// Every offset is checked against the file, so that what follows allocates no more than the file has.
+    /// Reads and checks the footer of a file of `file_bytes` bytes: `bytes` are its last [`FOOTER_BYTES`]. Every offset
+    /// is checked against the file, so that later reads allocate no more than the file has.
     pub fn decode(bytes: &[u8], file_bytes: u64) -> Result<Self, FormatError> {
         let mut fields = FieldReader::new(bytes);
         let covered = fields.take(FOOTER_BYTES - 4)?;
@@ -179,7 +179,7 @@ impl RunFooter {
         Ok(footer)
     }
 
-    /// Bytes of the source table.
+    /// Returns the bytes of the source table.
     pub fn sources_bytes(&self) -> u64 {
         self.source_count.saturating_mul(source_table::SOURCE_ROW_BYTES as u64)
     }
@@ -203,7 +203,7 @@ impl RunFooter {
     }
 }
 
-/// The parts of a run file that a reader keeps: all but the blocks.
+/// The parts of a run file that a reader keeps: everything except the blocks.
 #[derive(Clone, Debug)]
 pub struct RunFile {
     pub identity: RunIdentity,
@@ -252,7 +252,7 @@ impl RunFile {
         Ok(run_file)
     }
 
-    /// Readers plan memory and cut ranges by the footer and the index alone, so both must say the same.
+    /// Readers plan memory and cut ranges by the footer and the index alone, so both must agree.
     fn check_index_totals(&self) -> Result<(), FormatError> {
         let entries = &self.index.entries;
         let block_bytes_max = entries.iter().map(|entry| u64::from(entry.raw_bytes)).max().unwrap_or(0);

@@ -27,8 +27,8 @@ pub struct RunWriter<W: Write> {
 }
 
 impl<W: Write> RunWriter<W> {
-    /// Starts a run with its header. `sources` are the rows that records will name; blocks are closed before
-    /// they exceed `block_bytes` (a larger record gets a block of its own).
+    /// Starts a run with its header. `sources` are the rows that records refer to; blocks are closed before they exceed
+    /// `block_bytes` (a larger record gets its own block).
     pub fn new(
         mut out: W,
         identity: RunIdentity,
@@ -96,8 +96,8 @@ impl<W: Write> RunWriter<W> {
         Ok(())
     }
 
-    /// Writes index, source table and footer and flushes. Gives back the writer and what a reader would learn
-    /// by opening the file.
+    /// Writes index, source table and footer and flushes. Returns the writer and the facts that a reader would get by
+    /// opening the file.
     pub fn finish(mut self) -> std::io::Result<(W, RunFile)> {
         if !self.raw.is_empty() {
             self.close_block()?;
@@ -128,7 +128,7 @@ impl<W: Write> RunWriter<W> {
 }
 
 impl RunFile {
-    /// Bytes of the file.
+    /// Returns the bytes of the file.
     pub fn file_bytes(&self) -> u64 {
         self.footer.sources_offset + self.footer.sources_bytes() + crate::run_file::FOOTER_BYTES as u64
     }

@@ -1,4 +1,4 @@
-//! The source table of a run: who put how much into it. Records name their row.
+//! The source table of a run: the amount of each source. Records refer to their row.
 
 use crate::encoding::FieldReader;
 use crate::error::FormatError;
@@ -8,9 +8,9 @@ use ids::{AttemptNumber, ChunkId, Source, TaskIndex};
 /// Encoded size of a row.
 pub const SOURCE_ROW_BYTES: usize = 64;
 
-/// One stretch of consecutive frames of one source in one chunk. A source has more rows for a chunk only when
-/// it put frames elsewhere in between (an oversize record has a chunk of its own), so that rows never
-/// interleave and (source, first sequence) puts equal keys in input order.
+/// One stretch of consecutive frames of one source in one chunk. A source has several rows for a chunk only if some of
+/// its frames between went to another chunk (an oversize record has its own chunk), so that rows never interleave and
+/// (source, first sequence) puts equal keys in input order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceRow {
     pub chunk: ChunkId,
@@ -42,7 +42,7 @@ pub fn encode(rows: &[SourceRow], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads `count` rows from all of `bytes` (whose checksum the caller has checked).
+/// Reads `count` rows from all of `bytes` (the caller has checked their checksum).
 pub fn decode(bytes: &[u8], count: u64) -> Result<Vec<SourceRow>, FormatError> {
     use crate::error::Problem;
     if bytes.len() as u64 != count.saturating_mul(SOURCE_ROW_BYTES as u64) {

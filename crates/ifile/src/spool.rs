@@ -1,5 +1,5 @@
-//! The payload of a spool (`docs/formats/stage-file.md`): the frames that an attempt of a map task appended, one behind the other, of each
-//! I-file in the order of their numbers. Read from front to end, once.
+//! The payload of a spool (`docs/formats/stage-file.md`): the appended frames of a map attempt, one after the other,
+//! those of each I-file in the order of their numbers. It is read from front to end, once.
 
 use crate::error::FormatError;
 use crate::frame::{FRAME_HEADER_BYTES, FrameHeader};
@@ -24,14 +24,14 @@ pub enum SpoolError {
     Format(FormatError),
     /// The spool ends in the middle of a frame.
     Cut,
-    /// A frame of another attempt, or with another shape of keys.
+    /// A frame belongs to another attempt, or has another shape of keys.
     Foreign(Source),
     OutOfTurn {
         ifile: IfileIndex,
         sequence: u64,
         expected: u64,
     },
-    /// A frame of so many bytes.
+    /// A frame has too many bytes.
     TooLarge(u64),
 }
 
@@ -71,7 +71,7 @@ impl From<FormatError> for SpoolError {
 pub struct SpoolFrames<R> {
     of: SpoolOf,
     reader: R,
-    /// The number that the next frame of each I-file must have.
+    /// The number of the next frame of each I-file.
     next: BTreeMap<IfileIndex, u64>,
     payload: Vec<u8>,
 }
@@ -81,7 +81,7 @@ impl<R: Read> SpoolFrames<R> {
         Self { of, reader, next: BTreeMap::new(), payload: Vec::new() }
     }
 
-    /// The next frame, its payload verified but not its records; None at the end.
+    /// Returns the next frame, with its payload verified but not its records; None at the end.
     pub fn next_frame(&mut self) -> Result<Option<(FrameHeader, &[u8])>, SpoolError> {
         let mut front = [0; FRAME_HEADER_BYTES];
         if !fill(&mut self.reader, &mut front)? {
@@ -108,7 +108,7 @@ impl<R: Read> SpoolFrames<R> {
     }
 }
 
-/// Fills the buffer; false where there is nothing any more.
+/// Fills the buffer; false at the end.
 fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> Result<bool, SpoolError> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -129,7 +129,7 @@ mod tests {
     use crate::{FrameHeader, KeyShape};
     use ids::{AttemptNumber, Source, TaskIndex};
 
-    /// Frames of one attempt, by turns of three I-files (`tests/golden.rs`).
+    /// Frames of one attempt, alternating between three I-files (`tests/golden.rs`).
     const SPOOL: &[u8] = include_bytes!("../test_data/v2/spool.part");
     const SOURCE: Source = Source { map_task: TaskIndex(0), attempt: AttemptNumber(0) };
     const OF: SpoolOf = SpoolOf { source: SOURCE, key_shape: KeyShape::Whole, payload_bytes_max: 1 << 20 };

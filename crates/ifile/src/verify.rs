@@ -1,4 +1,4 @@
-//! Checks a whole run file: every byte against its checksum, every record against order, index, source table
+//! Verification of a whole run file: every byte against its checksum, every record against order, index, source table
 //! and footer.
 
 use crate::block::{self, BLOCK_HEADER_BYTES, BlockHeader};
@@ -37,8 +37,8 @@ pub fn decode_block(bytes: &[u8], entry: &IndexEntry, raw: &mut Vec<u8>) -> Resu
     Ok(header)
 }
 
-/// Calls `each` with every record of the run, in order, after its block was checked; the flag of the first
-/// argument is the source row. Checks order, sums per source row, first keys and totals.
+/// Calls `each` with every record of the run, in order, after its block was checked; the first argument is the source
+/// row. Checks order, sums per source row, first keys and totals.
 pub fn walk_run<F: ReadAt + ?Sized>(
     file: &F,
     run: &RunFile,
@@ -54,16 +54,16 @@ pub fn walk_run<F: ReadAt + ?Sized>(
 /// A finding of [`find_damage`].
 #[derive(Debug)]
 pub enum Met<'a> {
-    /// A block that is whole.
+    /// An intact block.
     Block(&'a IndexEntry),
-    /// A block that is not, by its position among all.
+    /// A damaged block, by its position among all.
     DamagedBlock(u64, FormatError),
-    /// All blocks are whole, and their sums are others than source table or footer say.
+    /// All blocks are intact, but their sums differ from those of the source table or footer.
     Sums(FormatError),
 }
 
-/// Reads every block of a run, also behind damaged ones, and checks what [`walk_run`] checks; sums only where all
-/// blocks are whole. Ends early where `met` gives false, which it is asked after each block.
+/// Reads every block of a run, also after damaged ones, and checks the same as [`walk_run`]; sums only if all blocks
+/// are intact. Ends early if `met` returns false, which is called after each block.
 pub fn find_damage<F: ReadAt + ?Sized>(file: &F, run: &RunFile, mut met: impl FnMut(Met<'_>) -> bool) {
     let mut walk = Walk::new(run);
     let mut all_whole = true;
@@ -72,7 +72,7 @@ pub fn find_damage<F: ReadAt + ?Sized>(file: &F, run: &RunFile, mut met: impl Fn
             Ok(()) => met(Met::Block(entry)),
             Err(error) => {
                 all_whole = false;
-                // What comes next can be in order with nothing that is known.
+                // The next block has no known predecessor to be in order with.
                 walk.previous_key = None;
                 met(Met::DamagedBlock(position as u64, error))
             }
@@ -86,8 +86,7 @@ pub fn find_damage<F: ReadAt + ?Sized>(file: &F, run: &RunFile, mut met: impl Fn
     }
 }
 
-/// A number that tells the bytes of a file from those of any other one (XXH3-128 over windows, each with the number of
-/// what stood before it).
+/// Computes a fingerprint of the bytes of a file (XXH3-128 over windows, each with the number of the one before it).
 pub fn content_hash<F: ReadAt + ?Sized>(
     file: &F,
     mut goes_on: impl FnMut(u64) -> bool,

@@ -1,4 +1,4 @@
-//! The merged stream as the reducer sees it: winners only, with the beginning of each group marked.
+//! The merged stream for the reducer: winners only, with the beginning of each group marked.
 
 use crate::merge::{Merge, SortedRun};
 use api::DataSum;
@@ -14,19 +14,19 @@ pub struct Grouped<'a> {
     pub value: &'a [u8],
     /// The first bytes of `key` that are the partition key.
     pub partition_key_bytes: usize,
-    /// The first record of its partition key.
+    /// True for the first record of its partition key.
     pub starts_group: bool,
-    /// The record has a separator, although its value is empty ([`ifile::record`]).
+    /// True if the record has a separator, although its value is empty ([`ifile::record`]).
     pub is_separated: bool,
 }
 
-/// Report of a merge: the sums and groups that it put out, and the records that it dropped.
+/// Report of a merge: the sums and groups of its output, and the number of dropped records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupsReport {
-    /// Per I-file, the sum of the records put out.
+    /// Per I-file, the sum of the output records.
     pub merged: Vec<(IfileIndex, DataSum)>,
     pub groups: u64,
-    /// Records of attempts that lost, or of void chunks.
+    /// Number of records of losing attempts, or of void chunks.
     pub dropped_records: u64,
 }
 
@@ -36,22 +36,22 @@ pub struct Groups<R: SortedRun> {
     /// Per run, per row of its source table.
     valid: Vec<Vec<bool>>,
     sums: Vec<DataSum>,
-    /// Per run, per row of its source table; empty where nobody asked for it.
+    /// Per run, per row of its source table; empty if not requested.
     row_sums: Vec<Vec<DataSum>>,
     group: GroupKey,
     groups: u64,
     dropped_records: u64,
-    /// Partition keys at or beyond this one are left out.
+    /// Upper bound: partition keys at or beyond this one are omitted.
     end: Option<Vec<u8>>,
 }
 
-/// The partition key of the group that is being put out.
+/// The partition key of the current group.
 #[derive(Default)]
 struct GroupKey {
     /// First eight bytes of the key, zero padded; short keys fit whole.
     prefix: u64,
     len: usize,
-    /// The whole key, where it is longer.
+    /// The whole key, if it is longer.
     long: Vec<u8>,
 }
 
@@ -76,7 +76,7 @@ impl GroupKey {
 }
 
 impl<R: SortedRun> Groups<R> {
-    /// `valid` has for each run, in order, the rows that count (`Winners::valid_rows`).
+    /// Makes the stream. `valid` has for each run, in order, the rows that count (`Winners::valid_rows`).
     pub fn new(merge: Merge<R>, valid: Vec<Vec<bool>>) -> Self {
         assert_eq!(merge.runs().len(), valid.len(), "one list of rows for each run");
         let sums = vec![DataSum::default(); valid.len()];
@@ -84,21 +84,21 @@ impl<R: SortedRun> Groups<R> {
         Self { merge, valid, sums, row_sums, group, groups: 0, dropped_records: 0, end: None }
     }
 
-    /// Adds up what is put out of each row of the source tables as well ([`Self::row_sums`]).
+    /// Also sums the output of each row of the source tables ([`Self::row_sums`]).
     pub fn auditing_sources(mut self) -> Self {
         self.row_sums = self.valid.iter().map(|rows| vec![DataSum::default(); rows.len()]).collect();
         self
     }
 
-    /// Returns the sums of the records put out so far, per run and row; empty without [`Self::auditing_sources`].
+    /// Returns the sums of the output records so far, per run and row; empty without [`Self::auditing_sources`].
     pub fn row_sums(&self) -> &[Vec<DataSum>] {
         &self.row_sums
     }
 
-    /// From now on the stream ends before the first record whose partition key is `key` or beyond. False where it stands there
-    /// already, or at its end: nothing has changed then.
+    /// Makes the stream end before the first record whose partition key is `key` or beyond. Returns false, without
+    /// effect, if the stream is there already, or at its end.
     pub fn end_before(&mut self, key: &[u8]) -> bool {
-        // Before the first record nothing has been handed out.
+        // Before the first record nothing has been output.
         let is_ahead = match self.merge.position() {
             Some(run) => run.record().partition_key() < key,
             None => self.groups == 0 && self.dropped_records == 0,
@@ -116,7 +116,7 @@ impl<R: SortedRun> Groups<R> {
         self.end.as_deref().is_some_and(|end| key >= end)
     }
 
-    /// The next record that counts, or None at the end.
+    /// Returns the next record that counts, or None at the end.
     #[inline]
     pub fn advance(&mut self) -> Result<Option<Grouped<'_>>, R::Error> {
         loop {
@@ -149,7 +149,7 @@ impl<R: SortedRun> Groups<R> {
         let record = run.record();
         self.sums[index].add_record(record.encoded.len() as u64, record_hash(record.encoded));
         let key = record.partition_key();
-        // The prefix of the sort key is that of the partition key too, but where the latter is short and ends in it.
+        // The prefix of the sort key is also that of the partition key, unless the latter is shorter than the prefix.
         let is_whole = key.len() == record.key.len() || key.len() >= GroupKey::SHORT_BYTES_MAX;
         let prefix = if is_whole { run.prefix() } else { key_prefix(key) };
         let starts_group = self.groups == 0 || !self.group.is(key, prefix);
@@ -162,7 +162,7 @@ impl<R: SortedRun> Groups<R> {
         Grouped { key, value, partition_key_bytes, starts_group, is_separated }
     }
 
-    /// Returns the report of the records put out so far.
+    /// Returns the report of the output records so far.
     pub fn report(&self) -> GroupsReport {
         let mut merged: BTreeMap<IfileIndex, DataSum> = BTreeMap::new();
         for (run, sum) in self.merge.runs().iter().zip(&self.sums) {
@@ -175,7 +175,7 @@ impl<R: SortedRun> Groups<R> {
         }
     }
 
-    /// The runs being merged.
+    /// Returns the runs being merged.
     pub fn runs(&self) -> &[R] {
         self.merge.runs()
     }

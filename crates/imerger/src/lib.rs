@@ -1,14 +1,13 @@
 //! # What it does
-//! Merges sorted runs into one ordered stream of records, drops what did not win, marks where groups begin, and
-//! sums up what it put out: the reduce side of the proof.
+//! Merges sorted runs into one ordered stream of records, drops those of losing attempts, marks the beginnings of
+//! groups, and sums its output: the reduce side of the proof.
 //!
 //! # Where it sits
 //! chunkserver (sorted runs) -> imerger -> reducer (groups).
 //!
 //! # Invariants
-//! Records come by key, then by map task, attempt, frame sequence and position: values of a key stand in input
-//! order whatever the runs are. Each record that is put out is counted in the sum of its I-file, whether
-//! anybody looks at it or not.
+//! Records come by key, then by map task, attempt, frame sequence and position: values of a key are in input order for
+//! any runs. Each output record is counted in the sum of its I-file, whether it is used or not.
 //!
 //! # Deliberately absent
 //! imerger does not know files, blocks, memory or threads: it pulls records from a [`SortedRun`].

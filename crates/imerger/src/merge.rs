@@ -1,7 +1,7 @@
 //! The k-way merge: a loser tree over the heads of the runs.
 //!
-//! The tree has one leaf a run; each inner node remembers the loser of the match below it, node 0 the winner of
-//! all. Taking the winner replays one path, log2(k) matches (Knuth, TAOCP 3, section 5.4.1).
+//! The tree has one leaf per run; each inner node has the loser of the match below it, node 0 the winner of all. Taking
+//! the winner replays one path, log2(k) matches (Knuth, TAOCP 3, section 5.4.1).
 
 use ids::{AttemptNumber, IfileIndex, TaskIndex};
 use ifile::record::key_prefix;
@@ -11,20 +11,20 @@ use std::cmp::Ordering;
 /// A sorted run, read record by record.
 pub trait SortedRun {
     type Error;
-    /// Moves to the next record; false when there is none.
+    /// Moves to the next record; false at the end.
     fn advance(&mut self) -> Result<bool, Self::Error>;
-    /// The record moved to. Only called after `advance` said true.
+    /// Returns the current record. Only called after `advance` returned true.
     fn record(&self) -> Record<'_>;
-    /// [`key_prefix`] of its key.
+    /// Returns the [`key_prefix`] of its key.
     #[inline]
     fn prefix(&self) -> u64 {
         key_prefix(self.record().key)
     }
-    /// Row of that record in [`Self::sources`].
+    /// Returns the row of that record in [`Self::sources`].
     fn source_row(&self) -> u32;
-    /// The source table.
+    /// Returns the source table.
     fn sources(&self) -> &[SourceRow];
-    /// The I-file the run belongs to.
+    /// Returns the I-file of the run.
     fn ifile(&self) -> IfileIndex;
 }
 
@@ -43,11 +43,11 @@ const ENDED: Head = Head { prefix: u64::MAX, rank: (TaskIndex(0), AttemptNumber(
 pub struct Merge<R: SortedRun> {
     runs: Vec<R>,
     heads: Vec<Head>,
-    /// tree[0] is the winner, tree[1..] the losers of the inner nodes; indexes of runs.
+    /// tree[0] is the winner, tree[1..] are the losers of the inner nodes; indexes of runs.
     tree: Vec<usize>,
-    /// The winner was handed out and must move on before the next comparison.
+    /// True if the winner was returned and must advance before the next comparison.
     winner_is_spent: bool,
-    /// Runs that have not ended. With one left there is nothing to compare.
+    /// Number of runs that have not ended. The last one needs no comparisons.
     live: usize,
 }
 
@@ -80,7 +80,7 @@ impl<R: SortedRun> Merge<R> {
         self.tree[0] = if count > 1 { winners[1] } else { 0 };
     }
 
-    /// Whether the head of run `left` goes before that of run `right`.
+    /// Returns whether the head of run `left` precedes that of run `right`.
     #[inline]
     fn goes_first(&self, left: usize, right: usize) -> bool {
         let (a, b) = (&self.heads[left], &self.heads[right]);
@@ -113,8 +113,8 @@ impl<R: SortedRun> Merge<R> {
         self.tree[0] = winner;
     }
 
-    /// Moves to the next record of the merged stream; gives the index of the run that has it, or None at the
-    /// end. The record is then `run(index).record()`.
+    /// Moves to the next record of the merged stream; returns the index of its run, or None at the end. The record is
+    /// `run(index).record()`.
     #[inline]
     pub fn advance(&mut self) -> Result<Option<usize>, R::Error> {
         if self.live == 0 {
@@ -137,18 +137,18 @@ impl<R: SortedRun> Merge<R> {
         Ok(Some(self.tree[0]))
     }
 
-    /// The run whose record was handed out last; None before the first and behind the last one.
+    /// Returns the run of the last returned record; None before the first and after the last one.
     pub fn position(&self) -> Option<&R> {
         (self.winner_is_spent && self.live > 0).then(|| &self.runs[self.tree[0]])
     }
 
-    /// One of the runs.
+    /// Returns one of the runs.
     #[inline]
     pub fn run(&self, index: usize) -> &R {
         &self.runs[index]
     }
 
-    /// All runs, in the order given.
+    /// Returns all runs, in the given order.
     pub fn runs(&self) -> &[R] {
         &self.runs
     }

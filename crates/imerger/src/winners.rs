@@ -1,4 +1,4 @@
-//! Which records count: those of the winning attempt of each map task, in chunks that are not void.
+//! The records that count: those of the winning attempt of each map task, in chunks that are not void.
 
 use ids::{AttemptNumber, ChunkId, IfileIndex, Source, TaskIndex};
 use ifile::SourceRow;
@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Winners {
     attempts: BTreeMap<TaskIndex, AttemptNumber>,
-    /// Attempts that count for single I-files in place of those above. An attempt that stands in for an older one appends to
-    /// some I-files only; in the others the older one counts.
+    /// Attempts that count for single I-files instead of those above. A recomputing attempt appends to some I-files
+    /// only; in the others the older attempt counts.
     older: BTreeMap<(IfileIndex, TaskIndex), AttemptNumber>,
-    /// Records to be dropped for good: a source put them into a chunk whose server went away before the source committed.
+    /// Records to be dropped permanently: the server of their chunk was lost before their source committed.
     voids: BTreeSet<(Source, ChunkId)>,
 }
 
@@ -24,13 +24,13 @@ impl Winners {
         Self { attempts, older: BTreeMap::new(), voids }
     }
 
-    /// In these I-files these attempts count.
+    /// Makes these attempts count in these I-files.
     pub fn with_older(self, older: impl IntoIterator<Item = (IfileIndex, TaskIndex, AttemptNumber)>) -> Self {
         let older = older.into_iter().map(|(ifile, task, attempt)| ((ifile, task), attempt)).collect();
         Self { older, ..self }
     }
 
-    /// For each row of a source table of an I-file, whether its records count.
+    /// Returns for each row of a source table of an I-file whether its records count.
     pub fn valid_rows(&self, ifile: IfileIndex, sources: &[SourceRow]) -> Vec<bool> {
         let valid = |row: &SourceRow| {
             let task = row.source.map_task;

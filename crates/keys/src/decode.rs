@@ -1,12 +1,12 @@
-//! From what is stored back to the user's key and value.
+//! Decoding of stored records to the user's key and value.
 
 use api::KeyRules;
 
 const PARTITION_BYTES: usize = 4;
-/// Groups of seven bits in a length of 64.
+/// Groups of seven bits in a 64-bit length.
 const LENGTH_BYTES_MAX: usize = 10;
 
-/// Gives back keys as they were before [`crate::KeyEncoder`].
+/// Restores keys that a [`crate::KeyEncoder`] encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyDecoder {
     has_order: bool,
@@ -14,17 +14,17 @@ pub struct KeyDecoder {
 }
 
 impl KeyDecoder {
-    /// A decoder for what an encoder of the same rules made.
+    /// Makes a decoder for an encoder of the same rules.
     pub fn new(rules: &KeyRules) -> KeyDecoder {
         KeyDecoder { has_order: !rules.order.is_empty(), has_partitions: rules.partitions.is_some() }
     }
 
-    /// Whether keys and values are stored as they are: then nobody needs to decode.
+    /// Returns whether keys and values are stored unchanged, so that no decoding is needed.
     pub fn is_plain(&self) -> bool {
         !self.has_order && !self.has_partitions
     }
 
-    /// The key and the value of the user. None for what no encoder of these rules made.
+    /// Returns the key and the value of the user. None if no encoder of these rules made them.
     #[inline]
     pub fn decode<'a>(&self, stored_key: &'a [u8], stored_value: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         if self.has_order {

@@ -1,4 +1,4 @@
-//! From a key and a value to what is stored of them.
+//! Encoding of a key and a value for storage.
 
 use crate::fields::{Fields, fields_needed};
 use crate::number::encode_number;
@@ -6,18 +6,18 @@ use crate::partition::{PARTITIONS_MAX, partition_of};
 use api::{KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule};
 use memchr::memchr_iter;
 
-/// Behind a zero byte that belongs to the text.
+/// Escape after a zero byte that belongs to the text.
 const ESCAPED_ZERO: u8 = 0xff;
-/// Ends a text. Smaller than any text that goes on.
+/// End of a text. It is smaller than any continuation.
 const TEXT_END: [u8; 2] = [0, 1];
-/// Stands for a stretch that the key does not reach: before every text and every number.
+/// Code for a stretch beyond the end of the key: before every text and every number.
 const NO_SUCH_PLACE: [u8; 2] = [0, 0];
 /// Capacity to which buffers return after a long record.
 const BUFFER_BYTES_KEPT_MAX: usize = 1 << 20;
 /// Bytes of a key that an error shows.
 const SHOWN_BYTES_MAX: usize = 100;
 
-/// Rules that cannot be obeyed. The user's to change.
+/// Contradictory rules, for the user to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRulesError {
     #[error("fields of a key need a separator, but the records of this job have none")]
@@ -32,38 +32,38 @@ pub enum KeyRulesError {
     Tails,
 }
 
-/// A key that has no place in the order. The user's data, so never tried again.
+/// A key without a place in the order. The cause is user data, so the task is not retried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     #[error("{text:?} is not a number")]
     NotANumber { text: String },
 }
 
-/// A record as stored.
+/// A stored record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored<'a> {
     pub key: &'a [u8],
     pub value: &'a [u8],
-    /// Set where the rules have partitions.
+    /// The partition, if the rules have partitions.
     pub partition: Option<u32>,
-    /// The first bytes of `key` that are the partition key, with the number of the partition.
+    /// Length of the partition key at the start of `key`, including the number of the partition.
     pub partition_key_bytes: usize,
 }
 
-/// Whether the partition key is a true beginning of the stored key, and not all of it.
+/// Returns whether the partition key is a proper prefix of the stored key.
 pub fn groups_by_prefix(rules: &KeyRules) -> bool {
     rules.tails || (1..rules.order.len()).contains(&(rules.group_steps as usize))
 }
 
-/// Encodes keys by the rules of a job. Its buffers are used again for each record.
+/// Encoder of keys by the rules of a job. Its buffers are reused for each record.
 #[derive(Debug)]
 pub struct KeyEncoder {
     steps: Vec<OrderStep>,
     separator: Vec<u8>,
     partitions: Option<PartitionRule>,
-    /// The partition key ends behind so many steps; all of them where nothing else was said.
+    /// Number of steps in the partition key; all of them by default.
     group_steps: usize,
-    /// 0 where no stretch speaks of fields.
+    /// Number of fields to find; 0 if no stretch refers to fields.
     fields_needed: usize,
     fields: Fields,
     key: Vec<u8>,
@@ -71,7 +71,7 @@ pub struct KeyEncoder {
 }
 
 impl KeyEncoder {
-    /// An encoder, or why the rules cannot be obeyed.
+    /// Makes an encoder. Fails if the rules are contradictory.
     pub fn new(rules: &KeyRules) -> Result<KeyEncoder, KeyRulesError> {
         if rules.tails && !(rules.order.is_empty() && rules.partitions.is_none()) {
             return Err(KeyRulesError::Tails);
@@ -112,12 +112,12 @@ impl KeyEncoder {
         })
     }
 
-    /// Whether keys and values are stored as they are: then nobody needs to encode.
+    /// Returns whether keys and values are stored unchanged, so that no encoding is needed.
     pub fn is_plain(&self) -> bool {
         self.steps.is_empty() && self.partitions.is_none()
     }
 
-    /// Encodes a record. Nothing is allocated once the buffers have grown.
+    /// Encodes a record. Allocates nothing once the buffers have grown.
     pub fn encode<'a>(&'a mut self, key: &'a [u8], value: &'a [u8]) -> Result<Stored<'a>, KeyError> {
         self.key.clear();
         self.fields.scan(key, &self.separator, self.fields_needed);
@@ -178,7 +178,7 @@ fn push_text(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&TEXT_END);
 }
 
-/// LEB128.
+/// Appends a LEB128 number.
 #[inline]
 fn push_length(length: usize, out: &mut Vec<u8>) {
     let mut rest = length;

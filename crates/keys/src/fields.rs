@@ -1,23 +1,23 @@
-//! Places of the fields of a key, and the stretches that are made of them.
+//! Positions of the fields of a key, and the stretches of them.
 //!
-//! The rules are those of Hadoop's KeyFieldHelper, which follow `sort -k`: a character is a byte, a place counts
-//! from the start of its field and may lie beyond its end. Hadoop counts wrongly where a separator has several
-//! bytes; here the fields are what they look like.
+//! The rules are those of Hadoop's KeyFieldHelper, which follow `sort -k`: a character is a byte, a place counts from
+//! the start of its field and may lie beyond its end. Hadoop miscounts if a separator has several bytes; here the
+//! fields are as written.
 
 use api::KeyStretch;
 use memchr::memchr;
 use memchr::memmem::find;
 
-/// The starts of the first fields of a key; kept for the next key.
+/// The starts of the first fields of a key; the buffer is reused for the next key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields {
     starts: Vec<usize>,
 }
 
-/// Number of fields of a key that must be found to place a stretch.
+/// Returns the number of fields of a key that must be found to place a stretch.
 pub(crate) fn fields_needed(stretch: &KeyStretch) -> usize {
     let end = stretch.end.map_or(0, |end| end.field);
-    // The end of a field is known from where the next one starts.
+    // The start of the next field gives the end of a field.
     match (stretch.start.field, end) {
         (1, 0) => 0,
         (start, end) => start.max(end) as usize + 1,
@@ -25,7 +25,7 @@ pub(crate) fn fields_needed(stretch: &KeyStretch) -> usize {
 }
 
 impl Fields {
-    /// Finds the starts of the first `count_max` fields, or of as many as there are. A key has at least one.
+    /// Finds the starts of the first `count_max` fields, or of all fields if there are fewer. A key has at least one.
     #[inline]
     pub(crate) fn scan(&mut self, key: &[u8], separator: &[u8], count_max: usize) {
         self.starts.clear();
@@ -42,7 +42,7 @@ impl Fields {
         }
     }
 
-    /// The bytes of a stretch of the key that was scanned; None where it starts beyond the end of the key.
+    /// Returns the bytes of a stretch of the scanned key; None if it starts beyond the end of the key.
     #[inline]
     pub(crate) fn stretch<'k>(
         &self,
@@ -97,7 +97,7 @@ mod tests {
         check("a\tbc\td", "\t", "2,9", Some("bc\td"));
         check("a\tbc\td", "\t", "2.2,2.2", Some("c"));
         check("a\tbc\td", "\t", "1.1,2.1", Some("a\tb"));
-        // A place counts on over the end of its field.
+        // A place may lie beyond the end of its field.
         check("a\tbc\td", "\t", "1.3,1.4", Some("bc"));
         check("a\tbc\td", "\t", "2.3,3", Some("\td"));
         check("a\tbc\td", "\t", "3.2", None);

@@ -1,19 +1,19 @@
 //! # What it does
-//! Order-preserving encodings of keys, and partitions: from what a user says of order and partitions
-//! ([`api::KeyRules`]) to stored keys whose bytes compare as the user's keys should, and back.
+//! Order-preserving encodings of keys, and partitions: from the rules of a user ([`api::KeyRules`]) to stored keys
+//! whose bytes compare as the user's keys should, and back.
 //!
 //! # Where it sits
-//! mapper (key, value) -> keys -> iappender; imerger -> keys -> reducer. A plain job passes it by.
+//! mapper (key, value) -> keys -> iappender; imerger -> keys -> reducer. A plain job skips it.
 //!
 //! # Invariants
-//! Stored keys compare bytewise exactly as the rules order the keys, and are equal where the rules call the keys
-//! equal. The encoding of a step is never the beginning of another one of that step, so that encodings of steps
-//! can stand one behind the other and the first few are a partition key. Decoding gives back the bytes of the
-//! key, whatever its encoding left out. The partition of a key follows from its bytes and the rules alone.
+//! Stored keys compare bytewise exactly as the rules order the keys, and are equal if the rules call the keys equal.
+//! The encoding of a step is never a prefix of another one of that step, so that encodings of steps can be concatenated
+//! and the first few are a partition key. Decoding restores the bytes of the key, whatever its encoding left out. The
+//! partition of a key follows from its bytes and the rules alone.
 //!
 //! # Deliberately absent
-//! No comparing: everything behind the encoder knows bytes only. No I-files but for the one a partition lies in.
-//! No I/O, no clock, no randomness.
+//! No comparing: everything after the encoder knows bytes only. No I-files except the one of a partition. No I/O, no
+//! clock, no randomness.
 //!
 //! # How it is tested
 //! Property tests against a naive comparator over big decimals in `tests/`; golden rows for the hashes of Hadoop.

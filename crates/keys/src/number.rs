@@ -1,6 +1,6 @@
 //! Decimal numbers of any size as bytes that compare by value.
 //!
-//! A number is 0.DDD... times 10 to the power of E, where the first digit is not 0 and neither is the last.
+//! A number is 0.DDD... times 10 to the power of E, with neither the first nor the last digit 0.
 //!
 //! ```text
 //! zero       80
@@ -10,11 +10,11 @@
 //!            then two digits a byte, as 1 + their number (a missing one is 0), then 00
 //! negative   the encoding of the positive number, all bits inverted
 //! ```
-//! No first byte is 7F, and 00 is never followed by 00, which is left to places that do not exist.
+//! No first byte is 7F, and 00 is never followed by 00, which is reserved for places beyond the end.
 
 use api::Numbers;
 
-/// Largest power of ten in a number, either way.
+/// Maximum absolute power of ten of a number.
 const EXPONENT_MAX: i64 = 1_000_000_000;
 const ZERO: u8 = 0x80;
 const SMALLER: u8 = 0x81;
@@ -25,7 +25,7 @@ const SHORT_MAX: i64 = 94;
 
 const _: () = assert!(SHORT_FIRST as i64 + (SHORT_MAX - SHORT_MIN) < LARGER as i64);
 
-/// The text is no number in a strict order.
+/// Error: the text is not a number in a strict order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotANumber;
 
@@ -48,7 +48,7 @@ pub(crate) fn encode_number(numbers: Numbers, text: &[u8], out: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// A sign, digits with at most one point, an exponent, and nothing else.
+/// Parses a sign, digits with at most one point, an exponent, and nothing else.
 fn read_strict(text: &[u8]) -> Option<Written<'_>> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -77,9 +77,9 @@ fn read_strict(text: &[u8]) -> Option<Written<'_>> {
     Some(Written { negative, whole, fraction, exponent })
 }
 
-/// As Hadoop's KeyFieldBasedComparator reads a field under `n`: a minus, digits, a point and digits from the
-/// first byte on; whatever follows is not looked at, and where no digit stands the number is 0. Hadoop tells
-/// some fields of equal value apart by their first byte, by accident and not transitively; here they are equal.
+/// Reads a field like Hadoop's KeyFieldBasedComparator under `n`: a minus, digits, a point and digits from the first
+/// byte on; the rest is ignored, and without a digit the number is 0. Hadoop distinguishes some fields of equal value
+/// by their first byte, by accident and not transitively; here they are equal.
 fn read_lenient(text: &[u8]) -> Written<'_> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -121,7 +121,7 @@ fn push_number(written: Written<'_>, out: &mut Vec<u8>) {
         SHORT_MIN..=SHORT_MAX => out.push(SHORT_FIRST + (exponent - SHORT_MIN) as u8),
         _ => {
             out.push(if exponent < SHORT_MIN { SMALLER } else { LARGER });
-            // With the sign bit turned over, unsigned order is the order of the exponents.
+            // With the sign bit inverted, unsigned order is the order of the exponents.
             out.extend_from_slice(&((exponent as u64) ^ (1 << 63)).to_be_bytes());
         }
     }

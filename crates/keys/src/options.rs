@@ -1,9 +1,9 @@
-//! Orders and stretches as people write them: the options of `sort -k` that Hadoop's comparator and partitioner
+//! Orders and stretches in the notation of users: the options of `sort -k` that Hadoop's comparator and partitioner
 //! take, `-k1,1 -k2.3,2nr`.
 
 use api::{FieldPlace, KeyStretch, Numbers, OrderStep};
 
-/// Options that cannot be read. The user's to mend.
+/// Options that cannot be parsed, for the user to correct.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     #[error("{word:?} is not understood: write -k POS1[,POS2], -n or -r, as in \"-k1,1 -k2,2nr\"")]
@@ -16,15 +16,15 @@ pub enum OptionsError {
     NoStretch { text: String },
 }
 
-/// One `-k`, and whether it has letters of its own.
+/// A `-k`, and whether it has its own letters.
 struct Key {
     stretch: KeyStretch,
     numeric: bool,
     reversed: bool,
 }
 
-/// Reads comparator options. `numbers` says what `n` means. A `-k` without letters takes those that stand for
-/// all (`-n`, `-r`, `-nr`); without any `-k` these speak of the whole key. Empty text is no order: bytewise.
+/// Parses comparator options. `numbers` is the meaning of `n`. A `-k` without letters takes the global ones (`-n`,
+/// `-r`, `-nr`); without any `-k` these apply to the whole key. Empty text is no order: bytewise.
 pub fn parse_order_options(text: &str, numbers: Numbers) -> Result<Vec<OrderStep>, OptionsError> {
     let (keys, numeric_all, reversed_all) = parse(text)?;
     let step = |key: Key| {
@@ -36,12 +36,12 @@ pub fn parse_order_options(text: &str, numbers: Numbers) -> Result<Vec<OrderStep
     Ok(keys.into_iter().map(step).collect())
 }
 
-/// Reads partitioner options, which have the same form; what they say of order means nothing.
+/// Parses partitioner options, which have the same form; their order letters are ignored.
 pub fn parse_partition_options(text: &str) -> Result<Vec<KeyStretch>, OptionsError> {
     Ok(parse(text)?.0.into_iter().map(|key| key.stretch).collect())
 }
 
-/// Reads a stretch without letters: `1,2` or `1.3,2.4` or `2`.
+/// Parses a stretch without letters: `1,2` or `1.3,2.4` or `2`.
 pub fn parse_stretch(text: &str) -> Result<KeyStretch, OptionsError> {
     match parse_key(text)? {
         Key { stretch, numeric: false, reversed: false } => Ok(stretch),
@@ -49,7 +49,7 @@ pub fn parse_stretch(text: &str) -> Result<KeyStretch, OptionsError> {
     }
 }
 
-/// An order as people write it.
+/// Formats an order in the notation of users.
 pub fn order_text(order: &[OrderStep]) -> String {
     let step = |step: &OrderStep| {
         let letters = match (step.numbers.is_some(), step.reversed) {
@@ -63,7 +63,7 @@ pub fn order_text(order: &[OrderStep]) -> String {
     order.iter().map(step).collect::<Vec<_>>().join(" ")
 }
 
-/// Stretches as people write them.
+/// Formats stretches in the notation of users.
 pub fn stretches_text(stretches: &[KeyStretch]) -> String {
     let place = |place: FieldPlace, default: u32| match place.character {
         character if character == default => place.field.to_string(),
@@ -76,8 +76,8 @@ pub fn stretches_text(stretches: &[KeyStretch]) -> String {
     stretches.iter().map(stretch).collect::<Vec<_>>().join(" ")
 }
 
-/// How many first steps of an order are just these stretches, so that records with equal stretches lie together
-/// in it and hashing these steps keeps them in one part. None where the order does not begin with them.
+/// Returns the number of first steps of an order that are exactly these stretches, so that records with equal stretches
+/// are adjacent and hashing these steps keeps them in one part. None if the order does not begin with them.
 pub fn leading_steps(order: &[OrderStep], stretches: &[KeyStretch]) -> Option<u32> {
     let leads = !stretches.is_empty()
         && stretches.len() <= order.len()
@@ -85,7 +85,7 @@ pub fn leading_steps(order: &[OrderStep], stretches: &[KeyStretch]) -> Option<u3
     leads.then_some(stretches.len() as u32)
 }
 
-/// The keys, and whether `-n` and `-r` were said for all.
+/// Returns the keys, and whether `-n` and `-r` apply to all.
 fn parse(text: &str) -> Result<(Vec<Key>, bool, bool), OptionsError> {
     let mut keys = Vec::new();
     let (mut numeric_all, mut reversed_all) = (false, false);
@@ -111,7 +111,7 @@ fn parse(text: &str) -> Result<(Vec<Key>, bool, bool), OptionsError> {
     Ok((keys, numeric_all, reversed_all))
 }
 
-/// `POS1[,POS2]`, each `FIELD[.CHARACTER]` with letters behind it.
+/// Parses `POS1[,POS2]`, each `FIELD[.CHARACTER]` followed by letters.
 fn parse_key(text: &str) -> Result<Key, OptionsError> {
     let bad = || OptionsError::BadStretch { text: text.to_string() };
     let (start, end) = match text.split_once(',') {
@@ -126,13 +126,13 @@ fn parse_key(text: &str) -> Result<Key, OptionsError> {
     if start.field == 0 || start.character == 0 {
         return Err(OptionsError::PlaceZero { text: text.to_string() });
     }
-    // To Hadoop, an end in field 0 is no end.
+    // For Hadoop, an end in field 0 means no end.
     let stretch = KeyStretch { start, end: end.filter(|end| end.field > 0) };
     let has = |letter| start_letters.contains(letter) || end_letters.contains(letter);
     Ok(Key { stretch, numeric: has('n'), reversed: has('r') })
 }
 
-/// A place and the letters behind it.
+/// Parses a place and the letters after it.
 fn parse_place(text: &str, character_default: u32) -> Option<(FieldPlace, &str)> {
     let place = text.trim_end_matches(['n', 'r']);
     let letters = &text[place.len()..];
@@ -143,7 +143,7 @@ fn parse_place(text: &str, character_default: u32) -> Option<(FieldPlace, &str)>
     Some((FieldPlace { field, character }, letters))
 }
 
-/// Digits only: a sign would be taken by the standard library.
+/// Accepts only digits: the standard library would accept a sign.
 fn number(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

@@ -1,10 +1,10 @@
-//! The number of the partition that a key belongs to, as Hadoop counts it.
+//! The partition number of a key, computed like Hadoop.
 
 use crate::fields::Fields;
 use api::{KeyStretch, PartitionRule};
 use ids::IfileIndex;
 
-/// Most partitions of a job: five digits number a part.
+/// Maximum partitions of a job: part numbers have five digits.
 pub const PARTITIONS_MAX: u32 = 50_000;
 
 /// Start value of the hash of a whole key (Hadoop's WritableComparator.hashBytes, which is the hash of a Text).
@@ -12,13 +12,13 @@ const WHOLE_KEY_START: i32 = 1;
 /// Start value of the hash of stretches (Hadoop's KeyFieldBasedPartitioner).
 const STRETCHES_START: i32 = 0;
 
-/// Goes on with a hash; bytes are signed in Java.
+/// Continues a hash; bytes are signed in Java.
 #[inline]
 fn hash_bytes(start: i32, bytes: &[u8]) -> i32 {
     bytes.iter().fold(start, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(*byte as i8)))
 }
 
-/// The partition of a key whose fields were found. A stretch that the key does not reach counts for nothing.
+/// Returns the partition of a key whose fields were found. A stretch beyond the end of the key is ignored.
 #[inline]
 pub(crate) fn partition_of(rule: &PartitionRule, fields: &Fields, key: &[u8], separator_bytes: usize) -> u32 {
     let hash = if rule.stretches.is_empty() {
@@ -30,14 +30,14 @@ pub(crate) fn partition_of(rule: &PartitionRule, fields: &Fields, key: &[u8], se
     (hash & i32::MAX) as u32 % rule.count
 }
 
-/// The I-file in which a partition lies: neighbours lie together, all I-files get their part of them.
+/// Returns the I-file of a partition: consecutive partitions share an I-file, and all I-files get a share.
 #[inline]
 pub fn ifile_of_partition(partition: u32, partition_count: u32, ifile_count: u32) -> IfileIndex {
     let spread = u64::from(partition) * u64::from(ifile_count) / u64::from(partition_count.max(1));
     IfileIndex(spread as u32)
 }
 
-/// The lowest stored key of a partition; that of the next one is the upper bound.
+/// Returns the lowest stored key of a partition; that of the next partition is the upper bound.
 pub fn lower_bound_of_partition(partition: u32) -> [u8; 4] {
     partition.to_be_bytes()
 }
@@ -49,7 +49,7 @@ mod tests {
     use crate::parse_partition_options;
     use api::PartitionRule;
 
-    /// Worked out by hand from the definition; `"hello"` from zero is what every Java programmer has seen.
+    /// Computed by hand from the definition; the hash of `"hello"` from zero is well known among Java programmers.
     #[test]
     fn hashes_are_those_of_hadoop() {
         let whole = |key: &[u8], expected| assert_eq!(hash_bytes(WHOLE_KEY_START, key), expected, "{key:?}");

@@ -1,4 +1,4 @@
-//! Encodings against a model: a comparator that looks at the keys themselves, with big decimals for numbers.
+//! Encodings against a model: a comparator of the keys themselves, with big decimals for numbers.
 
 use api::{KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule};
 use bigdecimal::{BigDecimal, Zero};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::cmp::Ordering;
 use std::str::FromStr;
 
-/// The stretch of a key, found by counting separators from the front.
+/// Returns the stretch of a key, found by counting separators from the front.
 fn stretch<'k>(key: &'k [u8], separator: &[u8], stretch: &KeyStretch) -> Option<&'k [u8]> {
     let mut fields = vec![(0, key.len())];
     let mut at = 0;
@@ -36,7 +36,7 @@ fn strict(text: &[u8]) -> Option<BigDecimal> {
     Some(BigDecimal::from_str(&shape).expect("the shape was checked"))
 }
 
-/// The text if it is a number by our grammar, in a form that the big decimals read.
+/// Returns the text if it is a number by our grammar, in a form that the big decimals parse.
 fn regex_like(text: &str) -> Option<String> {
     let (mantissa, exponent) = match text.find(['e', 'E']) {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -65,7 +65,7 @@ fn lenient(text: &[u8]) -> BigDecimal {
     longest.map_or_else(BigDecimal::zero, |text| BigDecimal::from_str(&text).expect("a number"))
 }
 
-/// None where the order has no place for one of the keys.
+/// Compares two keys. None if the order has no place for one of them.
 fn compare(rules: &KeyRules, steps: usize, left: &[u8], right: &[u8]) -> Option<Ordering> {
     let mut order = Ordering::Equal;
     for step in &rules.order[..steps] {
@@ -124,7 +124,7 @@ fn step() -> impl Strategy<Value = OrderStep> {
     })
 }
 
-/// Rules, and two keys with the separator of the rules.
+/// Generates rules, and two keys with the separator of the rules.
 fn case() -> impl Strategy<Value = (KeyRules, Vec<u8>, Vec<u8>)> {
     let separator = prop_oneof![Just(&b"\t"[..]), Just(&b"::"[..]), Just(&b"aa"[..])];
     let partitions = proptest::option::of((1u32..9, any::<bool>()));
@@ -140,7 +140,7 @@ fn case() -> impl Strategy<Value = (KeyRules, Vec<u8>, Vec<u8>)> {
     })
 }
 
-/// Stored key, stored value, partition and partition key.
+/// Encodes to stored key, stored value, partition and partition key.
 type Owned = (Vec<u8>, Vec<u8>, Option<u32>, Vec<u8>);
 
 fn encode(rules: &KeyRules, key: &[u8], value: &[u8]) -> Option<Owned> {
@@ -164,7 +164,7 @@ proptest! {
         let expected = if rules.order.is_empty() { left.cmp(&right) } else { by_steps(rules.order.len()) };
         prop_assert_eq!(of_left.0.cmp(&of_right.0), in_partition.then(expected));
 
-        // The partition key is equal where its steps are, and never the beginning of another one.
+        // The partition key is equal if its steps are, and never a prefix of another one.
         if !rules.order.is_empty() {
             let steps = if rules.group_steps == 0 { rules.order.len() } else { rules.group_steps as usize };
             prop_assert_eq!(of_left.3.cmp(&of_right.3), in_partition.then(by_steps(steps)));
@@ -200,7 +200,7 @@ proptest! {
         }
     }
 
-    /// One encoder for many records gives what a new one gives for each.
+    /// An encoder reused for many records gives the same as a new one for each.
     #[test]
     fn an_encoder_remembers_nothing((rules, left, right) in case()) {
         let mut encoder = KeyEncoder::new(&rules).expect("rules are good");

@@ -1,4 +1,4 @@
-//! How many connections are open, by address and in all, and those beyond.
+//! Numbers of open connections, by address and in total, and connections beyond the limits.
 
 use crate::BodyPace;
 use crate::once_a_minute::OnceAMinute;
@@ -8,22 +8,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// Bounds of the cost of callers to a port before they are authenticated.
+/// Limits of the cost of unauthenticated callers of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     pub connections_max: usize,
-    /// From one address; of IPv6, from one network of 64 bits.
+    /// Maximum from one address; of IPv6, from one network of 64 bits.
     pub connections_per_address_max: usize,
-    /// Connections beyond, on which `/healthz` is answered and nothing else; one more ends the oldest of them.
+    /// Maximum connections beyond the limits, which get only `/healthz`; one more ends the oldest of them.
     pub reserve: usize,
-    /// Most time for the head of a request, and for an open connection without a request.
+    /// Maximum time for the head of a request, and for an open connection without a request.
     pub head_time_max: Duration,
-    /// None where the routes watch over bodies themselves.
+    /// Pace of bodies; None if the routes limit bodies themselves.
     pub body_pace: Option<BodyPace>,
 }
 
 impl ConnectionLimits {
-    /// Gives the limits of a process that may open so many files.
+    /// Returns the limits of a process with this limit of open files.
     pub fn within(open_files_max: u64) -> Self {
         let connections_max = usize::try_from(open_files_max / 2).unwrap_or(usize::MAX).clamp(16, 4096);
         Self {
@@ -50,7 +50,7 @@ pub(crate) struct Connections {
     bound_told: OnceAMinute,
 }
 
-/// A connection within the bounds; it counts until this is dropped.
+/// A connection within the limits; it counts until this is dropped.
 pub(crate) struct Counted {
     connections: Arc<Connections>,
     address: IpAddr,
@@ -65,7 +65,7 @@ impl Connections {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one more; None where a bound is reached.
+    /// Counts one more; None if a limit is reached.
     pub fn count(self: &Arc<Self>, peer: IpAddr) -> Option<Counted> {
         let address = counted_by(peer);
         let mut counts = self.lock();
@@ -83,7 +83,7 @@ impl Connections {
         Some(Counted { connections: Arc::clone(self), address })
     }
 
-    /// Takes in a connection beyond the bounds, in place of the oldest one of them where there are too many.
+    /// Accepts a connection beyond the limits, and ends the oldest of them if there are too many.
     pub fn hold_in_reserve(&self, connection: AbortHandle) {
         let mut counts = self.lock();
         counts.reserve.retain(|held| !held.is_finished());
@@ -109,7 +109,7 @@ impl Drop for Counted {
     }
 }
 
-/// Whoever has one address of IPv6 has the whole network of it.
+/// Returns the network of an address: the owner of an IPv6 address has its whole network.
 fn counted_by(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {

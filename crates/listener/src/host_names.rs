@@ -1,11 +1,11 @@
-//! The rule by which a port knows that no page of another web site sent a request: browsers tell where a page is from, and
-//! ask before they send what a form could not.
+//! The rule by which a port refuses requests from pages of other web sites: browsers report the origin of a page, and
+//! ask before they send anything that a form could not.
 
 use crate::HEADER_PREFIX;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use std::net::IpAddr;
 
-/// Media types that a form of any web page may send without asking.
+/// Media types that forms of any web page may send without a preflight request.
 const OF_FORMS: [&str; 3] = ["text/plain", "multipart/form-data", "application/x-www-form-urlencoded"];
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
@@ -33,7 +33,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The status of the answer.
+    /// Returns the status of the answer.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::NoHost => StatusCode::BAD_REQUEST,
@@ -45,18 +45,18 @@ impl Refusal {
     }
 }
 
-/// The names by which a port may be asked, beside loopback and the address on which a connection came in: a name that
-/// somebody else's DNS gives this machine is none of them.
+/// The names of a port, besides loopback and the local address of a connection: a name that foreign DNS gives this
+/// machine is not one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostNames(Vec<String>);
 
 impl HostNames {
-    /// Names that the operator gives, without ports.
+    /// Names from the operator, without ports.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         Self(names.into_iter().collect())
     }
 
-    /// Checks one request that came in on the address `local`.
+    /// Checks a request that arrived at the address `local`.
     pub fn check(
         &self,
         method: &Method,
@@ -72,7 +72,7 @@ impl HostNames {
         for origin in headers.get_all(header::ORIGIN) {
             let origin = origin.to_str().unwrap_or("?");
             let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-            // The port too: whatever else listens on this machine is another origin.
+            // The port counts too: other listeners on this machine are other origins.
             if !authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host)) {
                 return Err(Refusal::OtherOrigin(shortened(origin)));
             }
@@ -98,20 +98,20 @@ impl HostNames {
     }
 }
 
-/// Whether a host without its port is this machine under any circumstances.
+/// Returns whether a host without its port always means this machine.
 fn is_loopback_name(name: &str) -> bool {
     let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
     name.eq_ignore_ascii_case("localhost")
         || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-/// The host that a request means, with its port.
+/// Returns the host of a request, with its port.
 fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Refusal> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok()).filter(|host| !host.is_empty());
     let host = host.filter(|_| hosts.next().is_none()).ok_or(Refusal::NoHost)?;
     match uri.authority() {
-        // What stands in the request line counts for those who read it; both must be the same.
+        // Readers use the request line; both must agree.
         Some(authority) if !authority.as_str().eq_ignore_ascii_case(host) => {
             Err(Refusal::OtherHost(shortened(authority.as_str())))
         }
@@ -121,13 +121,13 @@ fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Result<&'a str, Refusal>
 
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
-        // The colons of an address stand in brackets.
+        // The colons of an IPv6 address are within brackets.
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
         _ => host,
     }
 }
 
-/// Whether no browser sends the request from a page of another origin without asking first.
+/// Returns whether browsers send the request from a page of another origin only after a preflight request.
 fn is_marked(headers: &HeaderMap) -> bool {
     if headers.keys().any(|name| name.as_str().starts_with(HEADER_PREFIX)) {
         return true;
@@ -135,7 +135,7 @@ fn is_marked(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let given = types.next().and_then(|given| given.to_str().ok()).filter(|_| types.next().is_none());
     let essence = given.and_then(|given| given.split(';').next()).map(str::trim);
-    // Where a comma stands, browsers and others may read different types.
+    // With a comma, browsers and servers may read different types.
     essence.is_some_and(|essence| {
         let is_type = essence.contains('/') && !given.unwrap_or_default().contains(',');
         is_type && !OF_FORMS.iter().any(|of_forms| of_forms.eq_ignore_ascii_case(essence))

@@ -1,20 +1,20 @@
 //! # What it does
-//! Takes the connections of a port and hands their requests to its routes. Before any route it refuses what a page of
-//! another web site may have sent, connections beyond a number, and requests that come too slowly.
+//! Accepts the connections of a port and hands their requests to its routes. Before any route it refuses requests from
+//! pages of other web sites, connections beyond a limit, and slow requests.
 //!
 //! # Where it sits
 //! routes of `controlport` and `dataport` -> listener -> the network; `cli` binds the sockets.
 //!
 //! # Invariants
-//! One rule ([`HostNames`]) for every port: a browser can make no request that has an effect, under no name of the port
-//! that is not its own. Connections are bounded, by address and in all; `/healthz` is answered beyond the bound. A head and a
-//! control port's body arrive within a time that follows from their bytes.
+//! One rule ([`HostNames`]) for every port: a browser can send no request that has an effect, under no foreign name of
+//! the port. Connections are limited, by address and in total; `/healthz` is answered beyond the limit. A head and the
+//! body of a control port's request must arrive within a time that follows from their bytes.
 //!
 //! # Deliberately absent
-//! No routes, no tokens, no roles: these are the affair of the port.
+//! No routes, no tokens, no roles: these belong to the port.
 //!
 //! # How it is tested
-//! Unit tests of the rule and of the counts; real sockets that say nothing, little or too much beside each file; the
+//! Unit tests of the rule and of the counts; real sockets that send nothing, little or too much beside each file; the
 //! cross-site page in a real browser in the black-box tests.
 
 mod connections;
@@ -29,5 +29,5 @@ pub use host_names::{HostNames, Refusal};
 pub use paced_body::{BodyPace, TooSlow};
 pub use serve::{Door, PeerAddress, plain_text, serve};
 
-/// A request with a header of this beginning is none that a page of another site sends without asking first.
+/// Prefix of a header that pages of other sites send only after a preflight request.
 pub const HEADER_PREFIX: &str = "sailfish-";

@@ -1,4 +1,4 @@
-//! A log line that callers can cause appears once a minute at most.
+//! A limit of one per minute for log lines that callers can cause.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) struct OnceAMinute(Mutex<Option<Instant>>);
 
 impl OnceAMinute {
-    /// Whether the line may be written now; if so, the minute begins.
+    /// Returns whether the line may be written now; if so, a new minute begins.
     pub fn is_due(&self) -> bool {
         let mut written_at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! The body of a request that must come at a pace, so that nobody holds a request open by a byte a minute.
+//! The body of a request with a minimum pace, so that nobody holds a request open with a byte a minute.
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -8,14 +8,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Time limit of a body: a first period, and more for each byte that arrived.
+/// Time limit of a body: an initial period, plus time for each byte that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyPace {
     pub grace: Duration,
     pub bytes_per_second_min: u64,
 }
 
-/// A body came more slowly than its pace.
+/// Error: a body arrived more slowly than its pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the body of the request arrives too slowly: {received_bytes} bytes in {} s", .within.as_secs())]
 pub struct TooSlow {
@@ -23,7 +23,7 @@ pub struct TooSlow {
     pub within: Duration,
 }
 
-/// Error of a body that did not arrive whole.
+/// Error of an incomplete body.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PacedBodyError {
     #[error(transparent)]
@@ -37,7 +37,7 @@ pub(crate) struct PacedBody {
     pace: BodyPace,
     began: Instant,
     received_bytes: u64,
-    /// Made when the body first has to be waited for: most are there with their head.
+    /// Created at the first wait: most bodies arrive with their head.
     late: Option<Pin<Box<Sleep>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Taking connections, and answering requests on them.
+//! Accepting connections, and answering requests on them.
 
 use crate::connections::{ConnectionLimits, Connections, Counted};
 use crate::host_names::{HostNames, Refusal};
@@ -26,11 +26,11 @@ use trust::ServerConfig;
 
 /// A connection beyond the bounds ends after this time.
 const RESERVE_TIME_MAX: Duration = Duration::from_secs(5);
-/// No descriptor is free: one may be soon.
+/// Pause when no file descriptor is free.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 const HEALTH: &str = "/healthz";
 
-/// The address that a request came from; every request has it among its extensions.
+/// The address of the caller of a request, in the extensions of every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
@@ -39,11 +39,11 @@ pub struct Door {
     pub tls: Option<Arc<ServerConfig>>,
     pub names: HostNames,
     pub limits: ConnectionLimits,
-    /// The answer in the words of the port.
+    /// Makes the answer to a refusal in the format of the port.
     pub refuse: fn(&Refusal) -> Response,
 }
 
-/// A refusal as text, for ports whose callers are programs of ours.
+/// Formats a refusal as text, for ports whose callers are our programs.
 pub fn plain_text(refusal: &Refusal) -> Response {
     (refusal.status(), format!("{refusal}\n")).into_response()
 }
@@ -54,12 +54,12 @@ struct Open {
     refusal_told: OnceAMinute,
 }
 
-/// A connection has two ends, and may ask for everything or for `/healthz` alone.
+/// A connection with its two addresses; it may request everything or only `/healthz`.
 #[derive(Clone, Copy)]
 struct Connection {
     peer: IpAddr,
     local: IpAddr,
-    /// Beyond the bounds: only `/healthz` is answered.
+    /// True beyond the limits: only `/healthz` is answered.
     is_reserve: bool,
 }
 
@@ -74,7 +74,7 @@ pub async fn serve(listener: TcpListener, door: Door, routes: Router) -> Infalli
             Some(counted) => drop(tokio::spawn(open.answer(stream, peer, Some(counted)))),
             None => {
                 let answering = tokio::spawn(async move {
-                    // Whoever is too slow for it makes room for others.
+                    // A client that is too slow for the handshake frees its place.
                     let _ = tokio::time::timeout(RESERVE_TIME_MAX, open.answer(stream, peer, None)).await;
                 });
                 connections.hold_in_reserve(answering.abort_handle());
@@ -104,7 +104,7 @@ fn is_of_one_connection(error: &Error) -> bool {
 impl Open {
     async fn answer(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, counted: Option<Counted>) {
         let Ok(local) = stream.local_addr() else { return };
-        // Small messages, each waited for. What cannot be set costs only speed.
+        // Messages are small, and each is awaited. If the option cannot be set, only speed suffers.
         let _ = stream.set_nodelay(true);
         let connection = Connection { peer: peer.ip(), local: local.ip(), is_reserve: counted.is_none() };
         match self.door.tls.clone() {
@@ -126,7 +126,7 @@ impl Open {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(limits.head_time_max);
         http.keep_alive(!connection.is_reserve);
-        // However a connection ends, its peer knows; there is nobody else to tell.
+        // The peer sees how its connection ended; nobody else needs the error.
         let _ = http.serve_connection(TokioIo::new(stream), service).await;
     }
 
@@ -157,7 +157,7 @@ impl Open {
             tracing::warn!(peer = %connection.peer, "a request was refused: {refusal}");
         }
         let mut response = (self.door.refuse)(refusal);
-        // A body that nobody reads does not become the next request.
+        // An unread body must not be parsed as the next request.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         response
     }

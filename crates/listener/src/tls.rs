@@ -1,4 +1,4 @@
-//! The begin of a connection to a port with TLS.
+//! The start of a connection to a port with TLS.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use trust::ServerConfig;
 
-/// Whoever has not come to the end of the handshake by then is sent away.
+/// Time limit of the handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// The first byte of every connection with TLS.
 const HANDSHAKE_RECORD: u8 = 22;
-/// As errors of the control port are.
+/// In the format of the control port's errors.
 const SPEAK_TLS: &str =
     r#"{"code": "bad_request", "message": "this server speaks TLS: use https:// in place of http://"}"#;
 
-/// Shakes hands; None where that came to nothing.
+/// Does the handshake; None if it fails.
 pub(crate) async fn accept(config: Arc<ServerConfig>, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
     timeout(HANDSHAKE_MAX, shake_hands(config, stream)).await.ok().flatten()
 }
@@ -30,14 +30,14 @@ async fn shake_hands(config: Arc<ServerConfig>, mut stream: TcpStream) -> Option
     if first[0] == HANDSHAKE_RECORD {
         return TlsAcceptor::from(config).accept(stream).await.ok();
     }
-    // Most probably HTTP, which would wait for an answer that never comes.
+    // Probably plain HTTP, whose client would wait for an answer forever.
     let length = SPEAK_TLS.len();
     let answer = format!(
         "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{SPEAK_TLS}"
     );
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
-    // What was sent is read away: closing before would take the answer back.
+    // The request is read first: closing before would discard the answer.
     let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
     None
 }

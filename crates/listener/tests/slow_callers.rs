@@ -1,4 +1,4 @@
-//! Callers that say nothing, stop in the middle, or come too many at once, on real sockets.
+//! Callers on real sockets that send nothing, stop in the middle, or are too many.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Short, so that nobody waits; what is tested does not depend on it.
+/// Short, so that tests do not wait; the tested behaviour does not depend on it.
 const SHORT: Duration = Duration::from_millis(100);
 
 fn limits() -> ConnectionLimits {
@@ -40,10 +40,10 @@ async fn connect(address: SocketAddr) -> TcpStream {
     TcpStream::connect(address).await.expect("a port that listens")
 }
 
-/// Everything that comes until the connection ends.
+/// Reads until the connection ends.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
-    // Cut off is an end as well.
+    // A reset counts as an end too.
     let _ = stream.read_to_end(&mut text).await;
     String::from_utf8_lossy(&text).into_owned()
 }
@@ -83,7 +83,7 @@ async fn body_must_keep_its_pace() {
 #[tokio::test]
 async fn only_health_is_answered_beyond_the_limit() {
     let address = start(ConnectionLimits { head_time_max: Duration::from_secs(60), ..limits() }).await;
-    // Connections are taken in their order, so that these count before the next one.
+    // Connections are accepted in order, so these count before the next one.
     let mut held = Vec::new();
     for _ in 0..10 {
         held.push(connect(address).await);
@@ -103,7 +103,7 @@ async fn a_refused_request_ends_its_connection() {
     let address = start(limits()).await;
     let mut stream = connect(address).await;
     let first = "POST /length HTTP/1.1\r\nhost: localhost\r\ncontent-length: 60\r\n\r\n";
-    // What is the body of one request must not become the next one.
+    // The body of one request must not be parsed as the next one.
     let smuggled = "GET /source HTTP/1.1\r\nhost: localhost\r\nsailfish-request: 1\r\n\r\n";
     stream.write_all(format!("{first}{smuggled}").as_bytes()).await.expect("it reads");
     let answer = rest(&mut stream).await;

@@ -1,7 +1,7 @@
-//! Combine windows: what a mapper puts out is folded, a stretch at a time, before it goes on.
+//! Combine windows: the output of a mapper is folded, one stretch at a time, before the shuffle.
 //!
-//! A window ends when the pairs in it have `window_bytes` key and value bytes, or when what is kept of them
-//! needs that much memory. Both depend on the pairs alone, so that a re-run cuts the same windows.
+//! A window ends when its pairs have `window_bytes` key and value bytes, or when the kept ones need that much memory.
+//! Both depend on the pairs alone, so that a retry cuts the same windows.
 
 mod add_window;
 mod aggregate_window;
@@ -17,32 +17,32 @@ use functions::{Combining, Emitter, FunctionUnusable, KeysInBlock};
 use program::FunctionContext;
 use sorted_window::SortedWindow;
 
-/// Largest window, so that places in its arena are 32-bit numbers: a window and one record stay below 4 GiB.
+/// Maximum window, so that places in its arena are 32-bit numbers: a window and one record stay below 4 GiB.
 pub const WINDOW_BYTES_MAX: u64 = 1 << 30;
 
-/// Most that a built-in keeps of a window: about what a core's second-level cache holds. To emit a key once more
-/// costs less than to miss the cache with every pair (measured: 16 MiB were 15 % slower on a gigabyte of text).
+/// Maximum bytes that a built-in keeps of a window: about the size of a core's second-level cache. Emitting a key again
+/// costs less than missing the cache with every pair (measured: 16 MiB were 15 % slower on a gigabyte of text).
 const FOLDED_BYTES_MAX: u64 = 3 << 20;
 
-// There is one of them for an attempt, so that it does not matter how large the largest kind is.
+// An attempt has only one, so the size of the largest variant does not matter.
 #[allow(clippy::large_enum_variant)]
 enum Window {
-    /// A built-in that adds up: emitted in an order that follows from the pairs.
+    /// A built-in sum or count: emitted in an order that follows from the pairs.
     Added(AddWindow),
-    /// Another built-in: folded in a hash table as the pairs come.
+    /// Another built-in: folded in a hash table as pairs arrive.
     Folded(FoldTable),
-    /// `builtin:aggregate`: each key says how it is folded.
+    /// `builtin:aggregate`: each key names its fold.
     Aggregated(AggregateWindow),
     /// A program: sorted by key and run through one process.
     Sorted(SortedWindow),
 }
 
-/// Folds pairs in windows and hands the results to another emitter. Call [`CombineEmitter::finish`] after the
-/// last pair.
+/// Emitter that folds pairs in windows and passes the results to another emitter. Call [`CombineEmitter::finish`] after
+/// the last pair.
 pub struct CombineEmitter<'a> {
     window: Window,
     window_bytes: u64,
-    /// Limit of the bytes that the window keeps: the window ends when it reaches the limit.
+    /// Limit of the kept bytes: the window ends when it reaches the limit.
     kept_bytes_max: u64,
     /// Key and value bytes in the window.
     pair_bytes: u64,
@@ -51,7 +51,7 @@ pub struct CombineEmitter<'a> {
 }
 
 impl<'a> CombineEmitter<'a> {
-    /// A combiner in front of `inner`. `window_bytes` is `Layout::combine_window_bytes`. Error:
+    /// Makes a combiner before `inner`. `window_bytes` is `Layout::combine_window_bytes`. Error:
     /// [`api::Blame::UserData`] for a built-in that does not exist.
     pub fn new(
         combiner: &Function,
@@ -87,8 +87,8 @@ impl<'a> CombineEmitter<'a> {
         Ok(Self { window, window_bytes, kept_bytes_max, pair_bytes: 0, output_records: 0, inner })
     }
 
-    /// Makes a built-in hand keys on in the order in which they came. For jobs whose order calls different keys
-    /// equal: which of them comes first must follow from the input, not from where a window ended.
+    /// Makes a built-in emit keys in order of arrival. For jobs whose order treats different keys as equal: the first
+    /// of them must follow from the input, not from the end of a window.
     pub fn in_order_of_keys(mut self) -> Self {
         self.window = match self.window {
             Window::Added(window) => Window::Folded(window.into_ordered()),
@@ -97,7 +97,7 @@ impl<'a> CombineEmitter<'a> {
         self
     }
 
-    /// Folds the last window; without this call its pairs are lost. Returns the number of pairs handed on.
+    /// Folds the last window; without this call its pairs are lost. Returns the number of emitted pairs.
     pub fn finish(mut self) -> Result<u64, TaskFailure> {
         self.end_window()?;
         if let Window::Added(window) = &mut self.window {

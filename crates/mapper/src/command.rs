@@ -1,4 +1,4 @@
-//! The mapper that is a user's program: one process for a split.
+//! The mapper that is a user's program: one process per split.
 
 use api::{Blame, Exchange, Formats, RecordFormat, TaskFailure};
 use functions::{
@@ -9,7 +9,7 @@ use output::PartWriter;
 use program::{Feed, FunctionContext, ProgramSpec};
 use std::io::Read;
 
-/// Feeds the bytes of a split to a program and emits the lines it prints.
+/// Map function that feeds the bytes of a split to a program and emits the lines it prints.
 pub(crate) struct CommandMapper {
     spec: ProgramSpec,
     context: FunctionContext,
@@ -60,7 +60,7 @@ pub(crate) fn emit_lines(
     Ok(counts)
 }
 
-/// A program in a map-only job: what it prints goes into the part.
+/// A program in a map-only job: its output goes into the part.
 pub(crate) fn copy_through(
     words: &[String],
     context: &FunctionContext,
@@ -78,7 +78,7 @@ pub(crate) fn copy_through(
     Ok(MapCounts { unread_bytes, output_records: output.records()?, output_bytes })
 }
 
-/// Returns the bytes that the program did not take.
+/// Returns the bytes that the program did not read.
 fn feed_blocks(input: &mut dyn RecordInput, exchange: Exchange, mut feed: Feed) -> Result<u64, TaskFailure> {
     let mixes = exchange == Exchange::Lines && input.format() == RecordFormat::Lines { terminator: 0 };
     while let Some(block) = input.next_block()? {

@@ -26,8 +26,8 @@ pub fn map_function(
     }
 }
 
-/// Runs a mapper whose output is the job's output. Pairs are written in the job's output format; what a program
-/// prints is copied as it is, or parted into pairs first where the job says how.
+/// Runs a mapper whose output is the job's output. Pairs are written in the job's output format; the output of a
+/// program is copied unchanged, or split into pairs first if the job says so.
 pub fn run_map_only(
     function: Option<&Function>,
     context: &FunctionContext,
@@ -55,7 +55,7 @@ pub fn run_map_only(
     map_function(function, context, formats)?.run(input, &mut PartEmitter { output })
 }
 
-/// Records of one length that stay as they are need not be looked at.
+/// Unchanged records of one length are not inspected.
 fn copy_blocks(
     record_bytes: u32,
     input: &mut dyn RecordInput,

@@ -1,4 +1,4 @@
-//! Input that is made, not read: rows of the sort benchmark.
+//! Generated input: rows of the sort benchmark.
 
 use api::{Blame, GeneratedRows, RecordFormat, Segment, Split, TaskFailure, TeraLayout};
 use functions::{BlockPlace, RecordInput};
@@ -19,7 +19,7 @@ pub fn plan(generated: &GeneratedRows, split_bytes: u64) -> Vec<Split> {
     splits
 }
 
-/// The kind of rows that a job asks for. Error: legacy rows that are skewed, which nobody defines.
+/// Returns the kind of rows of a job. Error: skewed legacy rows, which are not defined.
 pub fn row_kind(generated: &GeneratedRows) -> Result<RowKind, tera::NoSkewedLegacy> {
     let layout = match generated.layout {
         TeraLayout::Modern => RowLayout::Modern,
@@ -29,12 +29,12 @@ pub fn row_kind(generated: &GeneratedRows) -> Result<RowKind, tera::NoSkewedLega
     RowKind::new(layout, generated.skewed)
 }
 
-/// Makes the rows of a split, block by block.
+/// Generator of the rows of a split, block by block.
 pub struct GeneratedInput {
     start: u128,
     kind: RowKind,
     segments: std::vec::IntoIter<Segment>,
-    /// Makes the rest of the current segment.
+    /// Generates the rest of the current segment.
     generator: RowGenerator,
     left_bytes: u64,
     /// Position of the next block among the row bytes of the job.
@@ -45,7 +45,7 @@ pub struct GeneratedInput {
 }
 
 impl GeneratedInput {
-    /// Error: [`Blame::Engine`] for rows that do not exist or a split that cuts a row, which no plan asks for.
+    /// Error: [`Blame::Engine`] for rows that do not exist or a split that cuts a row, which no valid plan has.
     pub fn open(
         generated: &GeneratedRows,
         split: &Split,
@@ -76,12 +76,12 @@ impl GeneratedInput {
         })
     }
 
-    /// Bytes of the rows made so far.
+    /// Returns the bytes of the rows generated so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Rows made so far.
+    /// Returns the number of rows generated so far.
     pub fn records(&self) -> u64 {
         self.bytes / ROW_BYTES as u64
     }

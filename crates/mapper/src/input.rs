@@ -1,4 +1,4 @@
-//! Listing the inputs of a job: what the user named becomes a list of files, each pinned as it is now.
+//! Listing of the inputs of a job: the arguments become a list of files, each pinned in its current state.
 
 mod gzip;
 pub(crate) mod line_splits;
@@ -22,11 +22,11 @@ const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// First bytes of an xz stream.
 const XZ_MAGIC: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
-/// First bytes of a bzip2 stream; a digit from 1 to 9 follows, and one of the two marks behind.
+/// First bytes of a bzip2 stream; a digit from 1 to 9 follows, then one of the two marks.
 const BZIP2_MAGIC: &[u8] = b"BZh";
 const BZIP2_BLOCK_MARK: &[u8] = &[0x31, 0x41, 0x59, 0x26, 0x53, 0x59];
 const BZIP2_END_MARK: &[u8] = &[0x17, 0x72, 0x45, 0x38, 0x50, 0x90];
-/// Bytes of memory for reading an object ahead, where the object is only looked at.
+/// Bytes of memory for reading an object ahead if only its start is needed.
 const LOOK_BUFFER_BYTES: usize = 1 << 20;
 const GLOB_OPTIONS: glob::MatchOptions = glob::MatchOptions {
     case_sensitive: true,
@@ -63,7 +63,7 @@ pub enum InputError {
     PartialLastRecord { input: String, size_bytes: u64, record_bytes: u32 },
 }
 
-/// Returns the name of a file in messages: its path, or `standard input`, as nobody knows that by the path it is read from.
+/// Returns the name of a file in messages: its path, or `standard input`, whose path means nothing to users.
 pub fn name(input: &InputFile) -> String {
     match is_standard_input(&input.path) {
         true => "standard input".to_string(),
@@ -71,22 +71,22 @@ pub fn name(input: &InputFile) -> String {
     }
 }
 
-/// Whether a path is one that [`pin_open_file`] gave: `/proc/PROCESS/fd/NUMBER`.
+/// Returns whether a path comes from [`pin_open_file`]: `/proc/PROCESS/fd/NUMBER`.
 pub fn is_standard_input(path: &Path) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<&str> = path.to_str().unwrap_or_default().split('/').collect();
     matches!(parts[..], ["", "proc", process, "fd", number] if is_number(process) && is_number(number))
 }
 
-/// Pins a regular file that this process has open and keeps open until the job is over. Every attempt opens it
-/// anew, under the name that the process has for it. Error: the file cannot be opened that way, or read.
+/// Pins a regular file that this process has open and keeps open until the job is over. Every attempt opens it again,
+/// under the name that the process has for it. Error: the file cannot be opened that way, or read.
 pub fn pin_open_file(file: BorrowedFd<'_>) -> Result<InputFile, InputError> {
     let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
     let metadata = std::fs::metadata(&path).map_err(|source| unreadable(path.clone(), source))?;
     pin(&path, &metadata)
 }
 
-/// Refuses plain files that do not hold whole records. Compressed ones tell only when they are read.
+/// Refuses plain files with partial records. Compressed ones show this only when they are read.
 pub fn check_whole_records(inputs: &[InputFile], format: RecordFormat) -> Result<(), InputError> {
     let RecordFormat::Fixed { record_bytes, .. } = format else {
         return Ok(());
@@ -104,14 +104,14 @@ pub fn check_whole_records(inputs: &[InputFile], format: RecordFormat) -> Result
     }
 }
 
-/// Lists the files behind the arguments, in the order of the arguments. A directory gives the files below
-/// it and a glob its matches, sorted bytewise by path; names beginning with `_` or `.` are never data unless
-/// they are written out. Links are followed. An empty directory gives nothing and is no error.
+/// Lists the files of the arguments, in the order of the arguments. A directory stands for the files below it and a
+/// glob for its matches, sorted bytewise by path; names beginning with `_` or `.` are never data unless given
+/// explicitly. Links are followed. An empty directory gives no files and no error.
 ///
 /// Each file has the position of its argument in [`InputFile::named`].
 ///
-/// Every file is opened: its first bytes tell how it is compressed, and that it can be read at all. So is every object:
-/// a URL names one, or all below a prefix, or has the wildcards of a glob in its key.
+/// Every file is opened: its first bytes show its compression, and that it can be read at all. So is every object: a
+/// URL names one, or all below a prefix, or has the wildcards of a glob in its key.
 pub fn list(args: &[String]) -> Result<Vec<InputFile>, InputError> {
     let mut inputs = Vec::new();
     for (named, arg) in args.iter().enumerate() {
@@ -135,8 +135,8 @@ fn add(arg: &str, inputs: &mut Vec<InputFile>) -> Result<(), InputError> {
     }
 }
 
-/// The path without `..`: what stands before the last one is followed, as links may lead elsewhere. Each `..` means the same then
-/// to whoever reads the path, on this machine and on others.
+/// Returns the path without `..`: the part before the last one is resolved, as it may contain links. So the path means
+/// the same on this machine and on others.
 fn without_parents(path: &Path) -> std::io::Result<PathBuf> {
     let parts: Vec<Component<'_>> = path.components().collect();
     let Some(last) = parts.iter().rposition(|part| *part == Component::ParentDir) else {
@@ -148,7 +148,7 @@ fn without_parents(path: &Path) -> std::io::Result<PathBuf> {
     Ok(whole)
 }
 
-/// The stored bytes of an input from its start, to look at them.
+/// Opens the stored bytes of an input from its start, for inspection.
 pub fn open(input: &InputFile) -> std::io::Result<impl Read> {
     let opening = Opening {
         object_buffer_bytes: LOOK_BUFFER_BYTES,
@@ -181,7 +181,7 @@ fn add_objects(arg: &str, inputs: &mut Vec<InputFile>) -> Result<(), InputError>
     Ok(())
 }
 
-/// The object of this name, or those below it.
+/// Lists the object of this name, or the objects below it.
 fn named_objects(url: &ObjectUrl, is_prefix: bool) -> Result<Vec<ObjectUrl>, InputError> {
     let below = objects::listed_below(url)?;
     let is_object = !is_prefix && !url.key().is_empty() && objects::is_object(url)?;
@@ -199,7 +199,7 @@ fn named_objects(url: &ObjectUrl, is_prefix: bool) -> Result<Vec<ObjectUrl>, Inp
     }
 }
 
-/// The objects whose keys match; what a wildcard stands for is never a hidden name.
+/// Lists the objects whose keys match; a wildcard never matches a hidden name.
 fn matching_objects(arg: &str, url: &ObjectUrl) -> Result<Vec<ObjectUrl>, InputError> {
     let pattern = glob::Pattern::new(url.key())
         .map_err(|source| InputError::Pattern { pattern: arg.to_string(), source })?;
@@ -243,7 +243,7 @@ fn add_glob(arg: &str, absolute: &Path, inputs: &mut Vec<InputFile>) -> Result<(
         return Err(InputError::NoMatch { pattern: arg.to_string() });
     }
     paths.sort_by(|left, right| left.as_os_str().as_bytes().cmp(right.as_os_str().as_bytes()));
-    // By several `**` one comes more than once.
+    // Several `**` can match it more than once.
     paths.dedup();
     for path in paths {
         let metadata = std::fs::metadata(&path).map_err(|source| unreadable(path.clone(), source))?;
@@ -255,9 +255,9 @@ fn add_glob(arg: &str, absolute: &Path, inputs: &mut Vec<InputFile>) -> Result<(
 /// A part of a pattern, between two slashes.
 enum GlobPart<'a> {
     Written(&'a str),
-    /// A name; a wildcard stands for no hidden one.
+    /// A name; a wildcard does not match a hidden one.
     Wild(glob::Pattern),
-    /// `**`: any directories, or none.
+    /// `**`: any number of directories.
     Directories,
 }
 
@@ -271,8 +271,8 @@ impl<'a> GlobPart<'a> {
     }
 }
 
-/// Adds the paths below a directory that the parts of a pattern match. The walk of the library ends the process where it meets a
-/// name that is not UTF-8.
+/// Adds the paths below a directory that match the parts of a pattern. The walk of the library ends the process if it
+/// meets a name that is not UTF-8.
 fn add_matches(dir: &Path, parts: &[GlobPart<'_>], paths: &mut Vec<PathBuf>) -> Result<(), InputError> {
     let Some((part, rest)) = parts.split_first() else {
         paths.push(dir.to_path_buf());
@@ -281,7 +281,7 @@ fn add_matches(dir: &Path, parts: &[GlobPart<'_>], paths: &mut Vec<PathBuf>) -> 
     match part {
         GlobPart::Written(name) => {
             let path = dir.join(name);
-            // Nothing is found below what is not there, or is no directory.
+            // A path that is missing, or not a directory, has no matches.
             if path.symlink_metadata().is_ok() { add_matches(&path, rest, paths) } else { Ok(()) }
         }
         GlobPart::Wild(pattern) => {
@@ -388,7 +388,7 @@ fn compression_of(first_bytes: &[u8]) -> Option<Compression> {
     }
 }
 
-/// A text may well begin with `BZh9`, so the marks behind it count too, as far as there are bytes.
+/// A text may begin with `BZh9`, so the following marks are checked too, as far as there are bytes.
 fn is_bzip2(first_bytes: &[u8]) -> bool {
     let Some([b'1'..=b'9', rest @ ..]) = first_bytes.strip_prefix(BZIP2_MAGIC) else {
         return false;
@@ -396,7 +396,7 @@ fn is_bzip2(first_bytes: &[u8]) -> bool {
     [BZIP2_BLOCK_MARK, BZIP2_END_MARK].iter().any(|mark| rest.starts_with(mark) || mark.starts_with(rest))
 }
 
-/// Size in bytes and modification time in nanoseconds: what must not change while a job runs.
+/// Returns size in bytes and modification time in nanoseconds, which must not change while a job runs.
 pub(crate) fn pinned_facts(metadata: &Metadata) -> (u64, i64) {
     let seconds_as_ns = metadata.mtime().saturating_mul(1_000_000_000);
     (metadata.len(), seconds_as_ns.saturating_add(metadata.mtime_nsec()))

@@ -1,14 +1,15 @@
 //! # What it does
-//! Runs map functions: lists the inputs of a job (files, and objects through `objects`), cuts them into splits, reads a split as whole records, runs
-//! the user's mapper or a built-in of `functions` over it, and folds the pairs in combine windows.
+//! Runs map functions: lists the inputs of a job (files, and objects through `objects`), cuts them into splits, reads a
+//! split as whole records, runs the user's mapper or a built-in of `functions` over it, and folds the pairs in combine
+//! windows.
 //!
 //! # Where it sits
 //! input split -> **mapper** -> iappender. A map-only task writes its pairs to `output`.
 //!
 //! # Invariants
-//! The splits of a job hold each record of each input exactly once, in input order. What a map function
-//! puts out, window cuts included, depends on the split and the layout only, so that a re-run of a
-//! deterministic function gives the same bytes. An input that differs from what was pinned at submit is an error.
+//! The splits of a job contain each record of each input exactly once, in input order. The output of a map function,
+//! window cuts included, depends on the split and the layout only, so that a retry of a deterministic function gives
+//! the same bytes. An input that changed since it was pinned at submit is an error.
 //!
 //! # Deliberately absent
 //! No partitioning, no frames, no I-files: a [`functions::Emitter`] takes the pairs. No clock and no randomness.

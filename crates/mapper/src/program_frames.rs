@@ -1,4 +1,4 @@
-//! The mapper that is a user's program and exchanges frames with the engine: a process has a split after the other.
+//! The mapper that is a user's program and exchanges frames with the engine: a process gets one split after the other.
 
 use api::program::ProgramRole;
 use api::{Blame, TaskFailure};
@@ -9,7 +9,7 @@ use functions::{
 use output::PartWriter;
 use program::{Feed, FunctionContext, ProgramOutput, ProgramSpec};
 
-/// Feeds the records of a split to a program and emits the pairs it puts out.
+/// Map function that feeds the records of a split to a program and emits its pairs.
 pub(crate) struct FramesMapper {
     spec: ProgramSpec,
     context: FunctionContext,
@@ -20,7 +20,7 @@ impl FramesMapper {
         Self { spec: ProgramSpec::new(words, context), context: context.clone() }
     }
 
-    /// Runs the program over the input. `take` gets what it puts out.
+    /// Runs the program over the input. `take` gets its output frames.
     pub(crate) fn run_over(
         &self,
         input: &mut dyn RecordInput,
@@ -46,7 +46,7 @@ impl MapFunction for FramesMapper {
     }
 }
 
-/// Hands on a pair that a program put out; between stages there is nothing else.
+/// Emits a pair of the program; between stages a program may write nothing else.
 pub(crate) fn emit(output: &mut dyn Emitter, each: PutOut<'_>) -> Result<(), TaskFailure> {
     match each {
         PutOut::Pair { key, value } => output.emit(key, value),
@@ -60,7 +60,7 @@ pub(crate) fn emit(output: &mut dyn Emitter, each: PutOut<'_>) -> Result<(), Tas
     }
 }
 
-/// A mapper in a map-only job: what it puts out goes into the part.
+/// A mapper in a map-only job: its output goes into the part.
 pub(crate) fn copy_through(
     words: &[String],
     context: &FunctionContext,
@@ -70,7 +70,7 @@ pub(crate) fn copy_through(
     FramesMapper::new(words, context).run_over(input, |each| functions::write_from_program(output, each))
 }
 
-/// Returns the bytes that the program did not take.
+/// Returns the bytes that the program did not read.
 fn feed_records(
     input: &mut dyn RecordInput,
     mut feed: Feed,
@@ -79,7 +79,7 @@ fn feed_records(
     write_job(&mut feed, &job_frame(ProgramRole::Map, Some(input.format()), context))?;
     let mut records = Vec::new();
     while let Some(block) = input.next_block()? {
-        // Copied, because the input is asked next where it lies.
+        // Copied, because the input is asked for its position next.
         records.clear();
         records.shrink_to(context.buffer_bytes.saturating_mul(2));
         records.extend_from_slice(block);

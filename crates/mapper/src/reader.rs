@@ -1,4 +1,4 @@
-//! Reading a split as blocks of whole records, whatever a record is.
+//! Reading of a split as blocks of whole records, for any record format.
 
 mod fixed;
 mod lines;
@@ -16,7 +16,7 @@ use stretches::StretchReader;
 pub struct ReaderLimits {
     /// Size of a block, unless a single record is longer.
     pub buffer_bytes: usize,
-    /// Longest record accepted, without its end.
+    /// Maximum length of a record, without its end.
     pub record_bytes_max: u64,
     /// Bytes of memory for reading an object ahead.
     pub object_buffer_bytes: usize,
@@ -25,7 +25,7 @@ pub struct ReaderLimits {
 /// The segments of a split with their files, in order.
 pub(crate) type Segments = std::vec::IntoIter<(InputFile, Segment)>;
 
-/// Returns the name of a source for messages. It says so where the source is compressed, as its places are counted after
+/// Returns the name of a source for messages. It marks a compressed source, whose positions are counted after
 /// decompression.
 pub(crate) fn unpacked(name: &str, compressed: bool) -> String {
     let how = if compressed { ", decompressed," } else { "" };
@@ -38,7 +38,7 @@ enum Reader {
     Stretches(StretchReader),
 }
 
-/// Reads the segments of a split one after the other.
+/// Reader of the segments of a split in sequence.
 pub struct SplitReader {
     format: RecordFormat,
     reader: Reader,
@@ -46,8 +46,8 @@ pub struct SplitReader {
 }
 
 impl SplitReader {
-    /// Opens a split; its files are opened when their turn comes. Error: [`Blame::Engine`] when the split
-    /// names a file that the job does not have.
+    /// Opens a split; each file is opened when it is reached. Error: [`Blame::Engine`] if the split names a file that
+    /// the job does not have.
     pub fn open(
         inputs: &[InputFile],
         split: &Split,
@@ -57,7 +57,7 @@ impl SplitReader {
         Self::open_with(inputs, split, format, limits, Openers::default())
     }
 
-    /// The same where inputs may be intermediate files.
+    /// Opens a split whose inputs may be intermediate files.
     pub fn open_with(
         inputs: &[InputFile],
         split: &Split,
@@ -89,12 +89,12 @@ impl SplitReader {
         Ok(SplitReader { format, reader, warnings })
     }
 
-    /// Warnings about the files that were read to their end.
+    /// Returns warnings about the files that were read to their end.
     pub fn warnings(&self) -> Vec<String> {
         self.warnings.all()
     }
 
-    /// Bytes handed out so far, after decompression, without line ends that were added; of stretches, those that they have.
+    /// Returns the bytes returned so far, after decompression, without added line ends; of stretches, their lengths.
     pub fn bytes(&self) -> u64 {
         match &self.reader {
             Reader::Lines(reader) => reader.bytes(),
@@ -103,7 +103,7 @@ impl SplitReader {
         }
     }
 
-    /// Records handed out so far.
+    /// Returns the number of records returned so far.
     pub fn records(&self) -> u64 {
         match &self.reader {
             Reader::Lines(reader) => reader.records(),

@@ -1,4 +1,4 @@
-//! The input of a map task, read or made.
+//! The input of a map task, read or generated.
 
 use crate::generate::GeneratedInput;
 use crate::input::source::Openers;
@@ -6,14 +6,14 @@ use crate::reader::{ReaderLimits, SplitReader};
 use api::{JobSpec, RecordFormat, Split, TaskFailure};
 use functions::{BlockPlace, RecordInput};
 
-/// Input of a job's map task: its split of the inputs, or rows that are made in their place.
+/// Input of a job's map task: its split of the inputs, or generated rows.
 pub enum TaskInput {
     Stored(Box<SplitReader>),
     Generated(GeneratedInput),
 }
 
 impl TaskInput {
-    /// Opens the split of a task; files are opened when their turn comes.
+    /// Opens the split of a task; each file is opened when it is reached.
     pub fn open(
         spec: &JobSpec,
         split: &Split,
@@ -32,7 +32,7 @@ impl TaskInput {
         })
     }
 
-    /// Bytes handed out so far, after decompression.
+    /// Returns the bytes returned so far, after decompression.
     pub fn bytes(&self) -> u64 {
         match self {
             TaskInput::Stored(reader) => reader.bytes(),
@@ -40,7 +40,7 @@ impl TaskInput {
         }
     }
 
-    /// Records handed out so far.
+    /// Returns the number of records returned so far.
     pub fn records(&self) -> u64 {
         match self {
             TaskInput::Stored(reader) => reader.records(),
@@ -48,7 +48,7 @@ impl TaskInput {
         }
     }
 
-    /// Warnings about the files that were read to their end.
+    /// Returns warnings about the files that were read to their end.
     pub fn warnings(&self) -> Vec<String> {
         match self {
             TaskInput::Stored(reader) => reader.warnings(),

@@ -1,4 +1,4 @@
-//! Errors of objects, and the blame for each.
+//! Errors of objects, and their blame.
 
 use crate::url::ObjectUrl;
 use api::Blame;
@@ -6,10 +6,10 @@ use object_store::Error as StoreError;
 
 /// Characters of a cause that are shown.
 const CAUSE_CHARS_MAX: usize = 300;
-/// Host that the library asks for credentials when the settings name none.
+/// Host that the library contacts for credentials if the settings have none.
 const MACHINE_ROLE_HOST: &str = "169.254.169.254";
 
-/// Text of a refusal for calls, such as a listing, where the library does not distinguish it from other failures.
+/// Text of a refusal for calls, such as a listing, for which the library does not distinguish it from other failures.
 const REFUSALS: [&str; 2] = ["403 Forbidden", "401 Unauthorized"];
 
 /// Every variant names the object.
@@ -63,12 +63,12 @@ pub enum ObjectError {
     Failed { url: ObjectUrl, action: &'static str, cause: String },
     #[error("the settings for objects cannot be used: {reason}")]
     Settings { reason: String },
-    #[error("the threads that read and write objects are gone: {reason}")]
+    #[error("the threads that read and write objects have ended: {reason}")]
     Threads { reason: String },
 }
 
 impl ObjectError {
-    /// Returns whose fault the error is. Credentials are the machine's: another node may have them.
+    /// Returns the blame of the error. Missing credentials are the machine's fault: another node may have them.
     pub fn blame(&self) -> Blame {
         match self {
             Self::BadUrl { .. }
@@ -91,7 +91,7 @@ impl ObjectError {
         }
     }
 
-    /// Converts an error that the library met when it was to `action` an object.
+    /// Converts an error of the library during `action` on an object.
     pub(crate) fn of_store(action: &'static str, url: &ObjectUrl, error: &StoreError) -> Self {
         let (url, text) = (url.clone(), text_of(error));
         if text.contains("NoSuchBucket") {
@@ -124,7 +124,7 @@ impl From<ObjectError> for std::io::Error {
     }
 }
 
-/// The chain of causes.
+/// Joins the chain of causes.
 fn text_of(error: &StoreError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -139,7 +139,8 @@ fn text_of(error: &StoreError) -> String {
     text
 }
 
-/// Returns code and message of a server's answer in XML; None without a code. The rest of the answer may quote the request.
+/// Returns code and message of a server's XML answer; None without a code. The rest of the answer may quote the
+/// request.
 fn answer_of(text: &str) -> Option<String> {
     let element = |name: &str| {
         let (_, rest) = text.split_once(&format!("<{name}>"))?;
@@ -153,7 +154,7 @@ fn answer_of(text: &str) -> Option<String> {
     })
 }
 
-/// One line of bounded length.
+/// Shortens a text to one line of bounded length.
 fn shortened(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(CAUSE_CHARS_MAX) {

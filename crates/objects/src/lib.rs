@@ -1,20 +1,20 @@
 //! # What it does
 //! Objects of an object store as inputs and outputs: lists and pins them, reads them in large windows with bounded
-//! read-ahead, writes them by multipart uploads that stay invisible until a job commits, publishes these, and takes
-//! back what a job left.
+//! read-ahead, writes them by multipart uploads that stay invisible until a job commits, publishes these, and removes
+//! the remains of a job.
 //!
 //! # Where it sits
 //! Below `mapper` (reads), `reducer` (writes parts), `node` (commits) and `server` (cleans), beside local files.
 //!
 //! # Invariants
-//! An object that differs from what was pinned is an error that names it, never other bytes. Nothing of an output
-//! is visible before its commit is decided, and `_SUCCESS` is written last. What an attempt uploads is on record in
-//! the store before its first byte, so that whoever cleans finds it ([`staging`] has the protocol). Every wait is
-//! bounded by the retries of the library. No secret goes into a message.
+//! An object that differs from the pinned one is an error that names it, never other bytes. Nothing of an output is
+//! visible before its commit is decided, and `_SUCCESS` is written last. The uploads of an attempt are recorded in the
+//! store before their first byte, so that a later cleanup finds them ([`staging`] has the protocol). Every wait is
+//! bounded by the retries of the library. No message contains a secret.
 //!
 //! # Deliberately absent
-//! No records and no job: bytes, names and one protocol. Callers are threads; the library below runs on a small
-//! runtime of its own, and an async caller must wait elsewhere.
+//! No records and no job: bytes, names and one protocol. Callers are threads; the library runs on its own small
+//! runtime, and an async caller must call from a blocking thread.
 //!
 //! # How it is tested
 //! Unit tests beside each file; the protocol by the black-box tests, against a real server of the S3 protocol.

@@ -1,4 +1,4 @@
-//! Which objects there are, and what each is when it is pinned.
+//! Listing and pinning of objects.
 
 use crate::error::ObjectError;
 use crate::reader::check_answer;
@@ -12,17 +12,17 @@ use object_store::{GetOptions, GetRange};
 
 /// Objects of one listing.
 const LISTED_MAX: usize = 1_000_000;
-/// Objects that are pinned at the same time.
+/// Number of objects that are pinned in parallel.
 const PINNED_AT_ONCE: usize = 16;
 
-/// An object as a listing has it.
+/// An object in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub url: ObjectUrl,
     pub size_bytes: u64,
 }
 
-/// An object as it is now.
+/// The current state of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub url: ObjectUrl,
@@ -33,8 +33,8 @@ pub struct Found {
     pub first_bytes: Vec<u8>,
 }
 
-/// The objects below a prefix, as files below a directory, in bytewise order of their keys. Empty objects are left out:
-/// they hold no data, and some tools write them in place of directories.
+/// Lists the objects below a prefix, like files below a directory, in bytewise order of their keys. Empty objects are
+/// omitted: they have no data, and some tools write them in place of directories.
 pub fn listed_below(prefix: &ObjectUrl) -> Result<Vec<Listed>, ObjectError> {
     wait(list(prefix.clone(), LISTED_MAX, |size_bytes| size_bytes > 0))
 }
@@ -65,11 +65,11 @@ pub(crate) async fn list(
     Ok(listed)
 }
 
-/// Whether there is an object of exactly this name.
+/// Returns whether there is an object of exactly this name.
 pub fn is_object(url: &ObjectUrl) -> Result<bool, ObjectError> {
     let url = url.clone();
     wait(async move {
-        // Of all keys that begin with this one it is the first.
+        // It is the first of all keys that begin with this one.
         let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
         let listed = store(&url)?.list_paginated(Some(url.key()), options).await;
         let listed = listed.map_err(|error| ObjectError::of_store("list", &url, &error))?;
@@ -77,7 +77,7 @@ pub fn is_object(url: &ObjectUrl) -> Result<bool, ObjectError> {
     })
 }
 
-/// Notes what each object is now, and reads its first bytes.
+/// Records the current state of each object, and reads its first bytes.
 pub fn pin(urls: Vec<ObjectUrl>, first_bytes: u64) -> Result<Vec<Found>, ObjectError> {
     wait(async move {
         let pins = stream::iter(urls).map(|url| pin_one(url, first_bytes));

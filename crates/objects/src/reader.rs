@@ -1,10 +1,10 @@
-//! Reading a stretch of a pinned object front to back.
+//! Reading of a stretch of a pinned object, front to back.
 //!
 //! ```text
 //!   object   ......|current window| ahead | ahead |..........|planned end ... small windows ...|
 //! ```
-//! Windows up to the planned end are asked for ahead of their use. What a reader wants beyond, to finish its last
-//! record, comes in small ones.
+//! Windows up to the planned end are requested ahead of their use. Bytes beyond, which a reader needs to finish its
+//! last record, come in small windows.
 
 use crate::error::ObjectError;
 use crate::store::{Pending, begin, store, wait};
@@ -16,17 +16,17 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::ops::Range;
 
-/// Windows that are under way besides the one that is being used.
+/// Windows requested ahead, besides the current one.
 const WINDOWS_AHEAD: usize = 2;
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
 /// Bytes of a window beyond the planned end.
 const OVERHANG_BYTES: u64 = 64 << 10;
 
-/// An object that was pinned, open at an offset.
+/// An open pinned object, at an offset.
 pub struct ObjectReader {
     source: Source,
-    /// Offset of the next window that is asked for.
+    /// Offset of the next window to request.
     next_offset: u64,
     planned_end: u64,
     window_bytes: u64,
@@ -34,7 +34,7 @@ pub struct ObjectReader {
     current: Bytes,
 }
 
-/// The object and what it must still be.
+/// The object and its pinned state.
 #[derive(Clone)]
 struct Source {
     url: ObjectUrl,
@@ -43,8 +43,8 @@ struct Source {
 }
 
 impl ObjectReader {
-    /// Opens an object. Of `planned`, the start is where reading begins, and up to the end it is read ahead.
-    /// `buffer_bytes` is the memory that it may use, where it can do with so little.
+    /// Opens an object. Reading begins at the start of `planned` and is ahead up to its end. `buffer_bytes` is the
+    /// memory that it may use, if it can work with so little.
     pub fn open(
         url: &ObjectUrl,
         size_bytes: u64,
@@ -82,7 +82,7 @@ impl ObjectReader {
 
     /// Makes the next window the current one; leaves it empty at the end of the object.
     fn next_window(&mut self) -> Result<(), ObjectError> {
-        // Its memory goes before more is asked for.
+        // Its memory is freed before more is requested.
         self.current = Bytes::new();
         if self.ahead.is_empty() && self.next_offset < self.source.size_bytes {
             let end = match self.next_offset < self.planned_end {
@@ -100,7 +100,7 @@ impl ObjectReader {
 }
 
 impl Read for ObjectReader {
-    /// Its errors hold an [`ObjectError`].
+    /// Its errors contain an [`ObjectError`].
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.current.is_empty() && !buffer.is_empty() {
             self.next_window()?;
@@ -111,7 +111,7 @@ impl Read for ObjectReader {
     }
 }
 
-/// Checks that an object is still what was pinned, without its bytes.
+/// Checks that an object still has its pinned state, without reading its bytes.
 pub fn check_pinned(url: &ObjectUrl, size_bytes: u64, pin: &ObjectPin) -> Result<(), ObjectError> {
     let source = Source { url: url.clone(), size_bytes, pin: pin.clone() };
     wait(async move { ask_pinned(&source, None).await.map(drop) })
@@ -126,13 +126,13 @@ async fn window(source: Source, range: Range<u64>) -> Result<Bytes, ObjectError>
 
 fn failed(url: &ObjectUrl, error: &object_store::Error) -> ObjectError {
     match ObjectError::of_store("read", url, error) {
-        // It was there when it was pinned.
+        // It existed when it was pinned.
         ObjectError::Missing { url } => ObjectError::Changed { url },
         error => error,
     }
 }
 
-/// The answer to whoever wants a range of an object, or with None only what the store says of it. It is what was pinned.
+/// Requests a range of an object, or with None only its metadata. The answer is from the pinned state.
 async fn ask_pinned(source: &Source, range: Option<&Range<u64>>) -> Result<GetResult, ObjectError> {
     let Source { url, size_bytes, pin } = source;
     // A weak tag never matches as a condition.
@@ -147,7 +147,7 @@ async fn ask_pinned(source: &Source, range: Option<&Range<u64>>) -> Result<GetRe
     };
     let answer = store(url)?.get_opts(url.location(), options).await;
     let answer = answer.map_err(|error| failed(url, &error))?;
-    // Not every server knows the condition.
+    // Not every server supports the condition.
     let same_tag = match (&answer.meta.e_tag, &pin.etag) {
         (Some(now), Some(pinned)) => now == pinned,
         _ => true,
@@ -158,7 +158,7 @@ async fn ask_pinned(source: &Source, range: Option<&Range<u64>>) -> Result<GetRe
     }
 }
 
-/// A window is whole.
+/// Checks that a window is complete.
 pub(crate) fn check_answer(url: &ObjectUrl, range: &Range<u64>, bytes: &Bytes) -> Result<(), ObjectError> {
     match bytes.len() as u64 == range.end - range.start {
         true => Ok(()),

@@ -1,5 +1,5 @@
-//! Records of a staging prefix: one of each upload, and one of the decision to publish. They are text, with a version
-//! in the first line, and in the last line a checksum of all before it.
+//! Records of a staging prefix: one per upload, and one for the decision to publish. They are text, with a version in
+//! the first line, and in the last line a checksum of the lines before it.
 //!
 //! ```text
 //!   sailfish-upload 1            sailfish-commit 1
@@ -18,24 +18,24 @@ use std::str::Lines;
 const UPLOAD_TITLE: &str = "sailfish-upload 1";
 const COMMIT_TITLE: &str = "sailfish-commit 1";
 
-/// An upload that is under way, or that wants nothing but to be completed.
+/// An upload in progress, or ready to be completed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UploadRecord {
     /// Final name of the part.
     pub name: String,
     pub upload: String,
-    /// None while it is under way.
+    /// None while the upload is in progress.
     pub whole: Option<WholeUpload>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WholeUpload {
     pub bytes: u64,
-    /// Tags that the store gave the pieces in its answers, one per piece.
+    /// Tags of the pieces from the store's answers, one per piece.
     pub tags: Vec<String>,
 }
 
-/// The output is decided: from here on whoever finds it completes it, or takes all of it back.
+/// The decision to publish: from here on any process that finds it completes the output, or removes all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CommitRecord {
     pub report_crc32c: u32,
@@ -97,7 +97,7 @@ fn sealed(mut text: String) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The lines between the title and the checksum.
+/// Returns the lines between the title and the checksum.
 fn opened<'a>(url: &ObjectUrl, bytes: &'a [u8], title: &str) -> Result<Lines<'a>, ObjectError> {
     let damaged = |what| ObjectError::Damaged { url: url.clone(), what };
     let text = std::str::from_utf8(bytes).map_err(|_| damaged("it is not text"))?;

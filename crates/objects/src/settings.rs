@@ -1,4 +1,4 @@
-//! How the store is reached and as whom: from the environment of this process, and from a file that wins over it.
+//! Address and credentials of the store: from the environment of this process, and from a file that overrides it.
 
 use crate::error::ObjectError;
 use object_store::ClientConfigKey;
@@ -8,23 +8,23 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Names the file of settings in the environment.
+/// Variable with the path of the settings file.
 pub const SETTINGS_FILE_VARIABLE: &str = "SAILFISH_OBJECTS_CONFIG";
-/// Begins the name of every setting.
+/// Prefix of the name of every setting.
 const PREFIX: &str = "AWS_";
 /// Number of tries of a request, as in the tools of AWS.
 const ATTEMPTS_SETTING: &str = "AWS_MAX_ATTEMPTS";
 const ATTEMPTS_DEFAULT: usize = 8;
-/// No retry begins later than so long after the first attempt.
+/// Time after the first attempt in which retries begin.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(60);
-/// A window or a piece must pass within this time.
+/// Timeout of a window or a piece.
 const REQUEST_TIME: &str = "300s";
 const CONNECT_TIME: &str = "10s";
 
 static FROM_FILE: OnceLock<Vec<(String, String)>> = OnceLock::new();
 
-/// Reads a file of lines `NAME=VALUE`, the names being those of the environment; `#` begins a comment. To be called at
-/// most once, before anything else of this crate.
+/// Reads a file of lines `NAME=VALUE` with the names of the environment; `#` begins a comment. Call it at most once,
+/// before anything else of this crate.
 pub fn read_settings_file(path: &Path) -> Result<(), ObjectError> {
     let wrong = |reason: String| ObjectError::Settings { reason: format!("{}: {reason}", path.display()) };
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
@@ -35,7 +35,7 @@ pub fn read_settings_file(path: &Path) -> Result<(), ObjectError> {
         .map_err(|_| wrong("this process has read another settings file already".to_string()))
 }
 
-/// The settings in a text, or the number of the first line that is none. A value is never repeated in a message.
+/// Parses the settings in a text; the error is the number of the first invalid line. A message never repeats a value.
 fn parse(text: &str) -> Result<Vec<(String, String)>, usize> {
     let mut settings = Vec::new();
     for (index, line) in text.lines().map(str::trim).enumerate() {
@@ -56,7 +56,7 @@ fn config_key(name: &str) -> Option<AmazonS3ConfigKey> {
     name.starts_with(PREFIX).then(|| name.to_ascii_lowercase().parse().ok()).flatten()
 }
 
-/// A client's settings for a bucket.
+/// Makes a client's settings for a bucket.
 pub(crate) fn builder(bucket: &str) -> Result<AmazonS3Builder, ObjectError> {
     let from_environment = std::env::vars().filter(|(name, _)| name.starts_with(PREFIX));
     let from_file = FROM_FILE.get().into_iter().flatten().cloned();

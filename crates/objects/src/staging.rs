@@ -1,4 +1,4 @@
-//! How an output becomes visible as one, and how all of it is taken back.
+//! Publication of an output as a unit, and its removal.
 //!
 //! ```text
 //!   OUT/_sailfish-OWNER-jobN/.part-00003.attempt-1    record of an upload (written before its first byte)
@@ -6,15 +6,15 @@
 //!   OUT/part-00003 ...                                appear one by one, whole, once it is decided
 //!   OUT/_report.json, OUT/_SUCCESS                    in this order, last
 //! ```
-//! An object store has no rename, but a multipart upload is invisible until it is completed, by anybody who knows its
-//! number and the tags of its pieces: the record holds both. So parts are uploaded while a job runs, and a commit only
-//! completes them. Every step of it may be repeated, by another node or by the next process. Who finds the record
-//! `commit` after a crash goes on from there; without it nothing was ever visible. Objects are marked with the name of
-//! the record that they come from, which tells a part of this job from everything else of that name.
+//! An object store has no rename, but a multipart upload is invisible until a process that knows its id and the tags of
+//! its pieces completes it: the record has both. So parts are uploaded while a job runs, and a commit only completes
+//! them. Every step of it may be repeated, by another node or by the next process. A process that finds the record
+//! `commit` after a crash continues from there; without it nothing was ever visible. Objects are marked with the name
+//! of their record, which distinguishes a part of this job from any other object of that name.
 //!
-//! Publication is not atomic here, as it is in a directory. A reader who does not wait for `_SUCCESS` may see some parts
-//! of an output that is being published. Where an output is replaced, the older one goes while the new one comes; its
-//! `_SUCCESS` goes first.
+//! Publication is not atomic here, unlike in a directory. A reader that does not wait for `_SUCCESS` may see some parts
+//! of an output that is being published. If an output is replaced, the older one is removed while the new one appears;
+//! its `_SUCCESS` is removed first.
 
 use crate::error::ObjectError;
 use crate::listing::{Listed, list};
@@ -29,16 +29,16 @@ use object_store::multipart::PartId;
 use object_store::{Attribute, Attributes, GetOptions};
 use std::collections::BTreeSet;
 
-/// Begins the name of each staging prefix, which is never data, and of nothing else that we make or remove.
+/// Prefix of the name of each staging prefix, which is never data, and of nothing else that we make or remove.
 const MARK: &str = "_sailfish-";
 const COMMIT_NAME: &str = "commit";
 const REPORT_NAME: &str = "_report.json";
 const SUCCESS_NAME: &str = "_SUCCESS";
 /// Metadata of a part: the name of the record of its upload, with that of the staging prefix.
 const ATTRIBUTE: &str = "sailfish-upload";
-/// Requests of a commit or a cleaning that are under way at once.
+/// Maximum parallel requests of a commit or a cleanup.
 const REQUESTS_AT_ONCE: usize = 16;
-/// Objects of an output and of a staging prefix. A part has a number of five digits, and a few attempts.
+/// Maximum objects of an output and of a staging prefix. A part has a number of five digits, and a few attempts.
 const OBJECTS_MAX: usize = 1_000_000;
 
 /// An output to be published.
@@ -51,12 +51,12 @@ pub struct Publication {
     pub overwrite: bool,
 }
 
-/// The staging prefix of a job whose output goes to a prefix. The name must be that of one job in the world.
+/// Returns the staging prefix of a job whose output is a prefix. The name must be unique to the job, worldwide.
 pub fn staging_of(output: &ObjectUrl, unique_name: &str) -> Result<ObjectUrl, ObjectError> {
     output.join(&format!("{MARK}{unique_name}"))
 }
 
-/// The output that a staging prefix belongs to.
+/// Returns the output of a staging prefix.
 pub(crate) fn output_of(staging: &ObjectUrl) -> Result<ObjectUrl, ObjectError> {
     match staging.split() {
         Some((output, name)) if name.starts_with(MARK) => Ok(output),
@@ -71,7 +71,7 @@ pub(crate) fn attribute_of(record_url: &ObjectUrl) -> Attributes {
     Attributes::from_iter([(Attribute::Metadata(ATTRIBUTE.into()), mark_of(record_url))])
 }
 
-/// The last two parts of its key.
+/// Returns the last two parts of its key.
 fn mark_of(record_url: &ObjectUrl) -> String {
     match record_url.split() {
         Some((staging, name)) => format!("{}/{name}", staging.split().map_or("", |(_, last)| last)),
@@ -79,19 +79,19 @@ fn mark_of(record_url: &ObjectUrl) -> String {
     }
 }
 
-/// Whether there is anything at an output but the staging of jobs.
+/// Returns whether an output has anything but the staging of jobs.
 pub fn is_taken(output: &ObjectUrl) -> Result<bool, ObjectError> {
     let output = output.clone();
     wait(async move { Ok(!published(&output).await?.is_empty()) })
 }
 
-/// The report of an output, where there is one.
+/// Returns the report of an output, if there is one.
 pub fn report_of(output: &ObjectUrl) -> Result<Option<Vec<u8>>, ObjectError> {
     let report = output.join(REPORT_NAME)?;
     wait(async move { Ok(get(report).await?.map(|bytes| bytes.to_vec())) })
 }
 
-/// Refuses an output below which lies anything that its own report does not list.
+/// Refuses an output with objects that its own report does not list.
 pub fn check_replaceable(output: &ObjectUrl) -> Result<(), ObjectError> {
     let output = output.clone();
     wait(async move {
@@ -112,7 +112,7 @@ pub fn check_replaceable(output: &ObjectUrl) -> Result<(), ObjectError> {
     })
 }
 
-/// Sees, before a job runs for hours, whether this process may write parts there; leaves nothing.
+/// Checks, before a job runs for hours, that this process may write parts there; leaves nothing behind.
 pub fn check_writable(output: &ObjectUrl) -> Result<(), ObjectError> {
     let object = output.join("part-00000")?;
     wait(async move {
@@ -123,21 +123,21 @@ pub fn check_writable(output: &ObjectUrl) -> Result<(), ObjectError> {
     })
 }
 
-/// The objects of an output, without the staging of jobs.
+/// Lists the objects of an output, without the staging of jobs.
 async fn published(output: &ObjectUrl) -> Result<Vec<ObjectUrl>, ObjectError> {
     let listed = list(output.clone(), OBJECTS_MAX, |_| true).await?;
     let is_staging = |url: &ObjectUrl| url.below(output).is_some_and(|name| name.starts_with(MARK));
     Ok(listed.into_iter().map(|listed: Listed| listed.url).filter(|url| !is_staging(url)).collect())
 }
 
-/// Whether a commit of this job was decided, and must be completed or taken back.
+/// Returns whether a commit of this job was decided, and must be completed or undone.
 pub fn is_decided(staging: &ObjectUrl) -> Result<bool, ObjectError> {
     let commit = staging.join(COMMIT_NAME)?;
     wait(async move { Ok(get(commit).await?.is_some()) })
 }
 
-/// Publishes an output; true when it took the place of an older one. May be repeated, by anybody, until the staging
-/// prefix is discarded. `is_cancelled` is asked a last time before the output is decided.
+/// Publishes an output; returns true if it replaced an older one. Any process may repeat it, until the staging prefix
+/// is discarded. `is_cancelled` is checked a last time before the decision.
 pub fn publish(publication: Publication, is_cancelled: &dyn Fn() -> bool) -> Result<bool, ObjectError> {
     let Publication { staging, parts, report, overwrite } = publication;
     let output = output_of(&staging)?;
@@ -167,7 +167,7 @@ pub fn publish(publication: Publication, is_cancelled: &dyn Fn() -> bool) -> Res
     wait(put(output.join(REPORT_NAME)?, report))?;
     crash_point(CrashPoint::CommitReportWritten);
     if !is_decided(&staging)? {
-        // The job was given up meanwhile and all of it taken back.
+        // The job was abandoned meanwhile and all of it was removed.
         return Err(ObjectError::Cancelled);
     }
     crash_point(CrashPoint::CommitBeforeSync);
@@ -176,7 +176,7 @@ pub fn publish(publication: Publication, is_cancelled: &dyn Fn() -> bool) -> Res
     Ok(replaced)
 }
 
-/// An upload that wants to be completed.
+/// An upload to be completed.
 struct Ready {
     record_url: ObjectUrl,
     upload: String,
@@ -190,7 +190,7 @@ async fn records_of(staging: ObjectUrl, parts: Vec<Part>) -> Result<Vec<Ready>, 
         async move {
             let record_url = staging.join(&part.attempt_name)?;
             let damaged = |what| ObjectError::Damaged { url: record_url.clone(), what };
-            let bytes = get(record_url.clone()).await?.ok_or_else(|| damaged("the record is gone"))?;
+            let bytes = get(record_url.clone()).await?.ok_or_else(|| damaged("the record is missing"))?;
             let record = UploadRecord::parse(&record_url, &bytes)?;
             let whole = record.whole.ok_or_else(|| damaged("the upload is not complete"))?;
             if whole.bytes != part.bytes || record.name != part.name {
@@ -211,7 +211,7 @@ async fn complete_all(output: ObjectUrl, uploads: Vec<Ready>) -> Result<(), Obje
             let store = store(&object)?;
             match store.complete_multipart(object.location(), &ready.upload, pieces).await {
                 Ok(_) => Ok(()),
-                // An earlier attempt of the commit came this far.
+                // An earlier attempt of the commit got this far.
                 Err(_) if comes_from(&object, &ready.record_url).await? => Ok(()),
                 Err(error) => Err(ObjectError::of_store("complete", &object, &error)),
             }
@@ -220,7 +220,7 @@ async fn complete_all(output: ObjectUrl, uploads: Vec<Ready>) -> Result<(), Obje
     stream::iter(uploads).map(complete).buffer_unordered(REQUESTS_AT_ONCE).try_collect().await
 }
 
-/// Whether an object was made by the upload of a record.
+/// Returns whether an object was made by the upload of a record.
 async fn comes_from(object: &ObjectUrl, record_url: &ObjectUrl) -> Result<bool, ObjectError> {
     let options = GetOptions { head: true, ..GetOptions::default() };
     let found = match store(object)?.get_opts(object.location(), options).await {
@@ -231,7 +231,7 @@ async fn comes_from(object: &ObjectUrl, record_url: &ObjectUrl) -> Result<bool, 
     Ok(mark.is_some_and(|mark| **mark == *mark_of(record_url)))
 }
 
-/// Removes what an older output had and the new one has not: its parts. Whatever else came there meanwhile is not ours.
+/// Removes the parts of an older output that the new one does not have. Other new objects are not ours.
 async fn remove_older(output: ObjectUrl, parts: Vec<Part>) -> Result<(), ObjectError> {
     let names = parts.iter().map(|part| part.name.as_str()).chain([REPORT_NAME]);
     let new: BTreeSet<&str> = names.collect();
@@ -248,8 +248,8 @@ fn is_part_name(name: &str) -> bool {
         && !name.contains('/')
 }
 
-/// Takes away all that is left of a job: its uploads, its records, and where its output was decided but not published,
-/// what is visible of that. A published output stays.
+/// Removes all remains of a job: its uploads, its records, and the visible part of an output that was decided but not
+/// published. A published output stays.
 pub fn discard(staging: &ObjectUrl) -> Result<(), ObjectError> {
     let (staging, output) = (staging.clone(), output_of(staging)?);
     wait(async move {
@@ -284,7 +284,8 @@ pub fn discard(staging: &ObjectUrl) -> Result<(), ObjectError> {
     })
 }
 
-/// Whether `_SUCCESS` stands and belongs to the output that was decided: the older one goes before any of it comes.
+/// Returns whether `_SUCCESS` exists and belongs to the decided output: the older one is removed before any new object
+/// appears.
 async fn is_published(output: &ObjectUrl, commit: CommitRecord) -> Result<bool, ObjectError> {
     if get(output.join(SUCCESS_NAME)?).await?.is_none() {
         return Ok(false);
@@ -293,10 +294,10 @@ async fn is_published(output: &ObjectUrl, commit: CommitRecord) -> Result<bool, 
     Ok(report.is_some_and(|bytes| CommitRecord::of_report(&bytes) == commit))
 }
 
-/// Fate of the objects that the uploads of a job have made.
+/// State of the objects of a job's uploads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// None was made.
+    /// No object was made.
     Invisible,
     TakeBack,
     Keep,

@@ -1,7 +1,7 @@
-//! The clients of this process, one for each bucket, and the runtime on which they work.
+//! The clients of this process, one per bucket, and their runtime.
 
-// object_store needs the TLS of reqwest and does not ask for it by itself: without this a crate that has nothing else to do with
-// reqwest does not build alone.
+// object_store needs the TLS of reqwest without requesting it: without this a crate that has no other use of reqwest
+// does not build alone.
 use reqwest as _;
 
 use crate::error::ObjectError;
@@ -19,14 +19,14 @@ use tokio::runtime::Runtime;
 
 /// Threads of the runtime: they move bytes between sockets and buffers.
 const THREADS: usize = 2;
-/// Largest object that is read whole. Such objects are small: a record of ours or a report.
+/// Maximum size of an object that is read whole. Such objects are small: one of our records or a report.
 const SMALL_BYTES_MAX: u64 = 256 << 20;
 
 /// All traits of a store that this crate uses.
 pub(crate) trait Store: ObjectStore + MultipartStore + PaginatedListStore {}
 impl<T: ObjectStore + MultipartStore + PaginatedListStore> Store for T {}
 
-/// One for the process: credentials are the process's, and connections are worth sharing.
+/// The clients are shared by the process: its credentials are the same, and connections are reused.
 struct Clients {
     runtime: Runtime,
     by_bucket: Mutex<BTreeMap<String, Arc<dyn Store>>>,
@@ -35,7 +35,7 @@ struct Clients {
 fn clients() -> Result<&'static Clients, ObjectError> {
     static CLIENTS: OnceLock<Result<Clients, String>> = OnceLock::new();
     let started = CLIENTS.get_or_init(|| {
-        // The library finds its cryptography here. Where somebody has chosen before, that stands.
+        // The library finds its cryptography here. An earlier choice stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(THREADS).thread_name("objects").enable_all().build();
@@ -45,7 +45,7 @@ fn clients() -> Result<&'static Clients, ObjectError> {
     started.as_ref().map_err(|reason| ObjectError::Threads { reason: reason.clone() })
 }
 
-/// The client of a bucket.
+/// Returns the client of a bucket.
 pub(crate) fn store(url: &ObjectUrl) -> Result<Arc<dyn Store>, ObjectError> {
     let mut by_bucket = clients()?.by_bucket.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(store) = by_bucket.get(url.bucket()) {
@@ -58,7 +58,7 @@ pub(crate) fn store(url: &ObjectUrl) -> Result<Arc<dyn Store>, ObjectError> {
     Ok(store)
 }
 
-/// Work under way on the runtime.
+/// Running work on the runtime.
 pub(crate) struct Pending<T>(Receiver<Result<T, ObjectError>>);
 
 impl<T> Pending<T> {
@@ -68,32 +68,32 @@ impl<T> Pending<T> {
     }
 }
 
-/// Begins work; it goes on whether anybody waits or not.
+/// Starts work; it continues even if nobody waits.
 pub(crate) fn begin<T: Send + 'static>(
     work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
 ) -> Result<Pending<T>, ObjectError> {
     let (send, receive) = sync_channel(1);
     clients()?.runtime.spawn(async move {
-        // Nobody may wait any more.
+        // The caller may have stopped waiting.
         let _ = send.send(work.await);
     });
     Ok(Pending(receive))
 }
 
-/// Does work while this thread waits.
+/// Runs work while this thread waits.
 pub(crate) fn wait<T: Send + 'static>(
     work: impl Future<Output = Result<T, ObjectError>> + Send + 'static,
 ) -> Result<T, ObjectError> {
     begin(work)?.wait()
 }
 
-/// Writes a small object whole.
+/// Writes a small object.
 pub(crate) async fn put(url: ObjectUrl, bytes: Vec<u8>) -> Result<(), ObjectError> {
     let put = store(&url)?.put(url.location(), PutPayload::from(bytes)).await;
     put.map(drop).map_err(|error| ObjectError::of_store("write", &url, &error))
 }
 
-/// Reads a small object whole; None where there is none.
+/// Reads a small object; None if it does not exist.
 pub(crate) async fn get(url: ObjectUrl) -> Result<Option<Bytes>, ObjectError> {
     let failed = |error: object_store::Error| ObjectError::of_store("read", &url, &error);
     let found = match store(&url)?.get(url.location()).await {
@@ -106,7 +106,7 @@ pub(crate) async fn get(url: ObjectUrl) -> Result<Option<Bytes>, ObjectError> {
     Ok(Some(found.bytes().await.map_err(failed)?))
 }
 
-/// Removes an object; where there is none, nothing is wrong.
+/// Removes an object; a missing one is no error.
 pub(crate) async fn delete(url: ObjectUrl) -> Result<(), ObjectError> {
     match store(&url)?.delete(url.location()).await {
         Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -114,7 +114,7 @@ pub(crate) async fn delete(url: ObjectUrl) -> Result<(), ObjectError> {
     }
 }
 
-/// Reads a small object whole; None where there is none.
+/// Reads a small object; None if it does not exist.
 pub fn read_small(url: &ObjectUrl) -> Result<Option<Vec<u8>>, ObjectError> {
     let found = wait(get(url.clone()))?;
     Ok(found.map(|bytes| bytes.to_vec()))

@@ -1,4 +1,4 @@
-//! Writing a part of an output that nobody sees yet.
+//! Writing of a part of an output, invisible until it is completed.
 
 use crate::error::ObjectError;
 use crate::record::{UploadRecord, WholeUpload};
@@ -10,15 +10,15 @@ use object_store::multipart::PartId;
 use object_store::{PutMultipartOptions, PutPayload};
 use std::io::Write;
 
-/// Smallest piece that S3 accepts; the last one may be smaller.
+/// Minimum piece that S3 accepts; the last one may be smaller.
 const PIECE_BYTES_MIN: usize = 5 << 20;
 const PIECE_BYTES_MAX: usize = 32 << 20;
-/// Most pieces of an upload that S3 accepts.
+/// Maximum pieces of an upload that S3 accepts.
 const PIECES_MAX: usize = 10_000;
-/// One is filled while another is on its way.
+/// Number of buffers: one is filled while another is sent.
 const BUFFERS: usize = 2;
 
-/// A part on its way to the store. Dropped before [`Upload::finish`] it takes back what it has sent.
+/// A part being uploaded. Dropping it before [`Upload::finish`] aborts the upload.
 pub struct Upload {
     object: ObjectUrl,
     record_url: ObjectUrl,
@@ -33,7 +33,7 @@ pub struct Upload {
 
 impl Upload {
     /// Begins the upload of a part: `name` is its final name in the output, `attempt_name` that of its record in the
-    /// staging prefix. `buffer_bytes` is the memory that it may use, where it can do with so little.
+    /// staging prefix. `buffer_bytes` is the memory that it may use, if it can work with so little.
     pub fn begin(
         staging: &ObjectUrl,
         name: &str,
@@ -52,7 +52,7 @@ impl Upload {
             match put(first_record, record.to_bytes()).await {
                 Ok(()) => Ok(record),
                 Err(error) => {
-                    // Nothing was sent; one that cannot be taken back holds no bytes.
+                    // Nothing was sent; an upload that cannot be aborted has no bytes.
                     let _ = store(&begun)?.abort_multipart(begun.location(), &record.upload).await;
                     Err(error)
                 }
@@ -72,7 +72,7 @@ impl Upload {
         })
     }
 
-    /// Sends what is left and puts on record what completes the upload.
+    /// Sends the rest and records the data that completes the upload.
     pub fn finish(mut self) -> Result<(), ObjectError> {
         if !self.buffer.is_empty() {
             self.send()?;
@@ -110,7 +110,7 @@ impl Upload {
 }
 
 impl Write for Upload {
-    /// Its errors hold an [`ObjectError`].
+    /// Its errors contain an [`ObjectError`].
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.buffer.len() == self.piece_bytes {
             self.send()?;
@@ -142,7 +142,7 @@ impl Drop for Upload {
         let _ = self.take_answer();
         let (object, record_url, upload) =
             (self.object.clone(), self.record_url.clone(), self.record.upload.clone());
-        // What cannot be taken back stays on record, and goes when the job is cleaned.
+        // An upload that cannot be aborted stays recorded, and is removed when the job is cleaned.
         let _ = wait(async move {
             let aborted = store(&object)?.abort_multipart(object.location(), &upload).await;
             aborted.map_err(|error| ObjectError::of_store("take back", &object, &error))?;

@@ -5,10 +5,10 @@ use object_store::path::Path as Key;
 use std::fmt;
 use std::path::Path;
 
-/// Schemes of S3; the second is how Hadoop writes it.
+/// Schemes of S3; the second is Hadoop's.
 const SCHEMES: [&str; 2] = ["s3", "s3a"];
 
-/// `s3://BUCKET/KEY`. The key is taken as it is written, nothing in it is decoded.
+/// URL `s3://BUCKET/KEY`. The key is used as written, without decoding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectUrl {
     bucket: String,
@@ -16,7 +16,7 @@ pub struct ObjectUrl {
 }
 
 impl ObjectUrl {
-    /// Reads a URL. A slash at its end means nothing.
+    /// Parses a URL. A trailing slash is ignored.
     pub fn parse(text: &str) -> Result<Self, ObjectError> {
         let bad = |reason| ObjectError::BadUrl { url: text.to_string(), reason };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| bad("it has no scheme"))?;
@@ -30,7 +30,7 @@ impl ObjectUrl {
             return Err(bad("after s3:// comes the name of a bucket, of letters, digits, dots and dashes"));
         }
         let key = key.strip_suffix('/').unwrap_or(key);
-        // The library would take other slashes at the ends away, and mean another object.
+        // The library would strip other slashes at the ends, and mean another object.
         let whole = !key.starts_with('/') && !key.ends_with('/');
         let key = Key::parse(key).ok().filter(|_| whole);
         let key =
@@ -38,17 +38,17 @@ impl ObjectUrl {
         Ok(Self { bucket: bucket.to_string(), key })
     }
 
-    /// The URL that a path of a job holds ([`api::is_object_url`]).
+    /// Parses the URL in a path of a job ([`api::is_object_url`]).
     pub fn from_path(path: &Path) -> Result<Self, ObjectError> {
         Self::parse(&path.to_string_lossy())
     }
 
-    /// Returns the URL of a name below this one; the name is one part or several.
+    /// Returns the URL of a name below this one; the name has one or several parts.
     pub fn join(&self, name: &str) -> Result<Self, ObjectError> {
         Self::parse(&format!("{self}/{name}"))
     }
 
-    /// Returns the URL that this one lies in, and the last part of the key; None where the key is empty.
+    /// Returns the parent URL, and the last part of the key; None if the key is empty.
     pub fn split(&self) -> Option<(Self, &str)> {
         let (above, name) = match self.key.as_ref().rsplit_once('/') {
             Some((above, name)) => (Key::parse(above).ok()?, name),
@@ -58,12 +58,12 @@ impl ObjectUrl {
         Some((Self { bucket: self.bucket.clone(), key: above }, name))
     }
 
-    /// Whether it is the other or lies below it.
+    /// Returns whether it equals the other or lies below it.
     pub fn is_within(&self, other: &Self) -> bool {
         self.bucket == other.bucket && self.below(other).is_some()
     }
 
-    /// The rest of the key below a prefix; empty where both are the same.
+    /// Returns the rest of the key below a prefix; empty if both are equal.
     pub fn below(&self, prefix: &Self) -> Option<&str> {
         let (key, prefix) = (self.key.as_ref(), prefix.key.as_ref());
         match key.strip_prefix(prefix)? {
@@ -77,7 +77,7 @@ impl ObjectUrl {
         &self.bucket
     }
 
-    /// Without a slash at either end; empty for the whole bucket.
+    /// Returns the key, without a slash at either end; empty for the whole bucket.
     pub fn key(&self) -> &str {
         self.key.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Context that the node gives to a user function, and the registry of the processes that live.
+//! Context of a user function from the node, and the registry of live processes.
 
 use crate::idle::Idle;
 use crate::killed::OutOfMemory;
@@ -16,36 +16,37 @@ use std::time::Duration;
 /// Context that the node gives to the functions of one attempt.
 #[derive(Clone, Debug)]
 pub struct FunctionContext {
-    /// The registry in which processes of this attempt stand while they live.
+    /// The registry of live processes of this attempt.
     pub programs: Arc<Programs>,
-    /// Current directory of programs; the files given with `--file` lie there.
+    /// Current directory of programs, with the files given with `--file`.
     pub work_dir: PathBuf,
     /// Directory in which the user typed the command.
     pub start_dir: PathBuf,
-    /// Environment on top of what always passes through: the job's `--env` and the `SAILFISH_` variables.
+    /// Environment in addition to the variables that always pass through: the job's `--env` and the `SAILFISH_`
+    /// variables.
     pub env: Vec<(String, String)>,
-    /// Those of them that another attempt of the job has otherwise: a program that stays is told them with each task.
+    /// Those of them that differ between attempts of the job: a program that stays gets them with each task.
     pub task_env: Vec<(String, String)>,
-    /// The job whose next attempts on this thread may go on with a program of this one; None: each has its own.
+    /// The job whose next attempts on this thread may reuse a program of this one; None: each attempt starts its own.
     pub kept_for: Option<JobId>,
-    /// Largest key plus value accepted.
+    /// Maximum size of key plus value.
     pub record_bytes_max: u64,
-    /// Size of the buffer between a program and the engine, one for each direction.
+    /// Size of the buffer between a program and the engine, in each direction.
     pub buffer_bytes: usize,
     /// Set before the processes of a cancelled attempt are killed.
     pub cancelled: Arc<AtomicBool>,
-    /// File to which standard error is copied as well, up to a limit.
+    /// File to which standard error is also copied, up to a limit.
     pub stderr_log: Option<PathBuf>,
-    /// Takes the counters and the status that programs of this attempt report.
+    /// Collects the counters and the status that programs of this attempt report.
     pub reports: Arc<Reports>,
-    /// Sandbox of programs; None: they may reach whatever the node may.
+    /// Sandbox of programs; None: they may access whatever the node may.
     pub sandbox: Option<Arc<Sandbox>>,
-    /// A program that exits with another code than 0 has not failed; one that a signal ended has.
+    /// True if an exit code other than 0 is no failure; an end by a signal still is.
     pub any_exit_code: bool,
 }
 
 impl FunctionContext {
-    /// The failure of an attempt that was told to stop, if it was.
+    /// Returns the failure of a cancelled attempt, if it was cancelled.
     pub fn check_cancelled(&self) -> Result<(), TaskFailure> {
         match self.cancelled.load(Ordering::Relaxed) {
             true => Err(cancelled_failure()),
@@ -58,31 +59,31 @@ pub(crate) fn cancelled_failure() -> TaskFailure {
     TaskFailure::new(Blame::Cancelled, "the attempt was cancelled")
 }
 
-/// How long the end of the process waits for programs that are being started.
+/// Time for which the end of the process waits for programs that are being started.
 const STARTING_MAX: Duration = Duration::from_secs(2);
 
 /// The live process groups of a node, so that Ctrl-C and cancelled attempts can end them.
 #[derive(Debug, Default)]
 pub struct Programs {
     live: Mutex<Live>,
-    /// A program that was being started stands among the groups, or could not be started.
+    /// The starting program is registered, or could not be started.
     started: Condvar,
     pub(crate) out_of_memory: OutOfMemory,
-    /// They stand among the groups that live as well.
+    /// All starting programs are registered.
     pub(crate) idle: Mutex<Vec<Idle>>,
 }
 
 #[derive(Debug, Default)]
 struct Live {
-    /// By process group, which has the id of its first process.
+    /// By process group, whose id is that of its first process.
     groups: BTreeMap<i32, Arc<AtomicBool>>,
-    /// Programs that may run already and do not stand among the groups yet.
+    /// Number of programs that may already run and are not registered yet.
     starting: usize,
-    /// The process is about to end: no program is started any more.
+    /// The process is about to end: no more programs are started.
     closed: bool,
 }
 
-/// Held while a program is started, until its group is registered.
+/// Guard held while a program is started, until its group is registered.
 #[derive(Debug)]
 pub(crate) struct Starting<'a>(&'a Programs);
 
@@ -94,20 +95,19 @@ impl Drop for Starting<'_> {
 }
 
 impl Programs {
-    /// An empty registry.
+    /// Makes an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Kills every live process group. An attempt whose `cancelled` flag is set then ends as cancelled,
-    /// the others as failed by a signal: set the flags first.
+    /// Kills every live process group. An attempt whose `cancelled` flag is set ends as cancelled, the others as failed
+    /// by a signal: set the flags first.
     pub fn kill_all(&self) {
         self.lock().groups.keys().copied().for_each(kill_group);
     }
 
-    /// Kills every live process group because this process is about to end, those too that are being started at this
-    /// moment: the death of its parent would end such a program, but not the children that it has made by then. No
-    /// program is started from here on.
+    /// Kills every live process group because this process is about to end, also those that are being started: the
+    /// death of its parent would end such a program, but not its children. No program is started afterwards.
     pub fn end_all(&self) {
         let mut live = self.lock();
         live.closed = true;
@@ -116,7 +116,8 @@ impl Programs {
         live.groups.keys().copied().for_each(kill_group);
     }
 
-    /// To be held from before a program is started until its group is registered. Err once the process ends.
+    /// Returns a guard to hold from before a program is started until its group is registered. Err once the process
+    /// ends.
     pub(crate) fn starting(&self) -> Result<Starting<'_>, TaskFailure> {
         let mut live = self.lock();
         if live.closed {
@@ -135,8 +136,8 @@ impl Programs {
         }
     }
 
-    /// Kills the process group of the first of these attempts, each told by its `cancelled` flag, that has one; whether any had. The
-    /// attempt fails as if its program had been killed by somebody else.
+    /// Kills the process group of the first of these attempts, identified by `cancelled` flags, that has one; returns
+    /// whether any had. The attempt fails as if something else had killed its program.
     pub fn kill_one_of(&self, attempts: &[Arc<AtomicBool>]) -> bool {
         let live = self.lock();
         let groups = &live.groups;
@@ -146,13 +147,13 @@ impl Programs {
         group.is_some()
     }
 
-    /// Number of process groups that live.
+    /// Returns the number of live process groups.
     pub fn live_count(&self) -> usize {
         self.lock().groups.len()
     }
 
-    /// Takes a new group in. A flag that was set before the group stood here is obeyed at once, so that no
-    /// process slips between the setting of the flag and the killing.
+    /// Registers a new group. A flag that was set before takes effect at once, so that no process escapes between the
+    /// setting of the flag and the killing.
     pub(crate) fn register(&self, group: i32, cancelled: &Arc<AtomicBool>) {
         let mut live = self.lock();
         live.groups.insert(group, cancelled.clone());
@@ -161,15 +162,15 @@ impl Programs {
         }
     }
 
-    /// Kills what is left of a group and forgets it. The caller reaps the leader afterwards, not before:
-    /// until then the id cannot belong to anybody else.
+    /// Kills the rest of a group and removes it. The caller reaps the leader afterwards, not before: until then the id
+    /// cannot be reused.
     pub(crate) fn kill_and_forget(&self, group: i32) {
         let mut live = self.lock();
         kill_group(group);
         live.groups.remove(&group);
     }
 
-    /// Kills a group if it still stands here.
+    /// Kills a group if it is still registered.
     pub(crate) fn kill(&self, group: i32) {
         let live = self.lock();
         if live.groups.contains_key(&group) {
@@ -184,7 +185,7 @@ impl Programs {
 
 fn kill_group(group: i32) {
     if let Some(pid) = Pid::from_raw(group) {
-        // The only error possible is that nobody is left, which is what we want.
+        // The only possible error is that no process is left, which is the goal.
         let _ = rustix::process::kill_process_group(pid, Signal::KILL);
     }
 }

@@ -1,13 +1,13 @@
-//! Files with variables for programs (`--env-file`): one a line, `NAME=VALUE`. No message shows a value.
+//! Files with variables for programs (`--env-file`): one per line, `NAME=VALUE`. No message shows a value.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// More than the kernel lets a program have of arguments and environment together.
+/// More than the kernel allows a program for arguments and environment together.
 const FILE_BYTES_MAX: u64 = 2 << 20;
 
-/// Why a file gives no variables.
+/// Reason why a file is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvFileError {
     #[error("cannot read the environment file {path}", path = path.display())]
@@ -16,12 +16,12 @@ pub enum EnvFileError {
     TooLarge { path: PathBuf },
     #[error("line {line} of {path} is not NAME=VALUE: a name has no spaces, and does not begin with a digit", path = path.display())]
     NoVariable { path: PathBuf, line: usize },
-    #[error("line {line} of {path} is not UTF-8, or holds a zero byte", path = path.display())]
+    #[error("line {line} of {path} is not UTF-8, or has a zero byte", path = path.display())]
     NoText { path: PathBuf, line: usize },
 }
 
-/// The variables of a file, in its order. Empty lines and those that begin with `#` are passed over; a value is all behind the first
-/// `=`, as it stands.
+/// Reads the variables of a file, in its order. Empty lines and lines that begin with `#` are skipped; a value is the
+/// unchanged text after the first `=`.
 pub fn read_env_file(path: &Path) -> Result<Vec<(String, String)>, EnvFileError> {
     let unreadable = |source| EnvFileError::Unreadable { path: path.to_path_buf(), source };
     let mut bytes = Vec::new();

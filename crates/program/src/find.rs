@@ -1,24 +1,24 @@
-//! Finding the executable that a program word means.
+//! Search for the executable of a program word.
 
 use rustix::fs::Access;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Why a program cannot be run. The user's fault, not retryable.
+/// Reason why a program cannot be run. The user's fault, not retryable.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     #[error("the command line has no program")]
     Empty,
-    #[error("program {program:?} not found in the files given, under {}, or in PATH", start_dir.display())]
+    #[error("program {program:?} not found in the given files, under {}, or in PATH", start_dir.display())]
     NotFound { program: String, start_dir: PathBuf },
     #[error("program {program:?} is not executable: {}", path.display())]
     NotExecutable { program: String, path: PathBuf },
 }
 
-/// Checks at submit, before anything runs, that the program of a command line can be found.
+/// Checks at submit, before anything runs, that the program of a command line exists.
 ///
-/// `files` are the files given with `--file`; they will lie in the work directory under their own names.
-/// `env` is the job's `--env`, whose PATH counts.
+/// `files` are the files given with `--file`; they will be in the work directory under their own names. `env` is the
+/// job's `--env`, whose PATH is used.
 pub fn check_program(
     words: &[String],
     files: &[PathBuf],
@@ -32,8 +32,8 @@ pub fn check_program(
     choose(program, start_dir, places).map(|_| ())
 }
 
-/// The executable of a program word: relative to the work directory, else to the start directory; a bare
-/// name is looked up in the work directory, then in PATH, then in the start directory.
+/// Returns the executable of a program word: relative to the work directory, otherwise to the start directory; a bare
+/// name is searched in the work directory, then in PATH, then in the start directory.
 pub(crate) fn find_program(
     words: &[String],
     work_dir: &Path,
@@ -50,7 +50,7 @@ fn places_outside(program: &str, start_dir: &Path, env: &[(String, String)]) -> 
     if !program.contains('/') {
         let path_variable = env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.into());
         let path_variable: OsString = path_variable.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-        // An empty entry means the current directory to a shell; a job has no such thing.
+        // For a shell an empty entry means the current directory; a job has none.
         let directories = std::env::split_paths(&path_variable).filter(|each| !each.as_os_str().is_empty());
         places.extend(directories.map(|directory| directory.join(program)));
     }
@@ -58,7 +58,8 @@ fn places_outside(program: &str, start_dir: &Path, env: &[(String, String)]) -> 
     places
 }
 
-/// The first place with an executable file; where there is only a file of that name, the error says so.
+/// Returns the first place with an executable file; if there is only a file without the right to execute it, the error
+/// says so.
 fn choose(
     program: &str,
     start_dir: &Path,

@@ -1,6 +1,7 @@
 //! Programs that wait for another task.
 //!
-//! A program dies with the thread that started it, so each thread has its own: at most one, for the job whose task it ran last.
+//! A program dies with the thread that started it, so each thread keeps its own: at most one, for the job of its last
+//! task.
 
 use crate::context::{FunctionContext, Programs};
 use crate::launch::Started;
@@ -13,23 +14,23 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-/// How long a program has to end by itself when its input has ended: long enough to remove what it keeps in files.
+/// Time for a program to end by itself after its input ends: long enough to remove its temporary files.
 const END_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Purpose for which a program was started. A program is given only tasks of the same purpose.
+/// Purpose of a program. It gets only tasks of the same purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Purpose {
     job: JobId,
     words: Vec<String>,
     start_dir: PathBuf,
-    /// Environment without the variables that the program is told with each task.
+    /// Environment without the variables that the program gets with each task.
     env: Vec<(String, String)>,
 }
 
 impl Purpose {
     /// Returns the purpose of a program; None if no program of this attempt may stay.
     pub fn of(context: &FunctionContext, spec: &ProgramSpec) -> Option<Self> {
-        // The rules of a sandbox name the work directory of the attempt, for good.
+        // The rules of a sandbox permanently name the work directory of the attempt.
         let job = context.kept_for.filter(|_| spec.sandbox.is_none())?;
         let is_of_job =
             |(name, _): &&(String, String)| context.task_env.iter().all(|(of_task, _)| of_task != name);
@@ -47,8 +48,8 @@ pub(crate) struct Idle {
 }
 
 impl Programs {
-    /// A program of this thread that waits for such a task. One that waits for others is ended, and so is one that is not as
-    /// it was left.
+    /// Takes a program of this thread that waits for such a task. A program for other tasks is ended, and so is one
+    /// whose state has changed since.
     pub(crate) fn take_idle(&self, purpose: &Purpose) -> Option<Process> {
         let here = std::thread::current().id();
         let Idle { purpose: its, process, .. } = self.remove_idle(|idle| idle.thread == here).pop()?;
@@ -59,25 +60,26 @@ impl Programs {
         None
     }
 
-    /// Keeps a program of this thread until its next task. It is killed with all others, but no attempt's cancellation reaches it.
+    /// Keeps a program of this thread until its next task. It is killed with all others, but no attempt's cancellation
+    /// affects it.
     pub(crate) fn keep_idle(&self, purpose: Purpose, process: Process) {
         self.register(process.group(), &Arc::default());
         self.end_idle_here(None);
         self.idle().push(Idle { thread: std::thread::current().id(), purpose, process });
     }
 
-    /// Ends the programs that wait for tasks of a job which is over.
+    /// Ends the programs that wait for tasks of a finished job.
     pub fn end_idle_of(&self, job: JobId) {
         self.end_each(|idle| idle.purpose.job == job);
     }
 
-    /// Ends the program of this thread that waits for a task, unless it is for one of `job`.
+    /// Ends the waiting program of this thread, unless it is for a task of `job`.
     pub fn end_idle_here(&self, job: Option<JobId>) {
         let here = std::thread::current().id();
         self.end_each(|idle| idle.thread == here && Some(idle.purpose.job) != job);
     }
 
-    /// Number of programs that wait for a task.
+    /// Returns the number of programs that wait for a task.
     pub fn idle_count(&self) -> usize {
         self.idle().len()
     }
@@ -91,7 +93,7 @@ impl Programs {
         self.idle().extract_if(.., |idle| is_meant(idle)).collect()
     }
 
-    /// Lets programs end by themselves, for a moment, and ends and reaps them.
+    /// Gives programs a moment to end by themselves, then ends and reaps them.
     pub(crate) fn end_gently(&self, mut processes: Vec<Process>) {
         for process in &mut processes {
             process.stdin = None;
@@ -107,7 +109,7 @@ impl Programs {
     /// Ends and reaps a program, with its group.
     pub(crate) fn end_now(&self, process: Process) {
         self.kill_and_forget(process.group());
-        // Killed, so it ends at once; nobody is left to hear of an error.
+        // It was killed, so it ends at once; no caller needs the error.
         let _ = Started::wait(process.pid);
     }
 

@@ -1,24 +1,24 @@
-//! How much of its input the program of an attempt has taken.
+//! Amount of its input that the program of an attempt has read.
 
 use std::io::{ErrorKind, Write};
 use std::process::ChildStdin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Bytes written at once: while a larger piece waits for room, nobody could tell how much of it has gone.
+/// Maximum bytes written at once: while a larger piece waits for room, its written part would be unknown.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Counts for the first program of an attempt; its combiners read something else.
+/// Counts for the first program of an attempt; its combiners read other input.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
     is_taken: AtomicBool,
     fed_bytes: AtomicU64,
-    /// Never kept open by this: its end is the end of the input.
+    /// This must not keep the pipe open: its end is the end of the input.
     pipe: Mutex<Weak<ChildStdin>>,
 }
 
 impl Intake {
-    /// A program begins. True where it is the first one.
+    /// Records the start of a program. Returns true for the first one.
     pub fn begin(&self, stdin: &Arc<ChildStdin>) -> bool {
         let is_first = !self.is_taken.swap(true, Ordering::Relaxed);
         if is_first {
@@ -27,17 +27,18 @@ impl Intake {
         is_first
     }
 
-    /// The program is done with the attempt: what comes through its pipe from here on is another's.
+    /// Records that the program has finished the attempt: later bytes in its pipe belong to another.
     pub fn end(&self) {
         *self.pipe.lock().unwrap_or_else(PoisonError::into_inner) = Weak::new();
     }
 
-    /// So much more has been given to it, or was not wanted.
+    /// Counts more bytes that were written, or skipped.
     pub fn fed(&self, bytes: usize) {
         self.fed_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Returns the bytes that the program was given, without those that are still in its pipe; None if no program was started.
+    /// Returns the bytes written to the program, without those that are still in its pipe; None if no program was
+    /// started.
     pub fn bytes(&self) -> Option<u64> {
         if !self.is_taken.load(Ordering::Relaxed) {
             return None;
@@ -48,7 +49,7 @@ impl Intake {
     }
 }
 
-/// Writes the beginning of some bytes; how many.
+/// Writes the beginning of some bytes; returns how many.
 pub(crate) fn write_piece(mut stdin: &ChildStdin, bytes: &[u8]) -> std::io::Result<usize> {
     loop {
         match stdin.write(&bytes[..bytes.len().min(PIECE_BYTES)]) {

@@ -3,18 +3,18 @@
 use rustix::process::Pid;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// File in which the kernel counts the processes that it ended for want of memory, in a line `oom_kill N`.
+/// File with the kernel's count of processes that it killed for lack of memory, in a line `oom_kill N`.
 const KERNEL_COUNTS: &str = "/proc/vmstat";
 
-/// How much memory a process has; None where it has ended.
+/// Returns the memory of a process; None if it has ended.
 pub(crate) fn memory_bytes(pid: Pid) -> Option<u64> {
     let sizes = std::fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_pid())).ok()?;
     let pages: u64 = sizes.split(' ').nth(1)?.parse().ok()?;
-    // A process that has ended has no memory, and is not what is asked for.
+    // An ended process has no memory, which is not the question.
     (pages > 0).then(|| pages * rustix::param::page_size() as u64)
 }
 
-/// How many processes the kernel has ended for want of memory, as it was when it was looked at last.
+/// The kernel's count of processes killed for lack of memory, at the last check.
 #[derive(Debug)]
 pub(crate) struct OutOfMemory(AtomicU64);
 
@@ -25,26 +25,27 @@ impl Default for OutOfMemory {
 }
 
 impl OutOfMemory {
-    /// Returns the text that follows the message that a program was killed. `last_bytes`: memory of the program when it was
-    /// last looked at;
-    /// 0 if it never was.
+    /// Returns the text that follows the message that a program was killed. `last_bytes`: memory of the program at the
+    /// last check; 0 if there was none.
     pub fn why_killed(&self, last_bytes: u64) -> String {
         let why = match self.since_last() {
             Some(1) => {
-                ": probably out of memory, for the kernel has ended 1 process for want of it".to_string()
+                ": probably out of memory, because the kernel has killed 1 process for lack of it".to_string()
             }
             Some(count) if count > 0 => {
-                format!(": probably out of memory, for the kernel has ended {count} processes for want of it")
+                format!(
+                    ": probably out of memory, because the kernel has killed {count} processes for lack of it"
+                )
             }
-            _ => ", which is not ours".to_string(),
+            _ => ", which sailfish did not send".to_string(),
         };
         match last_bytes {
             0 => why,
-            bytes => format!("{why}; it had {} MiB when it was looked at last", bytes.div_ceil(1 << 20)),
+            bytes => format!("{why}; it had {} MiB at the last check", bytes.div_ceil(1 << 20)),
         }
     }
 
-    /// How many more there are; None where the kernel does not tell.
+    /// Returns the increase of the count; None if the kernel does not report it.
     fn since_last(&self) -> Option<u64> {
         let now = ended_by_kernel()?;
         Some(now.saturating_sub(self.0.swap(now, Ordering::Relaxed)))
@@ -65,8 +66,8 @@ mod tests {
     fn cause_of_a_kill_is_named() {
         let counted = ended_by_kernel().expect("Linux counts them");
         let seen = OutOfMemory(AtomicU64::new(counted));
-        assert_eq!(seen.why_killed(0), ", which is not ours");
-        assert_eq!(seen.why_killed(5 << 20), ", which is not ours; it had 5 MiB when it was looked at last");
+        assert_eq!(seen.why_killed(0), ", which sailfish did not send");
+        assert_eq!(seen.why_killed(5 << 20), ", which sailfish did not send; it had 5 MiB at the last check");
         assert!(memory_bytes(rustix::process::getpid()).expect("it runs") > 1 << 20);
     }
 }

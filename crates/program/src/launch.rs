@@ -1,9 +1,9 @@
 //! Starting a program without a copy of the engine's address space.
 //!
-//! A fork copies the page tables of the whole engine, which may have gigabytes mapped, and both sides then pay for each page
+//! A fork copies the page tables of the whole engine, which may have gigabytes mapped, and both sides pay for each page
 //! that is written again. Here the child shares the engine's memory until it is the program (`CLONE_VM`), and the
-//! thread that starts it waits so long (`CLONE_VFORK`), as in the C library's `posix_spawn`. That one cannot be used: it
-//! knows neither a parent's death signal nor a sandbox.
+//! starting thread waits so long (`CLONE_VFORK`), as in the C library's `posix_spawn`. That function cannot be used: it
+//! supports neither a parent's death signal nor a sandbox.
 
 use crate::sandbox::Prepared;
 use rustix::io::Errno;
@@ -22,12 +22,12 @@ use std::ptr;
 
 /// Stack of a child until it is the program: a handful of system calls.
 const STACK_BYTES: usize = 64 << 10;
-/// Exit code of a child that could not become the program; nobody sees it but its parent.
+/// Exit code of a child that could not become the program; only its parent sees it.
 const NOT_STARTED: c_int = 127;
-/// Shell that runs a file which the kernel does not take for a program, as everywhere: a script without a first line that says so.
+/// Shell for files that the kernel cannot execute, as is usual: a script without an interpreter line.
 const SHELL: &CStr = c"/bin/sh";
 
-/// A program that was started, with the engine's ends of its pipes.
+/// A started program, with the engine's ends of its pipes.
 pub(crate) struct Started {
     pub pid: Pid,
     pub stdin: ChildStdin,
@@ -48,10 +48,10 @@ impl Started {
     }
 }
 
-/// Strings as the kernel takes them: a list of pointers with a null behind it.
+/// Strings in the kernel's form: a list of pointers that ends with null.
 struct Strings {
     pointers: Vec<*const c_char>,
-    /// Strings to which the pointers point.
+    /// The strings to which the pointers point.
     _owned: Vec<CString>,
 }
 
@@ -66,7 +66,7 @@ impl Strings {
     }
 }
 
-/// All that a child needs, made before it exists: it must not ask for memory.
+/// Everything that a child needs, made before it exists: it must not allocate.
 struct Launch<'a> {
     executable: CString,
     arguments: Strings,
@@ -74,16 +74,16 @@ struct Launch<'a> {
     shell_arguments: Strings,
     environment: Strings,
     work_dir: CString,
-    /// Become standard input, output and error.
+    /// File descriptors that become standard input, output and error.
     ends: [RawFd; 3],
     sandbox: Option<&'a Prepared>,
     parent: Pid,
-    /// Why the child did not become the program; written by the child.
+    /// The reason why the child did not become the program; written by the child.
     error: c_int,
 }
 
-/// Starts `executable` with `words` (the first of which the user calls it by) in its own process group, with pipes. It is killed
-/// when the thread that started it ends. Error: the system's, of any step on the way.
+/// Starts `executable` with `words` (the first is the user's name for it) in its own process group, with pipes. It is
+/// killed when the thread that started it ends. Error: the system's, of any step.
 pub(crate) fn launch(
     executable: &Path,
     words: &[String],
@@ -95,7 +95,8 @@ pub(crate) fn launch(
     let (stdout, its_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, its_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
     let executable = CString::new(executable.as_os_str().as_bytes())?;
-    // Its own path and not the user's word for it: an interpreter looks for its library beside it, and runs elsewhere.
+    // Its own path and not the user's name for it: an interpreter searches its library beside it, and runs in another
+    // directory.
     let words = words.iter().skip(1).map(|word| CString::new(word.as_bytes()));
     let arguments = [Ok(executable.clone())].into_iter().chain(words).collect::<Result<Vec<_>, _>>()?;
     let shell_arguments = [SHELL.to_owned()].into_iter().chain(arguments.iter().cloned()).collect();
@@ -114,8 +115,8 @@ pub(crate) fn launch(
         error: 0,
     };
     let pid = start_child(&mut launch)?;
-    // What the child wrote, behind the compiler's back.
-    // SAFETY: a reference to an initialized number, of which nobody else holds one by now.
+    // The child's result, written without the compiler's knowledge.
+    // SAFETY: a reference to an initialized number, to which nothing else refers by now.
     match unsafe { ptr::read_volatile(&launch.error) } {
         0 => Ok(Started { pid, stdin: stdin.into(), stdout: stdout.into(), stderr: stderr.into() }),
         error => {
@@ -125,15 +126,15 @@ pub(crate) fn launch(
     }
 }
 
-/// Makes the child, and returns when it is the program or has given up.
+/// Makes the child, and returns when it has become the program or has failed.
 fn start_child(launch: &mut Launch<'_>) -> io::Result<Pid> {
     let mut stack = Box::<[u128]>::new_uninit_slice(STACK_BYTES / size_of::<u128>());
     let top = stack.as_mut_ptr_range().end.cast::<c_void>();
     let mut every_signal = MaybeUninit::<libc::sigset_t>::uninit();
     let mut mask_before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the stack ends where it says, is aligned, and is the child's alone; `launch` outlives the child's use of
-    // it because the call returns after the child has left our memory. Signals are blocked around it, so that no handler
-    // of the engine runs in the child. The sets are initialized by the first calls.
+    // SAFETY: the stack has the given end, is aligned, and belongs to the child alone; `launch` outlives the child's
+    // use of it because the call returns after the child has left our memory. Signals are blocked around it, so that no
+    // handler of the engine runs in the child. The sets are initialized by the first calls.
     let made = unsafe {
         libc::sigfillset(every_signal.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, every_signal.as_ptr(), mask_before.as_mut_ptr());
@@ -148,7 +149,7 @@ fn start_child(launch: &mut Launch<'_>) -> io::Result<Pid> {
 
 /// Runs in the child, on its own stack in the engine's memory: system calls alone, nothing allocated, nothing dropped.
 extern "C" fn become_program(launch: *mut c_void) -> c_int {
-    // SAFETY: `start_child` passes a launch that nobody else touches until the child is gone from its memory.
+    // SAFETY: `start_child` passes a launch that nothing else touches until the child has left its memory.
     let launch = unsafe { &mut *launch.cast::<Launch<'_>>() };
     let Err(error) = exec(launch);
     // SAFETY: the parent reads it after this process has left its memory.
@@ -186,11 +187,11 @@ fn exec(launch: &Launch<'_>) -> Result<std::convert::Infallible, Errno> {
     Err(last_error())
 }
 
-/// The handlers of the engine go before its blocked signals come in again; a broken pipe ends a program, as programs
-/// expect. What the engine was told to ignore stays ignored.
+/// Removes the engine's handlers before its blocked signals are unblocked; a broken pipe ends a program, as programs
+/// expect. Signals that the engine ignores stay ignored.
 fn default_signals() {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: zeros are a valid action (the default one); the numbers of signals that there are not are refused.
+    // SAFETY: zeros are a valid action (the default one); numbers of missing signals are refused.
     unsafe {
         for signal in 1..=libc::SIGRTMAX() {
             let known = libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) == 0;

@@ -1,17 +1,16 @@
 //! # What it does
-//! Runs the programs users write: finds them, starts them in a clean environment and their own process
-//! group, pipes bytes through them, takes what they report on standard error, keeps its last lines, and ends
-//! them for sure.
+//! Runs user programs: finds them, starts them in a clean environment and their own process group, pipes bytes through
+//! them, collects their reports from standard error, keeps its last lines, and always ends them.
 //!
 //! # Where it sits
-//! Below `mapper` and `reducer`, which feed a program and read what it prints.
+//! Below `mapper` and `reducer`, which feed a program and read its output.
 //!
 //! # Invariants
-//! A program and whatever it started is gone when its run returns, unless the program said that it waits for another task: then it
-//! stays, alone, for the thread that started it, and nothing of one task is taken for the next one's. Feeding and reading happen at the same
-//! time, so that no full pipe can stop both sides. What is kept of a program's standard error is bounded.
-//! A program in a sandbox reads what its job reads and the folders of the system, and writes in its work directory; the
-//! kernel sees to that. A process id is signalled only while its process has not been reaped.
+//! A program and its children have ended when its run returns, unless the program said that it waits for another task:
+//! it stays, alone, for the thread that started it, and no bytes of one task are taken for the next one's. Feeding and
+//! reading happen at the same time, so that no full pipe can block both sides. The kept part of a program's standard
+//! error is bounded. A program in a sandbox reads the paths of its job and the system folders, and writes in its work
+//! directory; the kernel enforces that. A process id is signalled only while its process has not been reaped.
 //!
 //! # Deliberately absent
 //! No shell, no records, keys or lines of data: only bytes in and bytes out. No time limits: a program that

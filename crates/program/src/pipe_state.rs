@@ -1,4 +1,4 @@
-//! State of the pipes of a program, which the two sides of a run tell the thread that supervises it.
+//! State of the pipes of a program, shared by both sides of a run with the supervising thread.
 
 use api::{Blame, TaskFailure};
 use rustix::event::{EventfdFlags, eventfd};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct PipeState {
     state: Mutex<State>,
-    /// Rung when there is news.
+    /// Signals news.
     bell: OwnedFd,
 }
 
@@ -25,18 +25,18 @@ pub(crate) enum InputPipe {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Kept open for the tasks that follow; None: the end of this task's input is the end of all.
+    /// Kept open for later tasks; None: the end of this task's input is the end of all input.
     stdin: Option<Arc<ChildStdin>>,
     /// Nothing more is fed.
     is_fed: bool,
     /// The program has closed its input.
     is_closed: bool,
-    /// Given back by the reader, for the program waits for another task.
+    /// Returned by the reader, because the program waits for another task.
     stdout: Option<ChildStdout>,
 }
 
 impl PipeState {
-    /// `stdin`: held open beyond the feed.
+    /// `stdin`: kept open after the feed.
     pub fn new(stdin: Option<Arc<ChildStdin>>) -> Result<Self, TaskFailure> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| {
             TaskFailure::new(Blame::Environment, format!("watching a user program: {error}"))
@@ -48,9 +48,9 @@ impl PipeState {
         self.bell.as_fd()
     }
 
-    /// Silences the bell.
+    /// Clears the signal.
     pub fn heard(&self) {
-        // It may not have rung.
+        // It may not have been set.
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
 
@@ -58,13 +58,13 @@ impl PipeState {
         loop {
             match rustix::io::write(&self.bell, &1_u64.to_ne_bytes()) {
                 Err(Errno::INTR) => {}
-                // Full is as good: it rings.
+                // A full pipe is enough: the signal is set.
                 Ok(_) | Err(_) => return,
             }
         }
     }
 
-    /// Nothing more is fed.
+    /// Records the end of the feed.
     pub fn end_feed(&self, input: InputPipe) {
         let mut state = self.lock();
         (state.is_fed, state.is_closed) = (true, input == InputPipe::Closed);
@@ -72,12 +72,12 @@ impl PipeState {
         self.ring();
     }
 
-    /// The program's input ends with its feed.
+    /// Makes the program's input end with its feed.
     pub fn let_go(&self) {
         self.lock().stdin = None;
     }
 
-    /// Takes the output of a program that waits for another task; gives it back where it is not to stay.
+    /// Takes the output of a program that waits for another task; returns it if the program must not stay.
     pub fn hand_back(&self, stdout: ChildStdout) -> Option<ChildStdout> {
         let mut state = self.lock();
         if state.stdin.is_none() {
@@ -89,17 +89,17 @@ impl PipeState {
         None
     }
 
-    /// Whether the program waits for another task.
+    /// Returns whether the program waits for another task.
     pub fn waits(&self) -> bool {
         self.lock().stdout.is_some()
     }
 
-    /// Whether all that there was has been fed.
+    /// Returns whether everything has been fed.
     pub fn has_fed(&self) -> bool {
         self.lock().is_fed
     }
 
-    /// Both pipes of a program that is to stay; the output alone where its input has been closed.
+    /// Returns both pipes of a program that stays; the output alone if its input has been closed.
     pub fn take_pipes(&self) -> (Option<Arc<ChildStdin>>, Option<ChildStdout>) {
         let mut state = self.lock();
         let stdin = state.stdin.take();

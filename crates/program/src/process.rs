@@ -11,16 +11,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::Arc;
 
-/// Size asked for the pipes of a program; the kernel may refuse, which costs only speed.
+/// Requested size of the pipes of a program; a refusal of the kernel costs only speed.
 const PIPE_BYTES: usize = 256 << 10;
 
-/// A program that stands in the registry and is not reaped.
+/// A program that is registered and not reaped.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub pid: Pid,
-    /// None once its input is to end.
+    /// None once its input must end.
     pub stdin: Option<Arc<ChildStdin>>,
-    /// None while somebody reads it.
+    /// None while it is being read.
     pub stdout: Option<ChildStdout>,
     pub stderr: ChildStderr,
     /// Becomes readable when it ends.
@@ -48,7 +48,7 @@ impl Process {
         self.pid.as_raw_pid()
     }
 
-    /// Waits so long for its end; whether it has ended.
+    /// Waits at most this long for its end; returns whether it has ended.
     pub fn has_ended(&self, patience: &Timespec) -> bool {
         let mut watched = [PollFd::new(&self.end, PollFlags::IN)];
         loop {
@@ -60,7 +60,7 @@ impl Process {
         }
     }
 
-    /// Whether it lives, and nothing lies in its pipes that somebody has yet to read.
+    /// Returns whether it lives, and its pipes have no unread data.
     pub fn is_quiet(&self) -> bool {
         let is_empty =
             |pipe: &dyn AsFd| rustix::io::ioctl_fionread(pipe.as_fd()).is_ok_and(|bytes| bytes == 0);
@@ -70,7 +70,7 @@ impl Process {
         is_empty_input && is_empty_output && is_empty(&self.stderr) && !self.has_ended(&at_once)
     }
 
-    /// Whether nobody else is in its process group. Where that cannot be told, it is taken for a crowd.
+    /// Returns whether it is alone in its process group. If that is unknown, the answer is no.
     pub fn is_alone(&self) -> bool {
         let Ok(all) = std::fs::read_dir("/proc") else { return false };
         let pids = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -78,19 +78,19 @@ impl Process {
     }
 }
 
-/// The process group of a process; 0 where it is none of this namespace.
+/// Returns the process group of a process; 0 for one outside this namespace.
 fn group_of(pid: i32) -> Option<i32> {
-    // `rustix::process::getpgid` takes the 0 for a fault.
-    // SAFETY: takes a number and gives one.
+    // `rustix::process::getpgid` treats the 0 as an error.
+    // SAFETY: takes a number and returns one.
     let group = unsafe { libc::getpgid(pid) };
     (group >= 0).then_some(group)
 }
 
-/// Ends and reaps a program whose run is given up.
+/// Ends and reaps a program whose run is abandoned.
 pub(crate) struct Lives<'a> {
     pub programs: &'a Programs,
     pub pid: Pid,
-    /// It is somebody else's to end, or has been waited for.
+    /// Gives up ownership: another owner ends it, or it has been reaped.
     pub ended: bool,
 }
 
@@ -98,7 +98,7 @@ impl Drop for Lives<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.programs.kill_and_forget(self.pid.as_raw_pid());
-            // Killed, so it ends at once; nobody is left to hear of an error.
+            // It was killed, so it ends at once; no caller needs the error.
             let _ = Started::wait(self.pid);
         }
     }

@@ -1,11 +1,11 @@
-//! Reports of programs by lines on standard error: counters and a status, in the form of Hadoop Streaming.
+//! Reports of programs, as lines on standard error: counters and a status, in the form of Hadoop Streaming.
 //!
 //! ```text
 //!   reporter:counter:GROUP,NAME,AMOUNT
 //!   reporter:status:TEXT
 //! ```
 //!
-//! A program that serves several tasks says `reporter:end` behind the last report of each.
+//! A program that serves several tasks writes `reporter:end` after the last report of each.
 
 use crate::intake::Intake;
 use crate::standard_error::TAIL_LINES_MAX;
@@ -15,16 +15,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Prefix of every report.
 pub(crate) const PREFIX: &[u8] = b"reporter:";
-/// The line of a program that has said all about a task, and stays for the next.
+/// The line of a program that has reported everything about a task, and stays for the next.
 pub(crate) const END: &[u8] = b"reporter:end";
-/// Longest line that is read as a report.
+/// Maximum length of a report line.
 pub(crate) const LINE_BYTES_MAX: usize = 4096;
-/// Names that an attempt may count under.
+/// Maximum number of counter names of an attempt.
 const COUNTERS_MAX: usize = 1000;
-/// Bytes of a status that are kept.
+/// Maximum bytes of a status.
 const STATUS_BYTES_MAX: usize = 1024;
 
-/// The reports of all programs of an attempt, added up, and what its first one has read.
+/// The reports of all programs of an attempt, added up, and the bytes that its first one has read.
 #[derive(Debug, Default)]
 pub struct Reports {
     reported: Mutex<Reported>,
@@ -35,7 +35,7 @@ pub struct Reports {
 struct Reported {
     counters: BTreeMap<String, i64>,
     status: Option<String>,
-    /// The last lines of standard error that are no reports.
+    /// The last lines of standard error that are not reports.
     said: VecDeque<String>,
     too_many: bool,
 }
@@ -46,22 +46,22 @@ impl Reports {
         self.lock().counters.clone()
     }
 
-    /// Returns the bytes of its input that the first program of the attempt has taken; None if there was no program.
+    /// Returns the bytes of its input that the first program of the attempt has read; None if there was no program.
     pub fn taken_bytes(&self) -> Option<u64> {
         self.intake.bytes()
     }
 
-    /// The last status.
+    /// Returns the last status.
     pub fn status(&self) -> Option<String> {
         self.lock().status.clone()
     }
 
-    /// The last lines that the programs wrote to standard error, without reports.
+    /// Returns the last lines that the programs wrote to standard error, without reports.
     pub fn said(&self) -> Vec<String> {
         self.lock().said.iter().cloned().collect()
     }
 
-    /// Takes the last lines of a program; those of the programs before it go when there are too many.
+    /// Adds the last lines of a program; the oldest lines are dropped if there are too many.
     pub(crate) fn says(&self, lines: Vec<String>) {
         let said = &mut self.lock().said;
         said.extend(lines.into_iter().filter(|line| !line.is_empty()));
@@ -69,7 +69,7 @@ impl Reports {
         said.drain(..surplus);
     }
 
-    /// Takes a line without its end; false where it is no report and belongs to whoever reads standard error.
+    /// Parses a line without its end; false if it is not a report and belongs to standard error.
     pub(crate) fn take(&self, line: &[u8]) -> bool {
         let Some(text) = line.strip_prefix(PREFIX).and_then(|rest| std::str::from_utf8(rest).ok()) else {
             return false;
@@ -104,7 +104,7 @@ impl Reports {
         true
     }
 
-    /// The failure of a program that counts under more names than are kept.
+    /// Returns the failure of a program that uses too many counter names.
     pub(crate) fn check(&self) -> Result<(), TaskFailure> {
         match self.lock().too_many {
             false => Ok(()),

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-/// How long a program is tried to be started that something still writes.
+/// Time for retries of starting a program that another process still has open for writing.
 const BUSY_TRIES_MAX: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -41,7 +41,7 @@ pub struct ProgramSpec {
     pub env: Vec<(String, String)>,
     /// File to which standard error is copied, up to 1 MiB.
     pub stderr_log: Option<PathBuf>,
-    /// Sandbox of the program; None: it may reach whatever the engine may.
+    /// Sandbox of the program; None: it may access whatever the engine may.
     pub sandbox: Option<Arc<Sandbox>>,
 }
 
@@ -59,13 +59,13 @@ impl ProgramSpec {
     }
 }
 
-/// The standard input of a running program. Never blocks for ever: when the program goes, writing ends.
+/// The standard input of a running program. Never blocks forever: when the program ends, writing ends.
 #[derive(Debug)]
 pub struct Feed {
     stdin: Option<Arc<ChildStdin>>,
-    /// Reports that count the bytes taken by the program; None if this program is not counted.
+    /// Reports that count the bytes read by the program; None if this program is not counted.
     counts: Option<Arc<Reports>>,
-    /// Set when the run is lost, so that the rest of the input need not be read.
+    /// Set when the run has failed, so that the rest of the input need not be read.
     abandoned: Arc<AtomicBool>,
     unread_bytes: u64,
     pipes: Arc<PipeState>,
@@ -81,14 +81,14 @@ impl Drop for Feed {
 }
 
 impl Feed {
-    /// Hands bytes to the program. A program that has closed its input is no error: the bytes are counted
-    /// as unread, and so is all that follows.
+    /// Writes bytes to the program. A program that has closed its input is no error: the bytes are counted as unread,
+    /// and so are all later ones.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TaskFailure> {
         let Some(stdin) = &mut self.stdin else {
             self.leave(bytes.len());
             return Ok(());
         };
-        // Not `write_all`: what the pipe took before the program closed it counts as taken.
+        // Not `write_all`: bytes in the pipe before the program closed it count as read.
         let mut rest = bytes;
         while !rest.is_empty() {
             match write_piece(stdin, rest) {
@@ -112,7 +112,7 @@ impl Feed {
         Ok(())
     }
 
-    /// The program does not want these.
+    /// Counts bytes that the program does not want.
     fn leave(&mut self, bytes: usize) {
         self.unread_bytes += bytes as u64;
         if let Some(counts) = &self.counts {
@@ -120,19 +120,19 @@ impl Feed {
         }
     }
 
-    /// Whether the run has failed already, so that reading more input for it is a waste.
+    /// Returns whether the run has failed already, so that reading more input for it is a waste.
     pub fn abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Bytes that the program did not take because it had closed its input. What it left in the pipe when
-    /// it closed cannot be told apart from what it read.
+    /// Returns the bytes that the program did not read because it had closed its input. Bytes left in the pipe at the
+    /// close cannot be distinguished from read ones.
     pub fn unread_bytes(&self) -> u64 {
         self.unread_bytes
     }
 }
 
-/// Behaviour of a program when it has said that it is done with a task.
+/// Behaviour of a program after it reports the end of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterTask {
     Exits,
@@ -143,7 +143,7 @@ pub enum AfterTask {
 /// Standard output of a running program.
 #[derive(Debug)]
 pub struct ProgramOutput {
-    /// None once it was given back.
+    /// None after it was returned.
     stdout: Option<ChildStdout>,
     pipes: Arc<PipeState>,
 }
@@ -155,8 +155,8 @@ impl Read for ProgramOutput {
 }
 
 impl ProgramOutput {
-    /// The program has said that it is done, and what it does next. One that does not wait, or that cannot stay, is heard to its
-    /// end. Error: [`Blame::UserProgram`] where it puts out more.
+    /// Records that the program has reported the end of its task, and its next step. The output of a program that does
+    /// not wait, or that cannot stay, is read to its end. Error: [`Blame::UserProgram`] if there is more output.
     pub fn end(mut self, then: AfterTask) -> Result<(), TaskFailure> {
         if then == AfterTask::Waits {
             self.stdout = self.stdout.take().and_then(|stdout| self.pipes.hand_back(stdout));
@@ -182,14 +182,14 @@ impl ProgramOutput {
 impl Drop for ProgramOutput {
     fn drop(&mut self) {
         if self.stdout.is_some() {
-            // Nobody listens: it is not to wait for more.
+            // Nobody reads: the program must not wait for more tasks.
             self.pipes.let_go();
         }
     }
 }
 
 fn more_put_out() -> TaskFailure {
-    let message = "the program put out more after it had said that it was done";
+    let message = "the program wrote more output after it had reported the end of the task";
     TaskFailure::new(Blame::UserProgram, message)
 }
 
@@ -199,10 +199,10 @@ pub(crate) struct Run<'a> {
     group: i32,
     pub abandoned: Arc<AtomicBool>,
     pub any_exit_code: bool,
-    /// How much memory the program had when it was looked at last.
+    /// Memory of the program at the last check.
     pub memory_bytes: AtomicU64,
     pub pipes: Arc<PipeState>,
-    /// It said that it was done before it had taken all.
+    /// It reported the end of its task before it had read all of its input.
     left_input: AtomicBool,
 }
 
@@ -212,7 +212,7 @@ impl Run<'_> {
         self.programs.kill(self.group);
     }
 
-    /// Runs one side. When it fails, or panics, the program goes: the other side would wait for it for ever.
+    /// Runs one side. If it fails, or panics, the program is killed: the other side would otherwise wait forever.
     fn abandon_unless_done<T>(
         &self,
         side: impl FnOnce() -> Result<T, TaskFailure>,
@@ -229,20 +229,20 @@ impl Run<'_> {
         side().inspect_err(|_| self.abandon())
     }
 
-    /// Ends a program that does not take what it is given, though it says that it is done.
+    /// Ends a program that does not read its input, although it reported the end of the task.
     pub fn refuse_to_wait(&self) {
         self.left_input.store(true, Ordering::Relaxed);
         self.abandon();
     }
 }
 
-/// Runs a program: `on_thread` and `on_caller` run at the same time, one of them feeds and the other reads,
-/// whichever suits the caller (`roles` builds both from the program's ends). Returns what both gave back.
+/// Runs a program: `on_thread` and `on_caller` run at the same time, one of them feeds and the other reads, as the
+/// caller chooses (`roles` builds both from the program's ends). Returns both results.
 ///
-/// The feeding closure must drop its [`Feed`] when done, which is the program's end of input; the reading
-/// one must read to the end or fail. Errors: what either closure returned; [`Blame::UserData`] when the
-/// program cannot be started; [`Blame::UserProgram`] with code or signal and the tail of standard error when
-/// it ended badly; [`Blame::Cancelled`] for any failure once the context's flag is set.
+/// The feeding closure must drop its [`Feed`] at the end, which ends the program's input; the reading one must read to
+/// the end or fail. Errors: those of either closure; [`Blame::UserData`] if the program cannot be started;
+/// [`Blame::UserProgram`] with code or signal and the tail of standard error if it failed; [`Blame::Cancelled`] for any
+/// failure once the context's flag is set.
 pub fn run<T: Send, C, OnThread, OnCaller>(
     context: &FunctionContext,
     spec: &ProgramSpec,
@@ -255,8 +255,9 @@ where
     as_cancelled(context, run_inner(context, spec, None, roles))
 }
 
-/// The same for the task of an attempt: a program that says so ([`ProgramOutput::end`]) stays, where the context lets it, and the
-/// next task of the job on this thread goes on with it. Its input then ends with its last task, and not with the [`Feed`].
+/// Runs a program for the task of an attempt: a program that requests it ([`ProgramOutput::end`]) stays, if the context
+/// allows it, and serves the next task of the job on this thread. Its input ends with its last task, and not with the
+/// [`Feed`].
 pub fn run_task<T: Send, C, OnThread, OnCaller>(
     context: &FunctionContext,
     spec: &ProgramSpec,
@@ -269,7 +270,7 @@ where
     as_cancelled(context, run_inner(context, spec, Purpose::of(context, spec), roles))
 }
 
-/// Whatever fails once an attempt has been told to stop fails because of that.
+/// After an attempt is cancelled, every failure is a consequence of that.
 pub(crate) fn as_cancelled<T>(
     context: &FunctionContext,
     outcome: Result<T, TaskFailure>,
@@ -311,11 +312,11 @@ where
         }
         ProcessEnd::Waiting => None,
     };
-    // A side that failed has killed the program, so its reason comes before the signal.
+    // A failed side has killed the program, so its reason comes before the signal.
     let both = thread_outcome.and_then(|on_thread| Ok((on_thread, caller_outcome?)));
     let (on_thread, on_caller) = both.map_err(|failure| after_what_was_said(failure, &tail))?;
     if run.left_input.into_inner() {
-        let message = "the program said that it was done, and did not take the rest of its input";
+        let message = "the program reported the end of the task without reading the rest of its input";
         return Err(TaskFailure::new(Blame::UserProgram, message));
     }
     let (stdin, stdout) = run.pipes.take_pipes();
@@ -337,14 +338,14 @@ where
     Ok((on_thread, on_caller))
 }
 
-/// A failure with the last lines of the program before its own.
+/// Makes a failure with the last lines of the program before its own.
 fn after_what_was_said(mut failure: TaskFailure, tail: &[String]) -> TaskFailure {
     let said = tail.iter().filter(|line| !line.is_empty());
     failure.stderr_tail.splice(0..0, said.cloned());
     failure
 }
 
-/// A program that waits for such a task, or a new one.
+/// Takes a program that waits for such a task, or starts a new one.
 fn take_or_start(
     context: &FunctionContext,
     spec: &ProgramSpec,
@@ -360,7 +361,7 @@ fn take_or_start(
     }
 }
 
-/// Gives the ends of its pipes to those who feed and read.
+/// Passes the ends of its pipes to the two sides.
 fn begin<'a>(
     context: &'a FunctionContext,
     process: &mut Process,
@@ -385,7 +386,7 @@ fn begin<'a>(
     Ok((run, feed, output))
 }
 
-/// Keeps a program for the next task, unless it has left something behind that would be taken for a part of that.
+/// Keeps a program for the next task, unless it has left data that would be taken for a part of that.
 fn keep_or_end(context: &FunctionContext, purpose: Purpose, process: Process) {
     let is_wanted = !context.cancelled.load(Ordering::Relaxed);
     match is_wanted && process.is_quiet() && process.is_alone() {
@@ -413,9 +414,9 @@ pub(crate) fn start(spec: &ProgramSpec) -> Result<Started, TaskFailure> {
     let start_once = || launch(&executable, &spec.words, &environment, &spec.work_dir, prepared.as_ref());
     unless_busy(start_once).map_err(|error| {
         let program = &spec.words[0];
-        // The file was found above, so what is missing is the interpreter that its first line names.
+        // The file was found above, so the interpreter of its first line is missing.
         let (blame, what) = match error.kind() {
-            ErrorKind::NotFound => (Blame::UserData, "its interpreter or the work directory is not there"),
+            ErrorKind::NotFound => (Blame::UserData, "its interpreter or the work directory is missing"),
             ErrorKind::InvalidInput => (Blame::UserData, "a zero byte in a word"),
             ErrorKind::ExecutableFileBusy => (Blame::Environment, "something has it open for writing"),
             ErrorKind::PermissionDenied => (Blame::UserData, "it is not executable"),
@@ -426,8 +427,8 @@ pub(crate) fn start(spec: &ProgramSpec) -> Result<Started, TaskFailure> {
     })
 }
 
-/// A file that was written a moment ago may still be open for writing in a child that another thread is starting, until
-/// that child is its program. The kernel refuses to run such a file.
+/// A file that was just written may still be open for writing in a child that another thread is starting, until that
+/// child is its program. The kernel refuses to run such a file.
 fn unless_busy(start: impl Fn() -> std::io::Result<Started>) -> std::io::Result<Started> {
     let mut tries = 0;
     loop {
@@ -462,11 +463,11 @@ fn with_status(mut failure: TaskFailure, reports: &Reports) -> TaskFailure {
 /// The exit of a program.
 pub(crate) struct Exit {
     pub status: ExitStatus,
-    /// Memory that it had when it was looked at last, or 0.
+    /// Its memory at the last check, or 0.
     pub memory_bytes: u64,
 }
 
-/// Whether a program that has ended did what it should.
+/// Returns an error if an ended program failed.
 pub(crate) fn judge(
     context: &FunctionContext,
     spec: &ProgramSpec,

@@ -13,14 +13,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The rules that a kernel must know: before its third version Landlock lets files be cut off that may not be written.
+/// Minimum version of the rules: before version 3 Landlock allows truncation of read-only files.
 const ABI_MIN: ABI = ABI::V3;
-/// The newest rules that are used where the kernel knows them: also no signals to processes outside.
+/// The newest rules, used if the kernel supports them: also no signals to processes outside.
 const ABI_WANTED: ABI = ABI::V6;
-/// Files that a program may have open.
+/// Maximum open files of a program.
 const OPEN_FILES_MAX: u64 = 4096;
 
-/// Folders that every program may read and run.
+/// Folders that every program may read and execute.
 const SYSTEM_FOLDERS: &[&str] = &[
     "/usr",
     "/bin",
@@ -35,7 +35,7 @@ const SYSTEM_FOLDERS: &[&str] = &[
     "/sys/fs/cgroup",
     "/sys/kernel/mm",
 ];
-/// Settings of the machine that libraries and interpreters look at; other files in `/etc` may hold secrets.
+/// Settings of the machine that libraries and interpreters read; other files in `/etc` may hold secrets.
 const SETTINGS: &[&str] = &[
     "/etc/alternatives",
     "/etc/ca-certificates",
@@ -59,31 +59,31 @@ const SETTINGS: &[&str] = &[
     "/etc/terminfo",
     "/etc/timezone",
 ];
-/// Devices that hold nothing.
+/// Devices without content.
 const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
 
-/// Opens places that a job names (`O_PATH`), or refuses them.
+/// Opens the paths of a job (`O_PATH`), or refuses them.
 pub type OpenNamed = Arc<dyn Fn(&Path) -> std::io::Result<OwnedFd> + Send + Sync>;
 
 /// Limits between a program and the rest of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Sandbox {
-    /// Paths that the program may read, and run, besides the folders of the system; set by the operator.
+    /// Paths that the program may read and execute, besides the system folders; set by the operator.
     pub readable: Vec<PathBuf>,
-    /// Directories of the node's own in which it may do everything; the work directory is always one.
+    /// The node's own directories with full access; the work directory is always one.
     pub writable: Vec<PathBuf>,
-    /// Most memory that it may map; None: as much as the machine lets it.
+    /// Maximum memory that it may map; None: no limit.
     pub memory_bytes: Option<u64>,
-    /// Places that the job names.
+    /// Paths in the job.
     pub named: Option<Named>,
 }
 
-/// Places that a job names, which somebody may exchange for others until they are opened.
+/// Paths in a job, which may be exchanged for others until they are opened.
 #[derive(Clone)]
 pub struct Named {
-    /// Paths that the job's program may read, and run.
+    /// Paths that the job's program may read and execute.
     pub readable: Vec<PathBuf>,
-    /// The work directory, where the job chose it.
+    /// The work directory, if the job chose it.
     pub work_dir: Option<PathBuf>,
     pub open: OpenNamed,
 }
@@ -94,19 +94,19 @@ impl std::fmt::Debug for Named {
     }
 }
 
-/// The kernel cannot keep a program in a sandbox.
+/// Error: the kernel does not support the sandbox.
 #[derive(Debug, thiserror::Error)]
 #[error("this kernel has no sandbox (Landlock of version 3 or later, Linux 6.2): {0}")]
 pub struct NoSandbox(#[from] RulesetError);
 
 impl Sandbox {
-    /// Whether this kernel can keep one.
+    /// Returns whether this kernel supports the sandbox.
     pub fn check_kernel() -> Result<(), NoSandbox> {
         ruleset()?.create()?;
         Ok(())
     }
 
-    /// The rules for a program in its work directory, to be put on between fork and exec.
+    /// Makes the rules for a program in its work directory, to be applied between fork and exec.
     pub(crate) fn prepare(&self, executable: &Path, work_dir: &Path) -> Result<Prepared, TaskFailure> {
         let failure = |error: &dyn std::fmt::Display| {
             TaskFailure::new(Blame::Environment, format!("cannot make the sandbox of a program: {error}"))
@@ -118,7 +118,7 @@ impl Sandbox {
         Ok(Prepared { rules, memory_bytes: self.memory_bytes })
     }
 
-    /// Opens what the job names: the rules are then for what was opened, whatever gets its name.
+    /// Opens the paths of the job: the rules apply to the opened files, even if their names change.
     fn open_named(
         &self,
         executable: &Path,
@@ -134,9 +134,9 @@ impl Sandbox {
         for (path, access) in wanted.chain(chosen.map(|path| (path, all))) {
             match (named.open)(path).and_then(|place| Ok((access_to(&place, access)?, place))) {
                 Ok((access, place)) => opened.push((place, access)),
-                // What is not there cannot be read.
+                // A missing file cannot be read.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                // It is a link in the work directory to what may be read, or lies in a folder of the system.
+                // It is a link in the work directory to a readable file, or lies in a system folder.
                 Err(_) if Some(path) == program => {}
                 Err(error) => {
                     let message = format!("cannot open {} for a program: {error}", path.display());
@@ -174,7 +174,7 @@ impl Sandbox {
     }
 }
 
-/// Whether a program lies where this process looks for programs itself: in a directory that no job chose.
+/// Returns whether a program lies in a directory where this process itself looks for programs, not one chosen by a job.
 fn is_of_node_path(executable: &Path) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| executable.parent() == Some(&dir))
@@ -198,15 +198,15 @@ fn ruleset() -> Result<Ruleset, RulesetError> {
         .scope(Scope::from_all(ABI_WANTED))
 }
 
-/// Rules that are open and ready: to put them on takes system calls alone.
+/// Open rules: applying them takes only system calls.
 pub(crate) struct Prepared {
     rules: OwnedFd,
     memory_bytes: Option<u64>,
 }
 
 impl Prepared {
-    /// Binds this process, for good, with all that it becomes. Called by a child that shares the engine's memory:
-    /// nothing is changed there, allocated or dropped.
+    /// Restricts this process, permanently, and any program that it becomes. Called by a child that shares the engine's
+    /// memory: nothing is changed there, allocated or dropped.
     pub fn put_on(&self) -> Result<(), Errno> {
         limit(Resource::Core, 0)?;
         limit(Resource::Nofile, OPEN_FILES_MAX)?;
@@ -214,8 +214,8 @@ impl Prepared {
             limit(Resource::As, bytes)?;
         }
         rustix::thread::set_no_new_privs(true)?;
-        // `RulesetCreated::restrict_self` does the same and closes the rules, which the engine has to close.
-        // SAFETY: takes two numbers and changes what this process may do.
+        // `RulesetCreated::restrict_self` does the same and closes the rules, which the engine must close.
+        // SAFETY: takes two numbers and changes only the rights of this process.
         match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.rules.as_raw_fd(), 0) } {
             0 => Ok(()),
             _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
@@ -223,7 +223,7 @@ impl Prepared {
     }
 }
 
-/// Lowers a limit; one that is lower already stays.
+/// Lowers a limit; a lower limit stays.
 fn limit(resource: Resource, maximum: u64) -> Result<(), Errno> {
     let now = getrlimit(resource);
     let lowered = |limit: Option<u64>| Some(limit.map_or(maximum, |limit| limit.min(maximum)));

@@ -1,5 +1,5 @@
-//! Draining a program's standard error: its last lines are kept for the failure, its first bytes for the log, and
-//! its reports are taken.
+//! Reading of a program's standard error: its last lines are kept for the failure, its first bytes for the log, and its
+//! reports are parsed.
 
 use crate::reports::{END, LINE_BYTES_MAX, PREFIX, Reports};
 use faults::{IoCall, io_call};
@@ -19,7 +19,7 @@ pub(crate) const LOG_BYTES_MAX: usize = 1 << 20;
 #[derive(Default)]
 struct Tail {
     lines: VecDeque<Vec<u8>>,
-    /// Whether the last of `lines` has not seen its line end yet.
+    /// True if the last of `lines` has no line end yet.
     open: bool,
 }
 
@@ -42,15 +42,15 @@ impl Tail {
     }
 }
 
-/// Parts the lines that are reports from those that are not.
+/// Splitter of reports from other lines.
 struct Sieve<'a> {
     reports: &'a Reports,
     tail: Tail,
     /// The start of a line that may be a report.
     held: Vec<u8>,
-    /// Whether the line that goes on is no report.
+    /// True if the current line is not a report.
     passing: bool,
-    /// Whether the last line says that all about the task has been said.
+    /// True if the last line ended the reports about the task.
     has_ended: bool,
 }
 
@@ -78,7 +78,7 @@ impl Sieve<'_> {
         }
     }
 
-    /// Takes the line that is held, or hands it on.
+    /// Parses the held line, or passes it on.
     fn end_line(&mut self) {
         let line = self.held.strip_suffix(b"\n").unwrap_or(&self.held);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -90,16 +90,16 @@ impl Sieve<'_> {
     }
 }
 
-/// The first bytes of standard error, in a file that is not made before there are any.
+/// The first bytes of standard error, in a file that is created with the first byte.
 struct Log<'a> {
-    /// None: there is no log, or it was given up.
+    /// None: there is no log, or writing it failed.
     path: Option<&'a Path>,
     file: Option<File>,
     room: usize,
 }
 
 impl Log<'_> {
-    /// A log that cannot be written is given up, not an error: the program's own fate matters more than its log.
+    /// A failure to write the log is not an error: the result of the program matters more than its log.
     fn add(&mut self, bytes: &[u8]) {
         let Some(path) = self.path else { return };
         let logged = &bytes[..bytes.len().min(self.room)];
@@ -138,12 +138,12 @@ impl<'a> Drain<'a> {
         self.log.add(bytes);
     }
 
-    /// Whether nothing has come behind the line that says that all about the task has been said.
+    /// Returns whether nothing follows the line that ended the reports about the task.
     pub fn has_ended(&self) -> bool {
         self.sieve.has_ended
     }
 
-    /// The last lines that are no reports.
+    /// Returns the last lines that are not reports.
     pub fn finish(mut self) -> Vec<String> {
         if !self.sieve.held.is_empty() {
             self.sieve.end_line();
@@ -158,7 +158,7 @@ mod tests {
     use super::{Drain, TAIL_LINE_BYTES_MAX};
     use crate::reports::{LINE_BYTES_MAX, Reports};
 
-    /// The last lines of a text that comes in pieces of some length.
+    /// Returns the last lines of a text that arrives in pieces of some length.
     fn drain_in(piece_bytes: usize, text: &[u8], reports: &Reports) -> Vec<String> {
         let mut drain = Drain::new(None, reports);
         text.chunks(piece_bytes).for_each(|piece| drain.add(piece));

@@ -1,5 +1,5 @@
-//! The thread beside a program that runs: it takes its standard error, looks at its memory, and sees its end, or that it waits
-//! for another task.
+//! The thread beside a running program: it reads its standard error, measures its memory, and detects its end, or that
+//! it waits for another task.
 
 use crate::killed::memory_bytes;
 use crate::process::Process;
@@ -12,19 +12,19 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often it is looked how much memory a program has.
+/// Interval between two measurements of a program's memory.
 const LOOK_AT_MEMORY_EVERY: Duration = Duration::from_millis(500);
-/// How long a program that says that it can serve another task has for the rest of what makes it so.
+/// Time for a program that can serve another task to reach a settled state.
 const SETTLING_MAX: Duration = Duration::from_secs(5);
 /// Bytes read from standard error at once.
 const READ_BYTES: usize = 8 << 10;
 
-/// The end of supervision: how the program was left.
+/// The end of supervision: the state of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessEnd {
     /// It has ended, with all its group; it is not reaped.
     Ended,
-    /// It has done what it had to do, said all about it, and waits for another task.
+    /// It has finished its work, reported everything about it, and waits for another task.
     Waiting,
 }
 
@@ -34,15 +34,15 @@ struct Supervisor<'a> {
     drain: Drain<'a>,
     stderr_is_open: bool,
     has_ended: bool,
-    /// When it is looked at its memory next.
+    /// Time of the next memory measurement.
     look: Instant,
-    /// When it is no longer waited for that it settles; None: it has not said that it would.
+    /// Time limit for settling; None: it has not announced that it stays.
     settles_until: Option<Instant>,
     /// It did not settle.
     given_up: bool,
 }
 
-/// Sources that have news: standard error, the end of the program, or the bell.
+/// Sources that have news: standard error, the end of the program, or the signal of the pipes.
 #[derive(Clone, Copy, Default)]
 struct News {
     stderr: bool,
@@ -50,7 +50,8 @@ struct News {
     bell: bool,
 }
 
-/// Stays with a program until it has ended or waits for another task. Gives the last lines of its standard error as well.
+/// Supervises a program until it has ended or waits for another task. Also returns the last lines of its standard
+/// error.
 pub(crate) fn supervise(run: &Run<'_>, process: &Process, drain: Drain<'_>) -> (ProcessEnd, Vec<String>) {
     let mut supervisor = Supervisor {
         run,
@@ -99,7 +100,7 @@ impl Supervisor<'_> {
         let until = self.settles_until.map_or(self.look, |settles| settles.min(self.look));
         let left = until.saturating_duration_since(Instant::now());
         let patience = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        // Once it has ended nobody looks at it: what is left of its standard error comes when it comes.
+        // After its end there are no measurements: the rest of its standard error arrives without a deadline.
         let patience = (!self.has_ended).then_some(&patience);
         if poll(&mut watched, patience).is_ok_and(|count| count > 0) {
             for (watched, news) in watched.iter().zip(asked) {
@@ -119,8 +120,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Looks how the leader ended without reaping it, then ends what it left behind: a grandchild that holds the pipes
-    /// would keep the reader waiting.
+    /// Checks how the leader ended without reaping it, then ends its remaining processes: a grandchild that holds the
+    /// pipes would keep the reader waiting.
     fn see_end(&mut self) {
         self.has_ended = true;
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -148,7 +149,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Whether it waits for another task, and all that it was given and said has come.
+    /// Returns whether it waits for another task, and all its input and output has arrived.
     fn has_settled(&mut self) -> bool {
         let pipes = &self.run.pipes;
         if self.has_ended || self.given_up || !pipes.waits() {
@@ -161,7 +162,7 @@ impl Supervisor<'_> {
         if now >= *self.settles_until.get_or_insert(now + SETTLING_MAX) {
             (self.given_up, self.settles_until) = (true, None);
             match pipes.has_fed() {
-                // It ends with its input, as one does that serves a single task.
+                // It ends with its input, like a program that serves a single task.
                 true => pipes.let_go(),
                 false => self.run.refuse_to_wait(),
             }

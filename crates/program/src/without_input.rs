@@ -1,5 +1,5 @@
-//! A program that gets no records: the thread that starts it reads what it writes and waits for its end. No thread
-//! is made for it, for there may be very many of them, and each short.
+//! A program without input: the thread that starts it reads its output and waits for its end. There is no extra thread,
+//! because such programs may be numerous and short.
 
 use crate::context::FunctionContext;
 use crate::launch::Started;
@@ -17,7 +17,7 @@ use std::process::{ChildStderr, ChildStdout};
 /// Bytes read from a program at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// Runs a program whose input is empty; `on_output` is given its standard output piece by piece. Errors are those of
+/// Runs a program whose input is empty; `on_output` gets its standard output piece by piece. Errors are those of
 /// [`crate::run`].
 pub fn run_without_input(
     context: &FunctionContext,
@@ -54,7 +54,7 @@ fn run_inner(
             read_once(&mut open.stderr, &mut buffer, |bytes| drain.add(bytes))?;
         }
         if ready.end {
-            // A grandchild that holds the pipes would keep us reading.
+            // A grandchild that holds the pipes would keep this thread reading.
             context.programs.kill_and_forget(pid.as_raw_pid());
             open.end = None;
         }
@@ -64,7 +64,7 @@ fn run_inner(
     judge(context, spec, Exit { status, memory_bytes: 0 }, drain.finish())
 }
 
-/// Pipes and end of the program, as far as they are still waited for.
+/// Pipes and end of the program that are still awaited.
 struct Open {
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
@@ -81,7 +81,7 @@ struct Ready {
 }
 
 impl Open {
-    /// Waits for news. None: there is nothing to wait for any more.
+    /// Waits for news. None: nothing is awaited any more.
     fn wait(&self) -> Result<Option<Ready>, Errno> {
         let mut ready = Ready::default();
         let mut watched = Vec::with_capacity(3);
@@ -114,7 +114,7 @@ impl Open {
     }
 }
 
-/// Reads what is there; the source goes at its end.
+/// Reads available bytes; the source is removed at its end.
 fn read_once<R: Read>(
     source: &mut Option<R>,
     buffer: &mut [u8],
@@ -126,7 +126,7 @@ fn read_once<R: Read>(
         Ok(count) => take(&buffer[..count]),
         Err(error) if error.kind() == ErrorKind::Interrupted => {}
         Err(error) => {
-            let message = format!("reading what the program writes: {error}");
+            let message = format!("reading the output of the program: {error}");
             return Err(TaskFailure::new(Blame::Environment, message));
         }
     }

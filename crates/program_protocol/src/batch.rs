@@ -1,7 +1,8 @@
-//! Groups on their way to a program, a batch at a time.
+//! Groups for a program, one batch at a time.
 
-/// Sorted records that are gathered into a frame: the lengths of all keys, how many values each key has, the lengths of all values,
-/// the keys, the values. A group that goes on in the next frame has its key there again, and the frame says that it goes on.
+/// Sorted records, gathered into a frame: the lengths of all keys, the number of values of each key, the lengths of all
+/// values, the keys, the values. The next frame repeats the key of a group that continues in it, and says that it
+/// continues.
 #[derive(Debug, Default)]
 pub struct GroupBatch {
     head: Vec<u8>,
@@ -12,7 +13,7 @@ pub struct GroupBatch {
     values: Vec<u8>,
     /// Records of the last group in this batch.
     count: u32,
-    /// The first group began in a frame before.
+    /// True if the first group began in an earlier frame.
     goes_on: bool,
 }
 
@@ -36,18 +37,18 @@ impl GroupBatch {
         self.values.extend_from_slice(value);
     }
 
-    /// Whether nothing was gathered.
+    /// Returns whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// Bytes gathered.
+    /// Returns the number of gathered bytes.
     pub fn bytes(&self) -> usize {
         let lengths = self.key_lengths.len() + self.counts.as_flattened().len() + self.value_lengths.len();
         lengths + self.keys.len() + self.values.len()
     }
 
-    /// The payload of the frame, in pieces.
+    /// Returns the payload of the frame, in pieces.
     pub fn payload(&mut self) -> [&[u8]; 6] {
         let values = (self.value_lengths.len() / 4) as u32;
         self.head.clear();
@@ -58,7 +59,7 @@ impl GroupBatch {
         [&self.head, &self.key_lengths, counts, &self.value_lengths, &self.keys, &self.values]
     }
 
-    /// Forgets what was gathered. So many bytes of each column stay set aside for the next batch.
+    /// Clears the batch. Each column keeps at most this many bytes of capacity for the next batch.
     pub fn clear(&mut self, kept_bytes: usize) {
         self.counts.clear();
         for bytes in [&mut self.key_lengths, &mut self.value_lengths, &mut self.keys, &mut self.values] {

@@ -3,17 +3,17 @@
 /// Length of a frame's head.
 pub const FRAME_HEAD_BYTES: usize = 8;
 
-/// Kind of a frame. The value stands in its head.
+/// Kind of a frame. The value is part of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// To the program: what it is to do, as JSON.
+    /// To the program: its task, as JSON.
     Job = b'J',
-    /// To the program: where records lie in the input, and the records.
+    /// To the program: the position of records in the input, and the records.
     Records = b'R',
     /// To the program: sorted pairs in groups.
     Groups = b'G',
-    /// To the program: there is nothing more. From it: all has come.
+    /// To the program: the end of the input. From it: the end of the output.
     End = b'E',
     /// From the program: pairs.
     Pairs = b'P',
@@ -21,23 +21,23 @@ pub enum FrameKind {
     TailedPairs = b'T',
     /// From the program: bytes of the output part.
     Output = b'O',
-    /// From the program: why it cannot go on, as JSON.
+    /// From the program: the reason why it cannot continue, as JSON.
     Failure = b'X',
 }
 
 impl FrameKind {
-    /// Kinds of frames that a program may put out.
+    /// Kinds of frames that a program may write.
     pub const FROM_PROGRAM: [FrameKind; 5] =
         [Self::Pairs, Self::TailedPairs, Self::Output, Self::End, Self::Failure];
 }
 
-/// The head of a frame with so many bytes of payload; None where that is more than a frame can have.
+/// Makes the head of a frame with this many bytes of payload; None if a frame cannot have so many.
 pub fn head(kind: FrameKind, payload_bytes: usize) -> Option<[u8; FRAME_HEAD_BYTES]> {
     let [l0, l1, l2, l3] = u32::try_from(payload_bytes).ok()?.to_le_bytes();
     Some([l0, l1, l2, l3, kind as u8, 0, 0, 0])
 }
 
-/// Kind and length of the payload of a frame from a program; None where these bytes are no head.
+/// Parses the kind and payload length of a frame from a program; None if these bytes are no head.
 pub(crate) fn decode(head: [u8; FRAME_HEAD_BYTES]) -> Option<(FrameKind, u32)> {
     let [l0, l1, l2, l3, kind, rest @ ..] = head;
     let found = FrameKind::FROM_PROGRAM.into_iter().find(|known| *known as u8 == kind && rest == [0; 3])?;

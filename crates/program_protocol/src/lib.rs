@@ -3,17 +3,17 @@
 //! (`docs/formats/program-frames.md`).
 //!
 //! # Where it sits
-//! Below `mapper` and `reducer`, which feed them to programs and take them from programs.
+//! Below `mapper` and `reducer`, which send frames to programs and receive frames from them.
 //!
 //! # Invariants
-//! What comes from a program may be anything: nothing of it is believed before it was looked at, and no length makes room for more than
-//! the caller allows. Pairs have one spelling.
+//! Bytes from a program may be anything: they are checked before use, and no length allocates more than the caller
+//! allows. Pairs have one spelling.
 //!
 //! # Deliberately absent
-//! No programs, no pipes, no meaning of what a frame holds.
+//! No programs, no pipes, no meaning of the content of a frame.
 //!
 //! # How it is tested
-//! Unit tests and properties beside each type; the stream that comes from a program is fuzzed.
+//! Unit tests and properties beside each type; the stream from a program is fuzzed.
 
 mod batch;
 mod head;

@@ -1,18 +1,20 @@
-//! Pairs as a program puts them out: the lengths of all keys, the lengths of all values, the keys, the values. Where keys have tails, the
-//! lengths of the partition keys follow those of the values.
+//! Pairs from a program: the lengths of all keys, the lengths of all values, the keys, the values. If keys have tails,
+//! the lengths of the partition keys follow those of the values.
 
-/// Why a payload holds no pairs.
+/// Reason why a payload holds no pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PairsError {
     #[error("it has {present} bytes, too few for the lengths of {count} pairs")]
     Lengths { count: u64, present: usize },
-    #[error("its lengths add up to {told} bytes, and {present} follow them")]
+    #[error("its lengths add up to {told} bytes, but {present} follow them")]
     Bytes { told: u64, present: usize },
-    #[error("the partition key of its pair {pair} has {partition_key_bytes} bytes, and the key {key_bytes}")]
+    #[error(
+        "the partition key of its pair {pair} has {partition_key_bytes} bytes, but the key has {key_bytes}"
+    )]
     PartitionKey { pair: usize, partition_key_bytes: u32, key_bytes: u32 },
 }
 
-/// A payload that was looked at: every length lies within it.
+/// A checked payload: every length lies within it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pairs<'a> {
     key_lengths: &'a [[u8; 4]],
@@ -22,7 +24,7 @@ pub struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    /// Takes a payload apart.
+    /// Parses a payload.
     pub fn parse(payload: &'a [u8]) -> Result<Self, PairsError> {
         let (count, lengths, data) = columns(payload, 2)?;
         let (key_lengths, value_lengths) = lengths.split_at(count);
@@ -42,17 +44,17 @@ impl<'a> Pairs<'a> {
         Ok(Self { key_lengths, value_lengths, keys, values })
     }
 
-    /// Number of pairs.
+    /// Returns the number of pairs.
     pub fn len(&self) -> usize {
         self.key_lengths.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no pairs.
     pub fn is_empty(&self) -> bool {
         self.key_lengths.is_empty()
     }
 
-    /// The pairs in their order.
+    /// Returns the pairs in order.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let Self { mut keys, mut values, .. } = self;
@@ -64,7 +66,7 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// The same of keys with tails: the first bytes of a key are its partition key, and these are so many.
+/// Pairs of keys with tails: the first bytes of a key are its partition key, and each pair has their number.
 #[derive(Clone, Copy, Debug)]
 pub struct TailedPairs<'a> {
     pairs: Pairs<'a>,
@@ -72,7 +74,7 @@ pub struct TailedPairs<'a> {
 }
 
 impl<'a> TailedPairs<'a> {
-    /// Takes a payload apart.
+    /// Parses a payload.
     pub fn parse(payload: &'a [u8]) -> Result<Self, PairsError> {
         let (count, lengths, data) = columns(payload, 3)?;
         let (key_lengths, rest) = lengths.split_at(count);
@@ -89,12 +91,12 @@ impl<'a> TailedPairs<'a> {
         Ok(Self { pairs, partition_key_lengths })
     }
 
-    /// The pairs without what is said of their tails.
+    /// Returns the pairs without the lengths of their partition keys.
     pub fn pairs(&self) -> Pairs<'a> {
         self.pairs
     }
 
-    /// The pairs in their order: key, value, and how many bytes of the key are its partition key.
+    /// Returns the pairs in order: key, value, and the length of the partition key.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8], usize)> {
         let lengths = self.partition_key_lengths.iter().map(|length| u32::from_le_bytes(*length) as usize);
@@ -102,7 +104,7 @@ impl<'a> TailedPairs<'a> {
     }
 }
 
-/// The number of pairs, so many lengths of each, column behind column, and what follows them.
+/// Reads the number of pairs, the columns of lengths, and the rest.
 #[expect(clippy::type_complexity, reason = "three things that have one use")]
 fn columns(payload: &[u8], lengths_of_pair: usize) -> Result<(usize, &[[u8; 4]], &[u8]), PairsError> {
     let Some((count, rest)) = payload.split_first_chunk::<4>() else {
@@ -143,7 +145,7 @@ mod tests {
         payload
     }
 
-    /// Each with the length of its partition key.
+    /// Iterates over pairs with the lengths of their partition keys.
     type Tailed = Vec<((Vec<u8>, Vec<u8>), u32)>;
 
     fn encoded_with_tails(tailed: &Tailed) -> Vec<u8> {

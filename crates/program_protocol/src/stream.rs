@@ -1,9 +1,9 @@
-//! The frames that a program puts out, one after the other.
+//! The frames of a program's output, one after the other.
 
 use crate::head::{FRAME_HEAD_BYTES, FrameKind, decode};
 use std::io::{ErrorKind, Read};
 
-/// Why a stream holds no frames.
+/// Reason why a stream is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     #[error(
@@ -11,13 +11,13 @@ pub enum FrameError {
         head.escape_ascii()
     )]
     NoHead { head: [u8; FRAME_HEAD_BYTES] },
-    #[error("it has {payload_bytes} bytes, more than the {payload_bytes_max} that it may have here")]
+    #[error("it has {payload_bytes} bytes, more than the limit of {payload_bytes_max}")]
     TooLong { payload_bytes: u32, payload_bytes_max: u64 },
     #[error("it cannot be read")]
     Io(#[source] std::io::Error),
 }
 
-/// Reads what a program puts out.
+/// Reader of a program's output.
 pub struct FromProgram<R> {
     source: R,
     payload: Vec<u8>,
@@ -27,13 +27,13 @@ pub struct FromProgram<R> {
 }
 
 impl<R: Read> FromProgram<R> {
-    /// No payload has more than `payload_bytes_max`.
+    /// Makes a reader that accepts payloads of at most `payload_bytes_max`.
     pub fn new(source: R, payload_bytes_max: u64, kept_bytes: usize) -> Self {
         Self { source, payload: Vec::new(), payload_bytes_max, kept_bytes }
     }
 
-    /// The next frame; None where the stream ends before it is whole. That a program ended within a frame is for its exit code to
-    /// explain.
+    /// Returns the next frame; None if the stream ends before the frame is complete. The exit code of the program
+    /// explains an end within a frame.
     pub fn next_frame(&mut self) -> Result<Option<(FrameKind, &[u8])>, FrameError> {
         let mut head = [0; FRAME_HEAD_BYTES];
         if !self.fill(&mut head)? {
@@ -53,12 +53,12 @@ impl<R: Read> FromProgram<R> {
         Ok(is_whole?.then_some((kind, &self.payload)))
     }
 
-    /// Whether nothing more comes.
+    /// Returns whether the stream has ended.
     pub fn is_at_end(&mut self) -> Result<bool, FrameError> {
         self.fill(&mut [0]).map(|is_there| !is_there)
     }
 
-    /// False where the source ends before.
+    /// Fills the buffer; false if the source ends before.
     fn fill(&mut self, mut buffer: &mut [u8]) -> Result<bool, FrameError> {
         while !buffer.is_empty() {
             match self.source.read(buffer) {

@@ -5,7 +5,7 @@ use functions::{GroupedRecords, ReduceCounts, ReduceFunction, write_program_outp
 use output::PartWriter;
 use program::{Feed, FunctionContext, ProgramSpec};
 
-/// Feeds `key SEPARATOR value` lines to a program and writes what it prints.
+/// Reduce function that feeds `key SEPARATOR value` lines to a program and writes its output.
 pub(crate) struct CommandReducer {
     spec: ProgramSpec,
     context: FunctionContext,

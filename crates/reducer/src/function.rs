@@ -1,4 +1,4 @@
-//! The choice of a reduce function: a built-in, a program, or the one that writes the sorted pairs.
+//! The choice of a reduce function: a built-in, a program, or the writer of sorted pairs.
 
 use crate::command::CommandReducer;
 use crate::pairs::PairWriter;
@@ -9,8 +9,8 @@ use program::FunctionContext;
 
 /// Makes the reduce function of a job: None writes the sorted pairs.
 ///
-/// `pre_combined` says that every value has been through the built-in of the same name already, so that
-/// `count` adds partial counts up. Error: [`api::Blame::UserData`] for a built-in that does not exist.
+/// `pre_combined`: every value has already been through the built-in of the same name, so that `count` adds partial
+/// counts. Error: [`api::Blame::UserData`] for a built-in that does not exist.
 pub fn reduce_function(
     function: Option<&Function>,
     pre_combined: bool,

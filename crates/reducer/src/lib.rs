@@ -1,12 +1,13 @@
 //! # What it does
-//! Runs the reduce function of a task over grouped records: the user's program, in lines or in frames, a built-in of `functions`, or
-//! the one that writes the sorted pairs.
+//! Runs the reduce function of a task over grouped records: the user's program, in lines or in frames, a built-in of
+//! `functions`, or the writer of sorted pairs.
 //!
 //! # Where it sits
 //! imerger (groups) -> **reducer** -> output.
 //!
 //! # Invariants
-//! A reduce function drains its input whatever the user's program reads, so that the proof covers every record.
+//! A reduce function drains its input even if the user's program does not read all of it, so that the proof covers
+//! every record.
 //!
 //! # Deliberately absent
 //! No merging, no knowledge of runs or I-files, no built-ins (`functions`), no files (`output`).

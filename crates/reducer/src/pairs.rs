@@ -4,7 +4,7 @@ use api::TaskFailure;
 use functions::{GroupedRecords, ReduceCounts, ReduceFunction};
 use output::PartWriter;
 
-/// Writes every pair as it comes.
+/// Reduce function that writes every pair unchanged.
 pub(crate) struct PairWriter;
 
 impl ReduceFunction for PairWriter {

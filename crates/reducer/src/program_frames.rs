@@ -1,4 +1,5 @@
-//! The reducer that is a user's program and exchanges frames with the engine: a process has the whole range, and may have had others before.
+//! The reducer that is a user's program and exchanges frames with the engine: a process gets the whole range, and may
+//! have had others before.
 
 use api::TaskFailure;
 use api::program::ProgramRole;
@@ -8,7 +9,7 @@ use functions::{
 use output::PartWriter;
 use program::{FunctionContext, ProgramSpec};
 
-/// Feeds groups to a program and writes the pairs, or the bytes, that it puts out.
+/// Reduce function that feeds groups to a program and writes its output pairs or bytes.
 pub(crate) struct FramesReducer {
     spec: ProgramSpec,
     context: FunctionContext,

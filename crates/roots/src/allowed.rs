@@ -1,9 +1,10 @@
-//! The roots below which jobs may name paths and objects, as the operator gave them.
+//! The roots below which jobs may name paths and objects, as given by the operator.
 //!
-//! The engine opens what a job names with the rights of its own process, which may read more than whoever handed the job
-//! in. What is checked: inputs, the output and its staging directory, files, links, the program where it is named by a path,
-//! and the directory of a job of one task. Paths are resolved first, so that no link leads out; files that travelled with the
-//! job lie elsewhere and are not asked about. What a program does when it runs is not seen here: a sandbox bounds that.
+//! The engine opens the paths of a job with the rights of its own process, which may read more than the user who
+//! submitted the job. Checked are inputs, the output and its staging directory, files, links, a program named by a
+//! path, and the directory of a one-task job. Paths are resolved first, so that no link leads out; files shipped with
+//! the job are in another place and need no check. The access of a running program is not checked here: a sandbox
+//! bounds that.
 
 use crate::opening::{deepest_existing, is_plain, open_beneath};
 use api::task::RunTask;
@@ -14,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A list of directories and prefixes of objects, each for all users or for one. An empty one allows nothing.
+/// A list of directories and prefixes of objects, each for all users or for one. An empty list allows nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Roots {
     roots: Vec<Given>,
@@ -22,18 +23,18 @@ pub struct Roots {
     closed: Vec<PathBuf>,
 }
 
-/// A root as an operator gives it, `DIR` or `USER=DIR`.
+/// A root as given by an operator, `DIR` or `USER=DIR`.
 #[derive(Clone, Debug)]
 struct Given {
     text: String,
     /// User whose jobs the root is for; None: all users'.
     user: Option<String>,
-    /// None: it allows nothing on this machine.
+    /// None: the root allows nothing on this machine.
     root: Option<Root>,
 }
 
 impl Given {
-    /// A user has no slash, so that `/lake/dt=2026` is a path.
+    /// A user name has no slash, so that `/lake/dt=2026` is a path.
     fn split(text: &str) -> (Option<&str>, &str) {
         match text.split_once('=') {
             Some((user, place)) if !user.is_empty() && !user.contains('/') => (Some(user), place),
@@ -48,7 +49,7 @@ impl Given {
 
 #[derive(Clone, Debug)]
 enum Root {
-    /// Without links in its path, and held, so that nothing comes into its place.
+    /// The path without links, held open, so that nothing can replace it.
     Directory {
         path: PathBuf,
         held: Arc<OwnedFd>,
@@ -56,7 +57,7 @@ enum Root {
     Objects(ObjectUrl),
 }
 
-/// A root that cannot be one.
+/// An invalid root.
 #[derive(Debug, thiserror::Error)]
 pub enum BadRoot {
     #[error("{root} is not an absolute path: give an absolute path or s3://BUCKET/PREFIX")]
@@ -69,7 +70,7 @@ pub enum BadRoot {
     Objects(#[from] ObjectError),
 }
 
-/// A job names what it may not.
+/// Error: a job names a forbidden path.
 #[derive(Debug, thiserror::Error)]
 pub enum OutsideRoots {
     #[error("the {what} {path}{leads} lies outside of the roots for jobs here ({roots}): choose a path \
@@ -98,7 +99,7 @@ impl Root {
 }
 
 impl Roots {
-    /// Takes what an operator typed; each directory must be there.
+    /// Parses the operator's roots; each directory must exist.
     pub fn of_operator(texts: &[String]) -> Result<Self, BadRoot> {
         let mut roots = Vec::new();
         for text in texts {
@@ -120,7 +121,7 @@ impl Roots {
         Ok(Self { roots, closed: Vec::new() })
     }
 
-    /// Takes what a server told. A directory that is not on this machine allows nothing here.
+    /// Parses the roots from a server. A directory that is missing on this machine allows nothing here.
     pub fn of_server(texts: &[String]) -> Self {
         let root = |text: &str| match is_object_url(Path::new(text)) {
             true => ObjectUrl::parse(text).ok().map(Root::Objects),
@@ -130,30 +131,30 @@ impl Roots {
         Self { roots, closed: Vec::new() }
     }
 
-    /// Those for jobs of this user: of all users', and the user's own.
+    /// Returns the roots for jobs of this user: those for all users, and the user's own.
     pub fn for_user(&self, user: &str) -> Self {
         let is_theirs = |given: &&Given| given.user.as_deref().is_none_or(|of| of == user);
         Self { roots: self.roots.iter().filter(is_theirs).cloned().collect(), closed: self.closed.clone() }
     }
 
-    /// No job may name what lies in these directories, though they lie below a root.
+    /// Forbids these directories to jobs, even below a root.
     pub fn without(mut self, directories: &[PathBuf]) -> Self {
-        // They may be made later.
+        // They may be created later.
         self.closed.extend(directories.iter().map(|path| resolve(path).unwrap_or_else(|_| path.clone())));
         self
     }
 
-    /// As they were given.
+    /// Returns the roots as given.
     pub fn texts(&self) -> Vec<String> {
         self.roots.iter().map(|given| given.text.clone()).collect()
     }
 
-    /// Refuses a job that names anything outside.
+    /// Refuses a job that names a path outside.
     pub fn check_job(&self, spec: &JobSpec) -> Result<(), OutsideRoots> {
         if let Some(task) = spec.kind.program() {
             return self.check_task(task);
         }
-        // What stages before put out lies with the nodes.
+        // The output of earlier stages is on the nodes.
         let named = spec.inputs.iter().filter(|input| input.stage_file.is_none());
         for input in named.filter(|input| !travels(&spec.shipped, &input.path)) {
             match input.object {
@@ -180,7 +181,7 @@ impl Roots {
         Ok(())
     }
 
-    /// The same for jobs of one task each, which seldom differ.
+    /// Checks one-task jobs, which seldom differ.
     pub fn check_tasks(&self, tasks: &[RunTask]) -> Result<(), OutsideRoots> {
         let mut before: Option<&RunTask> = None;
         for task in tasks {
@@ -197,12 +198,12 @@ impl Roots {
         Ok(())
     }
 
-    /// The same for one of them.
+    /// Checks one of them.
     pub fn check_task(&self, task: &RunTask) -> Result<(), OutsideRoots> {
         if task.words.is_empty() {
             return Ok(());
         }
-        // With files it runs in a directory of its own.
+        // With files it runs in its own directory.
         if task.files.is_empty() {
             self.check_path("directory", &task.directory)?;
         }
@@ -212,7 +213,7 @@ impl Roots {
         self.check_program(&task.words, &task.files, &task.shipped, Some(&task.directory))
     }
 
-    /// Refuses an output outside of the roots. The directory that it lies in must be inside too: an output is written under
+    /// Refuses an output outside of the roots. Its parent directory must be inside too: an output is written under
     /// another name in that directory, and renamed.
     pub fn check_output(&self, output: &Path) -> Result<(), OutsideRoots> {
         if is_object_url(output) {
@@ -224,11 +225,11 @@ impl Roots {
         };
         let resolved = self.resolved(what, output, parent)?;
         self.judge(what, output, &resolved)?;
-        // The server's own directories may be closed one by one.
+        // The server's own directories may be forbidden one by one.
         self.judge(what, output, &resolved.join(name))
     }
 
-    /// A bare name is looked up on the node, as is one of the files.
+    /// Checks the program. A bare name is resolved on the node, like the name of a shipped file.
     fn check_program(
         &self,
         words: &[String],
@@ -253,7 +254,7 @@ impl Roots {
         if inside { Ok(()) } else { Err(self.outside(what, path, None)) }
     }
 
-    /// Refuses a staging directory that is there, and lies outside.
+    /// Refuses an existing staging directory outside.
     pub fn check_staging(&self, staging: &Path) -> Result<(), OutsideRoots> {
         match is_object_url(staging) {
             true => self.check_object("output", staging),
@@ -271,7 +272,7 @@ impl Roots {
         if !path.is_absolute() {
             return Err(OutsideRoots::Relative { what, path: path.to_path_buf() });
         }
-        // Most paths have no link, and one question shows it.
+        // Most paths have no link, which one system call shows.
         if is_plain(place)
             && let Some((root, below)) = self.directory_of(place)
             && open_beneath(&root, below, OFlags::PATH).is_ok()
@@ -281,7 +282,7 @@ impl Roots {
         resolve(place).map_err(|source| OutsideRoots::Unresolvable { what, path: path.to_path_buf(), source })
     }
 
-    /// Refuses a path without links that lies outside; `path` is the one that was named.
+    /// Refuses a path without links that lies outside; `path` is the one in the job.
     pub(crate) fn judge(&self, what: &'static str, path: &Path, resolved: &Path) -> Result<(), OutsideRoots> {
         if let Some(closed) = self.closed.iter().find(|closed| resolved.starts_with(closed)) {
             let (path, closed) = (path.to_path_buf(), closed.clone());
@@ -293,7 +294,7 @@ impl Roots {
         }
     }
 
-    /// The root that holds a path without links, and what of the path is behind it.
+    /// Returns the root of a path without links, and the rest of the path below it.
     pub(crate) fn directory_of<'a>(&self, resolved: &'a Path) -> Option<(Arc<OwnedFd>, &'a Path)> {
         let roots = self.roots.iter().filter_map(|given| given.root.as_ref());
         roots.into_iter().find_map(|root| match root {
@@ -314,7 +315,7 @@ impl Roots {
     }
 }
 
-/// Whether a node fetches the file from the server in place of opening that path.
+/// Returns whether a node fetches the file from the server instead of opening that path.
 fn travels(shipped: &[ShippedFile], path: &Path) -> bool {
     shipped.iter().any(|file| file.path == path)
 }
@@ -323,7 +324,7 @@ fn plain_name(word: &str) -> &str {
     word.strip_prefix("./").unwrap_or(word)
 }
 
-/// The path without links; of what does not exist yet, that of the directory in which it will be made.
+/// Returns the path without links; for a missing file, that of its future directory.
 fn resolve(path: &Path) -> std::io::Result<PathBuf> {
     let (found, missing) = deepest_existing(path)?;
     Ok(missing.iter().fold(found, |whole, name| whole.join(name)))

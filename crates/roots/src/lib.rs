@@ -1,22 +1,22 @@
 //! # What it does
-//! The roots below which jobs may name paths and objects: says whether a job keeps to them, and opens what it names so that no
-//! race leads out of them.
+//! The roots below which jobs may name paths and objects: checks whether a job respects them, and opens its paths so
+//! that no race leads out of them.
 //!
 //! # Where it sits
-//! api, objects (URLs) -> roots -> mapper (inputs), server (staging directories), node (all else that a job names), cli.
+//! api, objects (URLs) -> roots -> mapper (inputs), server (staging directories), node (all other paths of a job), cli.
 //!
 //! # Invariants
-//! A path is resolved first, so that links from one root to another and absolute links inside of one lead where they say. What
-//! is then opened is exactly the path that was judged: `openat2` goes there from a descriptor of the root that was held all the
-//! time, below it (`RESOLVE_BENEATH`) and through no link (`RESOLVE_NO_SYMLINKS`). Where something was moved in between, that
-//! fails, and the path is resolved and judged anew, a bounded number of times.
+//! A path is resolved first, so that links between roots and absolute links inside of one work. The opened path is
+//! exactly the checked one: `openat2` goes there from a descriptor of the root that was held open all the time, below
+//! it (`RESOLVE_BENEATH`) and through no link (`RESOLVE_NO_SYMLINKS`). If something was moved in between, that fails,
+//! and the path is resolved and checked again, a bounded number of times.
 //!
 //! # Deliberately absent
-//! What a program opens when it runs: the sandbox of `program` bounds that. Mounts are the operator's, and are gone through.
+//! File access of a running program: the sandbox of `program` bounds that. Mounts are the operator's, and are followed.
 //!
 //! # How it is tested
-//! Links of all kinds beside a table, and a directory that is exchanged for a link in a loop while it is opened (`opening.rs`); with
-//! real jobs in `tests/tests/cluster/roots.rs`.
+//! Links of all kinds beside a table, and a directory that is exchanged for a link in a loop while it is opened
+//! (`opening.rs`); with real jobs in `tests/tests/cluster/roots.rs`.
 
 mod allowed;
 mod opening;

@@ -1,4 +1,4 @@
-//! Opening what jobs name: below the roots, where there are any.
+//! Opening of the paths of jobs: below the roots, if there are any.
 
 use crate::{OutsideRoots, Roots};
 use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, open, openat2};
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Somebody who exchanges directories all the time is given up on.
+/// Maximum retries if directories are exchanged all the time.
 const TRIES_MAX: u32 = 64;
 /// Descriptors of this process, by number.
 const HELD: &str = "/proc/self/fd";
@@ -26,17 +26,17 @@ pub struct JobPaths {
 }
 
 impl JobPaths {
-    /// Below a root of each list.
+    /// Allows paths below a root of each list.
     pub fn below(roots: Vec<Roots>) -> Self {
         Self { roots: roots.into(), own: Arc::default() }
     }
 
-    /// The same, and these very paths, which are of this process.
+    /// Also allows these exact paths, which belong to this process.
     pub fn with_own(&self, own: impl IntoIterator<Item = PathBuf>) -> Self {
         Self { roots: Arc::clone(&self.roots), own: Arc::new(own.into_iter().collect()) }
     }
 
-    /// The same for jobs of this user.
+    /// Restricts the roots to those for jobs of this user.
     pub fn for_user(&self, user: &str) -> Self {
         if !self.are_bounded() {
             return self.clone();
@@ -45,19 +45,20 @@ impl JobPaths {
         Self { roots, own: Arc::clone(&self.own) }
     }
 
-    /// Whether there are any roots.
+    /// Returns whether there are any roots.
     pub fn are_bounded(&self) -> bool {
         !self.roots.is_empty()
     }
 
-    /// Asks each list of roots.
+    /// Checks each list of roots.
     pub fn check(&self, ask: impl Fn(&Roots) -> Result<(), OutsideRoots>) -> Result<(), OutsideRoots> {
         self.roots.iter().try_for_each(ask)
     }
 
-    /// Opens a file to read it. A named pipe is opened without a wait for its writer.
+    /// Opens a file to read it. A named pipe is opened without waiting for its writer.
     ///
-    /// Errors: [`ErrorKind::PermissionDenied`] with an [`OutsideRoots`] where it lies outside; else those of the system.
+    /// Errors: [`ErrorKind::PermissionDenied`] with an [`OutsideRoots`] if it lies outside; otherwise those of the
+    /// system.
     pub fn open_file(&self, path: &Path) -> std::io::Result<File> {
         self.open("input", path, OFlags::RDONLY | OFlags::NONBLOCK).map(File::from)
     }
@@ -67,12 +68,12 @@ impl JobPaths {
         self.open("file", path, OFlags::PATH)
     }
 
-    /// Opens a directory, to work in it whatever becomes of its name.
+    /// Opens a directory, to work in it even if its name changes.
     pub fn open_dir(&self, path: &Path) -> std::io::Result<HeldDir> {
         self.open("output", path, OFlags::PATH | OFlags::DIRECTORY).map(HeldDir)
     }
 
-    /// The same, after it was made, with the directories above it, where it is missing.
+    /// Opens a directory, and creates it and its parents if they are missing.
     pub fn create_dir_all(&self, path: &Path) -> std::io::Result<HeldDir> {
         if !self.are_bounded() {
             std::fs::create_dir_all(path)?;
@@ -98,7 +99,7 @@ impl JobPaths {
         if !self.are_bounded() || self.own.contains(path) {
             return Ok(open(path, flags | OFlags::CLOEXEC, Mode::empty())?);
         }
-        // Most paths have no link: they are opened as they are, which asks the system once.
+        // Most paths have no link: they are opened unchanged, with one system call.
         if is_plain(path)
             && let Ok(opened) = self.open_resolved(what, path, path, flags)
         {
@@ -110,7 +111,7 @@ impl JobPaths {
         })
     }
 
-    /// Tries again where a path was not any more what it had been a moment before.
+    /// Retries if a path has changed since it was checked.
     fn until_nothing_moves<T>(
         &self,
         path: &Path,
@@ -119,7 +120,7 @@ impl JobPaths {
         for _ in 0..TRIES_MAX {
             match act() {
                 Err(error) if has_moved(&error) => {}
-                // What is missing may only have been out of its place for a moment.
+                // A missing path may only have been moved for a moment.
                 Err(error) if error.kind() == ErrorKind::NotFound && path.symlink_metadata().is_ok() => {}
                 other => return other,
             }
@@ -133,7 +134,7 @@ impl JobPaths {
         judged.map_err(|outside| Error::new(ErrorKind::PermissionDenied, outside))
     }
 
-    /// Opens a path that has no links; fails where it has one.
+    /// Opens a path without links; fails if it has one.
     fn open_resolved(
         &self,
         what: &'static str,
@@ -156,25 +157,25 @@ pub(crate) fn open_beneath(dir: &impl AsFd, below: &Path, flags: OFlags) -> std:
             ErrorKind::Unsupported,
             "roots for jobs need a kernel with openat2, Linux 5.6 or later",
         )),
-        // The path was there when it was resolved.
+        // The path existed when it was resolved.
         Err(Errno::NOENT | Errno::NOTDIR) => Err(Errno::AGAIN.into()),
         opened => Ok(opened?),
     }
 }
 
-/// Whether a path is absolute and leads nowhere up, so that its text says below which root it lies.
+/// Returns whether a path is absolute and never leads up, so that its text shows its root.
 pub(crate) fn is_plain(path: &Path) -> bool {
     let mut components = path.components();
     components.next() == Some(Component::RootDir)
         && components.all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// Whether a directory was moved, or became a link, between two system calls.
+/// Returns whether a directory was moved, or became a link, between two system calls.
 fn has_moved(error: &Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::AGAIN | Errno::LOOP | Errno::XDEV))
 }
 
-/// Returns the part of a path that exists, without links, and the missing names behind it.
+/// Returns the existing part of a path, without links, and the missing names after it.
 pub fn deepest_existing(path: &Path) -> std::io::Result<(PathBuf, Vec<&OsStr>)> {
     let (mut missing, mut place) = (Vec::new(), path);
     loop {
@@ -183,7 +184,7 @@ pub fn deepest_existing(path: &Path) -> std::io::Result<(PathBuf, Vec<&OsStr>)> 
                 missing.reverse();
                 return Ok((found, missing));
             }
-            // A link that leads nowhere is there, and may lead somewhere later.
+            // A dangling link exists, and may lead somewhere later.
             Err(error) if error.kind() == ErrorKind::NotFound && place.symlink_metadata().is_err() => {
                 let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else {
                     return Err(error);
@@ -196,12 +197,12 @@ pub fn deepest_existing(path: &Path) -> std::io::Result<(PathBuf, Vec<&OsStr>)> 
     }
 }
 
-/// A directory that stays the same one, whatever becomes of its name.
+/// A directory handle that stays valid when its name changes.
 #[derive(Debug)]
 pub struct HeldDir(OwnedFd);
 
 impl HeldDir {
-    /// A path of it, for as long as the value lives and in this process alone.
+    /// Returns a path of it, valid as long as the value lives and in this process alone.
     pub fn path(&self) -> PathBuf {
         Path::new(HELD).join(self.0.as_raw_fd().to_string())
     }
@@ -213,7 +214,7 @@ impl AsFd for HeldDir {
     }
 }
 
-/// A path as people know it: [`HeldDir::path`] is the name that its directory has now.
+/// Returns the path for messages: [`HeldDir::path`] is the current name of its directory.
 pub fn shown(path: &Path) -> PathBuf {
     let below = path.strip_prefix(HELD).ok().map(Path::components);
     let held = below.and_then(|mut below| {
@@ -325,7 +326,8 @@ mod tests {
         assert_eq!(shown(Path::new("/a/b")), Path::new("/a/b"));
     }
 
-    /// A directory below the root is exchanged for a link that leads out, as fast as it goes, while others open what lies in it.
+    /// A directory below the root is exchanged for a link that leads out, as fast as possible, while other threads open
+    /// its files.
     #[test]
     fn exchanging_a_directory_for_link_never_escapes() {
         let place = Place::new();

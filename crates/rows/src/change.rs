@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How long the intermediate data of a cleaned job stays.
+/// Lifetime of the intermediate data of a cleaned job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// It is gone.
+    /// It was removed.
     Nothing,
     ForGood,
     Until(u64),
@@ -35,7 +35,7 @@ pub struct ProofRow {
     pub merged: DataSum,
 }
 
-/// One change. A list of them goes in as one transaction.
+/// A change. A list of them is one transaction.
 #[derive(Clone, Debug)]
 pub enum Change {
     OwnerStarted {
@@ -56,24 +56,24 @@ pub enum Change {
         disk_dirs: Vec<PathBuf>,
         /// User who submitted it; None if the server does not ask for users, as on one machine.
         user: Option<String>,
-        /// Larger goes first.
+        /// Higher values run first.
         priority: i32,
-        /// It is in no stage yet: it waits until its tasks are written.
+        /// True if it is in no stage yet: it waits until its tasks are written.
         waits: bool,
         now_ns: u64,
     },
-    /// The inputs of a stage of a flow are there: its specification, and what follows from it, is whole now.
+    /// The inputs of a stage of a flow exist: its specification, and the values derived from it, are complete now.
     JobInputs {
         job: JobId,
         spec: Arc<JobSpec>,
     },
-    /// The commit task is about to exist; the report is what it will publish.
+    /// The commit task is about to be created; this is the report that it will publish.
     JobCommitting {
         job: JobId,
         report: Box<JobReport>,
         now_ns: u64,
     },
-    /// The job is over. Where it is interrupted or has succeeded, attempts that still stand as running are marked
+    /// The job is over. If it is interrupted or has succeeded, attempts that are still recorded as running are marked
     /// interrupted: nobody will report them.
     JobEnded {
         job: JobId,
@@ -82,18 +82,18 @@ pub enum Change {
         error: Option<String>,
         now_ns: u64,
     },
-    /// Its directories are gone, but for intermediate data that is kept on purpose.
+    /// Its directories were removed, except for kept intermediate data.
     JobCleaned {
         job: JobId,
         kept: Keep,
         now_ns: u64,
     },
-    /// Nodes keep these directories of a job; what was known of the same ones is replaced.
+    /// Nodes keep these directories of a job; earlier entries for the same directories are replaced.
     KeptDirs {
         job: JobId,
         places: Vec<KeptPlace>,
     },
-    /// The I-files that a job kept are gone, or every node that has any of them will be told so.
+    /// The kept I-files of a job were removed, or every node that has any of them will be told to remove them.
     KeptFilesRemoved {
         job: JobId,
         bytes: u64,
@@ -110,25 +110,25 @@ pub enum Change {
         stage: StageIndex,
         now_ns: u64,
     },
-    /// Data of a stage was lost: these of its tasks run again as told here, with new attempts. Tasks of later stages, chunks
-    /// and runs are struck; they will be told anew.
+    /// Data of a stage was lost: these of its tasks run again as given here, with new attempts. Tasks of later stages,
+    /// chunks and runs are deleted; they will be written again.
     StageReopened {
         job: JobId,
         stage: StageIndex,
         tasks: Vec<(TaskIndex, Task)>,
-        /// A later stage whose tasks stand as far as they are done.
+        /// A later stage whose finished tasks stay valid.
         retained: Option<StageIndex>,
         now_ns: u64,
     },
-    /// The range of a task was cut: the task as it is now, and the one that was added behind all others of its stage for
-    /// the rest.
+    /// The range of a task was cut: the changed task, and the new task for the rest, which was added at the end of its
+    /// stage.
     TaskSplit {
         key: TaskKey,
         task: Box<Task>,
         added_key: TaskKey,
         added: Box<Task>,
     },
-    /// Parts of this stage get other names than their attempts thought: each task's.
+    /// Parts of this stage get other names than their attempts assumed: those of each task.
     PartsRenamed {
         job: JobId,
         stage: StageIndex,
@@ -144,7 +144,7 @@ pub enum Change {
         attempt: AttemptKey,
         state: AttemptState,
         started_ns: u64,
-        /// When the runs of a reduce attempt were open.
+        /// Time at which the runs of a reduce attempt were open.
         opened_ns: Option<u64>,
         ended_ns: u64,
         failure: Option<TaskFailure>,
@@ -167,13 +167,13 @@ pub enum Change {
         job: JobId,
         chunks: Vec<ChunkSummary>,
     },
-    /// New runs, and the runs that the one run given replaces.
+    /// New runs, and the runs that a single given run replaces.
     Runs {
         job: JobId,
         runs: Vec<RunSummary>,
         replaced: Vec<RunId>,
     },
-    /// Parts that later stages read lie on second nodes; each in place of what was known of its part before.
+    /// Parts for later stages were replicated to other nodes; each replaces the earlier entry for its part.
     PartReplicas {
         job: JobId,
         replicas: Vec<PartReplicaRow>,
@@ -190,7 +190,7 @@ pub enum Change {
         tasks: Vec<ReduceTask>,
         now_ns: u64,
     },
-    /// A version that differs from the one before it in these tasks alone.
+    /// A plan version that differs from the previous one in these tasks alone.
     PlanCut {
         job: JobId,
         version: PlanVersion,
@@ -206,28 +206,28 @@ pub enum Change {
         attempt: AttemptKey,
         part: Part,
     },
-    /// Added to what the counters hold.
+    /// Added to the counters.
     Counters {
         job: JobId,
         counters: BTreeMap<String, i64>,
     },
-    /// Result of the winner of a task, for a server that starts again in the middle of the job. The last stage does
-    /// not need it, nor does a job that no server goes on with. Dropped when the job is over.
+    /// Result of the winner of a task, for a server that restarts in the middle of the job. The last stage does not
+    /// need it, nor does a job that no server continues. Dropped when the job is over.
     Result {
         attempt: AttemptKey,
         result: Arc<TaskResult>,
     },
-    /// Why an attempt runs where it does, as JSON.
+    /// Reason for the placement of an attempt, as JSON.
     Placed {
         attempt: AttemptKey,
         reason: String,
     },
-    /// Runs that lie on a second node, and how they stand there now; of a known (run, node) only that changes.
+    /// Runs replicated to another node, and their current state; for a known (run, node) only the state changes.
     Replicas {
         job: JobId,
         replicas: Vec<ReplicaRow>,
     },
-    /// A node came, or came back; its row is replaced.
+    /// A node joined, or came back; its row is replaced.
     NodeRegistered {
         node: NodeRow,
         disks: Vec<DiskRow>,
@@ -237,11 +237,11 @@ pub enum Change {
         state: NodeState,
         now_ns: u64,
     },
-    /// When each node was last heard of.
+    /// Time of the last poll of each node.
     NodesSeen {
         nodes: Vec<(NodeId, u64)>,
     },
-    /// How the disks of a node stand; those not named stay as they are.
+    /// State of the disks of a node; the others are unchanged.
     Disks {
         node: NodeId,
         disks: Vec<DiskRow>,
@@ -249,7 +249,7 @@ pub enum Change {
     Samples {
         rows: Vec<SampleRow>,
     },
-    /// Samples older than this go.
+    /// Samples older than this are deleted.
     SamplesForgotten {
         before_ns: u64,
     },
@@ -258,7 +258,7 @@ pub enum Change {
         role: Role,
         now_ns: u64,
     },
-    /// disabled_ns: None lets the user in again.
+    /// disabled_ns: None enables the user again.
     UserChanged {
         name: String,
         role: Role,
@@ -271,28 +271,28 @@ pub enum Change {
         token: String,
         now_ns: u64,
     },
-    /// A server begins to sign with this key what data ports let in.
+    /// A server begins to sign the rights for data ports with this key.
     DataKeyMade {
         public_key: String,
-        /// Tokens of nodes that earlier keys signed are good no more.
+        /// Tokens of nodes that earlier keys signed are revoked.
         withdraws_earlier: bool,
         now_ns: u64,
     },
     Audit {
         row: AuditRow,
     },
-    /// An intermediate file of a user, as it is from now on; its replica has a row of its own.
+    /// An intermediate file of a user, in its new state; its replica has a separate row.
     Intermediate {
         row: Box<IntermediateStatus>,
     },
-    /// One lies on a second node; in place of what was known of that before.
+    /// A file was replicated to another node; replaces the earlier entry.
     IntermediateReplica {
         row: IntermediateReplicaRow,
     },
     IntermediateReplicaGone {
         file: IntermediateId,
     },
-    /// Nobody knows of it any more.
+    /// The file is deleted.
     IntermediateRemoved {
         file: IntermediateId,
     },
@@ -302,7 +302,7 @@ pub enum Change {
         text: String,
         now_ns: u64,
     },
-    /// Something worth remembering that changes no other row.
+    /// An event that changes no other row.
     Note {
         job: Option<JobId>,
         kind: EventKind,

@@ -1,9 +1,9 @@
-//! Rows of machines: nodes, disks, samples, and where replicas lie. Times are nanoseconds since 1970.
+//! Rows of machines: nodes, disks, samples, and the places of replicas. Times are nanoseconds since 1970.
 
 use ids::{ChunkId, DiskIndex, NodeId, RunId, TaskIndex};
 use std::path::PathBuf;
 
-/// A machine that runs tasks, as it registered last.
+/// A machine that runs tasks, in its last registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRow {
     pub node: NodeId,
@@ -15,24 +15,24 @@ pub struct NodeRow {
     pub slots: u32,
     pub memory_bytes: u64,
     pub cpu_count: u32,
-    /// As the compiler names it: `x86_64`, `aarch64`.
+    /// In the compiler's spelling: `x86_64`, `aarch64`.
     pub arch: String,
     /// Version of its program.
     pub version: String,
     pub state: NodeState,
-    /// Counts the registrations under this name.
+    /// Counter of the registrations under this name.
     pub generation: u64,
-    /// The process behind the last registration.
+    /// The process of the last registration.
     pub incarnation: String,
-    /// SHA-256 of the secret by which this process is known; None: one that came before there were such secrets.
+    /// SHA-256 of the secret that identifies this process; None for a registration before there were such secrets.
     pub secret_hash: Option<[u8; 32]>,
-    /// The name of the token that it joined by; None: it needed none, or the server's own.
+    /// The name of the token of its join; None: it needed none, or used the server's own.
     pub join_token: Option<String>,
     pub registered_ns: u64,
     pub last_seen_ns: u64,
 }
 
-/// The secret of a node that lives.
+/// The secret of a live node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSecretRow {
     pub node: NodeId,
@@ -40,17 +40,17 @@ pub struct NodeSecretRow {
     pub join_token: Option<String>,
 }
 
-/// How a node stands.
+/// State of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
     Up,
-    /// Gets no new work; what it holds moves away.
+    /// Gets no new work; its data moves away.
     Draining,
-    /// Holds nothing that anybody needs.
+    /// Holds no data that anybody needs.
     Drained,
-    /// Was not heard of for too long.
+    /// Has been silent for too long.
     Dead,
-    /// Said good-bye.
+    /// Left by a graceful shutdown.
     Left,
 }
 
@@ -72,7 +72,7 @@ pub enum DiskState {
     Failed,
 }
 
-/// How a machine was. Bytes are counts since the sample before, busy shares are in thousandths.
+/// Load of a machine. Bytes are counts since the previous sample, busy shares are in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleRow {
     pub node: NodeId,
@@ -87,16 +87,16 @@ pub struct SampleRow {
     pub appended_bytes: u64,
 }
 
-/// A part of a stage of a flow that lies on a second node.
+/// A part of a stage of a flow, replicated to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartReplicaRow {
     pub task: TaskIndex,
     pub node: NodeId,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Nanoseconds for which the part lay on one node only.
+    /// Nanoseconds for which the part was on one node only.
     pub single_ns: u64,
-    /// Nanoseconds of these in which the replica was on its way.
+    /// Nanoseconds of these in which the replica was in transit.
     pub sending_ns: u64,
 }
 
@@ -110,16 +110,16 @@ pub struct ReplicaRow {
     pub chunks: Vec<ChunkId>,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Nanoseconds from the sort of the run until it lay on two nodes.
+    /// Nanoseconds from the sort of the run until it was on two nodes.
     pub single_ns: u64,
-    /// Nanoseconds of these in which the replica was on its way.
+    /// Nanoseconds of these in which the replica was in transit.
     pub sending_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaState {
     Complete,
-    /// It is read in place of a run that is gone.
+    /// It is read in place of a lost run.
     Promoted,
     Lost,
 }

@@ -2,13 +2,13 @@
 
 use ids::{IntermediateId, NodeId};
 
-/// A file that lies on a second node.
+/// A file replicated to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntermediateReplicaRow {
     pub file: IntermediateId,
     pub node: NodeId,
-    /// Bytes of the file as it is stored.
+    /// Bytes of the stored file.
     pub bytes: u64,
-    /// How long it lay on one node only.
+    /// Time for which it was on one node only.
     pub single_ns: u64,
 }

@@ -6,10 +6,10 @@ use ids::{
 };
 use std::collections::BTreeMap;
 
-/// The owner of the jobs of `sailfish server`, whichever process serves the store. Its row is there from the first.
+/// The owner of the jobs of `sailfish server`, for any process that serves the store. Its row always exists.
 pub const CLUSTER_OWNER: &str = "cluster";
 
-/// Commits that count of each map task. All are from one attempt, unless a part of its data was lost and made again.
+/// Valid commits of each map task. All are from one attempt, unless a part of its data was lost and recomputed.
 pub type WinningCommits = BTreeMap<TaskIndex, Vec<(AttemptNumber, SourceCommit)>>;
 
 /// State of a task.
@@ -18,7 +18,7 @@ pub enum TaskState {
     Waiting,
     Running,
     Done,
-    /// An earlier stage is made again; the task waits for it.
+    /// An earlier stage is being recomputed; the task waits for it.
     Dropped,
 }
 

@@ -1,6 +1,5 @@
 //! # What it does
-//! Rows and changes of the store, as types: whoever decides makes them, and `metastore` writes and reads them.
-//!
+//! Rows and changes of the store, as types: the deciding crates make them, and `metastore` writes and reads them.
 //! # Where it sits
 //! control -> rows -> metastore, by way of server.
 //!
@@ -8,7 +7,7 @@
 //! Plain values. Times are nanoseconds since 1970. A list of [`Change`]s is one transaction.
 //!
 //! # Deliberately absent
-//! No SQL, no I/O, no decisions. Rows that people see over HTTP are in `api::history`.
+//! No SQL, no I/O, no decisions. Rows that users see over HTTP are in `api::history`.
 //!
 //! # How it is tested
 //! By the suite of `metastore`, which writes every change to both databases and reads it back.

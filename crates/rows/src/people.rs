@@ -2,7 +2,7 @@
 
 use api::people::Role;
 
-/// Public keys of data ports that are remembered. Of one that is older nothing is good any more.
+/// Maximum remembered public keys of data ports. Rights signed with older ones are invalid.
 pub const DATA_KEYS_MAX: u32 = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,14 +10,14 @@ pub struct UserRow {
     pub name: String,
     pub role: Role,
     pub created_ns: u64,
-    /// Since when they may do nothing.
+    /// Time since which the user is disabled.
     pub disabled_ns: Option<u64>,
 }
 
-/// A token, without the token: it is random, 256 bits, and nowhere but with its user.
+/// A token, without its text: that is random, 256 bits, and only its user has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRow {
-    /// Its name, to list and revoke it by.
+    /// Its name, for lists and revocation.
     pub token: String,
     pub user: String,
     /// SHA-256 of the token.
@@ -28,23 +28,23 @@ pub struct TokenRow {
     pub revoked_ns: Option<u64>,
 }
 
-/// The public key of what a server signed for data ports.
+/// The public key for verifying a server's rights at data ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataKeyRow {
     pub public_key: String,
-    /// Since when nothing that nodes show of it is good; None: what a server signed then may be good still.
+    /// Time since which its rights for nodes are invalid; None: rights that the server signed may still be valid.
     pub withdrawn_ns: Option<u64>,
 }
 
-/// Something that somebody asked for.
+/// A request in the audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditRow {
     pub time_ns: u64,
-    /// None where nobody could be told.
+    /// None if the caller is unknown.
     pub user: Option<String>,
-    /// The address that it came from; None where no connection brought it.
+    /// The address of the caller; None without a connection.
     pub source: Option<String>,
-    /// Action that was asked for, such as `POST /v1/jobs`.
+    /// Requested action, such as `POST /v1/jobs`.
     pub action: String,
     /// Object of the action: a job, a node, a user.
     pub target: String,

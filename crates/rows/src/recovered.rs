@@ -1,4 +1,4 @@
-//! State that a server must load when it starts again: the jobs that are not done with, whole, and the machines.
+//! State that a restarted server loads: all unfinished jobs, and the machines.
 
 use crate::{
     ChunkRow, DiskRow, NodeRow, PartReplicaRow, PlanTaskRow, ReplicaRow, RunRow, TaskRow, WinningCommits,
@@ -8,30 +8,30 @@ use api::{Boundaries, JobReport, JobSpec, TaskResult};
 use ids::{AttemptKey, ChunkId, JobId, NodeId, PlanVersion, RunId};
 use std::collections::BTreeMap;
 
-/// Everything a server knew that it must know again.
+/// Everything that a restarted server must know.
 #[derive(Debug, Default)]
 pub struct Recovered {
-    /// The jobs of the cluster that are not over, and those that are over but not cleaned; oldest first.
+    /// The unfinished jobs of the cluster, and finished jobs that are not cleaned; oldest first.
     pub jobs: BTreeMap<JobId, RecoveredJob>,
     pub nodes: Vec<NodeRow>,
     pub disks: Vec<(NodeId, DiskRow)>,
 }
 
-/// A job as it stood.
+/// The stored state of a job.
 #[derive(Debug)]
 pub struct RecoveredJob {
     pub row: JobRow,
     pub spec: JobSpec,
-    /// Why somebody wants it to stop; None where nobody does.
+    /// The reason of a requested cancellation; None if there is none.
     pub cancel_asked: Option<String>,
-    /// Report that its commit will publish, or has published; None before.
+    /// The report that its commit will publish, or has published; None before.
     pub report: Option<JobReport>,
     pub stages: Vec<StageRow>,
     /// With payload and winner, in order of stage and task.
     pub tasks: Vec<TaskRow>,
-    /// Every attempt so far, in order; those that run stand as running.
+    /// Every attempt so far, in order; running ones are recorded as running.
     pub attempts: Vec<AttemptRow>,
-    /// Results of winners, as far as they were stored ([`crate::Change::Result`]).
+    /// Stored results of winners ([`crate::Change::Result`]).
     pub results: Vec<(AttemptKey, TaskResult)>,
     pub boundaries: Option<Boundaries>,
     /// Every version of the plan, also those without tasks.
@@ -41,14 +41,14 @@ pub struct RecoveredJob {
     pub commits: WinningCommits,
     pub chunks: Vec<ChunkRow>,
     pub runs: Vec<RunRow>,
-    /// Which chunks each run holds.
+    /// The chunks of each run.
     pub run_chunks: Vec<(RunId, ChunkId)>,
     pub replicas: Vec<ReplicaRow>,
     pub part_replicas: Vec<PartReplicaRow>,
 }
 
 impl RecoveredJob {
-    /// A job of which nothing but its row and specification is read yet.
+    /// A job of which only its row and specification are loaded.
     pub fn new(row: JobRow, spec: JobSpec) -> Self {
         Self {
             row,
@@ -71,18 +71,18 @@ impl RecoveredJob {
         }
     }
 
-    /// Whether it still has work to do, rather than only directories to remove.
+    /// Returns whether it still has work to do, rather than only directories to remove.
     pub fn goes_on(&self) -> bool {
         matches!(self.row.state, JobState::Running | JobState::Committing)
     }
 }
 
-/// A job of one task of the cluster that is in no stage yet.
+/// A one-task job of the cluster that is in no stage yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitingJobRow {
     pub job: JobId,
     pub user: Option<String>,
     pub priority: i32,
-    /// None where it is long: it is read by itself.
+    /// None if it is long: it is read separately.
     pub spec: Option<JobSpec>,
 }

@@ -9,18 +9,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
 
-/// Pieces that were read and wait to be sent.
+/// Pieces that are read ahead of sending.
 const PIECES_MAX: usize = 4;
 
-/// The bytes of an open file, read by a thread of the runtime as they are sent. One that is shorter than it was said
-/// to be breaks the message off.
+/// The bytes of an open file, read by a thread of the runtime as they are sent. A file that is shorter than announced
+/// aborts the message.
 pub struct FileBody {
     pieces: mpsc::Receiver<std::io::Result<Bytes>>,
     bytes_left: u64,
 }
 
 impl FileBody {
-    /// The first `bytes` of a file. Must be called from within a runtime.
+    /// Makes a body of the first `bytes` of a file. Call it from within a runtime.
     pub fn new(mut file: File, bytes: u64) -> Self {
         let (sender, pieces) = mpsc::channel(PIECES_MAX);
         tokio::task::spawn_blocking(move || {
@@ -38,7 +38,7 @@ impl FileBody {
                     Bytes::from(piece)
                 });
                 let is_over = piece.is_err();
-                // Nobody reads on where the message was given up.
+                // Reading stops if the message was abandoned.
                 if sender.blocking_send(piece).is_err() || is_over {
                     return;
                 }

@@ -15,25 +15,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use tempfile::NamedTempFile;
 
-/// Prefix of the name of a file that is not whole yet.
+/// Prefix of the name of an incomplete file.
 const INCOMING_PREFIX: &str = ".incoming-";
-/// Age at which a file that is not whole counts as abandoned.
+/// Age at which an incomplete file counts as abandoned.
 const INCOMING_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Bytes of the hash of an owner's name that name the directory.
+/// Bytes of the hash of an owner's name in the name of its directory.
 const OWNER_BYTES: usize = 16;
 
 /// Limits of a depot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of one file.
+    /// Maximum bytes of one file.
     pub file_bytes_max: u64,
-    /// Most bytes of the files of one owner.
+    /// Maximum bytes of the files of one owner.
     pub owner_bytes_max: u64,
-    /// Most bytes of all files.
+    /// Maximum bytes of all files.
     pub total_bytes_max: u64,
-    /// A smaller file counts as one of so many bytes: the limits bound how many there are, too.
+    /// Smaller files count as this many bytes: so the limits also bound the number of files.
     pub counted_bytes_min: u64,
-    /// Time that a file stays after it came or was last used, though nobody holds it.
+    /// Time that an unused file stays after it arrived or was last used.
     pub spare: Duration,
 }
 
@@ -47,7 +47,7 @@ pub struct Figures {
     pub sent_files: u64,
 }
 
-/// Key of a file: first its content, so that all owners of one content stand together.
+/// Key of a file: first its content, so that all owners of one content are adjacent.
 type Key = (ContentHash, String);
 
 #[derive(Clone, Copy, Debug)]
@@ -56,18 +56,18 @@ struct Entry {
     used: SystemTime,
     /// Jobs that need it.
     holds: u32,
-    /// Its content was compared with its hash since the depot was opened.
+    /// True if its content was compared with its hash since the depot was opened.
     is_verified: bool,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     entries: BTreeMap<Key, Entry>,
-    /// Room for what is coming, by owner.
+    /// Space reserved for arriving files, by owner.
     coming: BTreeMap<String, u64>,
 }
 
-/// Keeps files. Shared by `Arc`. All methods may wait for the disk.
+/// Store of shipped files. Shared by `Arc`. All methods may wait for the disk.
 #[derive(Debug)]
 pub struct Depot {
     dir: PathBuf,
@@ -79,8 +79,8 @@ pub struct Depot {
 }
 
 impl Depot {
-    /// Takes a directory into use; it is made when the first file comes. Others may use the same one: what they put
-    /// there is found, and what they remove is missed.
+    /// Opens a directory; it is created with the first file. Other processes may use it too: their new files are found,
+    /// and their removals are noticed.
     pub fn open(dir: &Path, limits: Limits) -> Result<Arc<Self>, ShippedError> {
         let mut inner = Inner::default();
         let owners = match std::fs::read_dir(dir) {
@@ -123,8 +123,8 @@ impl Depot {
         }
     }
 
-    /// Those of these contents that an owner has not here. What there is counts as used now; what was not looked at
-    /// since the start is read through, and removed where it has changed.
+    /// Returns those of these contents that an owner does not have here. Present files count as used now; files not yet
+    /// verified since the start are read, and removed if they have changed.
     pub fn missing(&self, owner: &str, contents: &[ContentHash]) -> Vec<ContentHash> {
         let owner = directory_of(owner);
         let is_here = |content: &ContentHash| {
@@ -135,7 +135,7 @@ impl Depot {
         contents.iter().filter(|content| !is_here(content)).copied().collect()
     }
 
-    /// Whether a file has the content it should have; one that has not is removed.
+    /// Returns whether a file has the right content; a changed one is removed.
     fn verify(&self, key: &Key) -> bool {
         let path = self.path(key);
         let is_right = crate::hash_file(&path).is_ok_and(|(found, _)| found == key.0);
@@ -143,7 +143,7 @@ impl Depot {
         match inner.entries.get_mut(key) {
             Some(entry) if is_right => entry.is_verified = true,
             Some(_) => {
-                // One that cannot be removed is not known any more, and is replaced when it comes anew.
+                // A file that cannot be removed is dropped from the index, and is replaced when it arrives again.
                 let _ = std::fs::remove_file(&path);
                 inner.entries.remove(key);
             }
@@ -152,7 +152,7 @@ impl Depot {
         is_right
     }
 
-    /// The file is used now; false where it has gone.
+    /// Records a use of the file; false if it is missing.
     fn touch(&self, key: &Key) -> bool {
         let now = SystemTime::now();
         let touched = File::open(self.path(key)).and_then(|file| file.set_modified(now));
@@ -166,7 +166,7 @@ impl Depot {
         }
     }
 
-    /// Keeps contents of an owner from being removed until the answer is dropped. Gives those that are not here.
+    /// Protects contents of an owner from removal until the result is dropped. Also returns those that are missing.
     pub fn hold(self: &Arc<Self>, owner: &str, contents: &[ContentHash]) -> Result<Hold, Vec<ContentHash>> {
         let owner = directory_of(owner);
         let keys: Vec<Key> = contents.iter().map(|content| (*content, owner.clone())).collect();
@@ -179,7 +179,7 @@ impl Depot {
         Ok(self.hold_keys(&mut inner, keys))
     }
 
-    /// The same for whatever is here of them, whoever sent it: for a job that was taken in before the depot was opened.
+    /// Protects the present ones, of any owner: for a job that was accepted before the depot was opened.
     pub fn hold_what_is_here(self: &Arc<Self>, contents: &[ContentHash]) -> Hold {
         let mut inner = self.inner();
         let keys = contents.iter().flat_map(|content| inner.keys_of(*content)).collect();
@@ -195,7 +195,7 @@ impl Depot {
         Hold { depot: Arc::clone(self), keys }
     }
 
-    /// Begins to take a file in. Makes room for it, by removing what was not used for the longest time.
+    /// Begins to receive a file. Makes room for it by removing the least recently used files.
     pub fn receive(
         self: &Arc<Self>,
         owner: &str,
@@ -209,7 +209,7 @@ impl Depot {
         let key = (content, directory_of(owner));
         let counted_bytes = bytes.max(self.limits.counted_bytes_min);
         self.make_room(&key.1, counted_bytes)?;
-        // From here on the room is given back when this is dropped.
+        // From here on dropping this releases the space.
         let room = Room { depot: Arc::clone(self), owner: key.1.clone(), bytes, counted_bytes };
         let dir = self.dir.join(&key.1);
         make_dir(&dir)?;
@@ -232,7 +232,7 @@ impl Depot {
         Ok(())
     }
 
-    /// Removes files until so many bytes more have room; false, and nothing is removed, where what must stay leaves too
+    /// Removes files until this many more bytes have room; false, without effect, if the protected files leave too
     /// little.
     fn evict(&self, inner: &mut Inner, bytes: u64, bytes_max: u64, owner: Option<&str>) -> bool {
         let wanted = inner.bytes(owner, self.limits.counted_bytes_min).saturating_add(bytes);
@@ -258,7 +258,7 @@ impl Depot {
             if too_many == 0 {
                 break;
             }
-            // What cannot be removed is not counted any more, and found when the depot is opened anew.
+            // A file that cannot be removed is not counted any more, and is found when the depot is opened again.
             let _ = std::fs::remove_file(self.path(&key));
             inner.entries.remove(&key);
             too_many = too_many.saturating_sub(bytes);
@@ -266,7 +266,7 @@ impl Depot {
         true
     }
 
-    /// Opens a content to be sent, whoever brought it; None where it is not here.
+    /// Opens a content for sending, whoever shipped it; None if it is not here.
     pub fn open_to_send(&self, content: ContentHash) -> Option<(File, u64)> {
         let keys = self.inner().keys_of(content);
         let opened = keys.iter().find_map(|key| {
@@ -278,8 +278,8 @@ impl Depot {
         opened
     }
 
-    /// Copies a content to a path at which there is nothing yet; false where it is not here. It is hashed on the way:
-    /// one that has changed is removed, and was not here.
+    /// Copies a content to a path that does not exist yet; false if it is not here. It is hashed on the way: a changed
+    /// file is removed, and counts as missing.
     pub fn copy_out(
         &self,
         owner: &str,
@@ -313,7 +313,7 @@ impl Depot {
         }
         let mode = if is_executable { 0o555 } else { 0o444 };
         copy.set_permissions(Permissions::from_mode(mode)).map_err(ShippedError::at(to))?;
-        // Another process may have put it there.
+        // Another process may have stored it.
         let entry = Entry { bytes, used: SystemTime::now(), holds: 0, is_verified: true };
         self.inner().entries.entry(key.clone()).or_insert(entry);
         self.touch(&key);
@@ -328,7 +328,7 @@ impl Inner {
         same.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Returns the bytes that lie here or are coming, of one owner or of all.
+    /// Returns the bytes that are stored or arriving, of one owner or of all.
     fn bytes(&self, owner: Option<&str>, counted_bytes_min: u64) -> u64 {
         let is_meant = |each: &str| owner.is_none_or(|owner| each == owner);
         let here = self
@@ -341,7 +341,7 @@ impl Inner {
     }
 }
 
-/// Room that is taken for a file that is coming.
+/// Space reserved for an arriving file.
 struct Room {
     depot: Arc<Depot>,
     owner: String,
@@ -362,7 +362,7 @@ impl Drop for Room {
     }
 }
 
-/// A file that is coming. Nothing is left of one that is dropped before its end.
+/// An arriving file. If it is dropped before its end, nothing of it remains.
 pub struct Incoming {
     room: Room,
     key: Key,
@@ -383,7 +383,7 @@ impl Incoming {
         asked.and_then(|()| self.file.write_all(piece)).map_err(ShippedError::at(self.file.path()))
     }
 
-    /// The file is whole: where it is what it should be, it stands under its hash from now on, and is on the disk.
+    /// Completes the file: if it has the right content, it is stored under its hash from now on, on disk.
     pub fn finish(self) -> Result<(), ShippedError> {
         let Self { room, key, file, hasher, written } = self;
         let (wanted, found) = (key.0, ContentHash(hasher.finalize().into()));
@@ -404,7 +404,7 @@ impl Incoming {
         asked.and_then(|()| File::open(&dir)?.sync_all()).map_err(ShippedError::at(&dir))?;
         let mut inner = depot.inner();
         let entry = Entry { bytes: written, used: SystemTime::now(), holds: 0, is_verified: true };
-        // Whoever holds it goes on to do so.
+        // Its holders keep holding it.
         let holds = inner.entries.get(&key).map_or(0, |before| before.holds);
         inner.entries.insert(key, Entry { holds, ..entry });
         drop(inner);
@@ -414,7 +414,7 @@ impl Incoming {
     }
 }
 
-/// Files that stay as long as this is there.
+/// Files that are protected as long as this exists.
 #[derive(Debug)]
 pub struct Hold {
     depot: Arc<Depot>,
@@ -433,24 +433,25 @@ impl Drop for Hold {
     }
 }
 
-/// The directory of an owner, whose name may hold anything.
+/// Returns the directory of an owner, whose name may have any characters.
 fn directory_of(owner: &str) -> String {
     hex::encode(&hash_of(owner.as_bytes()).0[..OWNER_BYTES])
 }
 
-/// Makes a directory that only its owner may read: programs of users consist of these files, and nobody else may read them.
+/// Creates a directory that only its owner may read: user programs consist of these files, and nobody else may read
+/// them.
 fn make_dir(dir: &Path) -> Result<(), ShippedError> {
     let asked = io_call(IoCall::Create, dir);
     let made = asked.and_then(|()| DirBuilder::new().recursive(true).mode(0o700).create(dir));
     made.map_err(ShippedError::at(dir))
 }
 
-/// Removes a file, and ignores a failure: the depot does not know the file any more, so it is in nobody's way.
+/// Removes a file, and ignores a failure: the depot does not know the file any more, so it does no harm.
 fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
-/// Finds what an owner has, and removes what was coming when a process died.
+/// Finds the files of an owner, and removes incomplete ones of dead processes.
 fn list(dir: &Path, owner: &str, inner: &mut Inner) -> Result<(), ShippedError> {
     for entry in std::fs::read_dir(dir).map_err(ShippedError::at(dir))? {
         let entry = entry.map_err(ShippedError::at(dir))?;

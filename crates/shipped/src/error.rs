@@ -1,9 +1,9 @@
-//! Why a file was not taken in or given out.
+//! Reasons why a file was not accepted or returned.
 
 use api::ContentHash;
 use std::path::{Path, PathBuf};
 
-/// Answers whose move it is: the sender's, whoever has the room, or the machine's.
+/// The variant shows who can act: the sender, the owner of the space, or the operator of the machine.
 #[derive(Debug, thiserror::Error)]
 pub enum ShippedError {
     #[error("a file of {bytes} bytes is too large to ship: the limit is {bytes_max} bytes")]

@@ -9,17 +9,17 @@ use std::path::Path;
 /// Bytes of one read.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
-/// The hash of bytes in memory.
+/// Returns the hash of bytes in memory.
 pub fn hash_of(bytes: &[u8]) -> ContentHash {
     ContentHash(Sha256::digest(bytes).into())
 }
 
-/// The hash of a file, and its length.
+/// Returns the hash of a file, and its length.
 pub fn hash_file(path: &Path) -> std::io::Result<(ContentHash, u64)> {
     hash_pieces(&mut File::open(path)?, |_| Ok(()))
 }
 
-/// The hash of what is read to its end, piece by piece, and its length.
+/// Returns the hash and the length of a reader's bytes, read piece by piece to the end.
 pub(crate) fn hash_pieces(
     source: &mut impl Read,
     mut each: impl FnMut(&[u8]) -> std::io::Result<()>,

@@ -1,14 +1,14 @@
 //! # What it does
-//! Files that travel by the hash of their content: hashes them, makes message bodies of them, and keeps them in a
+//! Files shipped by the hash of their content: hashes them, makes message bodies of them, and stores them in a
 //! directory, which is the depot of a server or the cache of a node.
 //!
 //! # Where it sits
-//! api (hashes) -> shipped -> server and controlport (depot), node (cache), cli (what is sent).
+//! api (hashes) -> shipped -> server and controlport (depot), node (cache), cli (sender).
 //!
 //! # Invariants
-//! A file stands under its hash only once it is whole, has that hash and is on the disk. What is taken out is hashed
-//! once more on its way; what has changed is removed and was never there. The room is bounded, for each owner and for
-//! all; what a job holds stays, and so does what came or was used a moment ago.
+//! A file is stored under its hash only once it is complete, has that hash and is on disk. Every read hashes the file
+//! again; a changed file is removed and counts as missing. The space is bounded, for each owner and for all; files that
+//! a job holds stay, and so do recently arrived or used ones.
 //!
 //! # Deliberately absent
 //! No HTTP, no jobs, no decision about who may have what: an owner is a text.

@@ -1,4 +1,4 @@
-//! A stage file as it is, front to back, for a copy elsewhere.
+//! The unchanged bytes of a stage file, front to back, for a copy on another node.
 
 use crate::Payload;
 use crate::error::StageFileError;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 4 * STORED_BLOCK_BYTES;
 
-/// The file in pieces. Each is verified before it is given out: a copy of a damaged file would be worse than none.
+/// The file in pieces. Each is verified before it is returned: a copy of a damaged file would be worse than none.
 pub struct RawPieces {
     file: RawFile,
     verifier: RawVerifier,
@@ -18,7 +18,7 @@ pub struct RawPieces {
 }
 
 impl RawPieces {
-    /// Opens a file that must hold `expected`.
+    /// Opens a file that must have the payload `expected`.
     pub fn open(path: &Path, expected: Payload) -> Result<Self, StageFileError> {
         let file = RawFile::open(path, expected)?;
         Ok(Self { file, verifier: RawVerifier::new(expected), offset: 0 })

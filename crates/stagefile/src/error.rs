@@ -5,18 +5,18 @@ use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why a stage file was not written or read.
+/// Reason why a stage file was not written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StageFileError {
-    /// The operating system refused; the file may be whole, missing, or on a disk that fails.
+    /// The operating system refused; the file may be intact, missing, or on a failing disk.
     #[error("cannot {action} {path}", path = path.display())]
     Io { action: &'static str, path: PathBuf, source: std::io::Error },
-    /// The file was read, and holds something else than it should. Reading it again would not help: another copy must be
-    /// read, or the data made again.
+    /// The file has other content than it should. A retry would not help: another copy must be read, or the data
+    /// recomputed.
     #[error("{path} is damaged", path = path.display())]
     Damaged { path: PathBuf, source: StageFileDamage },
-    /// The requested range is not a part of the payload: a mistake of the caller.
-    #[error("bytes {offset} to {end} were asked for of a stage file with {bytes}", end = .offset.saturating_add(*.length))]
+    /// The requested range is outside of the payload: an error of the caller.
+    #[error("bytes {offset} to {end} are outside of a stage file of {bytes} bytes", end = .offset.saturating_add(*.length))]
     OutOfRange { bytes: u64, offset: u64, length: u64 },
 }
 
@@ -29,8 +29,8 @@ impl StageFileError {
         }
     }
 
-    /// Whether the error is one of the file and would not pass in a moment: the file is damaged or gone, or its disk does not give it.
-    /// False for errors that may pass, as when the process has no more files or memory.
+    /// Returns whether the cause is the file and is permanent: the file is damaged or missing, or its disk fails. False
+    /// for transient errors, such as a lack of file descriptors or memory.
     pub fn is_of_the_file(&self) -> bool {
         const PASSING: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::AGAIN];
         match self {
@@ -42,7 +42,7 @@ impl StageFileError {
         }
     }
 
-    /// The error behind one that came out of [`std::io::Read`] or [`std::io::Write`] of this crate.
+    /// Returns the error of this crate within an error from [`std::io::Read`] or [`std::io::Write`].
     pub fn of(error: &std::io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref::<Told>().map(|told| &told.0)
     }
@@ -65,7 +65,7 @@ impl fmt::Display for Told {
 impl Error for Told {}
 
 impl From<StageFileError> for std::io::Error {
-    /// Keeps the error within, where [`StageFileError::of`] finds it.
+    /// Wraps the error in an I/O error, in which [`StageFileError::of`] finds it.
     fn from(error: StageFileError) -> Self {
         let kind = match &error {
             StageFileError::Io { source, .. } => source.kind(),
@@ -76,7 +76,7 @@ impl From<StageFileError> for std::io::Error {
     }
 }
 
-/// Bytes that are not those of the stage file which they claim to be.
+/// Damage: bytes that differ from the stage file they claim to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct StageFileDamage {
@@ -99,7 +99,7 @@ pub enum DamagePlace {
     /// Counts from 0.
     Block(u64),
     Footer,
-    /// All blocks together, each of which is right in itself.
+    /// All blocks together; each of them is intact.
     Payload,
 }
 
@@ -120,17 +120,17 @@ impl fmt::Display for DamagePlace {
 pub enum DamageKind {
     /// Not a stage file.
     Foreign,
-    /// The file has a version that this program does not know.
+    /// The version is unknown to this program.
     Version(u16),
     /// Too few bytes, or too many.
     Length { present_bytes: u64, expected_bytes: u64 },
-    /// The mark with which a complete file ends is not where the end is.
+    /// The end mark of a complete file is not at its end.
     NoEndMark,
-    /// Bytes do not match the checksum that stands with them.
+    /// Bytes do not match their stored checksum.
     Checksum { stored: u32, computed: u32 },
-    /// A field has a value that it cannot have.
+    /// A field has an impossible value.
     Field { what: &'static str, value: u64 },
-    /// A field is not what the reader was told.
+    /// A field differs from the expectation of the reader.
     Unexpected { what: &'static str, present: u64, expected: u64 },
 }
 
@@ -140,15 +140,15 @@ impl fmt::Display for DamageKind {
             Self::Foreign => write!(f, "not a stage file (the first bytes are foreign)"),
             Self::Version(version) => write!(f, "format version {version} is not known to this program"),
             Self::Length { present_bytes, expected_bytes } => {
-                write!(f, "{present_bytes} bytes where {expected_bytes} should be")
+                write!(f, "{present_bytes} bytes instead of {expected_bytes}")
             }
-            Self::NoEndMark => write!(f, "the end mark is missing: the file is not complete, or cut off"),
+            Self::NoEndMark => write!(f, "the end mark is missing: the file is incomplete, or truncated"),
             Self::Checksum { stored, computed } => {
                 write!(f, "checksum {stored:08x} stored, {computed:08x} computed")
             }
             Self::Field { what, value } => write!(f, "{what} cannot be {value}"),
             Self::Unexpected { what, present, expected } => {
-                write!(f, "{what} is {present}, and {expected} was expected")
+                write!(f, "{what} is {present}, but {expected} was expected")
             }
         }
     }

@@ -51,7 +51,8 @@ fn check_length(place: DamagePlace, bytes: &[u8], expected_bytes: usize) -> Resu
     }
 }
 
-/// Checks that bytes without a meaning are zero, so that everything has one spelling and a later version may give them one.
+/// Checks that reserved bytes are zero, so that everything has one spelling and a later version may give them a
+/// meaning.
 fn check_reserved(place: DamagePlace, reserved: &[u8]) -> Result<(), StageFileDamage> {
     match reserved.iter().find(|byte| **byte != 0) {
         None => Ok(()),
@@ -62,7 +63,7 @@ fn check_reserved(place: DamagePlace, reserved: &[u8]) -> Result<(), StageFileDa
     }
 }
 
-/// The front of every file.
+/// The start of every file.
 pub fn encode_header() -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
@@ -73,7 +74,7 @@ pub fn encode_header() -> [u8; HEADER_BYTES] {
     bytes
 }
 
-/// Checks the front of a file.
+/// Checks the start of a file.
 pub fn check_header(bytes: &[u8]) -> Result<(), StageFileDamage> {
     let place = DamagePlace::Header;
     check_length(place, bytes, HEADER_BYTES)?;
@@ -176,7 +177,7 @@ impl Footer {
         Ok(Self { payload })
     }
 
-    /// Checks the footer of a file that is to hold `expected`.
+    /// Checks the footer of a file with the payload `expected`.
     pub(crate) fn check(bytes: &[u8], expected: Payload) -> Result<(), StageFileDamage> {
         let found = Self::decode(bytes)?.payload;
         let (crc32c, expected_crc32c) = (found.crc32c.into(), expected.crc32c.into());

@@ -4,11 +4,11 @@ use crate::error::StageFileError;
 use crate::format::{BLOCK_HEADER_BYTES, FOOTER_BYTES, HEADER_BYTES};
 use std::ops::Range;
 
-/// Payload of each block but the last, which has what is left. Version 1 knows no other size.
+/// Payload of each block except the last, which has the rest. Version 1 has no other size.
 pub const BLOCK_PAYLOAD_BYTES: u32 = 64 << 10;
-/// A full block as it is stored.
+/// Stored bytes of a full block.
 pub const STORED_BLOCK_BYTES: usize = BLOCK_HEADER_BYTES + BLOCK_PAYLOAD_BYTES as usize;
-/// No file is longer, so that no sum below overflows.
+/// Maximum payload, so that no sum below overflows.
 pub const PAYLOAD_BYTES_MAX: u64 = 1 << 48;
 
 /// The arithmetic of one file.
@@ -17,17 +17,17 @@ pub struct BlockLayout {
     bytes: u64,
 }
 
-/// Whole blocks of a file that follow each other, as they are stored.
+/// Consecutive whole blocks of a file, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawRange {
     pub first_block: u64,
     pub blocks: u64,
-    /// Range of the file's bytes that holds the blocks.
+    /// Range of these blocks within the file's bytes.
     pub stored: Range<u64>,
 }
 
 impl BlockLayout {
-    /// Returns the layout of a file with so many bytes of payload. Panics beyond [`PAYLOAD_BYTES_MAX`].
+    /// Returns the layout of a file with this many bytes of payload. Panics beyond [`PAYLOAD_BYTES_MAX`].
     pub fn of(bytes: u64) -> Self {
         assert!(bytes <= PAYLOAD_BYTES_MAX, "no stage file has {bytes} bytes");
         Self { bytes }
@@ -47,19 +47,19 @@ impl BlockLayout {
         self.footer_offset() + FOOTER_BYTES as u64
     }
 
-    /// Returns the offset of the footer, at which the blocks end.
+    /// Returns the offset of the footer, where the blocks end.
     pub fn footer_offset(self) -> u64 {
         HEADER_BYTES as u64 + self.bytes + self.blocks() * BLOCK_HEADER_BYTES as u64
     }
 
-    /// Bytes of payload in a block; 0 where there is no such block.
+    /// Returns the bytes of payload in a block; 0 if there is no such block.
     pub fn payload_of(self, block: u64) -> u32 {
         let before = block.saturating_mul(BLOCK_PAYLOAD_BYTES.into());
         let left = self.bytes.saturating_sub(before);
         left.min(BLOCK_PAYLOAD_BYTES.into()) as u32
     }
 
-    /// So many blocks from `first_block` on, as far as there are any.
+    /// Returns this many blocks from `first_block` on, or fewer at the end.
     pub fn raw_blocks(self, first_block: u64, blocks: u64) -> RawRange {
         let first_block = first_block.min(self.blocks());
         let end_block = first_block.saturating_add(blocks).min(self.blocks());
@@ -74,7 +74,7 @@ impl BlockLayout {
         }
     }
 
-    /// The blocks that hold a range of the payload; none for an empty one.
+    /// Returns the blocks of a range of the payload; none for an empty one.
     pub fn raw_range(self, offset: u64, length: u64) -> Result<RawRange, StageFileError> {
         let end = self.end_of(offset, length)?;
         let size = u64::from(BLOCK_PAYLOAD_BYTES);
@@ -85,7 +85,7 @@ impl BlockLayout {
         })
     }
 
-    /// The end of a range of the payload.
+    /// Returns the end of a range of the payload.
     pub(crate) fn end_of(self, offset: u64, length: u64) -> Result<u64, StageFileError> {
         let end = offset.checked_add(length).filter(|end| *end <= self.bytes);
         end.ok_or(StageFileError::OutOfRange { bytes: self.bytes, offset, length })

@@ -1,21 +1,20 @@
 //! # What it does
-//! Stage files: what a task of one stage writes and tasks of the next one read, any bytes, in blocks of one size with
-//! checksums. Writes them, reads ranges of their payload, verifies them as files, as slices and as streams. Bytes are in
-//! `docs/formats/stage-file.md`.
+//! Stage files: the output of a task of one stage that tasks of the next one read, any bytes, in blocks of one size
+//! with checksums. Writes them, reads ranges of their payload, verifies them as files, as slices and as streams. The
+//! byte tables are in `docs/formats/stage-file.md`.
 //!
 //! # Where it sits
 //! reducer (the bytes of a part) -> stagefile -> mapper (a range of them), on this node; `dataport` carries its blocks
-//! between nodes as they are.
+//! unchanged between nodes.
 //!
 //! # Invariants
-//! A file is written once, by one writer, and never changed; without its footer it is not complete, and a writer that is
-//! dropped removes it. Nothing that was read is given out before its block is verified. Where a byte of the payload
-//! lies is arithmetic: no index is needed to read from the middle. Whoever reads says which payload it expects, and a
-//! file that holds another one is damage.
+//! A file is written once, by one writer, and never changed; without its footer it is incomplete, and a dropped writer
+//! removes it. No bytes are returned before their block is verified. The place of a byte of the payload is arithmetic:
+//! reading from the middle needs no index. A reader gives the expected payload, and a file with another one is damaged.
 //!
 //! # Deliberately absent
-//! No knowledge of jobs, nodes or disks, no choice of a place, no compression, no threads, no second try: who has another copy
-//! goes on there with the [`RangeDecoder`] of the one that failed.
+//! No knowledge of jobs, nodes or disks, no choice of a place, no compression, no threads, no retry: a caller with
+//! another copy continues there with the [`RangeDecoder`] of the failed one.
 //!
 //! # How it is tested
 //! Against a model (`tests/model.rs`); by flipping and cutting everything (`tests/damage.rs`); golden files of each
@@ -47,7 +46,7 @@ pub use receiving::RawWriter;
 pub use verifier::RawVerifier;
 pub use writer::StageFileWriter;
 
-/// Payload of a stage file, by size and checksum: the bytes that were written into it, without those that the format adds.
+/// Payload of a stage file, by size and checksum: the written bytes, without those that the format adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Payload {
     pub bytes: u64,
@@ -74,7 +73,7 @@ impl StageFileSummary {
 }
 
 impl From<Payload> for StageFileSummary {
-    /// Panics where no stage file can be as long.
+    /// Panics if the file would be too long for a stage file.
     fn from(payload: Payload) -> Self {
         let stored_bytes = BlockLayout::of(payload.bytes).stored_bytes();
         Self { bytes: payload.bytes, crc32c: payload.crc32c, stored_bytes }

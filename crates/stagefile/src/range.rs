@@ -1,4 +1,4 @@
-//! A range of the payload, decoded from blocks as they are stored, wherever these come from.
+//! A range of the payload, decoded from stored blocks of any origin.
 
 use crate::Payload;
 use crate::error::{DamageKind, DamagePlace, StageFileDamage, StageFileError};
@@ -6,25 +6,25 @@ use crate::format::{BLOCK_HEADER_BYTES, check_block};
 use crate::layout::{BLOCK_PAYLOAD_BYTES, BlockLayout, RawRange, STORED_BLOCK_BYTES};
 use std::ops::Range;
 
-/// Knows which block comes next and what of it is wanted. It holds no bytes, so that a reader whose copy fails goes on
-/// with it at another one.
+/// Decoder that knows the next block and the wanted part of it. It holds no bytes, so that a reader whose copy fails
+/// continues with it at another one.
 #[derive(Clone, Debug)]
 pub struct RangeDecoder {
     layout: BlockLayout,
     expected_crc32c: u32,
-    /// In the payload: the next byte that is wanted, and the end of the range.
+    /// Offsets in the payload of the next wanted byte, and of the end of the range.
     next: u64,
     end: u64,
-    /// CRC-32C of all that was decoded; None if the range is not the whole payload.
+    /// CRC-32C of all decoded bytes; None if the range is not the whole payload.
     crc32c: Option<u32>,
 }
 
-/// A block that was verified.
+/// A verified block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// Range of wanted payload within the raw bytes of the block.
     pub wanted: Range<usize>,
-    /// Raw bytes of the block: the next one is behind them.
+    /// Raw bytes of the block: the next one follows them.
     pub stored_bytes: usize,
 }
 
@@ -38,29 +38,29 @@ impl RangeDecoder {
         Ok(Self { layout, expected_crc32c: payload.crc32c, next: offset, end, crc32c })
     }
 
-    /// The payload of the file.
+    /// Returns the payload of the file.
     pub fn payload(&self) -> Payload {
         Payload { bytes: self.layout.bytes(), crc32c: self.expected_crc32c }
     }
 
-    /// The place in the payload of the next byte that is wanted.
+    /// Returns the offset in the payload of the next wanted byte.
     pub fn position(&self) -> u64 {
         self.next
     }
 
-    /// Bytes that are still wanted.
+    /// Returns the number of wanted bytes left.
     pub fn left(&self) -> u64 {
         self.end - self.next
     }
 
-    /// The blocks to decode next, as many as have `stored_bytes_max` bytes and one at least; None at the end.
+    /// Returns the blocks to decode next, as many as fit `stored_bytes_max` bytes but at least one; None at the end.
     pub fn next_raw(&self, stored_bytes_max: usize) -> Option<RawRange> {
         let raw = self.layout.raw_range(self.next, self.left()).ok()?;
         let blocks_max = (stored_bytes_max / STORED_BLOCK_BYTES).max(1) as u64;
         (raw.blocks > 0).then(|| self.layout.raw_blocks(raw.first_block, raw.blocks.min(blocks_max)))
     }
 
-    /// The blocks behind those, for whoever asks for them before those are decoded; None where the range ends with them.
+    /// Returns the blocks after those, for requests before those are decoded; None if the range ends with them.
     pub fn raw_after(&self, raw: &RawRange, stored_bytes_max: usize) -> Option<RawRange> {
         let all = self.layout.raw_range(self.next, self.left()).ok()?;
         let next = raw.first_block + raw.blocks;
@@ -69,7 +69,7 @@ impl RangeDecoder {
         Some(self.layout.raw_blocks(next, left.min(blocks_max)))
     }
 
-    /// Verifies the next block, with which `raw` begins, and moves behind it. After an error it stands where it stood.
+    /// Verifies the next block, at the start of `raw`, and advances past it. After an error the position is unchanged.
     pub fn decode(&mut self, raw: &[u8]) -> Result<Decoded, StageFileDamage> {
         let size = u64::from(BLOCK_PAYLOAD_BYTES);
         let number = self.next / size;

@@ -1,4 +1,4 @@
-//! Reading a stage file.
+//! Reader of a stage file.
 
 use crate::error::{DamageKind, DamagePlace, StageFileDamage, StageFileError};
 use crate::format::{FOOTER_BYTES, Footer, HEADER_BYTES, check_header};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Bytes read at once.
 const WINDOW_BYTES: usize = 4 * STORED_BLOCK_BYTES;
 
-/// A complete stage file, of which header, footer and length are what they should be. Its blocks are not looked at.
+/// A complete stage file with verified header, footer and length. Its blocks are not checked.
 pub struct RawFile {
     path: PathBuf,
     file: File,
@@ -23,7 +23,7 @@ pub struct RawFile {
 }
 
 impl RawFile {
-    /// Opens a file that is to hold `expected`.
+    /// Opens a file that must have the payload `expected`.
     pub fn open(path: &Path, expected: Payload) -> Result<Self, StageFileError> {
         let (raw, file_bytes) = Self::open_any(path)?;
         let raw = Self { payload: expected, ..raw };
@@ -37,7 +37,7 @@ impl RawFile {
         Ok(raw)
     }
 
-    /// Opens a file and believes what its footer says of its payload.
+    /// Opens a file and trusts the payload in its footer.
     pub fn open_unknown(path: &Path) -> Result<Self, StageFileError> {
         let (raw, file_bytes) = Self::open_any(path)?;
         let footer = raw.read_footer(file_bytes)?;
@@ -53,7 +53,7 @@ impl RawFile {
         }
     }
 
-    /// Opens a file that is long enough and begins as a stage file does; gives its length too.
+    /// Opens a file that is long enough and begins like a stage file; also returns its length.
     fn open_any(path: &Path) -> Result<(Self, u64), StageFileError> {
         let io = |action| move |source| StageFileError::Io { action, path: path.to_path_buf(), source };
         let file = File::open(path).map_err(io("open"))?;
@@ -104,7 +104,7 @@ impl RawFile {
         })
     }
 
-    /// The damage as one of this file.
+    /// Makes the error for damage of this file.
     pub fn damaged(&self, source: StageFileDamage) -> StageFileError {
         StageFileError::Damaged { path: self.path.clone(), source }
     }
@@ -114,27 +114,27 @@ impl RawFile {
 pub struct StageFileReader {
     file: RawFile,
     decoder: RangeDecoder,
-    /// Blocks as they are stored; the next one to decode begins at `next_block`.
+    /// Stored blocks; the next one to decode begins at `next_block`.
     window: Vec<u8>,
     next_block: usize,
-    /// Range of `window` that was decoded and not given out.
+    /// Range of `window` that was decoded and not returned.
     given: Range<usize>,
 }
 
 impl StageFileReader {
-    /// Bytes [offset, offset + length) of the payload of a file that is to hold `expected`.
+    /// Opens bytes [offset, offset + length) of the payload of a file that must have the payload `expected`.
     pub fn open(path: &Path, expected: Payload, offset: u64, length: u64) -> Result<Self, StageFileError> {
         Self::resume(path, RangeDecoder::new(expected, offset, length)?)
     }
 
-    /// The rest of a range whose beginning was read from another copy.
+    /// Opens the rest of a range whose beginning was read from another copy.
     pub fn resume(path: &Path, decoder: RangeDecoder) -> Result<Self, StageFileError> {
         let file = RawFile::open(path, decoder.payload())?;
         Ok(Self { file, decoder, window: Vec::new(), next_block: 0, given: 0..0 })
     }
 
-    /// The next bytes of the range, never more than a block; empty at its end. They count as read when
-    /// [`Self::consume`] says so.
+    /// Returns the next bytes of the range, never more than a block; empty at its end. They count as read after
+    /// [`Self::consume`].
     pub fn fill(&mut self) -> Result<&[u8], StageFileError> {
         if self.given.is_empty() {
             self.next_block()?;
@@ -142,7 +142,7 @@ impl StageFileReader {
         Ok(&self.window[self.given.clone()])
     }
 
-    /// So many bytes of what [`Self::fill`] gave are done with.
+    /// Marks this many bytes from [`Self::fill`] as read.
     pub fn consume(&mut self, bytes: usize) {
         self.given.start = (self.given.start + bytes).min(self.given.end);
     }
@@ -169,15 +169,15 @@ impl StageFileReader {
         }
     }
 
-    /// Returns the decoder of the rest of the range, for another copy to go on with. If [`Self::fill`] failed, the rest begins with the
-    /// block at which it failed.
+    /// Returns the decoder of the rest of the range, to continue at another copy. If [`Self::fill`] failed, the rest
+    /// begins with the failed block.
     pub fn into_rest(self) -> RangeDecoder {
         self.decoder
     }
 }
 
 impl Read for StageFileReader {
-    /// Errors hold a [`StageFileError`].
+    /// Errors contain a [`StageFileError`].
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
@@ -190,7 +190,7 @@ impl Read for StageFileReader {
     }
 }
 
-/// Reads a whole file and checks all of it; its footer says what it is to hold.
+/// Reads and checks a whole file; its footer has the expected payload.
 pub fn verify(path: &Path) -> Result<StageFileSummary, StageFileError> {
     let file = RawFile::open_unknown(path)?;
     let mut verifier = RawVerifier::new(file.payload());

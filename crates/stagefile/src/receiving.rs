@@ -1,4 +1,4 @@
-//! A copy of a stage file, as it comes from elsewhere.
+//! A copy of a stage file that arrives from another node.
 
 use crate::error::{StageFileDamage, StageFileError};
 use crate::reader::RawFile;
@@ -8,23 +8,23 @@ use diskfile::{SequentialWriter, Through};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Bytes of each buffer: small, because several copies come at once, and they are read only if the original is lost.
+/// Bytes of each buffer: small, because several copies arrive at once, and they are read only if the original is lost.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A copy that is being received, byte for byte the file. Dropped before it is finished, or where that fails, nothing of
-/// it is left.
+/// A copy that is being received, byte for byte the file. If it is dropped before it is finished, or finishing fails,
+/// nothing of it remains.
 pub struct RawWriter {
     path: PathBuf,
     expected: Payload,
     verifier: RawVerifier,
-    /// None once it is finished.
+    /// None after it is finished.
     out: Option<SequentialWriter>,
     is_complete: bool,
 }
 
 impl RawWriter {
-    /// Creates the file that is to hold `expected`. One of that name that was left there is replaced, without a change
-    /// to what readers of it see.
+    /// Creates the file for the payload `expected`. A leftover file of that name is replaced, without a change for its
+    /// readers.
     pub fn create(path: &Path, expected: Payload) -> Result<Self, StageFileError> {
         let io = |source| StageFileError::Io { action: "create", path: path.to_path_buf(), source };
         match std::fs::remove_file(path) {
@@ -36,7 +36,7 @@ impl RawWriter {
         Ok(Self { path: path.to_path_buf(), expected, verifier, out: Some(out), is_complete: false })
     }
 
-    /// Takes the next bytes of the file. What is damaged is refused, and then all of it.
+    /// Takes the next bytes of the file. Damaged bytes are refused, and with them the whole copy.
     pub fn write(&mut self, piece: &[u8]) -> Result<(), StageFileError> {
         self.verifier.push(piece).map_err(|damage| self.damaged(damage))?;
         let written =
@@ -44,8 +44,8 @@ impl RawWriter {
         written.map_err(|source| self.io("write", source))
     }
 
-    /// Makes sure that all has come and is there; then the copy is as good as the file. It is not synced: where a machine
-    /// loses its memory, it loses the job's other data as well.
+    /// Checks that the copy is complete; after that it is as good as the file. It is not synced: a machine that loses
+    /// its memory also loses the job's other data.
     pub fn finish(mut self) -> Result<StageFileSummary, StageFileError> {
         let verifier = std::mem::replace(&mut self.verifier, RawVerifier::new(self.expected));
         verifier.finish().map_err(|damage| self.damaged(damage))?;
@@ -68,7 +68,7 @@ impl RawWriter {
 impl Drop for RawWriter {
     fn drop(&mut self) {
         if !self.is_complete {
-            // Before the next one may come, which would have the same name.
+            // Before the next copy may arrive, which would have the same name.
             self.out = None;
             let _ = std::fs::remove_file(&self.path);
         }

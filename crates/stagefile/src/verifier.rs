@@ -1,24 +1,24 @@
-//! A whole stage file, verified as it passes by.
+//! A whole stage file, verified in transit.
 
 use crate::Payload;
 use crate::error::{DamageKind, DamagePlace, StageFileDamage};
 use crate::format::{BLOCK_HEADER_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, check_block, check_header};
 use crate::layout::BlockLayout;
 
-/// Takes a file front to back, in pieces of any size. What it has accepted in the end is, byte for byte, the file that a
-/// writer makes of that payload. Holds one block at most.
+/// Verifier that takes a file front to back, in pieces of any size. The accepted bytes are in the end, byte for byte,
+/// the file that a writer makes of that payload. It holds at most one block.
 #[derive(Clone, Debug)]
 pub struct RawVerifier {
     expected: Payload,
     layout: BlockLayout,
     part: Part,
-    /// Beginning of that part, if its end has not come yet.
+    /// Beginning of that part, if its end has not arrived yet.
     partial: Vec<u8>,
     /// CRC-32C of the payload of the blocks so far.
     crc32c: u32,
 }
 
-/// Part of the file that comes next.
+/// The next part of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Header,
@@ -34,7 +34,7 @@ impl RawVerifier {
         Self { expected, layout, part: Part::Header, partial: Vec::new(), crc32c: 0 }
     }
 
-    /// Takes the next bytes of the file. After an error nothing more is to be asked of it.
+    /// Takes the next bytes of the file. After an error it must not be used any more.
     pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), StageFileDamage> {
         while !bytes.is_empty() {
             let needed = self.part_bytes();
@@ -60,7 +60,7 @@ impl RawVerifier {
         Ok(())
     }
 
-    /// Makes sure that all has come.
+    /// Checks that the file is complete.
     pub fn finish(self) -> Result<(), StageFileDamage> {
         match self.part {
             Part::End => Ok(()),
@@ -73,7 +73,7 @@ impl RawVerifier {
         StageFileDamage::at(DamagePlace::File, DamageKind::Length { present_bytes, expected_bytes })
     }
 
-    /// Bytes of the part that comes next.
+    /// Returns the bytes of the next part.
     fn part_bytes(&self) -> usize {
         match self.part {
             Part::Header => HEADER_BYTES,
@@ -83,7 +83,7 @@ impl RawVerifier {
         }
     }
 
-    /// Bytes of the parts before it.
+    /// Returns the bytes of the parts before it.
     fn taken_bytes(&self) -> u64 {
         match self.part {
             Part::Header => 0,

@@ -1,4 +1,4 @@
-//! Writing a stage file.
+//! Writer of a stage file.
 
 use crate::error::StageFileError;
 use crate::format::{BLOCK_HEADER_BYTES, Footer, block_header, check_block, encode_header};
@@ -10,17 +10,17 @@ use std::io::{Error, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Stored bytes gathered before they go to the file.
+/// Stored bytes gathered per write.
 const GATHERED_BYTES: usize = 4 * STORED_BLOCK_BYTES;
 
-/// A stage file that is being written: by one writer, front to back, once. Dropped before it is finished, or where that
-/// fails, the file is removed.
+/// A stage file that is being written: by one writer, front to back, once. If it is dropped before it is finished, or
+/// finishing fails, the file is removed.
 pub struct StageFileWriter {
     path: PathBuf,
     file: File,
-    /// Bytes that went to the file.
+    /// Bytes written to the file.
     stored_bytes: u64,
-    /// Blocks that did not go to the file yet; the last of them is open.
+    /// Blocks not yet written to the file; the last of them is open.
     gathered: Vec<u8>,
     /// Offset in `gathered` at which the open block begins.
     open_block: usize,
@@ -32,14 +32,13 @@ pub struct StageFileWriter {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Writing,
-    /// Something did not reach the file: what comes later must not either.
+    /// True after a failed write: later bytes must not be written either.
     Failed,
     Finished,
 }
 
 impl StageFileWriter {
-    /// Creates the file. One of that name that an earlier attempt left is replaced, without a change to what readers of
-    /// it see.
+    /// Creates the file. A leftover file of an earlier attempt is replaced, without a change for its readers.
     pub fn create(path: &Path) -> Result<Self, StageFileError> {
         let create = || {
             io_call(IoCall::Create, path)?;
@@ -70,18 +69,18 @@ impl StageFileWriter {
         Ok(writer)
     }
 
-    /// Bytes of the payload so far.
+    /// Returns the bytes of the payload so far.
     pub fn written_bytes(&self) -> u64 {
         self.payload.bytes
     }
 
-    /// The payload so far.
+    /// Returns the payload so far.
     pub fn payload(&self) -> Payload {
         self.payload
     }
 
-    /// Whether the payload that was written so far holds `bytes` at `offset`; false also where it does not reach so far. What went
-    /// to the file is read back and verified.
+    /// Returns whether the payload written so far has `bytes` at `offset`; false also if it is too short. Bytes in the
+    /// file are read back and verified.
     pub fn holds(&self, offset: u64, bytes: &[u8]) -> Result<bool, StageFileError> {
         let end = offset.checked_add(bytes.len() as u64);
         if end.is_none_or(|end| end > self.payload.bytes) {
@@ -103,7 +102,7 @@ impl StageFileWriter {
         Ok(true)
     }
 
-    /// The payload of a block, the last of which may be open.
+    /// Returns the payload of a block, the last of which may be open.
     fn read_back<'a>(&'a self, number: u64, block: &'a mut Vec<u8>) -> Result<&'a [u8], StageFileError> {
         let layout = BlockLayout::of(self.payload.bytes);
         let stored = layout.raw_blocks(number, 1).stored;
@@ -118,8 +117,8 @@ impl StageFileWriter {
             .map_err(|source| StageFileError::Damaged { path: self.path.clone(), source })
     }
 
-    /// Completes the file: from now on it may be read, and never changes. With `sync` it is on the disk when this comes
-    /// back; that its name is there as well is for whoever made the directory to see to.
+    /// Completes the file: from now on it may be read, and never changes. With `sync` it is on disk on return; the
+    /// creator of the directory must sync its name.
     pub fn finish(mut self, sync: bool) -> Result<StageFileSummary, StageFileError> {
         match self.complete(sync) {
             Ok(()) => {
@@ -147,13 +146,13 @@ impl StageFileWriter {
         Ok(())
     }
 
-    /// Leaves room for the header of the next block.
+    /// Reserves room for the header of the next block.
     fn begin_block(&mut self) {
         self.open_block = self.gathered.len();
         self.gathered.extend_from_slice(&[0; BLOCK_HEADER_BYTES]);
     }
 
-    /// Payload in the open block.
+    /// Returns the payload bytes in the open block.
     fn open_bytes(&self) -> usize {
         self.gathered.len() - self.open_block - BLOCK_HEADER_BYTES
     }
@@ -177,13 +176,13 @@ impl StageFileWriter {
 }
 
 impl Write for StageFileWriter {
-    /// Takes as much as fits the open block.
+    /// Takes as many bytes as fit the open block.
     #[inline]
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.state != State::Writing {
             return Err(after_failure());
         }
-        // A block that is full is closed when the next byte comes: the last one is never empty.
+        // A full block is closed when the next byte arrives: the last one is never empty.
         if self.open_bytes() == BLOCK_PAYLOAD_BYTES as usize && !bytes.is_empty() {
             self.close_block();
             if self.gathered.len() >= GATHERED_BYTES {
@@ -210,7 +209,7 @@ impl Write for StageFileWriter {
 impl Drop for StageFileWriter {
     fn drop(&mut self) {
         if self.state != State::Finished {
-            // Where it stays, its missing footer says that it is none.
+            // If it stays, its missing footer shows that it is incomplete.
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -1,4 +1,4 @@
-//! The Java classes that stand for something we do.
+//! The Java classes that have an equivalent in Sailfish.
 
 use crate::error::StreamingError;
 
@@ -10,7 +10,7 @@ const PACKAGES: &[&str] = &[
     "org.apache.hadoop.mapreduce.lib.partition.",
 ];
 
-/// Whether a class was written by its whole name or by its last part.
+/// Returns whether a class is written by its full name or by its last part.
 fn is(written: &str, class: &str) -> bool {
     written == class || PACKAGES.iter().any(|package| written.strip_prefix(package) == Some(class))
 }
@@ -21,9 +21,9 @@ pub enum InputFormatClass {
     /// The mapper reads lines.
     #[default]
     Text,
-    /// Lines parted into key and value.
+    /// Lines split into key and value.
     KeyValueText,
-    /// Some lines a map task, each with its place in the file in front.
+    /// A number of lines per map task, each preceded by its position in the file.
     NLine,
 }
 
@@ -86,7 +86,7 @@ impl PartitionerClass {
     }
 }
 
-/// The comparator of keys: true for the one with options, false for plain bytes.
+/// Parses the comparator of keys: true for the one with options, false for plain bytes.
 pub(crate) fn is_key_field_comparator(property: &str, written: &str) -> Result<bool, StreamingError> {
     if is(written, "KeyFieldBasedComparator") {
         return Ok(true);
@@ -98,8 +98,8 @@ pub(crate) fn is_key_field_comparator(property: &str, written: &str) -> Result<b
     Err(StreamingError::not_supported(format!("{property}={written}"), possible))
 }
 
-/// Whether the text of `-mapper` is the class that hands pairs on. Hadoop knows it by its whole name only; any
-/// other class is refused, any other text is a command.
+/// Returns whether the text of `-mapper` is the identity class. Hadoop knows it only by its full name; any other class
+/// is refused, and any other text is a command.
 pub(crate) fn is_identity(option: &str, text: &str, class: &str) -> Result<bool, StreamingError> {
     let text = text.trim();
     if text.strip_prefix("org.apache.hadoop.mapred.lib.") == Some(class) {
@@ -115,7 +115,7 @@ pub(crate) fn is_identity(option: &str, text: &str, class: &str) -> Result<bool,
     Ok(false)
 }
 
-/// The compression of output parts.
+/// Parses the compression of output parts.
 pub(crate) fn output_codec(property: &str, written: &str) -> Result<api::Compression, StreamingError> {
     match written.strip_prefix("org.apache.hadoop.io.compress.").unwrap_or(written) {
         "GzipCodec" => Ok(api::Compression::Gzip),

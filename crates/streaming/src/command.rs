@@ -1,15 +1,15 @@
-//! Command lines as Hadoop parts them into words: no shell, and quotes of its own kind.
+//! Splitting of command lines into words like Hadoop: no shell, and its own quotes.
 
 use crate::error::StreamingError;
 
-/// Words that a shell would act upon, when they stand alone outside quotes.
+/// Words that a shell would interpret if they stand alone outside quotes.
 const SHELL_WORDS: &[&str] = &["|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1", "1>&2", ">&2"];
 
-/// Parts a command into words the way Hadoop's `PipeMapRed` does: blanks part words; a quote of either kind
-/// begins a word and ends it, wherever it stands; a backslash means nothing; a word without characters is dropped.
+/// Splits a command into words like Hadoop's `PipeMapRed`: blanks separate words; a quote of either kind begins a word
+/// and ends it, wherever it stands; a backslash is an ordinary character; empty words are dropped.
 ///
-/// Hadoop hands a `|` to the program as an argument. That is never what its writer meant, so that it is an error
-/// here; in quotes it is an argument.
+/// Hadoop passes a `|` to the program as an argument. The author never means that, so it is an error here; in quotes it
+/// is an argument.
 pub(crate) fn split(option: &str, text: &str) -> Result<Vec<String>, StreamingError> {
     let mut words = Vec::new();
     let mut word = String::new();

@@ -1,6 +1,6 @@
-//! Why a command line is refused.
+//! Reasons for refusing a command line.
 
-/// A command line that is no job. Always the user's to mend: each message names the option or property.
+/// An invalid command line, always for the user to correct: each message names the option or property.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamingError {
     #[error(

@@ -1,9 +1,9 @@
 //! The page that `sailfish streaming --help` prints.
 
-/// Everything that is supported.
+/// The help text: everything that is supported.
 pub const HELP: &str = "\
-Runs a Hadoop Streaming command line on this machine: what stands behind `hadoop jar hadoop-streaming.jar`
-goes behind `sailfish streaming`. Scripts run unchanged. What cannot be done is refused by name.
+Runs a Hadoop Streaming command line on this machine: put the words after `hadoop jar hadoop-streaming.jar`
+after `sailfish streaming`. Scripts run unchanged. Unsupported options are refused by name.
 
 Usage: sailfish streaming [options]
 
@@ -18,16 +18,16 @@ Options of Hadoop, with one dash or two:
   -file PATH...            file or directory put where programs start; repeatable
   -files PATH[#NAME],...   the same, under another name with #
   -cacheFile PATH#NAME     the same
-  -numReduceTasks N        exactly N parts, each from one reducer; 0: map only; not given: follows from the data
+  -numReduceTasks N        exactly N parts, each from one reducer; 0: map only; default: chosen from the data
   -partitioner CLASS       HashPartitioner, KeyFieldBasedPartitioner
   -inputformat CLASS       TextInputFormat, KeyValueTextInputFormat, NLineInputFormat
   -outputformat CLASS      TextOutputFormat, NullOutputFormat
   -cmdenv NAME=VALUE       environment of programs; repeatable
   -D NAME=VALUE            property; also -DNAME=VALUE, -jobconf NAME=VALUE; repeatable
-  -lazyOutput              parts without a record are left out
-  -io text, -fs file:///, -jt local, -verbose, -debug      accepted, nothing to do
+  -lazyOutput              leave out parts without records
+  -io text, -fs file:///, -jt local, -verbose, -debug      accepted, without effect
 
-Properties that count, by new or old name:
+Supported properties, by new or old name:
   mapreduce.job.reduces, mapreduce.job.name
   mapreduce.job.partitioner.class, mapreduce.partition.keypartitioner.options, num.key.fields.for.partition
   mapreduce.job.output.key.comparator.class (KeyFieldBasedComparator), mapreduce.partition.keycomparator.options
@@ -44,7 +44,7 @@ Properties that count, by new or old name:
 Properties that only tune Hadoop are accepted. Programs find every property in their environment, with _ for
 each character that is no letter or digit.
 
-Options of ours, with two dashes, as for `sailfish run`:
+Options of Sailfish, with two dashes, as for `sailfish run`:
   --memory SIZE  --slots N  --state DIR  --disk DIR  --codec lz4|zstd|none  --name NAME
   --overwrite  --no-sync  --keep-ifiles  --json  --server URL  --token-file FILE  --ca FILE  --proxy URL
   --replication none|rack|selective|auto|sync

@@ -1,4 +1,4 @@
-//! From options and properties to a job.
+//! Conversion of options and properties to a job.
 
 use crate::classes::{self, OutputFormatClass, PartitionerClass};
 use crate::error::StreamingError;
@@ -12,9 +12,9 @@ use api::{
 
 pub use crate::classes::InputFormatClass;
 
-/// The reducer of the aggregate package, as we call it.
+/// Our name for the reducer of the aggregate package.
 const AGGREGATE: &str = "aggregate";
-/// Most parts: five digits number one.
+/// Maximum number of parts: part numbers have five digits.
 const REDUCES_MAX: u32 = 50_000;
 
 /// Request of a command line.
@@ -25,24 +25,24 @@ pub enum Request {
     Job(Box<StreamingJob>),
 }
 
-/// Choice of who makes the partitions.
+/// Origin of the number of partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartitionChoice {
-    /// The engine: reduce tasks follow from the data.
+    /// The engine: the number of reduce tasks follows from the data.
     Engine,
-    /// Exactly so many, as the user asked.
+    /// The user: exactly this many.
     Exactly(PartitionRule),
-    /// The partition is the unit, but how many there are is left to us.
+    /// The engine chooses the number, but the partition is the unit of a part.
     ByBytes { stretches: Vec<KeyStretch> },
 }
 
-/// Options that Hadoop does not have; they mean what they mean for `sailfish run`.
+/// Options that Hadoop does not have; they work as for `sailfish run`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnOptions {
     pub memory: Option<String>,
     pub slots: Option<u32>,
     pub state: Option<String>,
-    /// A cluster in place of this machine.
+    /// Use of a cluster instead of this machine.
     pub server: Option<String>,
     pub token_file: Option<String>,
     pub proxy: Option<String>,
@@ -56,7 +56,7 @@ pub struct OwnOptions {
     pub keep_ifiles: bool,
 }
 
-/// A job of Hadoop Streaming. Paths are as written, relative ones to the directory of the user.
+/// A job of Hadoop Streaming. Paths are as written; relative ones start at the directory of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamingJob {
     pub name: Option<String>,
@@ -75,14 +75,14 @@ pub struct StreamingJob {
     pub formats: Formats,
     pub keys: KeyRules,
     pub partitions: PartitionChoice,
-    /// The links in it are as written too.
+    /// The paths of its links are as written too.
     pub streaming: Streaming,
-    /// Notes for the user on things that are no error.
+    /// Notes for the user that are not errors.
     pub notes: Vec<String>,
     pub own: OwnOptions,
 }
 
-/// Reads the words behind `sailfish streaming`.
+/// Parses the words after `sailfish streaming`.
 pub fn parse(words: &[String]) -> Result<Request, StreamingError> {
     let given = options::read(words)?;
     if given.iter().any(|each| matches!(each.name, "help" | "info" | "h")) {
@@ -95,7 +95,7 @@ pub fn parse(words: &[String]) -> Result<Request, StreamingError> {
     reading.job().map(|job| Request::Job(Box::new(job)))
 }
 
-/// Values of the options, before they are put together.
+/// Values of the options, before they are combined.
 #[derive(Default)]
 struct Reading {
     inputs: Vec<String>,
@@ -285,7 +285,7 @@ impl Reading {
         })
     }
 
-    /// The number of reduce tasks that was asked for.
+    /// Returns the requested number of reduce tasks.
     fn reduces(&self) -> Result<Option<u32>, StreamingError> {
         let by_property = self.properties.number(names::REDUCES, 0)?;
         let by_option = match self.text("numReduceTasks") {
@@ -339,7 +339,7 @@ impl Reading {
         }
     }
 
-    /// `stream.addenvironment`, which Hadoop sets from `-cmdenv`: pairs parted by blanks.
+    /// Parses `stream.addenvironment`, which Hadoop sets from `-cmdenv`: pairs separated by blanks.
     fn take_added_environment(&mut self) {
         let added = self.properties.text(names::ADD_ENVIRONMENT).unwrap_or_default().to_string();
         for (name, value) in added.split(' ').filter_map(|pair| pair.split_once('=')) {
@@ -349,7 +349,7 @@ impl Reading {
         }
     }
 
-    /// Adds what options said to the properties that programs see.
+    /// Adds the values of options to the properties that programs see.
     fn tell_programs(&mut self, reduces: Option<u32>, name: Option<&str>) {
         if let Some(reduces) = reduces {
             self.properties.set(names::REDUCES, reduces.to_string());
@@ -360,7 +360,7 @@ impl Reading {
     }
 }
 
-/// Mapper, combiner and reducer.
+/// Sets mapper, combiner and reducer.
 struct Functions {
     mapper: Option<Function>,
     combiner: Option<Function>,
@@ -383,7 +383,7 @@ impl Reading {
         let aggregates = reducer_text.is_some_and(|text| text.eq_ignore_ascii_case(AGGREGATE));
         let reducer = match reducer_text {
             Some(_) if aggregates => Some(Function::Builtin { name: AGGREGATE.to_string(), argument: None }),
-            // Hadoop, too, passes over a reducer where there are no reduce tasks.
+            // Hadoop also ignores a reducer if there are no reduce tasks.
             _ if map_only => None,
             text => self.function("-reducer", text, "IdentityReducer")?,
         };
@@ -405,7 +405,7 @@ impl Reading {
         Ok(Functions { mapper, combiner, reducer: reducer.filter(|_| !map_only) })
     }
 
-    /// A command, a built-in of ours, or None for the class that hands pairs on.
+    /// Parses a command, a built-in of ours, or None for the identity class.
     fn function(
         &self,
         option: &str,
@@ -495,7 +495,7 @@ impl Reading {
         })
     }
 
-    /// Only its first character counts, as in Hadoop.
+    /// Uses only its first character, like Hadoop.
     fn key_value_separator(&self) -> Result<Vec<u8>, StreamingError> {
         let Some(property) = self.properties.get(names::KEY_VALUE_SEPARATOR) else {
             return Ok(b"\t".to_vec());

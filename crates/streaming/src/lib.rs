@@ -1,20 +1,20 @@
 //! # What it does
-//! The front door for Hadoop Streaming: reads a command line as `hadoop jar hadoop-streaming.jar` takes it and
-//! makes a job of ours out of it.
+//! The front end for Hadoop Streaming: parses a command line of `hadoop jar hadoop-streaming.jar` and makes a Sailfish
+//! job from it.
 //!
 //! # Where it sits
-//! command line -> **streaming** -> cli, which plans and runs the job as any other.
+//! command line -> **streaming** -> cli, which plans and runs the job like any other.
 //!
 //! # Invariants
-//! No option, class or property that changes results is passed over: what we cannot do is refused by name, with
-//! what can be done in its place. Old property names mean what their new ones mean.
+//! No option, class or property that changes results is ignored: an unsupported one is refused by name, with an
+//! alternative. Old property names mean the same as their new ones.
 //!
 //! # Deliberately absent
-//! No I/O: paths are text here, and whether a file exists is the planner's to say. No Java.
+//! No I/O: paths are text here, and the planner checks whether a file exists. No Java.
 //!
 //! # How it is tested
-//! Rows of words and what comes of them, beside each file; whole command lines, with the outputs of Hadoop itself,
-//! by the black-box tests in `tests/tests/streaming.rs`.
+//! Rows of words and their results, beside each file; whole command lines, with the outputs of Hadoop itself, by the
+//! black-box tests in `tests/tests/streaming.rs`.
 
 mod classes;
 mod command;

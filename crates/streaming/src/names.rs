@@ -1,4 +1,4 @@
-//! Properties that were renamed: the old name and the one that counts.
+//! Renamed properties: the old name and the current one.
 
 /// (old, new). From Hadoop's table of deprecated properties, as far as a streaming job may set or read them, and
 /// the names of the old Java interface that mean the same.
@@ -111,7 +111,7 @@ pub(crate) const REDUCE_OUTPUT_SEPARATOR: &str = "stream.reduce.output.field.sep
 pub(crate) const REDUCE_OUTPUT_KEY_FIELDS: &str = "stream.num.reduce.output.key.fields";
 pub(crate) const TRUNCATE_LIMIT: &str = "stream.jobconf.truncate.limit";
 
-/// The name that counts for a name as written.
+/// Returns the current name for a name as written.
 pub(crate) fn new_name(written: &str) -> &str {
     RENAMED.iter().find(|(old, _)| *old == written).map_or(written, |(_, new)| *new)
 }

@@ -1,4 +1,4 @@
-//! The words of a command line, told apart: Hadoop's options with one dash or two, our own with two.
+//! Parsing of the words of a command line: Hadoop's options have one dash or two, ours have two.
 
 use crate::error::StreamingError;
 
@@ -9,11 +9,11 @@ enum Takes {
     One,
     /// One or more, up to the next word with a dash.
     Several,
-    /// Known to Hadoop, not to us; the text says what to do.
+    /// Known to Hadoop, but not supported; the text says what to do.
     Refused(&'static str),
 }
 
-/// Hadoop's options, those of the streaming jar and the generic ones.
+/// Hadoop's options: those of the streaming jar and the generic ones.
 const OPTIONS: &[(&str, Takes)] = &[
     ("input", Takes::Several),
     ("output", Takes::One),
@@ -71,17 +71,17 @@ const OWN_OPTIONS: &[(&str, Takes)] = &[
     ("keep-ifiles", Takes::Nothing),
 ];
 
-/// An option as it was given.
+/// An option with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
-    /// Without dashes.
+    /// The name without dashes.
     pub name: &'static str,
     pub own: bool,
     pub values: Vec<String>,
 }
 
 impl Given {
-    /// The option as people write it.
+    /// Returns the option as users write it.
     pub fn shown(&self) -> String {
         format!("{}{}", if self.own { "--" } else { "-" }, self.name)
     }
@@ -134,7 +134,7 @@ fn hadoop_option(word: &str) -> Option<(&'static str, Takes)> {
     OPTIONS.iter().find(|(known, _)| *known == name).copied()
 }
 
-/// One of ours, with the value behind `=` where there is one.
+/// Parses one of our options, with its value after `=` if there is one.
 fn own_option(word: &str) -> Option<(&'static str, Takes, Option<&str>)> {
     let text = word.strip_prefix("--")?;
     let (name, value) = match text.split_once('=') {
@@ -144,7 +144,7 @@ fn own_option(word: &str) -> Option<(&'static str, Takes, Option<&str>)> {
     OWN_OPTIONS.iter().find(|(known, _)| *known == name).map(|(known, takes)| (*known, *takes, value))
 }
 
-/// `-Dname=value` in one word.
+/// Parses `-Dname=value` in one word.
 fn joined_property(word: &str) -> Option<&str> {
     let property = word.strip_prefix("-D").filter(|rest| rest.contains('='))?;
     Some(property)

@@ -8,7 +8,8 @@ use crate::properties::{Properties, Property};
 use api::{FieldPlace, KeyRules, KeyStretch, Numbers, OrderStep, PartitionRule};
 use keys::{leading_steps, parse_order_options, parse_partition_options};
 
-/// Order and partitions of a job. `reduces` is what the user asked for; None leaves it to us.
+/// Determines order and partitions of a job. `reduces` is the number that the user requested; None leaves it to the
+/// engine.
 pub(crate) fn rules(
     properties: &Properties,
     partitioner: Option<PartitionerClass>,
@@ -64,8 +65,8 @@ fn order(properties: &Properties, notes: &mut Vec<String>) -> Result<Vec<OrderSt
     }
 }
 
-/// The stretches that the partitioner hashes: `num.key.fields.for.partition` wins over the options; the whole key
-/// where neither is given.
+/// Returns the stretches that the partitioner hashes: `num.key.fields.for.partition` overrides the options; the whole
+/// key if neither is given.
 fn stretches(properties: &Properties) -> Result<Vec<KeyStretch>, StreamingError> {
     if let Some(fields) = properties.number(names::KEY_FIELDS_FOR_PARTITION, 1)? {
         let start = FieldPlace { field: 1, character: 1 };
@@ -82,7 +83,7 @@ fn wrong(property: &Property, error: &keys::OptionsError) -> StreamingError {
     property.wrong(&error.to_string())
 }
 
-/// Chooses who makes the partitions, and how many first steps of the order are the partition key.
+/// Chooses the origin of the partitions, and the number of first steps of the order in the partition key.
 fn choose(
     order: &[OrderStep],
     stretches: Option<Vec<KeyStretch>>,
@@ -96,8 +97,8 @@ fn choose(
     if order.is_empty() && stretches == [KeyStretch::WHOLE] {
         return (PartitionChoice::Engine, 0);
     }
-    // Records of a partition lie side by side where the fields are the first steps of the order, so that key ranges
-    // serve; else the partition is the unit.
+    // Records of a partition are adjacent if the fields are the first steps of the order, so key ranges suffice;
+    // otherwise the partition is the unit.
     match leading_steps(order, &stretches) {
         Some(steps) if steps as usize == order.len() => (PartitionChoice::Engine, 0),
         Some(steps) => (PartitionChoice::Engine, steps),

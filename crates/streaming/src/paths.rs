@@ -1,19 +1,19 @@
-//! Paths as Hadoop writes them: with a scheme, in lists, with alternatives in braces.
+//! Paths in Hadoop's notation: with a scheme, in lists, with alternatives in braces.
 
 use crate::error::StreamingError;
 
-/// Beginnings of the URLs of objects; the second is Hadoop's.
+/// Prefixes of the URLs of objects; the second is Hadoop's.
 const OBJECT_SCHEMES: [&str; 2] = ["s3://", "s3a://"];
-/// Alternatives in braces of one pattern; beyond that the pattern is a mistake.
+/// Maximum number of alternatives in braces of one pattern; more are a mistake.
 const ALTERNATIVES_MAX: usize = 10_000;
 
-/// An input or an output: a path of this machine, or the URL of objects as it is.
+/// An input or an output: a path of this machine, or the unchanged URL of objects.
 pub(crate) fn data(option: &str, text: &str) -> Result<String, StreamingError> {
     let is_object = OBJECT_SCHEMES.iter().any(|scheme| text.starts_with(scheme));
     if is_object { Ok(text.to_string()) } else { local(option, text) }
 }
 
-/// A path of this machine. `file:` in front is dropped; any other scheme is refused by name.
+/// Returns a path of this machine. A leading `file:` is dropped; any other scheme is refused by name.
 pub(crate) fn local(option: &str, text: &str) -> Result<String, StreamingError> {
     let Some((scheme, rest)) = text.split_once(':') else { return Ok(text.to_string()) };
     let is_scheme = scheme.len() > 1
@@ -35,7 +35,7 @@ pub(crate) fn local(option: &str, text: &str) -> Result<String, StreamingError> 
     }
 }
 
-/// The paths of a list. A comma within braces parts alternatives, not paths.
+/// Splits a list into paths. A comma within braces separates alternatives, not paths.
 pub(crate) fn list(option: &str, text: &str) -> Result<Vec<String>, StreamingError> {
     let mut paths = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);
@@ -58,13 +58,13 @@ pub(crate) fn list(option: &str, text: &str) -> Result<Vec<String>, StreamingErr
     Ok(paths)
 }
 
-/// A pattern with its braces written out.
+/// Expands the braces of a pattern.
 pub(crate) fn alternatives(option: &str, pattern: &str) -> Result<Vec<String>, StreamingError> {
     let mut done = Vec::new();
     let mut pending = vec![pattern.to_string()];
     while let Some(text) = pending.pop() {
         let Some((open, close)) = innermost_braces(&text) else {
-            // Nested braces give the same text by several ways.
+            // Nested braces can give the same text several times.
             if !done.contains(&text) {
                 done.push(text);
             }
@@ -74,7 +74,7 @@ pub(crate) fn alternatives(option: &str, pattern: &str) -> Result<Vec<String>, S
             return Err(StreamingError::bad_value(option, pattern, "it has too many alternatives in braces"));
         }
         let (before, after) = (&text[..open], &text[close + 1..]);
-        // The last is taken first, so that they come out in the order in which they are written.
+        // The last brace is expanded first, so that the results keep the order of the text.
         pending.extend(text[open + 1..close].rsplit(',').map(|each| format!("{before}{each}{after}")));
     }
     Ok(done)
@@ -86,7 +86,7 @@ fn innermost_braces(text: &str) -> Option<(usize, usize)> {
     Some((open, close))
 }
 
-/// A file to ship: where it is, and the name it has in the work directory.
+/// A file to ship: its path, and its name in the work directory.
 pub(crate) fn shipped(option: &str, text: &str) -> Result<(String, String), StreamingError> {
     let (path, alias) = match text.rsplit_once('#') {
         Some((path, alias)) => (path, Some(alias)),
@@ -103,7 +103,7 @@ pub(crate) fn shipped(option: &str, text: &str) -> Result<(String, String), Stre
     Ok((path, name))
 }
 
-/// A path without `.` parts and doubled slashes, so that two spellings compare equal.
+/// Normalizes a path: without `.` parts and doubled slashes, so that two spellings compare equal.
 pub(crate) fn plain(path: &str) -> String {
     let root = if path.starts_with('/') { "/" } else { "" };
     let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();

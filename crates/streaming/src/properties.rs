@@ -1,4 +1,4 @@
-//! Properties (`-D`): which count, which are let through, and which are refused by name.
+//! Properties (`-D`): those with an effect, those that are accepted, and those that are refused by name.
 
 use crate::error::StreamingError;
 use crate::names::{self, new_name};
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 /// Rule for a property that is not read by `job`.
 #[derive(Clone, Copy)]
 enum Rule {
-    /// Changes results in a way we do not have.
+    /// Changes results in a way that is not supported.
     Refused(&'static str),
-    /// One of these values, as they change nothing.
+    /// Must have one of these values, which change nothing.
     Only(&'static [&'static str], &'static str),
 }
 
@@ -19,7 +19,7 @@ const TEXT: &[&str] = &["org.apache.hadoop.io.Text"];
 const NO_SKIPPING: &str = "failed records and tasks are never skipped";
 const ZERO: &[&str] = &["0"];
 
-/// By new name.
+/// The rules, by new name.
 const RULES: &[(&str, Rule)] = &[
     ("aggregate.max.num.unique.values", Rule::Refused("UniqValueCount counts all values")),
     (
@@ -78,7 +78,7 @@ const RULES: &[(&str, Rule)] = &[
     ("tmpjars", Rule::Refused("Java classes are not run")),
 ];
 
-/// Properties of streaming that we read, or that change nothing here.
+/// Supported properties of streaming, or properties without effect here.
 const STREAM_NAMES: &[&str] = &[
     names::ADD_ENVIRONMENT,
     names::EXIT_IS_FAILURE,
@@ -107,7 +107,7 @@ pub(crate) struct Property {
 pub(crate) struct Properties(BTreeMap<String, Property>);
 
 impl Properties {
-    /// Takes `NAME=VALUE`. Refuses what we do not have, and a second value that differs from the first.
+    /// Adds `NAME=VALUE`. Refuses an unsupported property, and a second value that differs from the first.
     pub fn take(&mut self, option: &str, text: &str) -> Result<(), StreamingError> {
         let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
         let (written, value) = pair.ok_or_else(|| {
@@ -133,17 +133,17 @@ impl Properties {
         }
     }
 
-    /// The property of that new name.
+    /// Returns the property of that new name.
     pub fn get(&self, name: &str) -> Option<&Property> {
         self.0.get(name)
     }
 
-    /// Its value.
+    /// Returns its value.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.get(name).map(|property| property.value.as_str())
     }
 
-    /// `true` or `false`.
+    /// Parses `true` or `false`.
     pub fn flag(&self, name: &str) -> Result<Option<bool>, StreamingError> {
         let Some(property) = self.get(name) else { return Ok(None) };
         match property.value.trim().to_ascii_lowercase().as_str() {
@@ -153,14 +153,14 @@ impl Properties {
         }
     }
 
-    /// A whole number of at least `least`.
+    /// Parses a whole number of at least `least`.
     pub fn number(&self, name: &str, least: u32) -> Result<Option<u32>, StreamingError> {
         let Some(property) = self.get(name) else { return Ok(None) };
         let number = property.value.trim().parse().ok().filter(|number| *number >= least);
         number.map(Some).ok_or_else(|| property.wrong(&format!("write a whole number, at least {least}")))
     }
 
-    /// A separator of one or more bytes; TAB where none is given.
+    /// Parses a separator of one or more bytes; the default is TAB.
     pub fn separator(&self, name: &str) -> Result<Vec<u8>, StreamingError> {
         match self.get(name) {
             None => Ok(b"\t".to_vec()),
@@ -172,7 +172,7 @@ impl Properties {
         }
     }
 
-    /// Sets what an option said.
+    /// Sets the value of an option.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.0.insert(name.to_string(), Property { written: name.to_string(), value: value.into() });
     }

@@ -1,4 +1,4 @@
-//! Digits as the rows write them: hexadecimal numbers, repeated digits, base 95.
+//! Digits in rows: hexadecimal numbers, repeated digits, base 95.
 
 /// Hexadecimal digits of a row number.
 pub const NUMBER_DIGITS: usize = 32;
@@ -23,13 +23,13 @@ const fn fourfold() -> [[u8; 8]; 256] {
     table
 }
 
-/// `number` as 32 upper-case hexadecimal digits.
+/// Formats `number` as 32 upper-case hexadecimal digits.
 pub fn hexadecimal(number: u128) -> [u8; NUMBER_DIGITS] {
     std::array::from_fn(|place| HEX[(number >> (4 * (NUMBER_DIGITS - 1 - place))) as usize & 15])
 }
 
-/// Adds 1 to a number written by [`hexadecimal`]; after the largest comes 0. Cheaper than writing it anew,
-/// because 15 of 16 times only the last digit changes.
+/// Adds 1 to a number written by [`hexadecimal`]; the largest wraps to 0. Cheaper than formatting it again, because 15
+/// of 16 times only the last digit changes.
 #[inline]
 pub fn increment_hexadecimal(digits: &mut [u8; NUMBER_DIGITS]) {
     for digit in digits.iter_mut().rev() {
@@ -47,7 +47,7 @@ pub fn increment_hexadecimal(digits: &mut [u8; NUMBER_DIGITS]) {
     }
 }
 
-/// The lowest `filling.len() / 4` hexadecimal digits of `bits`, the most significant first, each four times.
+/// Writes the lowest `filling.len() / 4` hexadecimal digits of `bits`, the most significant first, each four times.
 #[inline]
 pub fn write_fourfold<const PAIRS: usize>(filling: &mut [[u8; 8]; PAIRS], bits: u128) {
     for (place, pair) in filling.iter_mut().enumerate() {
@@ -55,13 +55,13 @@ pub fn write_fourfold<const PAIRS: usize>(filling: &mut [[u8; 8]; PAIRS], bits: 
     }
 }
 
-/// The lowest hexadecimal digit of `bits` four times.
+/// Returns the lowest hexadecimal digit of `bits` four times.
 #[inline]
 pub fn fourfold_digit(bits: u128) -> [u8; 4] {
     [HEX[bits as usize & 15]; 4]
 }
 
-/// The lowest digits of `number` in base 95, the least significant first, digit 0 written as a space.
+/// Writes the lowest digits of `number` in base 95, the least significant first, digit 0 as a space.
 #[inline]
 pub fn write_base_95(digits: &mut [u8], number: u64) {
     let mut rest = number;

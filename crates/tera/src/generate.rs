@@ -1,4 +1,4 @@
-//! Makes rows.
+//! Generator of rows.
 
 use crate::digits::{fourfold_digit, hexadecimal, increment_hexadecimal, write_base_95, write_fourfold};
 use crate::random::Random;
@@ -6,9 +6,9 @@ use crate::{KEY_BYTES, ROW_BYTES, Row, RowKind, RowLayout};
 
 /// Groups of ten bytes in a modern row.
 const GROUPS: usize = ROW_BYTES / KEY_BYTES;
-/// Modern rows made at a time. Their groups fit into the first-level cache beside the rows.
+/// Modern rows generated at a time. Their groups fit into the first-level cache beside the rows.
 const BLOCK_ROWS: usize = 128;
-/// Bytes of the groups of a block, with room behind the last for the bits of a random number that no group uses.
+/// Bytes of the groups of a block, with room after the last for the unused bits of a random number.
 const STREAM_BYTES: usize = (BLOCK_ROWS + GROUPS - 1) * KEY_BYTES + size_of::<u128>() - KEY_BYTES;
 
 /// Masks of the groups of a modern row (combined by exclusive or), the first group first.
@@ -27,13 +27,13 @@ const MODERN_MASK: [[u8; KEY_BYTES]; GROUPS] = [
 
 /// Bytes of a key that skew may overwrite.
 const PREFIX_BYTES: usize = 6;
-/// One prefix for each number of significant bits that a row number can have, 0 to 128.
+/// One prefix for each number of significant bits of a row number, 0 to 128.
 const PREFIXES: usize = 129;
 
 /// The prefixes of skewed keys, each in the top 48 bits.
 type Prefixes = Box<[u64; PREFIXES]>;
 
-/// Makes consecutive rows of one kind, from any row on. After row 2^128 - 1 comes row 0.
+/// Generator of consecutive rows of one kind, from any row on. Row 0 follows row 2^128 - 1.
 #[derive(Clone, Debug)]
 pub struct RowGenerator {
     kind: RowKind,
@@ -44,29 +44,29 @@ pub struct RowGenerator {
 }
 
 impl RowGenerator {
-    /// A generator whose first row is row `start`. It costs the same for every `start`: there is nothing to skip.
+    /// Makes a generator whose first row is row `start`. It costs the same for every `start`: there is nothing to skip.
     pub fn new(kind: RowKind, start: u128) -> RowGenerator {
         let prefixes = kind.skewed().then(|| prefixes(kind.layout()));
         RowGenerator { kind, number: start, random: Random::of_row(start), prefixes }
     }
 
-    /// The kind of its rows.
+    /// Returns the kind of its rows.
     pub fn kind(&self) -> RowKind {
         self.kind
     }
 
-    /// The number of the row that comes next.
+    /// Returns the number of the next row.
     pub fn position(&self) -> u128 {
         self.number
     }
 
-    /// Passes over `rows` rows without making them.
+    /// Skips `rows` rows without generating them.
     pub fn skip(&mut self, rows: u128) {
         self.number = self.number.wrapping_add(rows);
         self.random.jump(rows);
     }
 
-    /// Fills `rows` with the next rows and moves on behind them.
+    /// Fills `rows` with the next rows and advances past them.
     ///
     /// # Panics
     /// If the length of `rows` is not a multiple of [`ROW_BYTES`].
@@ -87,7 +87,7 @@ impl RowGenerator {
 }
 
 /// Group `g` of row `i` comes from the random number of row `i + g`. So the groups of consecutive rows, before the
-/// masks, are windows of one stream, each ten bytes further on: one random number makes ten groups.
+/// masks, are windows of one stream, each ten bytes further on: one random number gives ten groups.
 fn fill_modern(rows: &mut [Row], random: &mut Random) {
     let mask: Row = *MODERN_MASK.as_flattened().as_array().expect("ten groups are a row");
     let mut stream = [0; STREAM_BYTES];
@@ -147,7 +147,7 @@ fn fill_ascii(rows: &mut [Row], number: u128, random: &mut Random) {
     }
 }
 
-/// The prefix for row numbers of `s` significant bits is the front of the unskewed key of row `s`.
+/// Returns the prefixes: the one for row numbers of `s` significant bits is the front of the unskewed key of row `s`.
 fn prefixes(layout: RowLayout) -> Prefixes {
     let mut rows = vec![[0; ROW_BYTES]; PREFIXES];
     let mut random = Random::of_row(0);
@@ -162,14 +162,14 @@ fn prefixes(layout: RowLayout) -> Prefixes {
     prefixes
 }
 
-/// The first eight bytes of a row, as a number that has their order.
+/// Returns the first eight bytes of a row, as a number with the same order.
 #[inline]
 fn front(row: &Row) -> u64 {
     u64::from_be_bytes(*row.first_chunk().expect("a row is longer than eight bytes"))
 }
 
-/// Which prefix row `number` uses: its significant bits, but that gensort takes each half of a number from 2^60 on
-/// for a full one.
+/// Returns the prefix of row `number`: by its significant bits, except that gensort treats each half of a number from
+/// 2^60 on as a full one.
 #[inline]
 fn prefix_index(number: u128) -> usize {
     const FULL: u64 = 1 << 60;
@@ -178,7 +178,7 @@ fn prefix_index(number: u128) -> usize {
     if high > 0 { 64 + significant(high) } else { significant(low) }
 }
 
-/// Overwrites the first bits of each key by the prefix of its row number; how many is random: 0 to 48 bits in
+/// Overwrites the first bits of each key by the prefix of its row number; their number is random: 0 to 48 bits in
 /// binary rows, 0 to 6 whole bytes in ASCII rows.
 fn skew_keys(rows: &mut [Row], layout: RowLayout, prefixes: &Prefixes, number: u128, random: &mut Random) {
     let mut number = number;

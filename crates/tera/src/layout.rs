@@ -1,15 +1,15 @@
-//! The three layouts of rows, and how to tell them apart.
+//! The three layouts of rows, and their recognition.
 
 use crate::{ROW_BYTES, Row};
 use std::fmt;
 use std::str::FromStr;
 
-/// How the 100 bytes of a row are used.
+/// Layout of the 100 bytes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RowLayout {
-    /// Binary rows as gensort 1.5 makes them: no row number, a payload that does not compress.
+    /// Binary rows of gensort 1.5: no row number, a payload that does not compress.
     Modern,
-    /// Binary rows as gensort 1.1 and Hadoop's TeraGen make them: the same keys, another payload.
+    /// Binary rows of gensort 1.1 and Hadoop's TeraGen: the same keys, another payload.
     Legacy,
     /// Lines of printable characters that end with CR LF, the same in all versions of gensort (`-a`).
     Ascii,
@@ -19,7 +19,7 @@ impl RowLayout {
     /// All of them, in the order in which options list them.
     pub const ALL: [RowLayout; 3] = [RowLayout::Modern, RowLayout::Legacy, RowLayout::Ascii];
 
-    /// The word that options and reports use.
+    /// Returns the word in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             RowLayout::Modern => "modern",
@@ -35,9 +35,9 @@ impl fmt::Display for RowLayout {
     }
 }
 
-/// A word that names no layout.
+/// A word that is not a layout.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{found:?} is no layout of rows: write modern, legacy or ascii")]
+#[error("{found:?} is not a layout of rows: give modern, legacy or ascii")]
 pub struct UnknownLayout {
     /// The word as written.
     pub found: String,
@@ -52,14 +52,14 @@ impl FromStr for RowLayout {
     }
 }
 
-/// A layout, with keys that are uniform or moderately skewed. It decides every byte of a row but for its number.
+/// A layout, with uniform or moderately skewed keys. It determines every byte of a row except its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RowKind {
     layout: RowLayout,
     skewed: bool,
 }
 
-/// Skewed keys came after the legacy layout, and neither Hadoop nor anyone else defines the two together.
+/// Skewed keys are newer than the legacy layout, and neither Hadoop nor anyone else defines the two together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("legacy has no skewed rows: choose the layout modern or ascii, or leave out the skew")]
 pub struct NoSkewedLegacy;
@@ -74,19 +74,19 @@ impl RowKind {
         Ok(RowKind { layout, skewed })
     }
 
-    /// How the bytes are used.
+    /// Returns the layout.
     pub fn layout(self) -> RowLayout {
         self.layout
     }
 
-    /// Whether some beginnings of keys are much more common than others.
+    /// Returns whether some prefixes of keys are much more common than others.
     pub fn skewed(self) -> bool {
         self.skewed
     }
 
-    /// The layout that all whole rows in `bytes` seem to have; a part of a row at the end is not looked at.
-    /// For texts such as "these rows look ascii": modern rows have no marks, so that any bytes which look
-    /// random pass for them. `None` if there is no whole row, if rows differ, or if they are something else.
+    /// Returns the layout that all whole rows in `bytes` seem to have; a partial row at the end is ignored. For texts
+    /// such as "these rows look ascii": modern rows have no marks, so any random-looking bytes pass for them. `None` if
+    /// there is no whole row, if rows differ, or if they match no layout.
     pub fn recognise(bytes: &[u8]) -> Option<RowLayout> {
         let (rows, _) = bytes.as_chunks::<ROW_BYTES>();
         let layout = recognise_row(rows.first()?)?;
@@ -129,7 +129,7 @@ fn recognise_row(row: &Row) -> Option<RowLayout> {
     RANDOM_TOP_BITS.contains(&top_bits).then_some(RowLayout::Modern)
 }
 
-/// Whether each group of four bytes is one byte four times.
+/// Returns whether each group of four bytes is one byte four times.
 fn is_fourfold(bytes: &[u8]) -> bool {
     let (groups, _) = bytes.as_chunks::<4>();
     groups.iter().all(|group| *group == [group[0]; 4])
@@ -146,7 +146,7 @@ mod tests {
             assert_eq!(layout.to_string().parse(), Ok(layout));
         }
         let error = "binary".parse::<RowLayout>().expect_err("no layout");
-        assert_eq!(error.to_string(), "\"binary\" is no layout of rows: write modern, legacy or ascii");
+        assert_eq!(error.to_string(), "\"binary\" is not a layout of rows: give modern, legacy or ascii");
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
     fn other_bytes_are_not_recognised() {
         let ascii = rows_of(RowLayout::Ascii, false);
         let legacy = rows_of(RowLayout::Legacy, false);
-        // What a tool that drops the CR leaves of ASCII rows.
+        // The result of a tool that drops the CR of ASCII rows.
         let shortened: Vec<u8> = ascii.iter().copied().filter(|byte| *byte != b'\r').collect();
         let mixed = [&ascii[..ROW_BYTES], &legacy[..ROW_BYTES]].concat();
         for bytes in [&[], &ascii[..99], &ascii[1..], &legacy[3..], &shortened, &mixed, &[0; 300][..]] {

@@ -1,10 +1,10 @@
-//! Numbers as users write them: rows to make, and the row to start with.
+//! Numbers of rows and first rows, in the notation of users.
 
 use crate::ROW_BYTES;
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of rows. Their bytes, too, are below 2^64.
+/// A number of rows whose bytes are below 2^64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rows(u64);
 
@@ -12,12 +12,12 @@ pub struct Rows(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StartRow(pub u128);
 
-/// Why a text is no number of rows, and what to write.
+/// Reason why a text is not a number of rows, with advice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
     /// It is not digits with at most one suffix.
     #[error(
-        "{found:?} is no number of rows: write digits, and if you like k, m, b or t after them (thousand, million, \
+        "{found:?} is not a number of rows: give digits, with an optional k, m, b or t (thousand, million, \
          billion, trillion), as in 10m"
     )]
     NotANumber {
@@ -25,13 +25,13 @@ pub enum NumberError {
         found: String,
     },
     /// As a number of rows it would be 2^64 bytes or more.
-    #[error("{found} rows are too many: write at most {}, which is 18 exabytes", Rows::MAX.0)]
+    #[error("{found} rows are too many: give at most {}, which is 18 exabytes", Rows::MAX.0)]
     TooManyRows {
         /// The text as written.
         found: String,
     },
     /// It does not fit into 128 bits.
-    #[error("{found} is too large: row numbers have 128 bits, so write at most {}", u128::MAX)]
+    #[error("{found} is too large: row numbers have 128 bits, so give at most {}", u128::MAX)]
     TooLarge {
         /// The text as written.
         found: String,
@@ -39,10 +39,10 @@ pub enum NumberError {
 }
 
 impl Rows {
-    /// The most rows whose bytes can be counted in 64 bits.
+    /// Maximum number of rows whose bytes fit into 64 bits.
     pub const MAX: Rows = Rows(u64::MAX / ROW_BYTES as u64);
 
-    /// Reads `250`, `10k`, `10m`, `1b` or `1t`; the suffix is a power of 1000, in either case.
+    /// Parses `250`, `10k`, `10m`, `1b` or `1t`; the suffix is a power of 1000, in either case.
     ///
     /// # Errors
     /// The text is something else, or more than [`Rows::MAX`].
@@ -61,19 +61,19 @@ impl Rows {
         (rows <= Rows::MAX.0).then_some(Rows(rows))
     }
 
-    /// How many rows.
+    /// Returns the number of rows.
     pub fn count(self) -> u64 {
         self.0
     }
 
-    /// How many bytes they have.
+    /// Returns the bytes of the rows.
     pub fn bytes(self) -> u64 {
         self.0 * ROW_BYTES as u64
     }
 }
 
 impl StartRow {
-    /// Reads a row number, with the suffixes of [`Rows::parse`].
+    /// Parses a row number, with the suffixes of [`Rows::parse`].
     ///
     /// # Errors
     /// The text is something else, or does not fit into 128 bits.
@@ -90,7 +90,7 @@ fn parse_number(text: &str) -> Result<u128, NumberError> {
         Some(b't') => (&text[..text.len() - 1], 1_000_000_000_000),
         _ => (text, 1),
     };
-    // `u128::from_str` alone would take a plus sign.
+    // `u128::from_str` alone would accept a plus sign.
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(NumberError::NotANumber { found: text.to_string() });
     }

@@ -1,4 +1,4 @@
-//! The random numbers behind the rows: a linear congruential generator of 128 bits, which can jump.
+//! The random numbers of the rows: a linear congruential generator of 128 bits, which can jump.
 
 /// The map `x -> multiplier * x + increment`, modulo 2^128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Affine {
         self.multiplier.wrapping_mul(x).wrapping_add(self.increment)
     }
 
-    /// First `self`, then `next`.
+    /// Combines two maps: first `self`, then `next`.
     fn then(self, next: Affine) -> Affine {
         Affine {
             multiplier: self.multiplier.wrapping_mul(next.multiplier),
@@ -30,7 +30,7 @@ impl Affine {
         }
     }
 
-    /// `self` applied `times` times, by squaring: at most 128 rounds.
+    /// Applies `self` `times` times, by squaring: at most 128 rounds.
     fn repeated(self, times: u128) -> Affine {
         let mut result = Affine::IDENTITY;
         let mut square = self;
@@ -53,23 +53,23 @@ pub struct Random(u128);
 impl Random {
     /// Returns the random number of row `number`.
     pub fn of_row(number: u128) -> Random {
-        // The period is 2^128, so that no steps and 2^128 steps are the same.
+        // The period is 2^128, so no steps and 2^128 steps are the same.
         Random(STEP.repeated(number.wrapping_add(1)).apply(0))
     }
 
-    /// All 128 bits.
+    /// Returns all 128 bits.
     #[inline]
     pub fn bits(self) -> u128 {
         self.0
     }
 
-    /// On to the next row.
+    /// Advances to the next row.
     #[inline]
     pub fn step(&mut self) {
         self.0 = STEP.apply(self.0);
     }
 
-    /// On by `rows` rows.
+    /// Advances by `rows` rows.
     pub fn jump(&mut self, rows: u128) {
         self.0 = STEP.repeated(rows).apply(self.0);
     }

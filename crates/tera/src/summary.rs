@@ -8,38 +8,38 @@ pub const SUMMARY_BYTES: usize = 80;
 
 const MAGIC: [u8; 4] = *b"TSUM";
 const VERSION: u16 = 1;
-/// Most rows that an encoded summary may claim (28 petabytes). 65536 such still add up within 64 bits.
+/// Maximum rows of an encoded summary (28 petabytes). The sum of 65536 such still fits into 64 bits.
 const ROWS_MAX: u64 = 1 << 48;
 /// Rows whose checksums are added in 64 bits before they go into the 128 of the whole.
 const BLOCK_ROWS: usize = 4096;
 
-/// The sum, modulo 2^128, of the CRC-32 (as zlib's) of each row. It does not depend on the order of rows.
+/// The sum, modulo 2^128, of the CRC-32 (zlib's) of each row. It does not depend on the order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Checksum(pub u128);
 
-/// Lower-case hexadecimal without leading zeros, as valsort prints it.
+/// Formats lower-case hexadecimal without leading zeros, like valsort.
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{:x}", self.0))
     }
 }
 
-/// Summary of a stretch of consecutive rows, as valsort gives it: how many, their checksum, and how far their keys are in
-/// order. A row is compared with the one before it, whatever came earlier. The default is the summary of no rows.
+/// Summary of a stretch of consecutive rows, like valsort's: their number, their checksum, and the order of their keys.
+/// A row is compared only with the previous one. The default is the summary of no rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     records: u64,
     checksum: Checksum,
     duplicates: u64,
     unordered: u64,
-    /// 0 if there is none: the first row of a stretch has nothing before it.
+    /// 0 if there is none: the first row of a stretch has no predecessor.
     first_unordered: u64,
     /// Zeros if there is no row, as is the last key.
     first_key: Key,
     last_key: Key,
 }
 
-/// Bytes that end within a row.
+/// Error: the bytes end within a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{bytes_left} bytes are left after {rows} whole rows: a row has {ROW_BYTES} bytes and nothing between rows"
@@ -47,32 +47,32 @@ pub struct Summary {
 pub struct PartialRow {
     /// Whole rows before them.
     pub rows: u64,
-    /// Bytes that are no whole row: 1 to 99.
+    /// Bytes of the partial row: 1 to 99.
     pub bytes_left: usize,
 }
 
-/// Why bytes are no encoded [`Summary`].
+/// Reason why bytes are not an encoded [`Summary`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SummaryError {
     /// The length is wrong.
     #[error("a summary of rows has {SUMMARY_BYTES} bytes, not {found}")]
     Length {
-        /// How many there are.
+        /// The actual length.
         found: usize,
     },
-    /// They begin with something else.
+    /// The first bytes are different.
     #[error("this is no summary of rows")]
     Foreign,
-    /// Made by another version of this crate.
+    /// Another version of this crate made it.
     #[error("this summary of rows has version {found}, and only version {VERSION} can be read")]
     Version {
-        /// The version they name.
+        /// The version in the bytes.
         found: u16,
     },
     /// The CRC-32 at the end disagrees.
     #[error("this summary of rows is damaged: its CRC-32 does not match")]
     Damaged,
-    /// No rows at all have these figures.
+    /// No rows can have these figures.
     #[error("this summary of rows contradicts itself: no rows have such figures")]
     Contradiction,
 }
@@ -99,11 +99,11 @@ impl Summary {
         Ok(())
     }
 
-    /// Summarizes at least one row. Rows may stand in any order, so that nothing branches on how two keys compare.
+    /// Summarizes at least one row. Rows may be in any order, so there is no branch on the comparison of two keys.
     fn of_block(rows: &[Row]) -> Summary {
         let mut checksum = 0;
         let (mut duplicates, mut unordered) = (0, 0);
-        // The first row is compared with itself and counts as its own duplicate, which is taken back below.
+        // The first row is compared with itself and counts as its own duplicate, which is corrected below.
         let mut previous = SortKey::of(&rows[0]);
         for row in rows {
             let key = SortKey::of(row);
@@ -128,8 +128,8 @@ impl Summary {
         }
     }
 
-    /// Joins the summary of the rows that follow directly: the border between the two is compared as well, and rows
-    /// of `next` are counted on from ours. Appending is associative, and no rows change nothing.
+    /// Appends the summary of the directly following rows: the border between the two is compared as well, and rows of
+    /// `next` are counted on from ours. Appending is associative, and no rows change nothing.
     pub fn append(&mut self, next: &Summary) {
         if next.records == 0 {
             return;
@@ -153,42 +153,43 @@ impl Summary {
         self.last_key = next.last_key;
     }
 
-    /// How many rows.
+    /// Returns the number of rows.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// The sum of the CRC-32 of all rows.
+    /// Returns the sum of the CRC-32 of all rows.
     pub fn checksum(&self) -> Checksum {
         self.checksum
     }
 
-    /// Rows with the same key as the row before them. valsort prints this only if all rows are in order.
+    /// Returns the number of rows with the same key as the previous row. valsort prints this only if all rows are in
+    /// order.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
-    /// Rows with a smaller key than the row before them.
+    /// Returns the number of rows with a smaller key than the previous row.
     pub fn unordered(&self) -> u64 {
         self.unordered
     }
 
-    /// The first row with a smaller key than the row before it, counted from 0 at the start of the stretch.
+    /// Returns the first row with a smaller key than the previous row, counted from 0 at the start of the stretch.
     pub fn first_unordered(&self) -> Option<u64> {
         (self.unordered > 0).then_some(self.first_unordered)
     }
 
-    /// Whether no row is smaller than the one before it.
+    /// Returns whether no row is smaller than the previous one.
     pub fn is_ordered(&self) -> bool {
         self.unordered == 0
     }
 
-    /// The key of the first row; `None` without rows.
+    /// Returns the key of the first row; `None` without rows.
     pub fn first_key(&self) -> Option<Key> {
         (self.records > 0).then_some(self.first_key)
     }
 
-    /// The key of the last row; `None` without rows.
+    /// Returns the key of the last row; `None` without rows.
     pub fn last_key(&self) -> Option<Key> {
         (self.records > 0).then_some(self.last_key)
     }
@@ -210,7 +211,7 @@ impl Summary {
         bytes
     }
 
-    /// Decodes what [`Summary::to_bytes`] made, and nothing else.
+    /// Decodes only the output of [`Summary::to_bytes`].
     ///
     /// # Errors
     /// The bytes are something else, are damaged, or claim what no rows can have.
@@ -242,8 +243,8 @@ impl Summary {
         Ok(summary)
     }
 
-    /// Whether some rows have these figures, as far as that is easily told; it bounds every figure by the number
-    /// of rows, and that number by [`ROWS_MAX`].
+    /// Returns whether some rows may have these figures, by cheap checks; it bounds every figure by the number of rows,
+    /// and that number by [`ROWS_MAX`].
     fn is_possible(&self) -> bool {
         if self.records == 0 {
             return *self == Summary::default();
@@ -253,7 +254,7 @@ impl Summary {
             self.records <= ROWS_MAX && self.duplicates <= pairs && self.unordered <= pairs - self.duplicates;
         let summed = self.checksum.0 <= u128::from(self.records) * u128::from(u32::MAX);
         let ordered = self.unordered == 0 && self.first_unordered == 0 && self.first_key <= self.last_key;
-        // The first unordered row and all others stand at or behind its place.
+        // The first unordered row and all others are at or after its position.
         let unordered = self.unordered > 0
             && (1..=pairs).contains(&self.first_unordered)
             && self.unordered <= self.records - self.first_unordered;
@@ -270,7 +271,7 @@ fn field<const BYTES: usize>(bytes: &[u8; SUMMARY_BYTES], offset: usize) -> [u8;
     *bytes[offset..].first_chunk().expect("fields lie within a summary")
 }
 
-/// A key as numbers that have its order.
+/// Returns a key as numbers with the same order.
 #[derive(Clone, Copy)]
 struct SortKey {
     high: u64,

@@ -16,8 +16,8 @@ use std::sync::Arc;
 const CERTIFICATE_NAME: &str = "ca.pem";
 const KEY_NAME: &str = "ca.key";
 
-/// Signs certificates for the ports of one cluster. Its certificates do not expire: the key of one lives only in the
-/// memory of the process it was made for, and whoever wants to end the trust in all of them makes a new authority.
+/// Signer of certificates for the ports of one cluster. Its certificates do not expire: the key of each lives only in
+/// the memory of its process, and a new authority ends the trust in all of them.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate_pem: String,
@@ -26,7 +26,8 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// The authority of a directory: `ca.pem` for everybody, `ca.key` for its owner alone. Made at the first time.
+    /// Opens the authority of a directory: `ca.pem` for everybody, `ca.key` for its owner alone. Creates both on first
+    /// use.
     pub fn open(dir: &Path) -> Result<Self, TrustError> {
         private_directory(dir)?;
         let (certificate_path, key_path) = (dir.join(CERTIFICATE_NAME), dir.join(KEY_NAME));
@@ -35,7 +36,7 @@ impl Authority {
             (Some(_), None) => {
                 return Err(TrustError::HalfAuthority { here: certificate_path, missing: key_path });
             }
-            // The key alone is what a crash between the two files leaves: nobody has seen a certificate of it.
+            // After a crash between the two files only the key exists: nobody has seen a certificate of it.
             (None, _) => {
                 let (certificate, key) = make()?;
                 write_private(&key_path, &key)?;
@@ -55,12 +56,12 @@ impl Authority {
         self.hash
     }
 
-    /// The file of its certificate, for whoever wants to believe it.
+    /// Returns the path of its certificate, for callers that should trust it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How a control port speaks that is reached under these hosts, names or addresses. With a new key.
+    /// Makes the TLS configuration of a control port under these hosts, names or addresses, with a new key.
     pub fn control_port(&self, hosts: &[String]) -> Result<Arc<ServerConfig>, TrustError> {
         let mut names = vec![CONTROL_NAME.to_string()];
         names.extend(hosts.iter().cloned());
@@ -69,15 +70,15 @@ impl Authority {
         identity::server_config(&self.chain(&certificate.pem()), &key)
     }
 
-    /// Signs the key of a data port. Whatever else the request asks for, the certificate is good for nothing else.
-    /// Gives the certificate and this authority's own, in PEM.
+    /// Signs the key of a data port. Other requested attributes are ignored: the certificate is valid only for data
+    /// ports. Returns the certificate and this authority's own, in PEM.
     pub fn sign_data_port(&self, request_pem: &str) -> Result<String, TrustError> {
         let request = CertificateSigningRequestParams::from_pem(request_pem)?;
         let certificate = named(DATA_NAME, vec![DATA_NAME.to_string()])?;
         Ok(self.chain(&certificate.signed_by(&request.public_key, &self.issuer)?.pem()))
     }
 
-    /// The authority's own certificate is sent along: who knows only its hash finds it there.
+    /// The authority's own certificate is sent along, for callers that know only its hash.
     fn chain(&self, certificate_pem: &str) -> String {
         format!("{certificate_pem}{}", self.certificate_pem)
     }

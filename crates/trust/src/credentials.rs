@@ -1,4 +1,4 @@
-//! Credentials of a caller: the token it shows, the authority it believes, and the proxy it goes through.
+//! Credentials of a caller: its token, the authority that it trusts, and its proxy.
 
 use crate::verifier::{Believed, client_config};
 use crate::{AuthorityHash, CONTROL_NAME, DATA_NAME, Secret, TokenText, TrustError, files};
@@ -7,25 +7,25 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::path::{Path, PathBuf};
 
-/// The token of a caller and the authority that it believes. Cheap to clone.
+/// The token of a caller and the authority that it trusts. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     secret: Option<Secret>,
     believed: Option<Believed>,
-    /// The token names the authority of its server, which therefore has TLS.
+    /// True if the token names the authority of its server, which therefore uses TLS.
     is_for_tls: bool,
     own_tokens: Option<PathBuf>,
     proxy: Option<String>,
 }
 
 impl Credentials {
-    /// Makes the credentials of a caller that has no token and believes no authority, as all callers on one machine.
+    /// Makes the credentials of a caller without a token and an authority, such as callers on one machine.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// From the file of a token, and that of an authority's certificate in PEM. A token that names its authority
-    /// needs no certificate; where both are given they must agree.
+    /// Reads the file of a token, and that of an authority's certificate in PEM. A token that names its authority needs
+    /// no certificate; if both are given they must agree.
     pub fn read(token: Option<&Path>, authority: Option<&Path>) -> Result<Self, TrustError> {
         let token = token.map(read_token_file).transpose()?;
         let mut credentials = token.map(Self::of_token).unwrap_or_default();
@@ -50,29 +50,29 @@ impl Credentials {
         Self { secret: Some(token.secret), believed, is_for_tls, own_tokens: None, proxy: None }
     }
 
-    /// Without a token: the directory of files in which servers of this user keep their own.
+    /// Without a token: the directory in which servers of this user keep their own tokens.
     pub fn or_own_tokens_in(mut self, dir: PathBuf) -> Self {
         self.own_tokens = Some(dir).filter(|_| self.secret.is_none());
         self
     }
 
-    /// The directory of files with servers' own tokens, one of which is shown where there is no other.
+    /// Adds the directory of servers' own tokens, one of which is used if no other is given.
     pub fn own_tokens(&self) -> Option<&Path> {
         self.own_tokens.as_deref()
     }
 
-    /// The same caller, who reaches the control port through this proxy.
+    /// Makes the caller reach the control port through this proxy.
     pub fn by_proxy(mut self, url: String) -> Self {
         self.proxy = Some(url);
         self
     }
 
-    /// The proxy on the way to the control port.
+    /// Returns the proxy for the control port.
     pub fn proxy(&self) -> Option<&str> {
         self.proxy.as_deref()
     }
 
-    /// The same caller, who believes this authority where nothing else says whom to believe.
+    /// Makes the caller trust this authority, unless another one is given.
     pub fn or_believing(mut self, authority: AuthorityHash) -> Self {
         self.believed = self.believed.or(Some(Believed::Hash(authority)));
         self
@@ -83,23 +83,23 @@ impl Credentials {
         self.secret.as_ref().map(|secret| format!("Bearer {}", secret.text()))
     }
 
-    /// Whether the token must not be shown without TLS, not even on this machine: whoever listens in the place of its server
-    /// would have it.
+    /// Returns whether the token must not be sent without TLS, not even on this machine: a process that listens in
+    /// place of its server would get it.
     pub fn is_for_tls(&self) -> bool {
         self.is_for_tls
     }
 
-    /// Whether a port with TLS can be believed at all.
+    /// Returns whether any port with TLS can be trusted.
     pub fn believes_somebody(&self) -> bool {
         self.believed.is_some()
     }
 
-    /// How the control port is spoken to.
+    /// Returns the TLS configuration for the control port.
     pub fn to_control_port(&self) -> Result<ClientConfig, TrustError> {
         client_config(self.believed.as_ref(), CONTROL_NAME)
     }
 
-    /// How data ports are spoken to.
+    /// Returns the TLS configuration for data ports.
     pub fn to_data_ports(&self) -> Result<ClientConfig, TrustError> {
         client_config(self.believed.as_ref(), DATA_NAME)
     }
@@ -109,7 +109,7 @@ fn read_there(path: &Path) -> Result<String, TrustError> {
     files::read(path)?.ok_or_else(|| TrustError::Missing { path: path.to_path_buf() })
 }
 
-/// The token that a file holds.
+/// Reads the token of a file.
 pub fn read_token_file(path: &Path) -> Result<TokenText, TrustError> {
     TokenText::parse(&read_there(path)?).ok_or_else(|| TrustError::NoToken { path: path.to_path_buf() })
 }

@@ -1,8 +1,8 @@
-//! Why trust cannot be set up.
+//! Reasons why trust cannot be set up.
 
 use std::path::PathBuf;
 
-/// Answers which file, or whose message, must be changed.
+/// Failure of a file or a message; the message says which must change.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     #[error("cannot read {path}: {source}", path = path.display())]

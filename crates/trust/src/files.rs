@@ -7,10 +7,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Largest file with a token or a certificate that is read.
+/// Maximum size of a file with a token or a certificate.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// The text of a small file; None where it is not there.
+/// Reads a small file; None if it does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, TrustError> {
     let unreadable = |source| TrustError::Unreadable { path: path.to_path_buf(), source };
     let file = match File::open(path) {
@@ -25,13 +25,13 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, TrustError> {
     }
 }
 
-/// Writes a file that only its owner may read, in place of one of that name. It appears whole and is on the disk
-/// when this returns.
+/// Writes a file that only its owner may read, and replaces a file of that name. It appears whole and is on disk on
+/// return.
 pub fn write_private(path: &Path, text: &str) -> Result<(), TrustError> {
     write(path, text, 0o600).map_err(|source| TrustError::Unwritable { path: path.to_path_buf(), source })
 }
 
-/// The same where no file has the name yet; one that is there stays as it is.
+/// Does the same only if no file has the name yet; an existing one stays unchanged.
 pub fn write_new_private(path: &Path, text: &str) -> Result<(), TrustError> {
     let written = || {
         io_call(IoCall::Create, path)?;
@@ -47,7 +47,7 @@ pub fn write_new_private(path: &Path, text: &str) -> Result<(), TrustError> {
     })
 }
 
-/// The same for a file that everybody may read.
+/// Does the same for a file that everybody may read.
 pub(crate) fn write_public(path: &Path, text: &str) -> Result<(), TrustError> {
     write(path, text, 0o644).map_err(|source| TrustError::Unwritable { path: path.to_path_buf(), source })
 }
@@ -56,7 +56,7 @@ fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".new");
     let new = path.with_file_name(name);
-    // What a process left that died while it wrote: its mode may be any.
+    // A crashed process may have left the file, with any mode.
     if let Err(error) = std::fs::remove_file(&new)
         && error.kind() != ErrorKind::NotFound
     {
@@ -76,7 +76,7 @@ fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// Makes a directory that only its owner may enter, where it is not there.
+/// Creates a directory that only its owner may enter, if it does not exist.
 pub fn private_directory(dir: &Path) -> Result<(), TrustError> {
     let made = io_call(IoCall::Create, dir)
         .and_then(|()| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir));

@@ -1,21 +1,21 @@
-//! Rights that a server signs and data ports check without asking anybody. Nodes have the public keys
-//! only, so none of them can give itself a right. A right to a job is for nodes, and good while its key is the newest; a right to a
-//! file is for its user, and good until its time.
+//! Rights that a server signs and data ports verify alone. Nodes have only the public keys, so they cannot grant
+//! themselves rights. A right to a job is for nodes, and valid while its key is the newest; a right to a file is for
+//! its user, and valid until its time.
 
 use crate::TrustError;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 
 const SIGNATURE_BYTES: usize = 64;
 const SEED_BYTES: usize = 32;
-/// Hex digits of a public key by which a signed text names it.
+/// Hex digits of a public key that identify it in a signed text.
 const KEY_NAME_DIGITS: usize = 16;
 
-/// A public key by which data ports know what their server signed.
+/// A public key with which data ports verify the signatures of their server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataKey([u8; 32]);
 
 impl DataKey {
-    /// Reads 64 hex digits; None for anything else.
+    /// Parses 64 hex digits; None for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         hex::decode_to_slice(text, &mut bytes).ok()?;
@@ -27,11 +27,11 @@ impl DataKey {
         hex::encode(self.0)
     }
 
-    /// Whether a text is this right, signed with this key.
+    /// Returns whether a text is this right, signed with this key.
     pub fn has_signed(&self, right: &DataRight, text: &str) -> bool {
         let Some((claim, signature)) = text.rsplit_once('.') else { return false };
         let mut bytes = [0; SIGNATURE_BYTES];
-        // Both have one spelling: they are compared as text.
+        // Each right has one spelling, so texts are compared.
         claim == self.claim(right)
             && signature.len() == 2 * SIGNATURE_BYTES
             && hex::decode_to_slice(signature, &mut bytes).is_ok()
@@ -43,14 +43,14 @@ impl DataKey {
     }
 }
 
-/// Signs rights. The private key is nowhere but in the memory of its process.
+/// Signer of rights. The private key exists only in the memory of its process.
 pub struct DataSigner {
     pair: Ed25519KeyPair,
     key: DataKey,
 }
 
 impl DataSigner {
-    /// With a new key, from the randomness of the machine.
+    /// Makes a signer with a new key, from the randomness of the machine.
     pub fn generate() -> Result<Self, TrustError> {
         let mut seed = [0; SEED_BYTES];
         getrandom::fill(&mut seed).map_err(|error| TrustError::NoRandomness(error.to_string()))?;
@@ -59,7 +59,7 @@ impl DataSigner {
         Ok(Self { pair, key: DataKey(public) })
     }
 
-    /// The key that what it signs is checked with.
+    /// Returns the key that verifies its signatures.
     pub fn key(&self) -> DataKey {
         self.key
     }
@@ -81,16 +81,16 @@ impl std::fmt::Debug for DataSigner {
 /// An action at data ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataRight {
-    /// To read and write what nodes hold of a job.
+    /// To read and write the data of a job on nodes.
     Job(i64),
-    /// To send a node a copy of a file of a user.
+    /// To send a node a copy of a user's file.
     Copy { file: i64, to_node: u32 },
-    /// To do something with a file of a user.
+    /// To act on a user's file.
     File(FileGrant),
 }
 
 impl DataRight {
-    /// The copy that a text says it is the right to, and the node that it is for; whether it was signed is another question.
+    /// Returns the copy that a text claims a right to, and its target node; the signature is not checked here.
     pub fn claimed_copy(text: &str) -> Option<(i64, u32)> {
         let mut words = text.strip_prefix("copy.")?.split('.');
         Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
@@ -111,7 +111,7 @@ impl DataRight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileRight {
     Read,
-    /// Also to complete it, and to give it up.
+    /// Also to complete or abandon it.
     Write,
 }
 
@@ -124,19 +124,20 @@ impl FileRight {
     }
 }
 
-/// The right to do something with one file of a user until a time.
+/// The right to act on one file of a user until a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileGrant {
     pub file: i64,
     pub right: FileRight,
     /// Seconds since 1970, by the clock of the server.
     pub expires_seconds: u64,
-    /// So large the file may become by being written.
+    /// Maximum size of the file by writes.
     pub bytes_max: u64,
 }
 
 impl FileGrant {
-    /// The grant that a text claims for this file and right, unless its time is over. The signature is not checked here.
+    /// Returns the grant that a text claims for this file and right, unless it has expired. The signature is not
+    /// checked here.
     pub fn claimed(file: i64, right: FileRight, text: &str, now_seconds: u64) -> Option<Self> {
         let mut words = text.split('.').skip(3);
         let (expires_seconds, bytes_max) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -195,7 +196,7 @@ mod tests {
                 text.to_uppercase(),
                 text.replacen('.', ".0", 1),
                 text.replacen('.', "..", 1),
-                // The words of one, and the signature of another.
+                // The words of one right with the signature of another.
                 format!(
                     "{}.{}",
                     text.rsplit_once('.').unwrap().0,

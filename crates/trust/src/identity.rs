@@ -1,4 +1,4 @@
-//! Identity of a port that answers: its key and the certificates that vouch for it.
+//! Identity of a port: its key and the certificates that vouch for it.
 
 use crate::TrustError;
 use rcgen::{CertificateParams, KeyPair};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct DataIdentity(KeyPair);
 
 impl DataIdentity {
-    /// A new one.
+    /// Makes a new key.
     pub fn generate() -> Result<Self, TrustError> {
         Ok(Self(KeyPair::generate()?))
     }
@@ -21,7 +21,7 @@ impl DataIdentity {
         Ok(CertificateParams::default().serialize_request(&self.0)?.pem()?)
     }
 
-    /// How the data port speaks, with what the authority answered.
+    /// Makes the TLS configuration of the data port, with the answer of the authority.
     pub fn data_port(&self, chain_pem: &str) -> Result<Arc<ServerConfig>, TrustError> {
         server_config(chain_pem, &self.0)
     }

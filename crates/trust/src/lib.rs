@@ -1,17 +1,17 @@
 //! # What it does
-//! Says who may speak with whom: the authority of a cluster and the certificates it signs, what each end of a
-//! connection believes, the tokens by which callers show who they are, and the signed rights by which they reach data.
+//! Authentication and authorization: the authority of a cluster and the certificates it signs, the trust of each end of
+//! a connection, the tokens by which callers identify themselves, and the signed rights by which they reach data.
 //!
 //! # Where it sits
 //! rustls, rcgen -> trust -> client, dataport, controlport, cli.
 //!
 //! # Invariants
-//! A certificate names a role in the cluster (the server, a node's data port) and never both, so that a node cannot
-//! pass for the server. A secret is printed only by who asks for its text; what is stored of one is its hash. Files
-//! with secrets are made readable by their owner alone and appear whole or not at all.
+//! A certificate names one role in the cluster (the server, a node's data port) and never both, so a node cannot pass
+//! for the server. A secret is printed only on request for its text; only its hash is stored. Files with secrets are
+//! readable by their owner alone and appear whole or not at all.
 //!
 //! # Deliberately absent
-//! No sockets, no requests, no clock, no list of who has which token: the store has that. No serde.
+//! No sockets, no requests, no clock, no list of token owners: the store has that. No serde.
 //!
 //! # How it is tested
 //! Handshakes in memory between all kinds of ends, in `tests/`; with real processes in the black-box tests.
@@ -38,10 +38,10 @@ pub use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use std::sync::Arc;
 
-/// In the certificate of a control port, besides the hosts by which it is reached. Our own clients look for this
-/// name, because an address is not always known when the certificate is made.
+/// Name in the certificate of a control port, besides its hosts. Our own clients check this name, because an address is
+/// not always known when the certificate is made.
 pub const CONTROL_NAME: &str = "control.sailfish.internal";
-/// In the certificate of a data port.
+/// Name in the certificate of a data port.
 pub const DATA_NAME: &str = "data.sailfish.internal";
 
 fn provider() -> Arc<CryptoProvider> {

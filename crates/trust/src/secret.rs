@@ -11,7 +11,7 @@ const PREFIX: &str = "sailfish";
 pub struct Secret([u8; SECRET_BYTES]);
 
 impl Secret {
-    /// A new one, from the randomness of the machine.
+    /// Makes a new secret, from the randomness of the machine.
     pub fn random() -> Result<Self, TrustError> {
         let mut bytes = [0; SECRET_BYTES];
         getrandom::fill(&mut bytes).map_err(|error| TrustError::NoRandomness(error.to_string()))?;
@@ -45,7 +45,7 @@ impl AuthorityHash {
     }
 }
 
-/// A token as people keep it: who shows it, and where there is TLS, whom they may show it to.
+/// A token as users keep it: the secret, and with TLS the authority that may see it.
 #[derive(Clone, Debug)]
 pub struct TokenText {
     pub secret: Secret,
@@ -68,7 +68,7 @@ impl TokenText {
         Some(Self { secret, authority })
     }
 
-    /// The whole of it: to be shown once, or written to a private file.
+    /// Returns the full text: to be shown once, or written to a private file.
     pub fn text(&self) -> String {
         match &self.authority {
             Some(authority) => format!("{}_{}", self.secret.text(), hex::encode(authority.0)),

@@ -1,4 +1,4 @@
-//! Whether the other end is who it should be: a certificate of the one authority, for the one role.
+//! Verification of the other end: a certificate of the one authority, for the one role.
 
 use crate::TrustError;
 use crate::secret::AuthorityHash;
@@ -11,10 +11,10 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Whom a caller believes.
+/// The authority that a caller trusts.
 #[derive(Clone, Debug)]
 pub(crate) enum Believed {
-    /// Its certificate comes with the handshake.
+    /// The authority's certificate comes with the handshake.
     Hash(AuthorityHash),
     Certificate(CertificateDer<'static>),
 }
@@ -60,7 +60,7 @@ impl ServerCertVerifier for RoleVerifier {
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider));
         let verifier = verifier.build().map_err(|error| Error::General(error.to_string()))?;
-        // The host is not looked at: the authority signs for this cluster alone, and says which role it signed for.
+        // The host is not checked: the authority signs for this cluster alone, and each certificate names its role.
         verifier.verify_server_cert(end_entity, intermediates, &self.name, ocsp_response, now)
     }
 
@@ -95,7 +95,7 @@ pub fn distrust(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         if let Some(error) = error.downcast_ref::<Error>() {
             return Some(error.to_string());
         }
-        // An I/O error passes over what it holds when it is asked for its source.
+        // The source of an I/O error skips the error that it wraps.
         let held = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         next = match held {
             Some(held) => Some(held as &(dyn std::error::Error + 'static)),
@@ -105,7 +105,7 @@ pub fn distrust(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     None
 }
 
-/// How a caller speaks to a port of this name; where it believes nobody, no handshake succeeds.
+/// Makes the TLS configuration of a caller for ports of this name; without an authority, no handshake succeeds.
 pub(crate) fn client_config(
     believed: Option<&Believed>,
     name: &'static str,

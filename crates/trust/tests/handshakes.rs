@@ -1,4 +1,4 @@
-//! Handshakes in memory: who gets through to whom, and who does not.
+//! Handshakes in memory: the pairs of ends that succeed, and those that fail.
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use trust::{Authority, Credentials, DataIdentity, Secret, TokenText, TrustError};
 
-/// Whether both ends come to the end of a handshake.
+/// Returns whether both ends complete a handshake.
 fn shake(client: ClientConfig, server: &Arc<ServerConfig>) -> Result<(), rustls::Error> {
     let host = ServerName::try_from("10.0.0.1").expect("an address");
     let mut client = ClientConnection::new(Arc::new(client), host)?;
@@ -60,7 +60,7 @@ impl Cluster {
         path
     }
 
-    /// Credentials as users have them: by a token that names the authority, and by the certificate.
+    /// Makes credentials in the two forms of users: a token that names the authority, and the certificate.
     fn credentials(&self) -> [Credentials; 2] {
         let secret = Secret::random().expect("a secret");
         let token = TokenText { secret: secret.clone(), authority: Some(self.authority.hash()) };
@@ -81,7 +81,7 @@ fn members_of_the_authority_connect() {
         shake(credentials.to_control_port().unwrap(), &cluster.control_port()).unwrap();
         shake(credentials.to_data_ports().unwrap(), &cluster.data_port()).unwrap();
     }
-    // A server that starts again has the same authority.
+    // A restarted server has the same authority.
     let again = Authority::open(&cluster.dir.path().join("trust")).unwrap();
     assert_eq!(again.hash(), cluster.authority.hash());
     let [credentials, _] = cluster.credentials();
@@ -111,7 +111,7 @@ fn nodes_and_server_cannot_impersonate_each_other() {
 fn only_a_request_is_signed() {
     let cluster = Cluster::new();
     let whole = DataIdentity::generate().unwrap().request().unwrap();
-    // A byte within the key, so that the signature of the request does not fit any more.
+    // A changed byte within the key invalidates the signature of the request.
     let damaged: String = whole.lines().map(|line| format!("{}\n", line.replace('A', "B"))).collect();
     for request in ["", "no PEM", &whole[..whole.len() / 2], &damaged] {
         assert!(cluster.authority.sign_data_port(request).is_err(), "{request}");

@@ -1,12 +1,13 @@
 //! # What it does
-//! Cuts the reduce work: from how bytes spread over keys in the runs to balanced key ranges, one a reduce task.
+//! Cuts the reduce work: from the distribution of bytes over keys in the runs to balanced key ranges, one per reduce
+//! task.
 //!
 //! # Where it sits
 //! chunkserver (weights of the key indexes) -> workbuilder -> imerger (one range each).
 //!
 //! # Invariants
-//! The ranges of an I-file (or, across I-files, of all of them) cover every key exactly once. A cut stands at a
-//! partition key, so a group is never split. The number of tasks follows from the bytes; no user sets it.
+//! The ranges of an I-file (or, across I-files, of all of them) cover every key exactly once. A cut is at a partition
+//! key, so a group is never split. The number of tasks follows from the bytes; no user sets it.
 //!
 //! # Deliberately absent
 //! No data is read, only weights; no choice of slot or node; no versions (the store keeps those).
@@ -28,7 +29,7 @@ use api::task::KeyWeight;
 use ids::{IfileIndex, RunId};
 use std::collections::BTreeMap;
 
-/// The spread of one run over the keys.
+/// The distribution of one run over the keys.
 #[derive(Clone, Copy, Debug)]
 pub struct RunWeights<'a> {
     pub run: RunId,
@@ -41,11 +42,11 @@ pub struct RunWeights<'a> {
 #[derive(Clone, Debug)]
 pub struct CutRequest<'a> {
     pub runs: Vec<RunWeights<'a>>,
-    /// Bytes a task aims at; at least 1.
+    /// Target bytes of a task; at least 1.
     pub target_bytes: u64,
-    /// Ranges lie over all I-files (range partitioning); otherwise each lies in one.
+    /// True if ranges span all I-files (range partitioning); otherwise each lies in one.
     pub across_ifiles: bool,
-    /// Upper limit of tasks over all; the target grows to keep it. At least the number of I-files is given.
+    /// Maximum number of tasks in total; the target grows to keep it. At least one task per I-file is made.
     pub tasks_max: u32,
 }
 
@@ -58,7 +59,7 @@ pub struct TaskRange {
     pub lower_key: Option<Vec<u8>>,
     /// Keys < this; None to the last.
     pub upper_key: Option<Vec<u8>>,
-    /// Bytes by the weights.
+    /// Estimated bytes, by the weights.
     pub expected_bytes: u64,
 }
 
@@ -76,7 +77,7 @@ pub fn cut(request: &CutRequest<'_>) -> Vec<TaskRange> {
     spaces.into_values().flat_map(|runs| cut_space(&runs, target_bytes)).collect()
 }
 
-/// In order, one of each key: all weights of a key lie on one side of a cut.
+/// Sorted, one per key: all weights of a key lie on one side of a cut.
 fn by_key(mut weights: Vec<(&[u8], u64)>) -> Vec<(&[u8], u64)> {
     weights.sort_unstable();
     weights.dedup_by(|next, kept| {
@@ -128,8 +129,8 @@ fn cut_space(runs: &[RunWeights<'_>], target_bytes: u64) -> Vec<TaskRange> {
     ranges
 }
 
-/// The weights of a run, which are in key order, whose blocks begin at lower <= key < upper. A block that begins in a range may end in
-/// another, so what they add up to is an estimate, as everywhere.
+/// Returns the weights of a run, in key order, of blocks that begin at lower <= key < upper. A block that begins in a
+/// range may end in another, so their sum is an estimate, as everywhere.
 pub fn within<'a>(
     weights: &'a [KeyWeight],
     (lower, upper): (Option<&[u8]>, Option<&[u8]>),
@@ -141,7 +142,7 @@ pub fn within<'a>(
     weights.get(first..end).unwrap_or_default()
 }
 
-/// A place where the end of a range may be cut off, in the unread part of the range.
+/// A possible cut in the unread part of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TailCut {
     /// First key of the tail.
@@ -150,9 +151,10 @@ pub struct TailCut {
     pub tail_bytes: u64,
 }
 
-/// At most `cuts_max` keys of a range, in order, the first of which leaves to each side about half of what is unread. Nothing is read for
-/// that, and no group is split. `runs` are the weights of each run in key order; `range` is lower <= key < upper; of it, the
-/// first `done_bytes` have been read. Empty where nothing can be cut off. See `docs/internals/elastic.md`.
+/// Returns at most `cuts_max` keys of a range, in order; the first one divides the unread bytes into about equal
+/// halves. This reads no data and splits no group. `runs` are the weights of each run in key order; `range` is lower <=
+/// key < upper, and its first `done_bytes` have been read. Empty if nothing can be cut off. See
+/// `docs/internals/elastic.md`.
 pub fn tail_cuts(
     runs: &[&[KeyWeight]],
     (lower, upper): (Option<&[u8]>, Option<&[u8]>),
@@ -184,7 +186,7 @@ pub fn tail_cuts(
     let first = beyond.checked_sub(1).filter(|before| is_nearer(*before)).unwrap_or(beyond);
     let cut = |(key, passed): &(&[u8], u64)| TailCut { key: key.to_vec(), tail_bytes: total_bytes - passed };
     let cuts: Vec<TailCut> = keys[first..].iter().map(cut).collect();
-    // The first, and of the others as many as may be, evenly.
+    // The first, and as many of the others as allowed, evenly spaced.
     let step = cuts.len().div_ceil(cuts_max.max(1)).max(1);
     cuts.into_iter().step_by(step).collect()
 }
@@ -285,11 +287,11 @@ mod tests {
         check_tail(runs, ("", ""), 20, 1, &[("e", 20)]);
         check_tail(runs, ("", ""), 60, 9, &[]);
         check_tail(runs, ("", ""), 600, 9, &[]);
-        // Within its own range only.
+        // Only within its own range.
         check_tail(runs, ("b", "e"), 0, 9, &[("d", 10)]);
         check_tail(runs, ("d", "e"), 0, 9, &[]);
         check_tail(runs, ("x", ""), 0, 9, &[]);
-        // A key is not cut in two.
+        // A key is never split.
         check_tail(&[&[("a", 9), ("h", 50), ("h", 50), ("z", 1)]], ("", ""), 0, 9, &[("h", 101), ("z", 1)]);
         check_tail(&[&[("a", 9), ("h", 50), ("h", 50), ("z", 1)]], ("", ""), 9, 9, &[("z", 1)]);
         check_tail(&[&[("h", 50), ("h", 50)]], ("", ""), 0, 9, &[]);
@@ -313,7 +315,7 @@ mod tests {
                 *of_key.entry(&weight.first_key).or_default() += weight.bytes;
             }
             let total: u64 = of_key.values().sum();
-            // The target grows where the limit of tasks asks for it; one I-file takes one of them.
+            // The target grows if the limit of tasks requires it; one I-file takes one of them.
             let target = target_bytes.max(total.div_ceil(u64::from(tasks_max) - 1));
             let heaviest = of_key.values().max().copied().unwrap_or(0);
             let runs = lists.iter().enumerate()

@@ -222,7 +222,7 @@ fn remote_cancel_ends_job_and_leaves_nothing() {
     let job = Running::start(&mut cluster.job(&args));
     hangs.here.read_line();
     job.signal(Signal::INT);
-    job.wait().expect_failure(130, &["nothing is left"]);
+    job.wait().expect_failure(130, &["it left no output and no intermediate data"]);
     assert!(!cluster.sandbox.path("out").exists());
     cluster.stop_node();
     assert_eq!(left_on(&cluster.node_disk(0)), [""; 0]);
@@ -236,7 +236,7 @@ fn impossible_requests_are_refused_with_a_reason() {
         Running::start(command).wait().expect_failure(2, texts);
     };
     let run = ["run", "--input", "in.txt", "--output", "out"];
-    check(&mut cluster.sailfish(&run), &["no node works for the server"]);
+    check(&mut cluster.sailfish(&run), &["has no nodes yet"]);
     let sized = |url| [&run[..], &["--memory", "64M", "--slots", "1", "--server", url]].concat();
     check(cluster.sandbox.sailfish().args(sized("http://127.0.0.1:1")), &["cannot reach the server"]);
     check(cluster.sandbox.sailfish().args(sized("nowhere")), &["no address of a server"]);

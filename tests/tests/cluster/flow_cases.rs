@@ -90,7 +90,7 @@ fn a_stage_that_is_cancelled_ends_its_flow() {
         let (flow, program) = start_hanging(&cluster, &mut pids);
         let job = (3 * stage + stage + 1).to_string();
         cluster.run(&["cancel", &job]).expect_success();
-        let ended = flow.wait().expect_failure(INTERRUPTED, &["nothing is left"]);
+        let ended = flow.wait().expect_failure(INTERRUPTED, &["it left no output and no intermediate data"]);
         assert_all_gone(&cluster, &program, 3 * (stage + 1));
         let reason = cluster.jobs().saying(&format!("(job {job}) did not succeed"));
         assert_eq!(reason.count(), 2, "{}", ended.story());
@@ -103,7 +103,8 @@ fn ctrl_c_of_a_client_ends_its_flow() {
     let (cluster, mut pids) = hanging_cluster();
     let (flow, program) = start_hanging(&cluster, &mut pids);
     flow.signal(Signal::INT);
-    flow.wait().expect_failure(INTERRUPTED, &["stopped by a signal", "nothing is left"]);
+    flow.wait()
+        .expect_failure(INTERRUPTED, &["stopped by a signal", "it left no output and no intermediate data"]);
     assert_all_gone(&cluster, &program, 3);
 }
 

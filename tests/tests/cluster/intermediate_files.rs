@@ -298,7 +298,7 @@ fn old_spellings_work_and_name_the_new() {
     let old = |args: &[&str]| {
         let told =
             Running::start(&mut cluster.sailfish(&[&["ifile"], args].concat())).wait().expect_success();
-        let line = format!("sailfish: write `sailfish intermediate {}`", args[0]);
+        let line = format!("sailfish: use `sailfish intermediate {}`", args[0]);
         assert!(told.stderr.contains(&line), "{}", told.story());
         told.text()
     };

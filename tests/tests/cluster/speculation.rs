@@ -39,7 +39,7 @@ fn node_with_slow_program_is_overtaken() {
     let copied = copied.unwrap_or_else(|| panic!("nothing was copied:\n{text}"));
     assert!(copied.contains("map/") && copied.contains("slow-"), "{copied}");
     assert!(copied.contains("slow-program") || copied.contains("slow-node"), "{copied}");
-    assert!(text.contains("beside an attempt that was slow elsewhere"), "{text}");
+    assert!(text.contains("speculative: the attempt on another node was slow"), "{text}");
     // Who was overtaken stopped when it was told to.
     let stopped = cluster.attempts().of_job(1).in_stage(Stage::Map).is(State::Cancelled);
     assert!(stopped.any(), "{text}");

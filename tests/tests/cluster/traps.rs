@@ -110,7 +110,7 @@ fn jobs_are_listed_in_order_of_submission() {
     assert!(named.contains("third") && !named.contains("second"), "{named}");
     let none = list(&["--name", "t_ird"]);
     assert!(none.starts_with("no such job has run"), "{none}");
-    ran(&mut cluster.sailfish(&["jobs", "--job-state", "lost"])).expect_failure(2, &["choose running"]);
+    ran(&mut cluster.sailfish(&["jobs", "--job-state", "lost"])).expect_failure(2, &["give running"]);
 }
 
 /// The node named node-1 has the number 2 here.

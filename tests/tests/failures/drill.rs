@@ -91,7 +91,7 @@ fn faults_of_nodes_lose_nothing() {
     {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
-    assert!(text.contains("node given up after") && !text.contains("did not come back"), "{text}");
+    assert!(text.contains("node removed after") && !text.contains("did not come back"), "{text}");
     assert!(text.ends_with("lost: nothing, twice: nothing, wrong: nothing\n"), "{text}");
     assert!(cluster.events(Event::NodeGone).count() >= 2);
     assert_clean(&cluster);
@@ -123,7 +123,7 @@ fn unprepared_nodes_are_not_drilled() {
     let last = drilled(&cluster, &["--faults", "kill-node", "--jobs", "1", "--size", "1M"]);
     assert_eq!(last.code(), Some(WRONG), "{}", last.story());
     assert!(
-        last.text().contains("did not fire: kill-node") && last.text().contains("the only working node"),
+        last.text().contains("not injected: kill-node") && last.text().contains("the only working node"),
         "{}",
         last.story()
     );
@@ -181,7 +181,7 @@ fn a_drill_that_is_stopped_takes_everything_along() {
     running.signal(Signal::INT);
     let finished = running.wait();
     assert_eq!(finished.code(), Some(INTERRUPTED), "{}", finished.story());
-    assert!(finished.stderr.contains("what it had made is removed"), "{}", finished.story());
+    assert!(finished.stderr.contains("its jobs and files were removed"), "{}", finished.story());
     assert_clean(&cluster);
     for number in 0..3 {
         assert_eq!(run_files(&cluster.node_disk(number)), Vec::<std::path::PathBuf>::new());

@@ -20,7 +20,9 @@ fn ctrl_c_ends_all_stages() {
     let flow = start_here(&sandbox, "flow.toml");
     let program = Watched::new(&pids.read_line());
     flow.signal(Signal::INT);
-    let stopped = flow.wait().expect_failure(INTERRUPTED, &["stopped by a signal", "nothing is left"]);
+    let stopped = flow
+        .wait()
+        .expect_failure(INTERRUPTED, &["stopped by a signal", "it left no output and no intermediate data"]);
     program.wait_gone();
     sandbox.assert_nothing_left();
     assert_eq!(sandbox.jobs().states(), ["cancelled"; 3], "{}", stopped.story());

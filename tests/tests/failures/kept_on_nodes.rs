@@ -138,7 +138,7 @@ fn a_node_that_is_away_is_named() {
     assert!(!cluster.sandbox.path("again").exists());
     // Nobody needs it to be there for its files to be given up; it learns of it when it comes back.
     let told = run(&mut cluster.sailfish(&["gc", "1"])).expect_success().text();
-    assert!(told.contains("on node-0 when it comes back") && told.contains("of 1 job"), "{told}");
+    assert!(told.contains("on node-0 once it is back") && told.contains("of 1 job"), "{told}");
     wait_until_gone(&cluster, 1);
     assert_eq!(kept_dirs(&cluster, 0).len(), 1);
     cluster.restart_node(0);
@@ -154,7 +154,7 @@ fn node_that_dies_during_rerun_is_named() {
     let again = Running::start(&mut cluster.sailfish(&args));
     assert_eq!(hangs.here.read_line(), "here");
     let removed = run(&mut cluster.sailfish(&["gc", "--all"])).expect_success().text();
-    assert!(removed.contains("stays: job 2 reads it"), "{removed}");
+    assert!(removed.contains("kept: job 2 reads it"), "{removed}");
     cluster.kill_node();
     again
         .wait()
@@ -216,7 +216,11 @@ fn kept_files_go_on_time_or_on_request() {
 fn drained_node_names_its_kept_files() {
     let mut cluster = with_kept_job(&["--keep-ifiles"]);
     let drained = run(&mut cluster.sailfish(&["nodes", "drain", "node-0", "--wait"])).expect_success();
-    assert!(drained.stderr.contains("node-0 keeps I-files on its disks"), "{}", drained.story());
+    assert!(
+        drained.stderr.contains("node-0 has kept I-files, which stay on its disks"),
+        "{}",
+        drained.story()
+    );
     cluster.wait_for_node(0);
     rerun(&cluster, "1", "again", &[]).expect_failure(REFUSED, &["node-0"]);
     cluster.restart_node(0);

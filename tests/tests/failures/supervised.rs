@@ -26,7 +26,7 @@ fn killed_node_is_started_again_and_job_ends() {
     cluster.sandbox.open_gate();
     let first = cluster.watched_by(0).expect("a node");
     kill(first);
-    cluster.node(0).wait_for_stderr("starts again");
+    cluster.node(0).wait_for_stderr("it restarts in");
     cluster.node(0).wait_for_stderr("as node-2");
     job.wait().expect_success();
     let bytes = cluster.sandbox.concatenated(&cluster.sandbox.path("out"));
@@ -45,7 +45,7 @@ fn node_that_ends_for_good_stays_down() {
     // The name is taken.
     let taken = ["node", "--supervise", "--name", "node-0", "--disk", "other-disk"];
     let taken = cluster.run(&taken).expect_failure(2, &["node-0"]);
-    assert!(!taken.stderr.contains("starts again"), "{}", taken.stderr);
+    assert!(!taken.stderr.contains("it restarts in"), "{}", taken.stderr);
     let wrong = ["node", "--supervise", "--slots", "0", "--disk", "other-disk"];
     cluster.run(&wrong).expect_failure(2, &["--slots 0"]);
     // Told to end, it passes that on.

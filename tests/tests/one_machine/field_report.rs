@@ -8,7 +8,7 @@ fn with_input() -> Sandbox {
     sandbox
 }
 
-/// Hints for the commonest mistakes stand below the error.
+/// Hints for the most common mistakes stand below the error.
 #[test]
 fn field_report_trap_hints_for_the_commonest_mistakes() {
     let sandbox = with_input();

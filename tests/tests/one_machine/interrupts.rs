@@ -76,7 +76,9 @@ fn check_stopped(phase: Phase, program: Program, signal: Signal) {
     let mut hanging = Hanging::new(phase, program);
     let (running, watched) = hanging.start();
     running.signal(signal);
-    let stopped = running.wait().expect_failure(INTERRUPTED, &["stopping the job", "nothing is left"]);
+    let stopped = running
+        .wait()
+        .expect_failure(INTERRUPTED, &["stopping the job", "it left no output and no intermediate data"]);
     watched.iter().for_each(Watched::wait_gone);
     hanging.sandbox.assert_nothing_left();
     assert_eq!(hanging.state_of_job(1), "cancelled", "{}", stopped.story());
@@ -119,7 +121,7 @@ fn ctrl_c_removes_data_that_would_be_kept() {
     let (running, _) = hanging.start_with(&["--keep-ifiles"]);
     assert!(hanging.sandbox.disk().read_dir().expect("the disk is there").next().is_some());
     running.signal(Signal::INT);
-    running.wait().expect_failure(INTERRUPTED, &["nothing is left"]);
+    running.wait().expect_failure(INTERRUPTED, &["it left no output and no intermediate data"]);
     hanging.sandbox.assert_nothing_left();
 }
 

@@ -85,7 +85,7 @@ fn check_damage(damage: impl Fn(&Path), texts: &[&str]) {
     sandbox.write("in", "b\t1\na\t2\nc\t3\n");
     sandbox.run_job(&["--input", "in", "--total-order", "--no-sync"]).expect_success();
     let said = sandbox.sailfish_with(&["verify", "out"]).expect_success().text();
-    assert!(said.contains("out is what job 1 wrote"), "{said}");
+    assert!(said.contains("out matches the report of job 1"), "{said}");
     damage(&sandbox.out());
     sandbox.sailfish_with(&["verify", "out"]).expect_failure(FAILED, texts);
 }

@@ -223,7 +223,7 @@ fn mapper_that_ends_early_is_named() {
     assert_eq!(report["map"]["unread_tasks"], tasks.len());
     let listed: u64 = tasks.iter().map(|task| task["unread_bytes"].as_u64().expect("a number")).sum();
     assert_eq!(listed, unread);
-    for text in ["ended before the input did", " of ", "--unread fail"] {
+    for text in ["ended before the end of the input", " of ", "--unread fail"] {
         assert!(told.stderr.contains(text), "{}", told.story());
     }
     let whole = sandbox.run_job(&["--input", "in", "--mapper", "cat", "--overwrite"]).expect_success();

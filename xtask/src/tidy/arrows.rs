@@ -1,12 +1,12 @@
-//! Which crate may depend on which: dependencies point down (ARCHITECTURE.md, laws 1 and 2).
+//! Permitted dependencies between crates: they point down (ARCHITECTURE.md, laws 1 and 2).
 
 use super::Finding;
 use super::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
 
-/// The crates of the workspace from the ground up, each with the crates it may depend on. A new crate is a new
-/// row; a row names earlier rows only, which a test checks, so that there is no way round in a circle.
+/// The crates of the workspace from the ground up, each with the crates it may depend on. A new crate is a new row; a
+/// row names earlier rows only, which a test checks, so that there are no cycles.
 const ARROWS: &[(&str, &[&str])] = &[
     ("ids", &[]),
     ("faults", &[]),
@@ -166,15 +166,15 @@ pub const PURE_CRATES: &[&str] =
 
 /// Crates that a pure crate must not reach, at any distance.
 const IMPURE: &[&str] = &["tokio", "sqlx", "axum", "datafusion"];
-/// Randomness, which a pure crate must not depend on itself; further down the lock file also holds what build
-/// scripts use, so the way there proves nothing.
+/// Randomness, which a pure crate must not depend on directly; further down the lock file also has the dependencies of
+/// build scripts, so a path there proves nothing.
 const RANDOM: &[&str] = &["rand", "fastrand", "getrandom", "uuid"];
 
-/// Outside crates that have one home. Whoever else wants one wants that home's service.
+/// Outside crates with one home. Other crates use the service of that home.
 const OUTSIDE_OWNERS: &[(&str, &[&str])] =
     &[("sqlx", &["metastore"]), ("datafusion", &["sql"]), ("object_store", &["objects"])];
 
-/// The dependency tables of a manifest: (name of the table, names of the crates in it).
+/// Returns the dependency tables of a manifest: (name of the table, names of the crates in it).
 fn dependency_tables(manifest: &Table) -> Vec<(String, Vec<String>)> {
     let mut tables = Vec::new();
     let mut add = |prefix: &str, holder: &Table| {
@@ -196,7 +196,7 @@ fn dependency_tables(manifest: &Table) -> Vec<(String, Vec<String>)> {
     tables
 }
 
-/// The package behind a dependency, which may be renamed.
+/// Returns the package of a dependency, which may be renamed.
 fn package_name(name: &str, value: &Value) -> String {
     value.get("package").and_then(Value::as_str).unwrap_or(name).to_string()
 }
@@ -216,7 +216,7 @@ fn manifests(tree: &Tree) -> Vec<(String, String, String, Table)> {
     manifests
 }
 
-/// The line of a manifest on which a dependency stands, or 0.
+/// Returns the line of a dependency in a manifest, or 0.
 fn line_of(text: &str, dependency: &str) -> usize {
     let stands = |line: &str| {
         let rest = line.trim_start().strip_prefix(dependency);
@@ -225,7 +225,7 @@ fn line_of(text: &str, dependency: &str) -> usize {
     text.lines().position(stands).map_or(0, |index| index + 1)
 }
 
-/// All crates of the workspace that `name` may reach by the table.
+/// Returns all crates of the workspace that `name` may reach by the table.
 fn reachable(name: &str) -> BTreeSet<&'static str> {
     let mut reached = BTreeSet::new();
     let mut pending = vec![name];
@@ -240,7 +240,7 @@ fn reachable(name: &str) -> BTreeSet<&'static str> {
     reached
 }
 
-/// Every crate stands in [`ARROWS`] and depends on what its row allows. Tests may reach further, but not up.
+/// Checks that every crate is in [`ARROWS`] and depends only on crates of its row. Tests may reach further, but not up.
 pub fn workspace_arrows(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let ours: BTreeSet<&str> = tree.crate_names().into_iter().collect();
@@ -260,7 +260,7 @@ pub fn workspace_arrows(tree: &Tree) -> Vec<Finding> {
                 }
                 let message = format!(
                     "{name} must not depend on {dependency}: define a trait here and let a crate above join the \
-                     two, or change the table in xtask/src/tidy/arrows.rs and say why in ARCHITECTURE.md"
+                     two, or change the table in xtask/src/tidy/arrows.rs and explain it in ARCHITECTURE.md"
                 );
                 findings.push(Finding::new(&path, line_of(&text, dependency), message));
             }
@@ -269,7 +269,7 @@ pub fn workspace_arrows(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Law 1: follows Cargo.lock from each pure crate and names the way to anything that brings I/O.
+/// Checks law 1: follows Cargo.lock from each pure crate and reports the path to any crate with I/O.
 pub fn pure_dependencies(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let locked = locked_dependencies(tree.text("Cargo.lock").unwrap_or(""));
@@ -296,7 +296,7 @@ pub fn pure_dependencies(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Crates from outside that have one home are depended on there only.
+/// Checks that outside crates with one home are used there only.
 pub fn outside_owners(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (name, path, text, manifest) in manifests(tree) {
@@ -313,8 +313,8 @@ pub fn outside_owners(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Package -> packages, by name. Several versions of a package are taken together: too strict rather than blind.
-/// The entries of our own crates hold their dev-dependencies too and are left out; their manifests are read instead.
+/// Maps packages to packages, by name. Several versions of a package count as one: too strict rather than blind. The
+/// entries of our own crates include dev-dependencies and are skipped; their manifests are read instead.
 fn locked_dependencies(lock: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut locked: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let Ok(lock) = lock.parse::<Table>() else { return locked };
@@ -329,7 +329,7 @@ fn locked_dependencies(lock: &str) -> BTreeMap<String, BTreeSet<String>> {
     locked
 }
 
-/// The shortest way from a package to an impure one, both ends included.
+/// Returns the shortest path from a package to an impure one, both ends included.
 fn way_to_impure(start: &str, locked: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
     if RANDOM.contains(&start) {
         return Some(vec![start.to_string()]);

@@ -1,25 +1,26 @@
-//! Files inside a crate: how many lie directly in `src/`, and how many import each other in a circle.
+//! Files inside a crate: the number directly in `src/`, and the number that import each other in a circle.
 //!
-//! A circle is a set of files in which each reaches each other by what it names. An edge leads to the file that defines an item;
-//! re-exports are followed, but are no edges themselves, nor are `mod` lines. Test code is left out.
+//! A circle is a set of files in which each reaches each other by the items that it names. An edge leads to the file
+//! that defines an item; re-exports are followed, but are not edges themselves, nor are `mod` lines. Test code is
+//! skipped.
 
 use super::Finding;
 use super::tree::{Tree, TreeFile};
 use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::{self, Visit};
 
-/// Files directly in a `src/`: more want folders.
+/// Maximum files directly in a `src/`: more need folders.
 const SRC_FILES_MAX: usize = 16;
-/// The same for the steps of a record's road, whose file names tell the step, and for the messages.
+/// Maximum for the steps of a record's road, whose file names tell the step, and for the messages.
 const WIDE_SRC_FILES_MAX: usize = 24;
 const WIDE_CRATES: &[&str] =
     &["api", "mapper", "iappender", "chunkserver", "chunksorter", "workbuilder", "imerger", "reducer"];
-/// Files of the largest circle.
+/// Maximum files of a circle.
 const CIRCLE_FILES_MAX: usize = 6;
-/// Re-exports followed for one name.
+/// Maximum re-exports followed for one name.
 const REEXPORTS_MAX: usize = 16;
 
-/// Files directly in a `src/`.
+/// Checks the number of files directly in a `src/`.
 pub fn src_files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in tree.crate_names() {
@@ -38,7 +39,7 @@ pub fn src_files(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Circles of imports inside a crate.
+/// Checks the circles of imports inside a crate.
 pub fn circles(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in tree.crate_names() {
@@ -60,14 +61,14 @@ pub fn circles(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A module of a crate; inline modules are parts of the file that holds them.
+/// A module of a crate; inline modules are parts of their file.
 #[derive(Default)]
 struct Module {
     file: String,
     items: BTreeSet<String>,
     /// Local name -> whole path as written. The name `*` stands for all names below a path.
     imports: Vec<(String, Vec<String>)>,
-    /// Paths that the module names, as written, those of its private imports among them.
+    /// Paths that the module names, as written, including those of its private imports.
     named: Vec<Vec<String>>,
 }
 
@@ -113,7 +114,7 @@ impl Modules {
         self.modules.insert(path, Module { file: file.to_string(), items, imports, named });
     }
 
-    /// The file that defines the item of a path that a module names; None outside of the crate.
+    /// Returns the file that defines the item of a path in a module; None outside of the crate.
     fn file_of(&self, from: &[String], written: &[String], depth: usize) -> Option<&str> {
         if depth == 0 {
             return None;
@@ -125,7 +126,7 @@ impl Modules {
             "super" => (from.split_last()?.1.to_vec(), rest),
             _ => {
                 let (below, here) = ([from, std::slice::from_ref(first)].concat(), self.modules.get(from)?);
-                // A module may be called as a function is, and only a module has something below it.
+                // A module may have the name of a function, and only a module has items below it.
                 let is_imported = here.imports.iter().any(|(local, _)| local == first);
                 if self.modules.contains_key(&below) {
                     (below, rest)
@@ -151,11 +152,11 @@ impl Modules {
             }
             rest = others;
         }
-        // A module by itself is no item: an edge comes from what is named below it.
+        // A module by itself is not an item: an edge comes from an item below it.
         None
     }
 
-    /// The file of an item that a module imports, or re-exports.
+    /// Returns the file of an item that a module imports, or re-exports.
     fn imported(&self, from: &[String], name: &str, rest: &[String], depth: usize) -> Option<&str> {
         let module = self.modules.get(from)?;
         let found = module.imports.iter().find(|(local, _)| local == name);
@@ -169,7 +170,7 @@ impl Modules {
             .next()
     }
 
-    /// File -> files of the items that it names.
+    /// Maps each file to the files of the items that it names.
     fn edges(&self) -> BTreeMap<&str, BTreeSet<&str>> {
         let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (path, module) in &self.modules {
@@ -182,7 +183,7 @@ impl Modules {
         edges
     }
 
-    /// The sets of files that reach each other, of at least two files.
+    /// Returns the sets of files that reach each other, of at least two files.
     fn circles(&self) -> Vec<Vec<String>> {
         let edges = self.edges();
         let reach: BTreeMap<&str, BTreeSet<&str>> =
@@ -212,7 +213,7 @@ fn reached_from<'a>(file: &'a str, edges: &BTreeMap<&'a str, BTreeSet<&'a str>>)
     reached
 }
 
-/// Reads the names of one module, inline modules left out.
+/// Collects the names of one module, without inline modules.
 #[derive(Default)]
 struct Reader {
     items: BTreeSet<String>,
@@ -240,7 +241,7 @@ impl Reader {
         }
     }
 
-    /// The inside of a macro call is tokens: paths are put together from them.
+    /// Collects paths in the tokens of a macro call.
     fn read_tokens(&mut self, tokens: proc_macro2::TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -296,7 +297,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        // `::name` is a crate, whatever modules are called so.
+        // `::name` is a crate, even if a module has that name.
         if item.leading_colon.is_none() {
             let before = self.imports.len();
             self.import(&[], &item.tree);
@@ -326,7 +327,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 }
 
-/// `#[cfg(test)]` in its plain forms, and `#[test]`.
+/// Recognizes `#[cfg(test)]` in its plain forms, and `#[test]`.
 fn is_test_only(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => {
@@ -344,7 +345,7 @@ mod tests {
     use super::{Modules, circles, src_files};
     use crate::tidy::tree::Tree;
 
-    /// The files of each circle of a made-up crate `a`.
+    /// Returns the files of each circle of a made-up crate `a`.
     fn circles_of(samples: &[(&str, &str)]) -> Vec<String> {
         let samples: Vec<(String, &str)> =
             samples.iter().map(|(path, text)| (format!("crates/a/src/{path}"), *text)).collect();
@@ -394,12 +395,12 @@ mod tests {
 
     #[test]
     fn edges_lead_to_the_file_that_defines() {
-        // A re-export is followed, so that the parent is in no circle; a `mod` line is no edge.
+        // A re-export is followed, so the parent is in no circle; a `mod` line is no edge.
         let parent = ("b.rs", "mod c;\nmod d;\npub use c::C;\n");
         let (c, d) =
             (("b/c.rs", "use super::d;\npub struct C(d::D);"), ("b/d.rs", "use super::C;\npub struct D;"));
         assert_eq!(circles_of(&[parent, c, d]), ["b/c.rs b/d.rs"]);
-        // A module that is imported is an edge only where something of it is named.
+        // An imported module is an edge only if an item of it is named.
         let named = ("x.rs", "use crate::y;\nfn f() { y::g() }\n");
         assert_eq!(circles_of(&[named, ("y.rs", "use crate::x;\npub fn g() {}\n")]), [""; 0]);
         let same_name = ("y.rs", "use crate::x;\npub fn x() { x::f() }\npub fn g() {}");

@@ -1,20 +1,20 @@
-//! The documents and the tree say the same: headings, the list of crates, links.
+//! Agreement of the documents and the tree: headings, the list of crates, links.
 
 use super::Finding;
 use super::tree::{Tree, TreeFile};
 use std::collections::BTreeSet;
 
-/// The five headings with which a crate opens, in this order.
+/// The five headings at the start of a crate, in this order.
 const HEADINGS: &[&str] =
     &["# What it does", "# Where it sits", "# Invariants", "# Deliberately absent", "# How it is tested"];
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-/// Directories of files that documents mention by their path from the root, and the endings of such files' names.
+/// Directories of files that documents mention by their path from the root, and the extensions of such files.
 const MENTIONED_DIRECTORIES: &[&str] = &["docs/", "crates/", "xtask/", "bench/"];
 const MENTIONED_ENDS: &[&str] = &[".md", ".rs", ".sh"];
-/// A row of the crate list begins with this, and then the name and a backtick.
+/// Start of a row of the crate list; the name and a backtick follow.
 const CRATE_ROW_START: &str = "| `crates/";
 
-/// Each crate's root file opens with the five headings.
+/// Checks that each crate's root file opens with the five headings.
 pub fn headings(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in tree.crate_names() {
@@ -35,7 +35,7 @@ pub fn headings(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Every crate has a row in ARCHITECTURE.md and every row a crate (law 5).
+/// Checks that every crate has a row in ARCHITECTURE.md and every row a crate (law 5).
 pub fn crate_list(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut listed = BTreeSet::new();
@@ -66,7 +66,7 @@ pub fn crate_list(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Relative links of documents lead to files of the tree, and so do bare mentions such as `docs/...md`.
+/// Checks that relative links of documents, and bare mentions such as `docs/...md`, lead to files of the tree.
 pub fn links(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files().filter(|file| file.extension() == "md") {
@@ -76,7 +76,7 @@ pub fn links(tree: &Tree) -> Vec<Finding> {
             for target in targets.chain(mentions) {
                 if !tree.exists(&target) {
                     let message =
-                        format!("leads to {target}, which does not exist: mend the link or add the file");
+                        format!("leads to {target}, which does not exist: fix the link or add the file");
                     findings.push(Finding::new(&file.path, index + 1, message));
                 }
             }
@@ -85,7 +85,7 @@ pub fn links(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The relative targets of `[text](target)` on a line, without their anchors.
+/// Returns the relative targets of `[text](target)` on a line, without their anchors.
 fn link_targets(line: &str) -> Vec<&str> {
     let mut targets = Vec::new();
     for (start, _) in line.match_indices("](") {
@@ -100,7 +100,8 @@ fn link_targets(line: &str) -> Vec<&str> {
     targets
 }
 
-/// Mentions such as `docs/glossary.md` or `crates/api/src/job.rs` outside of links; they are relative to the root.
+/// Returns mentions such as `docs/glossary.md` or `crates/api/src/job.rs` outside of links; they are relative to the
+/// root.
 fn doc_mentions(line: &str) -> Vec<&str> {
     let is_path = |letter: char| letter.is_ascii_alphanumeric() || "_-./*".contains(letter);
     let words = line.split(|letter: char| !is_path(letter)).map(|word| word.trim_end_matches('.'));
@@ -112,7 +113,7 @@ fn is_mention(word: &str) -> bool {
     ours && !word.contains('*') && MENTIONED_ENDS.iter().any(|end| word.ends_with(end))
 }
 
-/// A link's path from the root: relative to the directory of the file in which it stands.
+/// Returns a link's path from the root: relative to the directory of its file.
 fn resolve(file: &TreeFile, target: &str) -> String {
     let mut segments: Vec<&str> = file.path.split('/').collect();
     segments.pop();

@@ -1,35 +1,35 @@
-//! English that a busy engineer reads once, as far as a machine can see it.
+//! English that a busy engineer reads once, as far as a program can check it.
 
 use super::Finding;
 use super::tree::Tree;
 
-/// Beginnings of sentences without a subject: the reader learns at their end what they are about.
+/// Beginnings of sentences without a subject: readers learn the topic only at their end.
 const HEADLESS: &[&str] = &["What", "Of", "Where", "Who", "Whose", "That", "One that"];
 
-/// Documents that a newcomer reads whole, with the most words that each may have.
+/// Documents that newcomers read completely, with the maximum number of words of each.
 const WORDS_MAX: &[(&str, usize)] =
     &[("README.md", 1000), ("ARCHITECTURE.md", 3000), ("docs/operations.md", 150)];
 
-/// The door, the map and the lists stay short.
+/// Checks that the entry page, the map and the lists stay short.
 pub fn document_words(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, words_max) in WORDS_MAX {
         let words = tree.text(path).unwrap_or("").split_whitespace().count();
         if words > *words_max {
             let message =
-                format!("{words} words, at most {words_max} are allowed: move a part to a page of its own");
+                format!("{words} words, at most {words_max} are allowed: move a part to its own page");
             findings.push(Finding::new(path, 0, message));
         }
     }
     findings
 }
 
-/// Documents whose sentences are read by somebody in a hurry.
+/// Documents for readers in a hurry.
 const SENTENCES_OF: &[&str] = &["README.md", "ARCHITECTURE.md"];
 const SENTENCE_WORDS_MAX: usize = 30;
 
-/// No sentence of the door and the map has more words than a reader keeps in mind. A code span is one word; code blocks,
-/// tables and headings hold no sentences.
+/// Checks that no sentence of the entry page and the map is too long. A code span is one word; code blocks, tables and
+/// headings have no sentences.
 pub fn sentences(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for path in SENTENCES_OF {
@@ -50,7 +50,7 @@ pub fn sentences(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The paragraphs and list items of a document, each with the number of its first line.
+/// Returns the paragraphs and list items of a document, each with the number of its first line.
 fn paragraphs(text: &str) -> Vec<(usize, String)> {
     let mut paragraphs: Vec<(usize, String)> = Vec::new();
     let mut is_open = false;
@@ -77,8 +77,8 @@ fn paragraphs(text: &str) -> Vec<(usize, String)> {
     paragraphs
 }
 
-/// The sentences of a paragraph, each with the number of the line on which it begins: code spans as one word, links as
-/// their text.
+/// Returns the sentences of a paragraph, each with the number of its first line: code spans as one word, links as their
+/// text.
 fn sentences_of(first_line: usize, paragraph: &str) -> Vec<(usize, String)> {
     let mut sentences = Vec::new();
     let mut sentence = String::new();
@@ -107,7 +107,7 @@ fn sentences_of(first_line: usize, paragraph: &str) -> Vec<(usize, String)> {
     sentences
 }
 
-/// Paragraphs of doc comments begin with a noun or a verb.
+/// Checks that paragraphs of doc comments begin with a noun or a verb.
 pub fn doc_comments(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, _) in tree.rust_files() {
@@ -125,13 +125,13 @@ pub fn doc_comments(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The text of a line of a doc comment.
+/// Returns the text of a line of a doc comment.
 fn doc_text(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim)
 }
 
-/// The beginning of a paragraph that has no subject.
+/// Returns the beginning of a paragraph that has no subject.
 fn headless(text: &str) -> Option<&'static str> {
     let begins = |word: &&&str| text.strip_prefix(**word).is_some_and(|rest| rest.starts_with([' ', ',']));
     HEADLESS.iter().find(begins).copied()

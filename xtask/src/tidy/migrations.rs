@@ -1,4 +1,4 @@
-//! Migrations have one number each, without gaps, and the same numbers for every database.
+//! Numbers of migrations: unique, without gaps, and the same for every database.
 
 use super::Finding;
 use super::tree::Tree;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 const MIGRATIONS: &str = "crates/metastore/migrations/";
 const NUMBER_DIGITS: usize = 4;
 
-/// The number and name of `0001_name.sql`.
+/// Parses the number and name of `0001_name.sql`.
 fn read_name(name: &str) -> Option<(u32, &str)> {
     let (number, rest) = name.split_once('_')?;
     let name = rest.strip_suffix(".sql")?;
@@ -46,7 +46,7 @@ pub fn paired(tree: &Tree) -> Vec<Finding> {
         }
         for (other, theirs) in databases.iter().filter(|(other, _)| *other != database) {
             for (number, name) in theirs.iter().filter(|(number, name)| numbers.get(number) != Some(name)) {
-                let message = format!("{number:04}_{name}.sql of {other} has no fellow here: add it");
+                let message = format!("{number:04}_{name}.sql of {other} has no counterpart here: add it");
                 findings.push(Finding::new(&format!("{MIGRATIONS}{database}"), 0, message));
             }
         }
@@ -80,7 +80,7 @@ mod tests {
         check(&["0001_a.sql"], &["0001_a.sql: a migration is"]);
         check(
             &["postgres/0001_a.sql", "sqlite/0001_a.sql", "sqlite/0002_b.sql"],
-            &["postgres: 0002_b.sql of sqlite has no fellow"],
+            &["postgres: 0002_b.sql of sqlite has no counterpart"],
         );
     }
 }

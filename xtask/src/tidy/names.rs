@@ -1,4 +1,4 @@
-//! Names that readers meet: a test's name is a short sentence, and a public type's name means one thing in all crates.
+//! Names: a test's name is a short sentence, and a public type's name means one thing in all crates.
 
 use super::Finding;
 use super::tree::{Tree, TreeFile};
@@ -18,7 +18,7 @@ const SHARED_TYPE_NAMES: &[(&str, &str)] = &[
     ("Problem", "ifile: damage of an I-file; controlport: the refusal of a request"),
 ];
 
-/// The name of a test says its behaviour in at most eight words.
+/// Checks that the name of a test states its behaviour in at most eight words.
 pub fn test_names(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, syntax) in tree.rust_files() {
@@ -38,14 +38,15 @@ impl TestNames<'_> {
         let words = name.to_string().split('_').filter(|word| !word.is_empty()).count();
         if words > TEST_NAME_WORDS_MAX {
             let message = format!(
-                "test {name} has {words} words, at most {TEST_NAME_WORDS_MAX} are allowed: say the behaviour, \
+                "test {name} has {words} words, at most {TEST_NAME_WORDS_MAX} are allowed: state the behaviour, \
                  without articles"
             );
             self.findings.push(Finding::new(self.path, name.span().start().line, message));
         }
     }
 
-    /// Tests inside a macro call, as in `proptest!`, are tokens only: `#[test]`, further attributes, `fn` and a name.
+    /// Finds tests inside a macro call, as in `proptest!`, among its tokens: `#[test]`, further attributes, `fn` and a
+    /// name.
     fn check_tokens(&mut self, tokens: TokenStream) {
         let mut is_test = false;
         let mut is_name_next = false;
@@ -68,7 +69,7 @@ impl TestNames<'_> {
     }
 }
 
-/// Whether an attribute's tokens are a path that ends with `test`, such as `test` or `tokio::test(..)`.
+/// Returns whether an attribute's tokens are a path that ends with `test`, such as `test` or `tokio::test(..)`.
 fn ends_with_test(attribute: TokenStream) -> bool {
     let path = attribute.into_iter().take_while(|token| !matches!(token, TokenTree::Group(_)));
     path.last().is_some_and(|token| matches!(token, TokenTree::Ident(ident) if ident == "test"))
@@ -89,7 +90,7 @@ impl<'ast> Visit<'ast> for TestNames<'_> {
     }
 }
 
-/// No two crates export a type of the same name, but for the list of names that do so for a reason.
+/// Checks that no two crates export a type of the same name, except for a list with reasons.
 pub fn type_names(tree: &Tree) -> Vec<Finding> {
     shared_names(tree, SHARED_TYPE_NAMES)
 }
@@ -131,7 +132,7 @@ const ALLOW_LIST: &str = "xtask/src/tidy/names.rs";
 /// A public type and the file that defines it.
 #[derive(Clone)]
 struct TypePlace<'a> {
-    /// The name under which the crate exports the type.
+    /// The exported name.
     name: String,
     file: &'a TreeFile,
     line: usize,
@@ -157,7 +158,7 @@ struct Exports<'a, 'b> {
 }
 
 impl<'a> Exports<'a, '_> {
-    /// Collects the exports of a public module whose submodules lie in `folder`.
+    /// Collects the exports of a public module with submodules in `folder`.
     fn walk(&mut self, folder: &str, file: &'a TreeFile, items: &'a [Item]) {
         for item in items {
             if let Some(ident) = public_type(item) {

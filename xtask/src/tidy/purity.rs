@@ -1,5 +1,5 @@
-//! Checks for effects that code may not have: laws 1 and 2, and bounded channels. They read the syntax, not the text, so
-//! that comments and strings do not count; test code is left out.
+//! Checks for forbidden effects: laws 1 and 2, and bounded channels. They read the syntax, not the text, so that
+//! comments and strings do not count; test code is skipped.
 
 use super::Finding;
 use super::arrows::PURE_CRATES;
@@ -24,7 +24,8 @@ const EFFECTS: &[&str] = &[
 ];
 /// Macros that write to the terminal.
 const EFFECT_MACROS: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
-/// Channels without a bound. `tokio::sync::mpsc::channel` has one, so the standard library's goes by its full name.
+/// Channels without a bound. `tokio::sync::mpsc::channel` has one, so the standard library's is listed by its full
+/// name.
 const UNBOUNDED: &[&str] = &[
     "std::sync::mpsc::channel",
     "crossbeam_channel::unbounded",
@@ -34,9 +35,9 @@ const UNBOUNDED: &[&str] = &[
     "flume::unbounded",
     "async_channel::unbounded",
 ];
-/// Crates that speak SQL: to our own state, and to users' data.
+/// Crates with SQL: for our own state, and for users' data.
 const SQL_CRATES: &[&str] = &["metastore", "sql"];
-/// A literal is SQL when it opens with one of these and has the other word too.
+/// A literal is SQL if it begins with one of these and contains the other word too.
 const SQL_SHAPES: &[(&str, &str)] = &[
     ("select ", " from "),
     ("with ", " select "),
@@ -51,7 +52,7 @@ const SQL_SHAPES: &[(&str, &str)] = &[
 ];
 const SERDE_CRATES: &[&str] = &["api", "ids"];
 
-/// Law 1: pure crates name no effect.
+/// Checks law 1: pure crates name no effect.
 pub fn pure_crates(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, uses) in uses_of(tree) {
@@ -67,7 +68,7 @@ pub fn pure_crates(tree: &Tree) -> Vec<Finding> {
         }
         for (name, span) in &uses.macros {
             if EFFECT_MACROS.contains(&name.as_str()) {
-                let message = format!("a pure crate calls {name}!: return what is to be said");
+                let message = format!("a pure crate calls {name}!: return the text instead");
                 findings.push(Finding::new(path, span.start().line, message));
             }
         }
@@ -75,7 +76,7 @@ pub fn pure_crates(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Every queue has a bound (law 4).
+/// Checks that every queue has a bound (law 4).
 pub fn bounded_channels(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, uses) in uses_of(tree) {
@@ -91,7 +92,7 @@ pub fn bounded_channels(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Law 2: SQL against our state stands in the metastore.
+/// Checks law 2: SQL for our state is in the metastore.
 pub fn sql(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, uses) in uses_of(tree) {
@@ -111,7 +112,7 @@ pub fn sql(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Law 2: what crosses a wire or goes to a store is a type of `api` or `ids`.
+/// Checks law 2: messages and stored values are types of `api` or `ids`.
 pub fn serde_derives(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, uses) in uses_of(tree) {
@@ -132,7 +133,7 @@ fn crate_of(path: &str) -> Option<&str> {
     Some(path.strip_prefix("crates/")?.split_once('/')?.0)
 }
 
-/// Whether a path as written is `wanted`, lies below it, or imports all of what holds it.
+/// Returns whether a path as written is `wanted`, lies below it, or imports its whole parent.
 fn path_names(written: &str, wanted: &str) -> bool {
     let written = written.trim_start_matches("::");
     if let Some(holder) = written.strip_suffix("::*") {
@@ -142,7 +143,7 @@ fn path_names(written: &str, wanted: &str) -> bool {
     written == wanted || written.strip_prefix(wanted).is_some_and(|rest| rest.starts_with("::"))
 }
 
-/// The uses of every Rust file that is not made of tests only.
+/// Returns the uses of every Rust file with code other than tests.
 fn uses_of(tree: &Tree) -> impl Iterator<Item = (&str, Uses)> {
     tree.rust_files().filter(|(file, _)| !file.is_test()).map(|(file, syntax)| {
         let mut uses = Uses::default();
@@ -151,7 +152,7 @@ fn uses_of(tree: &Tree) -> impl Iterator<Item = (&str, Uses)> {
     })
 }
 
-/// Names that a file uses outside its test code.
+/// Collects the names that a file uses outside its test code.
 #[derive(Default)]
 struct Uses {
     paths: Vec<(String, Span)>,
@@ -183,7 +184,7 @@ impl Uses {
         }
     }
 
-    /// The inside of a macro call is tokens: paths and literals are put together from them.
+    /// Collects paths and literals in the tokens of a macro call.
     fn read_tokens(&mut self, tokens: TokenStream) {
         let mut path = String::new();
         let mut start = Span::call_site();
@@ -276,7 +277,7 @@ impl<'ast> Visit<'ast> for Uses {
         self.literals.push((literal.value(), literal.span()));
     }
 
-    /// Attributes hold documents and settings, not code; only the derives matter.
+    /// Attributes have documents and settings, not code; only derives matter.
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
         let derives = match &attribute.meta {
             syn::Meta::List(list) if list.path.is_ident("derive") => list.tokens.to_string(),
@@ -294,7 +295,7 @@ impl<'ast> Visit<'ast> for Uses {
     }
 }
 
-/// `#[cfg(test)]` in its plain forms.
+/// Recognizes `#[cfg(test)]` in its plain forms.
 fn is_test_only(attribute: &syn::Attribute) -> bool {
     match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => {

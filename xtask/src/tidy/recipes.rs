@@ -1,14 +1,15 @@
-//! The recipes of ARCHITECTURE.md lead to files that exist.
+//! Check that the recipes of ARCHITECTURE.md lead to existing files.
 
 use super::Finding;
 use super::tree::Tree;
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const RECIPES: &str = "## Recipes";
-/// Endings by which a word in backticks without a slash is the name of a file.
+/// Extensions by which a word in backticks without a slash is the name of a file.
 const FILE_ENDS: &[&str] = &[".rs", ".py", ".md", ".json", ".sh", ".sql", ".toml"];
 
-/// Every path in backticks exists. A name without a folder lies in the folder of the last full path of its recipe.
+/// Checks that every path in backticks exists. A name without a folder is in the folder of the last full path of its
+/// recipe.
 pub fn paths(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let lines = tree.text(ARCHITECTURE).unwrap_or("").lines().enumerate();
@@ -23,15 +24,14 @@ pub fn paths(tree: &Tree) -> Vec<Finding> {
                 (_, true) => word.to_string(),
                 (Some(folder), false) => format!("{folder}/{word}"),
                 (None, false) => {
-                    let message =
-                        format!("{word} stands behind no full path of its recipe: write the full path");
+                    let message = format!("{word} follows no full path of its recipe: write the full path");
                     findings.push(Finding::new(ARCHITECTURE, index + 1, message));
                     continue;
                 }
             };
             if !tree.exists(&path) {
                 let message =
-                    format!("a recipe leads to {path}, which does not exist: write the path of today");
+                    format!("a recipe leads to {path}, which does not exist: write the current path");
                 findings.push(Finding::new(ARCHITECTURE, index + 1, message));
             } else if word.contains('/') {
                 folder = Some(folder_of(tree, &path));
@@ -41,7 +41,7 @@ pub fn paths(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The words in backticks on a line. No recipe breaks a path over two lines.
+/// Returns the words in backticks on a line. No recipe breaks a path over two lines.
 fn code_spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
@@ -55,7 +55,7 @@ fn first_segment(path: &str) -> &str {
     path.split('/').next().unwrap_or(path)
 }
 
-/// A path that is a file gives the folder in which it lies, a folder itself.
+/// Returns the folder of a path: the parent of a file, a folder itself.
 fn folder_of(tree: &Tree, path: &str) -> String {
     let is_file = tree.files().any(|file| file.path == path);
     match path.rsplit_once('/') {
@@ -91,13 +91,10 @@ mod tests {
             "`crates/a/src/gone.rs`\n`rules.rs`",
             &[
                 "ARCHITECTURE.md:4: a recipe leads to crates/a/src/gone.rs",
-                "ARCHITECTURE.md:5: rules.rs stands behind no full path",
+                "ARCHITECTURE.md:5: rules.rs follows no full path",
             ],
         );
-        check(
-            "`crates/a/src/lib.rs`\n\n`rules.rs`",
-            &["ARCHITECTURE.md:6: rules.rs stands behind no full path"],
-        );
+        check("`crates/a/src/lib.rs`\n\n`rules.rs`", &["ARCHITECTURE.md:6: rules.rs follows no full path"]);
         check("`docs/openapi.json`, `rules.rs`", &["ARCHITECTURE.md:4: a recipe leads to docs/rules.rs"]);
     }
 }

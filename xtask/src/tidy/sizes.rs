@@ -1,4 +1,4 @@
-//! Limits of files and functions (law 5): what a reader can hold in the head, and what a repository should carry.
+//! Limits of files and functions (law 5), for readers and for the repository.
 
 use super::Finding;
 use super::tree::Tree;
@@ -13,7 +13,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Extensions of code files: documents and data may be longer.
 const CODE_EXTENSIONS: &[&str] = &["rs", "py", "sh", "sql", "ts", "tsx", "java"];
 
-/// A Rust file that syn cannot read escapes every other check, so that is a finding by itself.
+/// Checks that every Rust file parses: one that syn cannot read escapes every other check.
 pub fn parse(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files() {
@@ -22,7 +22,7 @@ pub fn parse(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::new(
                 &file.path,
                 line,
-                format!("does not parse ({error}): mend the syntax"),
+                format!("does not parse ({error}): fix the syntax"),
             ));
         }
     }
@@ -65,20 +65,20 @@ struct LongFunctions<'a> {
 }
 
 impl LongFunctions<'_> {
-    /// Counts from the line of the signature to the line of the closing brace; attributes and comments above are free.
+    /// Counts from the line of the signature to the line of the closing brace, without attributes and comments above.
     fn check(&mut self, name: &proc_macro2::Ident, start: Span, end: Span) {
         let first = start.start().line;
         let line_count = end.end().line + 1 - first;
         if line_count > FUNCTION_LINES_MAX {
             let message = format!(
                 "function {name} has {line_count} lines, at most {FUNCTION_LINES_MAX} are allowed: \
-                 give its steps names of their own"
+                 move steps into functions"
             );
             self.findings.push(Finding::new(self.path, first, message));
         }
     }
 
-    /// Functions inside a macro call, as in `proptest!`, are tokens only: `fn`, a name, and the next braces.
+    /// Finds functions inside a macro call, as in `proptest!`, among its tokens: `fn`, a name, and the next braces.
     fn check_tokens(&mut self, tokens: TokenStream) {
         let mut function: Option<(Span, Option<proc_macro2::Ident>)> = None;
         for token in tokens {

@@ -1,4 +1,4 @@
-//! The files under check, in memory.
+//! The files to check, in memory.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -9,27 +9,27 @@ use std::process::Command;
 pub struct TreeFile {
     pub path: String,
     pub size_bytes: u64,
-    /// None where the file is not UTF-8.
+    /// None if the file is not UTF-8.
     pub text: Option<String>,
-    /// The syntax of a Rust file, or why there is none.
+    /// The syntax of a Rust file, or the reason why there is none.
     pub syntax: Option<Result<syn::File, syn::Error>>,
 }
 
 impl TreeFile {
-    /// The crate of a file below `crates/`.
+    /// Returns the crate of a file below `crates/`.
     pub fn crate_name(&self) -> Option<&str> {
         let (name, _) = self.path.strip_prefix("crates/")?.split_once('/')?;
         Some(name)
     }
 
-    /// Whether the file holds nothing but tests: a sibling `tests.rs`, or anything below a `tests` directory.
+    /// Returns whether the file has only tests: a sibling `tests.rs`, or any file below a `tests` directory.
     pub fn is_test(&self) -> bool {
         let mut segments = self.path.split('/').rev();
         segments.next() == Some("tests.rs")
             || segments.any(|segment| segment == "tests" || segment == "benches")
     }
 
-    /// The name behind the last dot, or nothing.
+    /// Returns the extension without its dot, or nothing.
     pub fn extension(&self) -> &str {
         let name = self.path.rsplit('/').next().unwrap_or("");
         name.rsplit_once('.').map_or("", |(_, extension)| extension)
@@ -42,7 +42,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads what `git ls-files` lists below `root`.
+    /// Reads the files that `git ls-files` lists below `root`.
     pub fn read(root: &Path) -> Result<Self> {
         let output = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -55,14 +55,14 @@ impl Tree {
         let listing = String::from_utf8(output.stdout).context("read the file names of git ls-files")?;
         let mut files = BTreeMap::new();
         for path in listing.split('\0').filter(|path| !path.is_empty()) {
-            // A file that is deleted but not yet committed, or a link to nowhere, is not there to be checked.
+            // A file that is deleted but not yet committed, or a dangling link, cannot be checked.
             let Ok(bytes) = std::fs::read(root.join(path)) else { continue };
             files.insert(path.to_string(), read_file(path, bytes));
         }
         Ok(Self { files })
     }
 
-    /// A tree of made-up files.
+    /// Makes a tree of made-up files.
     #[cfg(test)]
     pub fn from_samples(samples: &[(&str, &str)]) -> Self {
         let files = samples.iter();
@@ -77,17 +77,17 @@ impl Tree {
         self.files.len()
     }
 
-    /// All files in order of path.
+    /// Returns all files in order of path.
     pub fn files(&self) -> impl Iterator<Item = &TreeFile> {
         self.files.values()
     }
 
-    /// The text of one file.
+    /// Returns the text of one file.
     pub fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path)?.text.as_deref()
     }
 
-    /// Whether a file of that path, or anything below a directory of that path, exists.
+    /// Returns whether a file of that path, or anything below a directory of that path, exists.
     pub fn exists(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let below = format!("{path}/");
@@ -95,7 +95,7 @@ impl Tree {
             || self.files.range(below.clone()..).next().is_some_and(|(each, _)| each.starts_with(&below))
     }
 
-    /// Rust files with their syntax; the ones that do not parse are left to the check that says so.
+    /// Returns Rust files with their syntax; another check reports those that do not parse.
     pub fn rust_files(&self) -> impl Iterator<Item = (&TreeFile, &syn::File)> {
         self.files().filter_map(|file| match &file.syntax {
             Some(Ok(syntax)) => Some((file, syntax)),
@@ -103,7 +103,7 @@ impl Tree {
         })
     }
 
-    /// The names of the directories below `crates/` that hold a manifest, sorted.
+    /// Returns the names of the directories below `crates/` with a manifest, sorted.
     pub fn crate_names(&self) -> Vec<&str> {
         let manifests = self.files().filter(|file| file.path.ends_with("/Cargo.toml"));
         manifests.filter_map(TreeFile::crate_name).collect()

@@ -1,12 +1,12 @@
-//! Words that do not belong: names that say nothing, work left unfinished, paths of one machine.
+//! Unwanted words: meaningless names, unfinished work, paths of one machine.
 //!
-//! The words are put together from halves here, so that this file does not break its own rules.
+//! The words are concatenated from halves here, so that this file does not break its own rules.
 
 use super::Finding;
 use super::tree::Tree;
 use syn::visit::{self, Visit};
 
-/// Crates and modules of these names attract what has no home.
+/// Crates and modules of these names attract unrelated code.
 const BANNED_NAMES: &[&str] = &["common", "core", "utils", "util", "types", "helpers", "helper", "misc"];
 const UNFINISHED: &[&str] = &[
     concat!("FIX", "ME"),
@@ -16,7 +16,7 @@ const UNFINISHED: &[&str] = &[
     concat!("#[ig", "nore"),
 ];
 const CODE_EXTENSIONS: &[&str] = &["rs", "py", "sh", "sql", "ts", "tsx", "java", "toml", "yml", "yaml"];
-/// Directories that exist on somebody's machine and not in the project.
+/// Directories of one machine that are not in the project.
 const MACHINE_PATHS: &[&str] = &[
     concat!("/ho", "me/"),
     concat!("/ro", "ot/"),
@@ -26,10 +26,10 @@ const MACHINE_PATHS: &[&str] = &[
 ];
 const PUBLIC_REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Names of crates, files, directories and inline modules.
+/// Checks the names of crates, files, directories and inline modules.
 pub fn names(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let advice = "is a banned name: call it by what it holds";
+    let advice = "is a banned name: name it after its content";
     for file in tree.files().filter(|file| file.extension() == "rs" || file.path.ends_with("Cargo.toml")) {
         for segment in file.path.split('/') {
             let name = segment.strip_suffix(".rs").unwrap_or(segment);
@@ -62,13 +62,13 @@ impl<'ast> Visit<'ast> for Modules {
     }
 }
 
-/// Work is finished or it is an issue: no note in the code says "later".
+/// Checks that work is finished or an issue: no note in the code says "later".
 pub fn unfinished(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files().filter(|file| CODE_EXTENSIONS.contains(&file.extension())) {
         for (index, line) in file.text.as_deref().unwrap_or("").lines().enumerate() {
             for word in UNFINISHED.iter().filter(|word| stands_alone(line, word)) {
-                let message = format!("{word} is work left undone: do it now or file an issue");
+                let message = format!("{word} is unfinished work: do it now or file an issue");
                 findings.push(Finding::new(&file.path, index + 1, message));
             }
         }
@@ -76,7 +76,7 @@ pub fn unfinished(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether `word` occurs in `line` and is not a part of a longer word.
+/// Returns whether `word` occurs in `line` as a whole word.
 fn stands_alone(line: &str, word: &str) -> bool {
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     line.match_indices(word).any(|(start, _)| {
@@ -86,7 +86,7 @@ fn stands_alone(line: &str, word: &str) -> bool {
     })
 }
 
-/// Absolute paths that mean something on one machine only.
+/// Checks for absolute paths of one machine.
 pub fn machine_paths(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files() {
@@ -101,19 +101,19 @@ pub fn machine_paths(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether `path` occurs in `line` as the beginning of a path, not in the middle of one.
+/// Returns whether `path` occurs in `line` as the beginning of a path.
 fn starts_a_path(line: &str, path: &str) -> bool {
     let within = |letter: char| letter.is_alphanumeric() || "_-./})~*".contains(letter);
     line.match_indices(path).any(|(start, _)| !line[..start].chars().next_back().is_some_and(within))
 }
 
-/// The lock file works wherever the public registry can be reached.
+/// Checks that the lock file works wherever the public registry can be reached.
 pub fn registries(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files().filter(|file| file.path.ends_with("Cargo.lock")) {
         for (index, line) in file.text.as_deref().unwrap_or("").lines().enumerate() {
             if line.starts_with("source = ") && !line.contains(PUBLIC_REGISTRY) {
-                let message = "a package from elsewhere than crates.io: use a published version";
+                let message = "a package that is not from crates.io: use a published version";
                 findings.push(Finding::new(&file.path, index + 1, message));
             }
         }
@@ -147,7 +147,7 @@ mod tests {
     fn unfinished_work_is_found() {
         for word in super::UNFINISHED {
             let text = format!("fn a() {{}}\n// {word} later\n");
-            check_finds(unfinished, &[("a.rs", &text)], &[&format!("a.rs:2: {word} is work")]);
+            check_finds(unfinished, &[("a.rs", &text)], &[&format!("a.rs:2: {word} is unfinished")]);
         }
         let call = concat!("fn a() { to", "do!() }");
         check_finds(unfinished, &[("a.rs", call)], &["a.rs:1:"]);
@@ -169,7 +169,7 @@ mod tests {
     fn other_registries_are_found() {
         let ours = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n";
         let text = format!("{ours}source = \"registry+https://mirror.example/index\"\n");
-        check_finds(registries, &[("Cargo.lock", &text)], &["Cargo.lock:2: a package from elsewhere"]);
+        check_finds(registries, &[("Cargo.lock", &text)], &["Cargo.lock:2: a package that is not from"]);
         check_finds(registries, &[("Cargo.lock", ours)], &[]);
     }
 }

@@ -10,9 +10,9 @@ use shuffle::ShuffleArgs;
 
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Make records, sort them through I-files, check and discard them: the cost of a shuffle by itself
+    /// Measure a shuffle alone: generate records, sort them through I-files, check and discard them
     Shuffle(ShuffleArgs),
-    /// Submit many small jobs to a server, pull and end them over HTTP: the cost of a job by itself
+    /// Measure the cost of a job alone: submit many small jobs to a server, pull and end them over HTTP
     Jobs(JobsBenchArgs),
 }
 

@@ -43,7 +43,7 @@ const STATE_HOME: &str = "XDG_STATE_HOME";
 /// Directory of the file cache on the first disk of a node.
 const CACHE_DIR: &str = ".sailfish-shipped";
 const CACHE_BYTES_MAX: u64 = 4 << 30;
-/// Time within which the server notices that the previous process has gone: its lease, and some more.
+/// Time until the server notices that the previous process is dead: its lease plus a margin.
 const JOIN_MAX: Duration = Duration::from_secs(15);
 const JOIN_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
@@ -59,7 +59,7 @@ fn until_told(with_parent: bool, act: impl FnOnce() + Send + 'static) -> anyhow:
     if with_parent {
         let once = once.clone();
         let ends = move || {
-            // The content does not matter; an error is an end too.
+            // The content does not matter; an error counts as the end.
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             once();
         };
@@ -87,7 +87,7 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
     let told_leads = Arc::clone(&leads);
     until_told(args.with_parent, move || {
         if !told_leads.load(Ordering::Relaxed) {
-            // It waits for the lead and has nothing to end.
+            // A standby has no work to end.
             std::process::exit(0);
         }
         let _ = stop.send(());
@@ -130,7 +130,7 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
             never = listener::serve(listener, door, controlport::router(port)) => match never {},
             _ = stopped => Ok(()),
             _ = server.stopped() => {
-                Err(anyhow!("the server ended: {}", server.failure().unwrap_or_default()))
+                Err(anyhow!("the server failed: {}", server.failure().unwrap_or_default()))
             }
         };
         telling.abort();
@@ -204,7 +204,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             return Ok(());
         }
         if !stopping.load(Ordering::Relaxed) {
-            tell(&format!("sailfish: the server at {} has given up {node}; joining again", args.server));
+            tell(&format!("sailfish: the server at {} removed {node}; joining again", args.server));
         }
     }
     // The thread with the signal shuts down gracefully first, and then ends the process.
@@ -264,7 +264,7 @@ fn disk_dirs(args: &NodeArgs) -> anyhow::Result<Vec<PathBuf>> {
     for disk in &args.disk {
         paths::check_disk(&std::path::absolute(disk)?, &disk.display().to_string())?;
     }
-    // A directory that is given twice is one.
+    // A directory that is given twice counts once.
     let mut seen = BTreeSet::new();
     Ok(args.disk.iter().filter(|disk| seen.insert(*disk)).cloned().collect())
 }

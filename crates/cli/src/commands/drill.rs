@@ -5,9 +5,8 @@
 //! faults   their names, and what each is
 //! jobs     input with a known answer, and the jobs over it
 //! judge    an output against the answer, record by record
-//! cluster    the cluster: who takes part, who else is there, what happened
-//! trial     some jobs and one fault, from submit to verdict
-//! told     the table, and JSON
+//! target_cluster    the cluster: participating nodes, jobs of other users, reports of the server trial    some jobs
+//! and one fault, from submit to verdict output    the table, and JSON
 //! ```
 
 mod faults;
@@ -41,11 +40,11 @@ const REMOVE_TRIES_MAX: u32 = 50;
 const REMOVE_AGAIN_AFTER: std::time::Duration = std::time::Duration::from_millis(100);
 
 pub const EXAMPLES: &str = "\
-Nodes take part that were started with `sailfish node --drills`; with tokens, the caller must be an administrator.
-Jobs of the drill are named sailfish-drill-...; only their data is damaged and only their programs are killed. A
-fault that ends or stops a node hits whatever runs there: the drill refuses it while others have jobs on the
-cluster, unless --yes is given. The last node that works is not ended. A node that was ended comes back only where
-something starts it again, such as `sailfish node --supervise`; the table says whether it did.
+Only nodes started with `sailfish node --drills` take part; with tokens, the caller must be an administrator. Jobs of
+the drill are named sailfish-drill-...; only their data is damaged and only their programs are killed. A fault that
+kills or pauses a node affects everything that runs there: the drill refuses it while other users have jobs on the
+cluster, unless --yes is given. The last working node is never killed. A killed node comes back only if something
+restarts it, such as `sailfish node --supervise`; the table shows whether it came back.
 
 Examples:
   sailfish drill --list
@@ -54,38 +53,38 @@ Examples:
   sailfish drill --server http://127.0.0.1:7070 --directory /shared/scratch --rounds 20 --seed 7 --json
 
 Exit codes:
-  0    faults struck, and every record of every job came out once and as it should be
-  1    something was lost, twice there, or wrong, or a job failed (what is printed names it); or no fault struck
-  2    the drill was refused: an option, a directory, the role, or no node takes part
-  130  stopped by Ctrl-C; what the drill had made is removed";
+  0    faults were injected, and every output has each expected record once
+  1    a record was lost, repeated or wrong, or a job failed (the output names it), or no fault was injected
+  2    the drill was refused because of an option, a directory or the role, or because no node takes part
+  130  stopped by Ctrl-C; the jobs and files of the drill were removed";
 
 #[derive(Debug, Args)]
 pub struct DrillArgs {
-    /// The server of the cluster, as in http://127.0.0.1:7070
+    /// Server of the cluster, as in http://127.0.0.1:7070
     #[arg(long, value_name = "URL", required_unless_present = "list")]
     pub server: Option<String>,
     #[command(flatten)]
     pub credentials: CredentialArgs,
-    /// Directory that this machine and all nodes see under this path, and in which jobs may read and write; the drill
-    /// makes its own directory in it and removes it at the end
+    /// Directory that this machine and all nodes share under this path, and in which jobs may read and write; the drill
+    /// creates a directory in it and removes that at the end
     #[arg(long, value_name = "DIR", required_unless_present = "list")]
     pub directory: Option<PathBuf>,
-    /// Faults by their names, with commas between, or all
+    /// Names of faults, separated by commas, or all
     #[arg(long, value_name = "NAME,...", default_value = "all")]
     pub faults: String,
-    /// Number of times that each fault strikes
+    /// Number of times that each fault is injected
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Seed that chooses input, jobs, moments and nodes [default: a new one each time; it is printed]
+    /// Seed that chooses input, jobs, moments and nodes [default: a random one; it is printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Jobs that run while a fault strikes
+    /// Jobs that run while a fault is injected
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub jobs: u32,
     /// Bytes of the input of the largest job, 1M to 256M
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     pub size: String,
-    /// End and pause nodes also while other users have jobs on the cluster: the jobs rerun lost work, as after any
+    /// Kill and pause nodes even while other users have jobs on the cluster: these jobs rerun lost work, as after any
     /// crash
     #[arg(long)]
     pub yes: bool,
@@ -143,7 +142,7 @@ pub fn run(args: &DrillArgs) -> Result<(), Failure> {
     }
     drop(root);
     if stopped {
-        tell("sailfish: the drill was stopped by a signal; what it had made is removed");
+        tell("sailfish: the drill was stopped by a signal; its jobs and files were removed");
         return Err(Failure::said(INTERRUPTED));
     }
     let rows = rows?;
@@ -189,7 +188,7 @@ impl Root {
         let directory = directory.canonicalize().with_context(|| format!("--directory {shown}"))?;
         let path = directory.join(format!("sailfish-drill-{:08x}", fastrand::u32(..)));
         std::fs::create_dir(&path)
-            .with_context(|| format!("--directory {shown}: cannot make a directory there"))?;
+            .with_context(|| format!("--directory {shown}: cannot create a directory there"))?;
         Ok(Root { path })
     }
 }
@@ -203,7 +202,7 @@ impl Drop for Root {
             std::thread::sleep(REMOVE_AGAIN_AFTER);
         }
         if let Err(error) = std::fs::remove_dir_all(&self.path) {
-            tell(&format!("sailfish: {} stays: {error}", self.path.display()));
+            tell(&format!("sailfish: cannot remove {}: {error}", self.path.display()));
         }
     }
 }

@@ -75,7 +75,7 @@ pub fn report_of(ended: &Ended) -> Result<&JobReport, Failure> {
         }
         JobOutcome::Cancelled { reason } => {
             let job = ended.submitted.job;
-            tell(&format!("sailfish: job {job} was {reason}; there is no output and nothing is left of it"));
+            tell(&format!("sailfish: job {job} was {reason}; it left no output and no intermediate data"));
             Err(Failure::said(INTERRUPTED))
         }
     }

@@ -17,7 +17,7 @@ struct Target {
     signalled: bool,
     /// Directory to remove before a signal ends the process.
     last_dir: Option<PathBuf>,
-    /// Message when the process ends while the job goes on elsewhere.
+    /// Message when the process ends while the job continues on a cluster.
     goes_on: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl Interrupt {
         }
     }
 
-    /// Records that the job runs elsewhere: a second signal ends the process and not the job, with this message.
+    /// Records that the job runs on a cluster: a second signal ends the process and not the job, with this message.
     pub fn goes_on(&self, last_words: String) {
         self.lock().goes_on = Some(last_words);
     }

@@ -212,7 +212,7 @@ impl Screen for Bars {
 
     fn close(&mut self) {
         self.bars.iter().for_each(ProgressBar::finish_and_clear);
-        // A terminal that is gone does not matter.
+        // A closed terminal does not matter.
         let _ = terminal::bars().clear();
     }
 }

@@ -95,7 +95,7 @@ pub fn wait_for(connection: &Blocking, job: JobId) -> Result<JobOutcome, Failure
 
 /// Returns the last message about a job that is no longer awaited.
 fn goes_on(url: &str, job: JobId) -> String {
-    format!("sailfish: job {job} goes on; {} waits for it", hint(&format!("wait {job}"), Some(url)))
+    format!("sailfish: job {job} continues; {} waits for it", hint(&format!("wait {job}"), Some(url)))
 }
 
 fn tell_not_stopped(error: &client::ClientError) {

@@ -18,7 +18,7 @@ const JOBS_AT_ONCE: u64 = 4;
 /// all nodes.
 fn cluster_resources(site: &Site) -> Result<(u64, u32), Failure> {
     let status = site.connect()?.run(async |client| client.cluster().await).map_err(Failure::from_client)?;
-    let missing = || format!("no node works for the server at {} yet", site.url);
+    let missing = || format!("the server at {} has no nodes yet", site.url);
     let memory_bytes = status.memory_bytes().with_context(missing).map_err(Failure::refused)?;
     // Other jobs must fit beside it.
     let memory_bytes = (memory_bytes / JOBS_AT_ONCE).max(MEMORY_BYTES_MIN);

@@ -25,7 +25,7 @@ pub struct CredentialArgs {
     /// Certificate of the server's authority, in PEM [default: the authority that the token names]
     #[arg(long, global = true, value_name = "FILE", env = CA_VARIABLE)]
     pub ca: Option<PathBuf>,
-    /// Proxy on the way to the server, as in http://127.0.0.1:3128; HTTP_PROXY and ALL_PROXY are ignored
+    /// Proxy between this machine and the server, as in http://127.0.0.1:3128; HTTP_PROXY and ALL_PROXY are ignored
     #[arg(long, global = true, value_name = "URL")]
     pub proxy: Option<String>,
 }
@@ -69,7 +69,7 @@ pub fn hint(command: &str, server: Option<&str>) -> String {
     }
 }
 
-/// A server, and what it is shown.
+/// A server and the credentials for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     pub url: String,
@@ -88,8 +88,8 @@ pub struct StateArgs {
     /// Directory of the state [default: sailfish in the XDG state directory]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Work with the cluster of this server, as in http://127.0.0.1:7070, in place of this machine; with commas between,
-    /// also the addresses of its standbys: the next one is asked where one does not answer
+    /// Use the cluster of this server, as in http://127.0.0.1:7070, instead of this machine. Addresses of its standbys
+    /// follow, separated by commas; they are tried in this order
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     pub server: Option<String>,
     #[command(flatten)]

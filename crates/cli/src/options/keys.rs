@@ -42,7 +42,7 @@ pub struct KeyArgs {
     /// whole key]
     #[arg(long, value_name = "FIELDS", allow_hyphen_values = true)]
     pub partition_fields: Option<String>,
-    /// Keys with tails: mappers give the number of first bytes that choose a key's reducer, the rest only orders
+    /// Keys with tails: mappers give the number of leading bytes that choose a key's reducer; the rest only orders
     /// (docs/formats/program-frames.md). Needs --exchange frames
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]

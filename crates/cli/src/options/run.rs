@@ -15,8 +15,8 @@ lines out; a reducer reads sorted KEY TAB VALUE lines), or a built-in:
 
 const RUN_EXAMPLES: &str = "\
 Records (docs/records.md):
-  ann<TAB>5<TAB>5<LF>    key ann, value 5<TAB>5: what follows the first separator
-  bob<TAB><LF>           key bob, an empty value; it stays a line with a separator
+  ann<TAB>5<TAB>5<LF>    key ann, value 5<TAB>5: everything after the first separator
+  bob<TAB><LF>           key bob, an empty value; the output keeps the separator
   carol<LF>              key carol: no separator, so the whole line is the key
 
 Examples:
@@ -27,8 +27,8 @@ Examples:
   sailfish run --input sizes.tsv --output sorted --total-order --order numeric --reverse
   sailfish run --job count.toml --overwrite
 
-A job file says the same in TOML: keys are the long options with _ for -, relative paths count
-from the file's own directory. Options on the command line win; --env adds to the file's. For
+A job file has the same options in TOML: keys are the long options with _ for -, relative paths
+start at the file's directory. Options on the command line override it; --env adds variables. For
 example:
   input = [\"books/\", \"more/*.zst\"]
   mapper = \"python3 map.py\"
@@ -62,13 +62,13 @@ impl From<CodecArg> for Codec {
     }
 }
 
-/// Options without a value may still be given one: `--overwrite=false` wins over a job file.
+/// Flags also accept a value: `--overwrite=false` overrides a job file.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunArgs {
-    /// Read the job from a TOML file; options given here win over it
+    /// Read the job from a TOML file; options on the command line override it
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
-    /// Files, directories, globs or s3:// URLs, or - for standard input; plain, gzip, zstd, bzip2 or xz, told apart by
+    /// Files, directories, globs or s3:// URLs, or - for standard input; plain, gzip, zstd, bzip2 or xz, recognized by
     /// content
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub input: Vec<String>,
@@ -102,10 +102,10 @@ pub struct RunArgs {
     /// File to put into the directory in which functions run; may be given several times
     #[arg(long, value_name = "PATH")]
     pub file: Vec<String>,
-    /// Environment of functions, besides PATH, HOME, LANG and LC_*; may be given several times
+    /// Environment variable of functions, besides PATH, HOME, LANG and LC_*; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
-    /// File with more variables, one NAME=VALUE a line, for secrets: its content is in no row, list or log
+    /// File with more variables, one NAME=VALUE per line, for secrets: its content is kept out of rows, lists and logs
     #[arg(long, value_name = "FILE")]
     pub env_file: Option<PathBuf>,
     /// Compression of intermediate data [default: lz4]
@@ -117,12 +117,12 @@ pub struct RunArgs {
     #[arg(long, value_name = "FORMAT")]
     pub input_format: Option<String>,
     /// Form of the output: lines, nul, raw (key and value with nothing between) or discard. The output of a program is
-    /// copied; only the ends of its records change, where --exchange has other ends [default: lines]
+    /// copied; only the ends of its records change, if --exchange has other ends [default: lines]
     #[arg(long, value_name = "FORMAT")]
     pub output_format: Option<String>,
     /// Form of the records that programs read and print: lines, nul (a zero byte after each record, with --input-format
-    /// nul), or frames, in which keys and values are any bytes (docs/formats/program-frames.md) [default: nul where the
-    /// input format is nul, else lines]
+    /// nul), or frames, in which keys and values are any bytes (docs/formats/program-frames.md) [default: nul if the
+    /// input format is nul, otherwise lines]
     #[arg(long, value_name = "HOW")]
     pub exchange: Option<String>,
     /// One or more bytes between key and value, in input and output; \t \n \0 \\ \xNN are understood [default: \t]
@@ -143,11 +143,11 @@ pub struct RunArgs {
     pub omit_empty_parts: Option<bool>,
     #[command(flatten)]
     pub keys: KeyArgs,
-    /// The parts one after another are sorted, not only each by itself
+    /// Sort all parts together: their concatenation is sorted, not only each part
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub total_order: Option<bool>,
-    /// No shuffle: the output of the mappers is the output of the job
+    /// Skip the shuffle: the output of the mappers is the output of the job
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub map_only: Option<bool>,
@@ -162,11 +162,11 @@ pub struct RunArgs {
     /// Keep the intermediate files this long after the end, as in 30m, 12h or 7d; implies --keep-ifiles
     #[arg(long, value_name = "DURATION")]
     pub keep_for: Option<String>,
-    /// Number of times that lost or damaged intermediate data is made again before the job fails; 0 fails at the first
+    /// Number of times that lost or damaged intermediate data is recomputed before the job fails; 0 fails at the first
     /// loss [default: 20]
     #[arg(long, value_name = "N")]
     pub max_regenerations: Option<u32>,
-    /// Do not wait for the disk before the output is published
+    /// Publish the output before it is synced to disk
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
     pub no_sync: Option<bool>,
@@ -186,7 +186,7 @@ pub struct RunArgs {
     pub elastic: Option<bool>,
     /// In a cluster: whether a second node gets the data between map and reduce: none, rack (another node of the rack
     /// gets the sorted data while the job runs), selective (maps append on other nodes and keep a copy to send again),
-    /// auto (as rack, once making the data again would take longer than sending it), or sync (the job waits for the
+    /// auto (as rack, once recomputing the data would take longer than sending it), or sync (the job waits for the
     /// copy; for comparison) [default: auto]
     #[arg(long, value_name = "MODE", value_parser = replication_mode)]
     pub replication: Option<Replication>,

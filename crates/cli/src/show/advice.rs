@@ -20,9 +20,7 @@ pub fn advice(
     start_dir: &Path,
 ) -> Option<String> {
     if failure.blame == Blame::Engine {
-        return Some(
-            "this is a fault of sailfish or of the hardware, not of your program or data".to_string(),
-        );
+        return Some("the cause is a bug in sailfish or the hardware, not your program or data".to_string());
     }
     let functions = match stage {
         Some(StageKind::Map) => [("mapper", &spec.mapper), ("combiner", &spec.combiner)],
@@ -61,7 +59,7 @@ fn about_words(
     let found_nothing = failure.exit_code == Some(NOTHING_FOUND) && failure.stderr_tail.is_empty();
     if GREPS.contains(&program) && found_nothing {
         return Some(format!(
-            "{program} ends with 1 where no line matches, and each task runs it: give --{option} \
+            "{program} exits with 1 if no line matches, and every task runs it: give --{option} \
              builtin:grep:PATTERN, or \"sh -c '{} || [ $? = 1 ]'\"",
             words.join(" ")
         ));

@@ -94,7 +94,7 @@ fn unread(report: &JobReport) -> String {
     let more = map.unread_tasks.saturating_sub(tasks.len() as u64);
     let more = if more > 0 { format!("; and {}", counted(more, "other task")) } else { String::new() };
     format!(
-        "{} ended before the input did, {} left: {}{more} (--unread fail makes that an error)",
+        "{} ended before the end of the input, {} unread: {}{more} (--unread fail makes this an error)",
         counted(map.unread_tasks, "mapper"),
         bytes(map.unread_bytes),
         tasks.join("; ")

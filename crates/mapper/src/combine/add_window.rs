@@ -1,11 +1,11 @@
-//! The window of folds that add up, sums and counts: most of its pairs never see text or a general fold.
+//! The window of folds that add, for sums and counts: most of its pairs never reach text or a general fold.
 //!
 //! ```text
 //!   short key, whole amount  ->  hot keys (what they displace is emitted)
 //!   long key, whole amount   ->  a table of keys and amounts, emitted when it is full
 //!   any other value          ->  the fold table
 //! ```
-//! A key may be emitted several times; whoever reads a combined pair adds it to others anyhow.
+//! A key may be emitted several times; readers of combined pairs add them anyway.
 
 use crate::combine::fold_table::FoldTable;
 use crate::combine::hot_keys::{HotKeys, PackedKey, key_buffer};
@@ -16,7 +16,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Part of a window's memory for hot keys.
+/// Fraction of a window's memory for hot keys.
 const HOT_SHARE: u64 = 4;
 /// Memory counted for each long key beside its bytes: the entry, and its slot in a table filled to one half.
 const LONG_KEY_COST_BYTES: u64 = (size_of::<LongKey>() + 2 * (size_of::<u32>() + 1)) as u64;
@@ -24,11 +24,11 @@ const LONG_KEY_COST_BYTES: u64 = (size_of::<LongKey>() + 2 * (size_of::<u32>() +
 /// A key that is too long for [`HotKeys`].
 struct LongKey {
     hash: u64,
-    /// Place in the text.
+    /// Position in the text.
     offset: u32,
     length: u32,
     amount: u64,
-    /// Pairs that may still be added before the amount could overflow.
+    /// Number of pairs until the amount could overflow.
     pairs_left: u32,
 }
 
@@ -39,15 +39,15 @@ pub(crate) struct AddWindow {
     /// Indexes into `long_keys`.
     slots: HashTable<u32>,
     long_keys: Vec<LongKey>,
-    /// The bytes of long keys, one behind the other.
+    /// The bytes of long keys, one after the other.
     text: Vec<u8>,
     kept_bytes_max: u64,
-    /// Values that are no plain amounts.
+    /// Values that are not plain amounts.
     rest: FoldTable,
 }
 
 impl AddWindow {
-    /// A window of a fold that adds up. It keeps `kept_bytes_max` of long keys, and of other values as many again.
+    /// A window of a fold that adds. It keeps `kept_bytes_max` of long keys, and the same of other values.
     pub(crate) fn new(fold: Fold, record_bytes_max: u64, kept_bytes_max: u64) -> Self {
         Self {
             fold,
@@ -60,18 +60,17 @@ impl AddWindow {
         }
     }
 
-    /// Whether a fold only adds up.
+    /// Returns whether a fold only adds.
     pub(crate) fn serves(fold: Fold) -> bool {
         matches!(fold, Fold::Sum | Fold::Count)
     }
 
-    /// The same for a job that cares in which order keys go on.
+    /// Returns whether a fold only adds, for a job that depends on the order of keys.
     pub(crate) fn into_ordered(self) -> FoldTable {
         self.rest
     }
 
-    /// Adds a pair; what has to go for it goes to `output`. Returns the memory that the values need which are no
-    /// amounts.
+    /// Adds a pair; displaced pairs go to `output`. Returns the memory of the values that are not amounts.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -88,10 +87,10 @@ impl AddWindow {
         Ok(0)
     }
 
-    /// Adds a pair of each key and the one value. False, and nothing was added, where the value is no plain amount.
+    /// Adds a pair of each key and the one value. False, without effect, if the value is not a plain amount.
     ///
-    /// First the keys' sets are worked out for some of them, then the pairs are added: the sets are on their way from
-    /// the cache meanwhile.
+    /// The sets of several keys are computed first, then the pairs are added: meanwhile the sets are fetched into the
+    /// cache.
     pub(crate) fn add_each(
         &mut self,
         keys: KeysInBlock<'_>,
@@ -166,7 +165,7 @@ impl AddWindow {
         Ok(())
     }
 
-    /// Emits the values that are no amounts.
+    /// Emits the values that are not amounts.
     pub(crate) fn drain_rest(&mut self, output: &mut dyn Emitter) -> Result<(), TaskFailure> {
         self.rest.drain(output)
     }
@@ -206,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Long and short keys, plain amounts and others that are whole all the same.
+    /// Long and short keys, with plain amounts and other whole ones.
     fn check(fold: Fold, kept_bytes_max: u64) -> u32 {
         let mut window = AddWindow::new(fold, 1 << 20, kept_bytes_max);
         let (mut sums, mut expected) = (Sums::default(), BTreeMap::new());
@@ -229,7 +228,7 @@ mod tests {
         let keys = KeysInBlock { block, places: &places };
         assert!(window.add_each(keys, b"2", &mut sums).unwrap());
         assert_eq!(window.add_each(keys, b"2.0", &mut sums).unwrap(), fold == Fold::Count);
-        // Two calls that count one each, or one that adds two.
+        // Two calls that count one each, or one call that adds two.
         let each = 2;
         keys.iter().for_each(|key| *expected.entry(key.to_vec()).or_insert(0) += each);
         window.drain(&mut sums).unwrap();

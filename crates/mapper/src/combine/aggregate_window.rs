@@ -1,4 +1,4 @@
-//! The combine window of `builtin:aggregate`: what can be folded in parts is folded, the rest waits as it came.
+//! The combine window of `builtin:aggregate`: pairs that can be folded in parts are folded, the rest is kept unchanged.
 
 use api::TaskFailure;
 use functions::Emitter;
@@ -13,7 +13,7 @@ const COST_BYTES: u64 = 160;
 pub(crate) struct AggregateWindow {
     /// Index into `folded`.
     places: HashMap<Vec<u8>, usize>,
-    /// In the order in which the keys came.
+    /// In order of the keys' arrival.
     folded: Vec<(Vec<u8>, Kind, Aggregate)>,
     /// Pairs that only the reducer can fold.
     waiting: Vec<(Vec<u8>, Vec<u8>)>,
@@ -41,7 +41,7 @@ impl AggregateWindow {
         Ok(self.kept_bytes)
     }
 
-    /// Emits what the window holds and empties it.
+    /// Emits the content of the window and empties it.
     pub(crate) fn drain(&mut self, output: &mut dyn Emitter) -> Result<(), TaskFailure> {
         for (key, _, state) in self.folded.drain(..) {
             output.emit(&key, &state.finish())?;

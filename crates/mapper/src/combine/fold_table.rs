@@ -1,4 +1,4 @@
-//! The hash table of a combine window: one entry for each key, folded as the pairs come.
+//! The hash table of a combine window: one entry per key, folded as pairs arrive.
 //!
 //! ```text
 //!   slots (hash tag, entry index)  ->  entries (head of key, place of key, fold state)  ->  arena (key, text, ...)
@@ -12,15 +12,15 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Keys up to this length are their own head.
+/// Maximum length of a key that is its own head.
 const HEAD_BYTES: usize = 8;
 /// Memory counted for each key beside its bytes: the entry, and its slot in a table filled to one half.
 const KEY_COST_BYTES: u64 = (size_of::<Entry>() + 2 * (size_of::<(u32, u32)>() + 1)) as u64;
 
-/// Exactly a cache line, which is what a lookup costs beyond its slot.
+/// Exactly a cache line, the cost of a lookup beyond its slot.
 #[repr(align(64))]
 struct Entry {
-    /// The key itself where it is short, else its hash.
+    /// The key itself if it is short, otherwise its hash.
     head: u64,
     key_offset: u32,
     key_length: u32,
@@ -35,7 +35,7 @@ pub(crate) struct FoldTable {
     record_bytes_max: u64,
     /// (low half of the head's hash, index into `entries`).
     slots: HashTable<(u32, u32)>,
-    /// In the order in which the keys came.
+    /// In order of the keys' arrival.
     entries: Vec<Entry>,
     arena: Vec<u8>,
     /// Capacity to which the arena returns after a long record.
@@ -44,8 +44,8 @@ pub(crate) struct FoldTable {
 }
 
 impl FoldTable {
-    /// A table that is drained when it keeps `kept_bytes_max`. Room for all of them is set aside at once: it costs
-    /// address space until it is used, and neither copies nor twice the memory afterwards.
+    /// Makes a table that is drained when it keeps `kept_bytes_max`. Capacity for all of them is reserved at once: it
+    /// costs address space until it is used, and neither copies nor twice the memory afterwards.
     pub(crate) fn new(fold: Fold, record_bytes_max: u64, kept_bytes_max: u64) -> Self {
         let arena_bytes = kept_bytes_max as usize;
         Self {
@@ -108,7 +108,7 @@ impl FoldTable {
     }
 }
 
-/// A number that, with its length, is a short key; for a long one its hash.
+/// Returns a number that, with its length, identifies a short key; for a long one its hash.
 #[inline]
 fn head_of(key: &[u8]) -> u64 {
     let word = |at: usize| u64::from(u32::from_le_bytes([key[at], key[at + 1], key[at + 2], key[at + 3]]));
@@ -131,7 +131,7 @@ fn tag_of(head: u64, key_length: usize) -> u32 {
     (folded ^ folded >> 32) as u32
 }
 
-/// A tag as the 64-bit hash that the table wants: its top bits choose within a group, its low bits the group.
+/// Returns a tag as the 64-bit hash for the table: its top bits choose within a group, its low bits the group.
 #[inline]
 fn spread(tag: u32) -> u64 {
     u64::from(tag).wrapping_mul(0x9e37_79b9_7f4a_7c15)

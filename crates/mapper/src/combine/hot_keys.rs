@@ -1,21 +1,21 @@
-//! The keys that come again and again, in a table small enough for a core's cache.
+//! The most frequent keys, in a table small enough for a core's cache.
 //!
-//! Words, user names and hosts follow Zipf's law: a few thousand of them make up most of a text. Each key belongs to one
-//! set of four slots, chosen by its hash and ordered by heat; a key that is new to a full set takes the coldest slot, and
-//! what that held goes on. Only short keys and only amounts that are whole numbers are held, so that a hit is a compare
-//! and an addition. What goes on, and when, depends on the pairs alone.
+//! Words, user names and hosts follow Zipf's law: a few thousand of them make up most of a text. Each key belongs to
+//! one set of four slots, chosen by its hash and ordered by heat; a key that is new to a full set takes the coldest
+//! slot, and the displaced key is emitted. Only short keys and whole amounts are stored, so that a hit is a compare and
+//! an addition. The emitted pairs and their moments depend on the pairs alone.
 
 /// Slots of a set: two cache lines.
 const WAYS: usize = 4;
-/// Most sets, 1 MiB of slots: half of a core's second-level cache.
+/// Maximum number of sets, 1 MiB of slots: half of a core's second-level cache.
 const SETS_MAX: usize = 1 << 13;
 const SETS_MIN: usize = 1 << 9;
 const KEY_BYTES_MAX: usize = 16;
-/// Part of its heat that the neighbour of the coldest slot loses with each key that is new to the set: what was hot in
-/// one chapter must not stay for good.
+/// Fraction of its heat that the neighbour of the coldest slot loses with each key that is new to the set: a key that
+/// is hot in one chapter must not stay forever.
 const COOLING: u32 = 8;
 
-/// A key and what its pairs add up to.
+/// A key and the sum of its pairs.
 #[derive(Clone, Copy, Default)]
 struct Slot {
     /// Field of the [`PackedKey`], as are `last` and `length`: one field of that type would take eight bytes more.
@@ -23,7 +23,7 @@ struct Slot {
     last: u64,
     amount: u64,
     length: u32,
-    /// Pairs, less what cooled off; 0 where the slot is free.
+    /// Number of pairs, minus cooling; 0 if the slot is free.
     heat: u32,
 }
 
@@ -33,7 +33,7 @@ impl Slot {
         Self { first: key.first, last: key.last, amount, length: key.length, heat: 1 }
     }
 
-    /// Adds to the key where it is in this slot.
+    /// Adds to the key if it is in this slot.
     #[inline]
     fn add(&mut self, key: PackedKey, amount: u64) -> bool {
         let here = self.first == key.first && self.last == key.last && self.length == key.length;
@@ -53,7 +53,7 @@ impl Slot {
 
 const _: () = assert!(size_of::<[Slot; WAYS]>() == 128);
 
-/// A key of at most [`KEY_BYTES_MAX`] bytes, zeros behind it.
+/// A key of at most [`KEY_BYTES_MAX`] bytes, padded with zeros.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PackedKey {
     first: u64,
@@ -62,7 +62,7 @@ pub(crate) struct PackedKey {
 }
 
 impl PackedKey {
-    /// None where the key is too long.
+    /// Packs a key; None if it is too long.
     #[inline]
     pub fn new(key: &[u8]) -> Option<Self> {
         let length = key.len();
@@ -87,8 +87,8 @@ impl PackedKey {
         Some(Self { first, last, length: length as u32 })
     }
 
-    /// The same for a key within a block: where enough of the block follows it is read in one piece, without a branch
-    /// that depends on its length.
+    /// Packs a key within a block: if enough of the block follows, it is read in one piece, without a branch on its
+    /// length.
     #[inline]
     pub fn in_block(block: &[u8], start: usize, length: usize) -> Option<Self> {
         if length > KEY_BYTES_MAX {
@@ -104,7 +104,7 @@ impl PackedKey {
         }
     }
 
-    /// The key again, in the front of the buffer.
+    /// Unpacks the key into the front of the buffer.
     fn unpack(self, buffer: &mut [u8; KEY_BYTES_MAX]) -> &[u8] {
         *buffer = (u128::from(self.first) | u128::from(self.last) << 64).to_le_bytes();
         &buffer[..self.length as usize]
@@ -118,44 +118,44 @@ impl PackedKey {
     }
 }
 
-/// A key that lost its slot.
+/// A displaced key.
 pub(crate) struct Displaced {
     key: PackedKey,
     pub amount: u64,
 }
 
 impl Displaced {
-    /// Its bytes.
+    /// Returns its bytes.
     pub fn key<'a>(&self, buffer: &'a mut [u8; KEY_BYTES_MAX]) -> &'a [u8] {
         self.key.unpack(buffer)
     }
 }
 
-/// Room for the bytes of a key that was displaced.
+/// Buffer for the bytes of a displaced key.
 pub(crate) fn key_buffer() -> [u8; KEY_BYTES_MAX] {
     [0; KEY_BYTES_MAX]
 }
 
 /// The table of hot keys.
 pub(crate) struct HotKeys {
-    /// A power of two of them.
+    /// Number of sets, a power of two.
     sets: Vec<[Slot; WAYS]>,
 }
 
 impl HotKeys {
-    /// A table that takes about `bytes` where that is within its limits.
+    /// Makes a table of about `bytes`, within its limits.
     pub fn new(bytes: u64) -> Self {
         let sets = (bytes as usize / size_of::<[Slot; WAYS]>()).clamp(SETS_MIN, SETS_MAX);
         Self { sets: vec![[Slot::default(); WAYS]; 1 << sets.ilog2()] }
     }
 
-    /// Which set a key belongs to.
+    /// Returns the set of a key.
     #[inline]
     pub fn set_of(&self, key: PackedKey) -> usize {
         key.hash() as usize & (self.sets.len() - 1)
     }
 
-    /// Asks for a set that is wanted soon.
+    /// Prefetches a set.
     #[inline]
     pub fn prefetch(&self, set: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -170,13 +170,13 @@ impl HotKeys {
         let _ = set;
     }
 
-    /// Adds a pair; gives back the key that had to go for it.
+    /// Adds a pair; returns the key that it displaced.
     #[inline]
     pub fn add(&mut self, key: PackedKey, amount: u64) -> Option<Displaced> {
         self.add_to(self.set_of(key), key, amount)
     }
 
-    /// The same where the key's set is known.
+    /// Adds a pair to a known set.
     #[inline]
     pub fn add_to(&mut self, set: usize, key: PackedKey, amount: u64) -> Option<Displaced> {
         let set = &mut self.sets[set];
@@ -204,7 +204,7 @@ impl HotKeys {
         before.displaced()
     }
 
-    /// Takes every key out.
+    /// Takes all keys out.
     pub fn drain(&mut self) -> impl Iterator<Item = Displaced> {
         self.sets.as_flattened_mut().iter_mut().filter_map(|slot| std::mem::take(slot).displaced())
     }

@@ -1,4 +1,4 @@
-//! The window of a combiner that is a user's program: pairs sorted by key, one process for each window.
+//! The window of a combiner that is a user's program: pairs sorted by key, one process per window.
 
 use crate::command::emit_lines;
 use crate::program_frames::emit;
@@ -32,11 +32,11 @@ impl Pair {
 pub(crate) struct SortedWindow {
     spec: ProgramSpec,
     context: FunctionContext,
-    /// Between key and value in the lines that the program reads.
+    /// Separator of key and value in the lines that the program reads.
     separator: Vec<u8>,
     splitter: FieldSplitter,
     exchange: Exchange,
-    /// Finds the fields of a key that the program must keep, where it may change the others.
+    /// Finds the fields of a key that the program must keep, if it may change the others.
     kept_fields: Option<KeptFields>,
     arena: Vec<u8>,
     /// Capacity to which the arena returns after a long record.
@@ -45,7 +45,7 @@ pub(crate) struct SortedWindow {
 }
 
 impl SortedWindow {
-    /// A window that is drained when it has `window_bytes`; room for them is set aside as in a fold table.
+    /// Makes a window that is drained when it has `window_bytes`; capacity is reserved as in a fold table.
     pub(crate) fn new(
         words: &[String],
         context: &FunctionContext,
@@ -66,7 +66,7 @@ impl SortedWindow {
         }
     }
 
-    /// Takes a pair; returns the memory in use.
+    /// Adds a pair; returns the memory in use.
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) -> u64 {
         // The window's limit keeps these numbers within 32 bits.
         self.pairs.push(Pair {
@@ -79,8 +79,7 @@ impl SortedWindow {
         (self.arena.len() + self.pairs.len() * size_of::<Pair>()) as u64
     }
 
-    /// Runs the program over the pairs in key order, values of a key in the order they came, and emits what
-    /// it prints.
+    /// Runs the program over the pairs in key order, values of a key in order of arrival, and emits its output.
     pub(crate) fn drain(&mut self, output: &mut dyn Emitter) -> Result<(), TaskFailure> {
         if self.pairs.is_empty() {
             return Ok(());
@@ -140,12 +139,13 @@ impl GroupedRecords for WindowGroups<'_> {
     }
 }
 
-/// Lets only keys pass that stand in the window, or whose first fields do where the job says so. A combiner may fold values, nothing else: what it put under
-/// another key would not be sorted into its place, and whether it runs, and over what, is the engine's choice.
+/// Emitter that passes only keys of the window, or keys with the same first fields if the job says so. A combiner may
+/// only fold values: pairs under another key would not be in sorted order, and the engine decides whether and over
+/// which pairs it runs.
 struct KnownKeys<'a> {
     arena: &'a [u8],
     pairs: &'a [Pair],
-    /// A pair with the key that came last: most programs keep the order.
+    /// A pair with the previous key: most programs keep the order.
     last: usize,
     kept_fields: Option<&'a KeptFields>,
     inner: &'a mut dyn Emitter,
@@ -164,7 +164,7 @@ impl KeptFields {
         Self { splitter, separator }
     }
 
-    /// Whether a key in the window begins with the same fields. The pairs are sorted.
+    /// Returns whether a key in the window begins with the same fields. The pairs are sorted.
     fn are_known(&self, key: &[u8], pairs: &[Pair], arena: &[u8]) -> bool {
         let (fields, _) = self.splitter.split(key);
         if pairs.binary_search_by(|pair| pair.key(arena).cmp(fields)).is_ok() {

@@ -1,12 +1,12 @@
-//! Reads a gzip file of several members.
+//! Reader of a gzip file with several members.
 
 use flate2::bufread::GzDecoder;
 use std::io::{BufRead, Read, Result};
 
-/// The bytes with which a member begins (RFC 1952, section 2.3.1).
+/// Magic bytes of a member (RFC 1952, section 2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Reads all members one after the other. Bytes behind them that are no member stay unread, as with `gzip`: tapes and
+/// Reader of all members in sequence. Bytes after them that are not a member stay unread, as with `gzip`: tapes and
 /// transfers pad files.
 pub(crate) struct GzipReader<R> {
     state: Option<State<R>>,
@@ -30,12 +30,12 @@ impl<R: BufRead> GzipReader<R> {
         }
     }
 
-    /// Whether something else stood behind the last member. Known at the end.
+    /// Returns whether other bytes follow the last member. Known at the end.
     pub(crate) fn has_garbage(&self) -> bool {
         matches!(self.state, Some(State::Ended { has_garbage: true, .. }))
     }
 
-    /// Goes on to the next member, or to the end.
+    /// Continues with the next member, or ends.
     fn go_on(&mut self) -> Result<()> {
         let Some(State::Member(member)) = &mut self.state else { return Ok(()) };
         let head = member.get_mut().fill_buf()?;
@@ -92,7 +92,7 @@ mod tests {
                 assert_eq!((text.as_str(), reader.has_garbage()), ("one\ntwo\n", has_garbage), "{behind:?}");
             }
         }
-        // A member that breaks off is no garbage, nor is one that is damaged.
+        // A truncated member is not garbage, nor is a damaged one.
         for bytes in [&two[..two.len() - 1], &[&two[..], &[0x1f, 0x8b, 8]].concat()] {
             let mut reader = GzipReader::new(BufReader::new(bytes));
             assert!(reader.read_to_end(&mut Vec::new()).is_err());

@@ -1,4 +1,4 @@
-//! Cutting inputs after every so many lines, as Hadoop's NLineInputFormat does.
+//! Splits of a fixed number of lines, like Hadoop's NLineInputFormat.
 
 use crate::input;
 use api::{InputFile, Segment, Split};
@@ -6,7 +6,7 @@ use memchr::memchr_iter;
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 
-/// Most splits: each is a task with rows of its own in the store.
+/// Maximum number of splits: each is a task with its own rows in the store.
 pub const LINE_SPLITS_MAX: usize = 100_000;
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -18,13 +18,13 @@ pub enum LineSplitError {
     #[error("cannot read {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error(
-        "{lines} lines a map task would make more than {LINE_SPLITS_MAX} tasks: give each task more \
+        "{lines} lines per map task make more than {LINE_SPLITS_MAX} tasks: give each task more \
              lines"
     )]
     TooMany { lines: u32 },
 }
 
-/// Splits of `lines` lines of one file each, the last of a file with what is left. Reads every input once.
+/// Makes splits of `lines` lines of one file each; the last one of a file has the rest. Reads every input once.
 pub fn plan_lines(inputs: &[InputFile], lines: u32) -> Result<Vec<Split>, LineSplitError> {
     let mut splits = Vec::new();
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -42,7 +42,7 @@ pub fn plan_lines(inputs: &[InputFile], lines: u32) -> Result<Vec<Split>, LineSp
             Ok(())
         };
         let unreadable = |source| LineSplitError::Unreadable { path: input.path.clone(), source };
-        // What was appended after the file was pinned is for the reader to refuse.
+        // The reader refuses bytes that were appended after the file was pinned.
         let mut file = input::open(input).map_err(unreadable)?.take(input.size_bytes);
         let (mut start, mut offset, mut lines_seen) = (0, 0, 0);
         loop {

@@ -9,14 +9,14 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Opens intermediate files of stages before: the node knows where they lie.
+/// Opener of intermediate files of earlier stages: the node knows their places.
 pub trait StageFileSource: Send + Sync {
-    /// The bytes of such an input from `start` on, verified as they are read. Its errors, also later ones, may hold a
-    /// [`StageFileFailure`].
+    /// Opens such an input at `start`; its bytes are verified as they are read. Its errors, also later ones, may
+    /// contain a [`StageFileFailure`].
     fn open(&self, input: &InputFile, start: u64) -> std::io::Result<Box<dyn Read + Send>>;
 }
 
-/// Error of an unreadable intermediate file, as its attempt reports it.
+/// Error of an unreadable intermediate file, for the report of its attempt.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct StageFileFailure(pub TaskFailure);
@@ -29,7 +29,7 @@ pub struct Openers {
     pub stage_files: Option<Arc<dyn StageFileSource>>,
 }
 
-/// Means and limits with which inputs are opened.
+/// Openers and limits of inputs.
 #[derive(Clone)]
 pub(crate) struct Opening {
     /// Bytes of memory for reading an object ahead.
@@ -43,7 +43,7 @@ pub(crate) struct Opening {
 pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
-    /// Adds one, unless there are many.
+    /// Adds a warning, unless there are many.
     pub fn add(&self, warning: String) {
         let mut warnings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if warnings.len() < TASK_WARNINGS_MAX && !warnings.contains(&warning) {
@@ -63,7 +63,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Opens an input at the start of `planned`. The errors of an object hold an [`objects::ObjectError`].
+    /// Opens an input at the start of `planned`. The errors of an object contain an [`objects::ObjectError`].
     pub(crate) fn open(input: &InputFile, planned: Range<u64>, opening: &Opening) -> std::io::Result<Source> {
         if input.stage_file.is_some() {
             let files = opening.openers.stage_files.as_ref();

@@ -1,4 +1,4 @@
-//! An input file or object while it is read: plain or decompressed bytes, and the check that it is still what was
+//! An input file or object during reading: plain or decompressed bytes, and the check that it is unchanged since it was
 //! pinned at submit.
 
 use crate::input::gzip::GzipReader;
@@ -15,7 +15,7 @@ use std::ops::Range;
 /// Size of the buffer of compressed bytes.
 const COMPRESSED_BUFFER_BYTES: usize = 128 << 10;
 
-/// Counts the compressed bytes that a decoder took, to say where it stumbled.
+/// Counter of the compressed bytes that a decoder took, to report the position of an error.
 struct CountedReader {
     inner: BufReader<Source>,
     taken_bytes: u64,
@@ -48,7 +48,7 @@ enum Decoder {
     Xz(Box<XzDecoder<CountedReader>>),
 }
 
-/// One open input file.
+/// An open input file.
 pub(crate) struct StoredFile {
     input: InputFile,
     decoder: Decoder,
@@ -57,7 +57,7 @@ pub(crate) struct StoredFile {
 
 impl StoredFile {
     /// Opens a file (a plain one at the start of `planned`; compressed ones are planned whole) and checks that it is
-    /// the one that was pinned. An object is read ahead up to the end of `planned`.
+    /// the pinned one. An object is read ahead up to the end of `planned`.
     pub(crate) fn open(
         input: &InputFile,
         planned: Range<u64>,
@@ -101,7 +101,7 @@ impl StoredFile {
         }
     }
 
-    /// Checks that the file has not changed since submit. After its end.
+    /// Checks that the file has not changed since submit. Call it after the end.
     pub(crate) fn check_at_end(&self) -> Result<(), TaskFailure> {
         if let Decoder::Gzip(decoder) = &self.decoder
             && decoder.has_garbage()
@@ -115,7 +115,7 @@ impl StoredFile {
         self.check_unchanged()
     }
 
-    /// The same, wherever it is read.
+    /// Checks the same at any position.
     fn check_unchanged(&self) -> Result<(), TaskFailure> {
         let source = match &self.decoder {
             Decoder::Plain(source) => source,
@@ -127,7 +127,7 @@ impl StoredFile {
         check_pinned(&self.input, source)
     }
 
-    /// Tells a changed file, a bad disk and damaged data apart.
+    /// Distinguishes a changed file, a bad disk and damaged data.
     fn failure(&self, error: &std::io::Error) -> TaskFailure {
         if let Err(changed) = self.check_unchanged() {
             return changed;
@@ -153,7 +153,7 @@ impl StoredFile {
     }
 }
 
-/// Checks that an input is the one that was pinned, and reads nothing of it.
+/// Checks that an input is the pinned one, without reading it.
 pub(crate) fn check(input: &InputFile, opening: &Opening) -> Result<(), TaskFailure> {
     let Some(pin) = &input.object else { return open_pinned(input, 0..0, opening).map(drop) };
     let is_pinned =
@@ -161,7 +161,7 @@ pub(crate) fn check(input: &InputFile, opening: &Opening) -> Result<(), TaskFail
     is_pinned.map_err(|error| read_failure(input, Blame::Environment, &error.into()))
 }
 
-/// An input that is the one that was pinned, as far as that is known before it is read.
+/// An input that is the pinned one, as far as is known before reading it.
 fn open_pinned(input: &InputFile, planned: Range<u64>, opening: &Opening) -> Result<Source, TaskFailure> {
     let source = Source::open(input, planned, opening).map_err(|error| match error.kind() {
         _ if object_error(&error).is_some() => read_failure(input, Blame::Environment, &error),
@@ -174,7 +174,7 @@ fn open_pinned(input: &InputFile, planned: Range<u64>, opening: &Opening) -> Res
     Ok(source)
 }
 
-/// The windows of an object are checked one by one, when they come.
+/// The windows of an object are checked one by one, when they arrive.
 fn check_pinned(input: &InputFile, source: &Source) -> Result<(), TaskFailure> {
     let Source::File(file) = source else { return Ok(()) };
     let metadata = file_metadata(input, file)?;
@@ -203,7 +203,7 @@ fn object_error(error: &std::io::Error) -> Option<&ObjectError> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Makes the task failure of a failed read. An error of an object names the object and decides the blame by itself.
+/// Makes the task failure of a failed read. An error of an object names the object and decides the blame.
 fn read_failure(input: &InputFile, blame: Blame, error: &std::io::Error) -> TaskFailure {
     if let Some(StageFileFailure(failure)) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
         return failure.clone();

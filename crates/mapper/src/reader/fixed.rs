@@ -1,5 +1,5 @@
-//! Reading a split as blocks of records of one length. Nobody looks at the bytes: a plain file is cut at
-//! multiples of the length, so that every block is whole by its size.
+//! Reading of a split as blocks of records of one length. The bytes are not inspected: a plain file is cut at multiples
+//! of the length, so that every block is whole by its size.
 
 use crate::input;
 use crate::input::source::Opening;
@@ -8,17 +8,17 @@ use crate::reader::{ReaderLimits, Segments, unpacked};
 use api::{Blame, InputFile, TaskFailure};
 use functions::BlockPlace;
 
-/// A segment while it is read.
+/// A segment during reading.
 struct OpenSegment {
     stored: StoredFile,
     input: InputFile,
     file_index: u32,
     compressed: bool,
-    /// Bytes that are still to be read; unknown, and this large, for a compressed file.
+    /// Number of bytes left; unknown, and very large, for a compressed file.
     left: u64,
 }
 
-/// Reads the segments of a split one after the other.
+/// Reader of the segments of a split in sequence.
 pub(crate) struct FixedReader {
     segments: Segments,
     current: Option<OpenSegment>,
@@ -101,7 +101,7 @@ impl FixedReader {
         }
     }
 
-    /// Opens the next segment; false where there is none.
+    /// Opens the next segment; false at the end.
     fn open_next(&mut self) -> Result<bool, TaskFailure> {
         let Some((input, segment)) = self.segments.next() else {
             return Ok(false);
@@ -121,7 +121,7 @@ impl FixedReader {
         Ok(true)
     }
 
-    /// Fills the buffer as far as the segment goes; 0 at its end.
+    /// Fills the buffer up to the end of the segment; 0 at its end.
     fn fill(&mut self) -> Result<usize, TaskFailure> {
         let Some(segment) = &mut self.current else {
             return Ok(0);

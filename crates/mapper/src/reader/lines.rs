@@ -1,11 +1,11 @@
-//! Reading a split as blocks of whole lines. A line ends with the terminator of the job, LF or NUL.
+//! Reading of a split as blocks of whole lines. A line ends with the terminator of the job, LF or NUL.
 //!
 //! ```text
 //!   segment        |<---------- offset .. offset + length ---------->|
 //!   file  ... lin\n|e-one\nline-two\n ... \nline-n                    |-goes-on\nnext ...
 //!                          ^ first line that starts inside              last line ^ read to its end
 //! ```
-//! A line belongs to the segment in which its first byte lies, so neighbours need no agreement.
+//! A line belongs to the segment of its first byte, so neighbours need no agreement.
 
 use crate::input;
 use crate::input::source::Opening;
@@ -18,27 +18,27 @@ use memchr::{memchr, memchr_iter, memrchr};
 /// Bytes read at a time beyond the end of a segment, to finish its last line.
 const OVERHANG_BYTES: usize = 16 << 10;
 
-/// A segment while it is read.
+/// A segment during reading.
 struct OpenSegment {
     stored: StoredFile,
     name: String,
     file_index: u32,
     named_input: u32,
     compressed: bool,
-    /// Position of the next byte to be read, in the file as a reader of lines sees it.
+    /// Position of the next byte to read, in the file after decompression.
     position: u64,
-    /// No line that starts here or later belongs to the segment.
+    /// Lines that start here or later do not belong to the segment.
     end: u64,
-    /// Everything that belongs to the segment is in the buffer or was handed out.
+    /// True when the rest of the segment is in the buffer.
     complete: bool,
 }
 
-/// Reads the segments of a split one after the other.
+/// Reader of the segments of a split in sequence.
 pub(crate) struct LineReader {
     segments: Segments,
     terminator: u8,
     current: Option<OpenSegment>,
-    /// Size of the buffer when no line is longer.
+    /// Size of the buffer for lines of usual length.
     block_bytes: usize,
     /// Size of the buffer for the longest line.
     buffer_bytes_max: usize,
@@ -46,7 +46,7 @@ pub(crate) struct LineReader {
     opening: Opening,
     buffer: Vec<u8>,
     filled: usize,
-    /// Bytes at the start of the buffer that the last call handed out.
+    /// Bytes at the start of the buffer that the last call returned.
     handed_out: usize,
     /// Position of the start of the buffer.
     buffer_position: u64,
@@ -61,7 +61,7 @@ impl LineReader {
         limits: ReaderLimits,
         opening: Opening,
     ) -> LineReader {
-        // One byte more than the longest line has room for its end: a full buffer without one is an error.
+        // One byte more than the longest line, for its end: a full buffer without an end is an error.
         let buffer_bytes_max =
             usize::try_from(limits.record_bytes_max).unwrap_or(usize::MAX).saturating_add(1);
         LineReader {
@@ -81,17 +81,17 @@ impl LineReader {
         }
     }
 
-    /// Bytes handed out so far, after decompression, without line ends that were added.
+    /// Returns the bytes returned so far, after decompression, without added line ends.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Lines handed out so far.
+    /// Returns the number of lines returned so far.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }
 
-    /// Drops what was handed out and gives back the room that a long line needed.
+    /// Drops returned bytes and shrinks the buffer after a long record.
     fn release_block(&mut self) {
         self.buffer.copy_within(self.handed_out..self.filled, 0);
         self.filled -= self.handed_out;
@@ -103,8 +103,7 @@ impl LineReader {
         }
     }
 
-    /// Opens the next segment; false where there is none. Everything before the first line that starts in
-    /// it is skipped.
+    /// Opens the next segment; false at the end. Bytes before the first line that starts in it are skipped.
     fn open_next(&mut self) -> Result<bool, TaskFailure> {
         let Some((input, segment)) = self.segments.next() else {
             return Ok(false);
@@ -113,7 +112,7 @@ impl LineReader {
         let start = if compressed { 0 } else { segment.offset_bytes };
         let end =
             if compressed { u64::MAX } else { segment.offset_bytes.saturating_add(segment.length_bytes) };
-        // The byte before the segment tells whether a line starts right at its beginning.
+        // The byte before the segment shows whether a line starts at its beginning.
         let position = start.saturating_sub(1);
         self.buffer_position = position;
         self.current = Some(OpenSegment {
@@ -135,7 +134,7 @@ impl LineReader {
             }
             self.handed_out = self.filled;
             self.release_block();
-            // The line that began before the segment reaches to its end or beyond: nothing is ours.
+            // The line that began before the segment reaches to its end or beyond: no line belongs to this segment.
             if self.current.as_ref().is_some_and(|segment| segment.position >= segment.end) {
                 self.complete_segment();
             }
@@ -153,7 +152,7 @@ impl LineReader {
         }
     }
 
-    /// Reads once into the free part of the buffer, and cuts off what does not belong to the segment.
+    /// Reads once into the free part of the buffer, and cuts off bytes of other segments.
     fn read_more(&mut self) -> Result<(), TaskFailure> {
         let Some(segment) = &mut self.current else {
             return Ok(());
@@ -169,7 +168,7 @@ impl LineReader {
         segment.position += count as u64;
         segment.complete = count == 0;
         if before_end == 0 {
-            // Beyond the end only the rest of one line is ours.
+            // Beyond the end only the rest of one line belongs to the segment.
             match memchr(self.terminator, &free[..count]) {
                 Some(line_end) => {
                     segment.complete = true;
@@ -184,8 +183,7 @@ impl LineReader {
         Ok(())
     }
 
-    /// Fills the buffer and returns the length of the block of whole lines at its start; 0 where the
-    /// segment has nothing more.
+    /// Fills the buffer and returns the length of the block of whole lines at its start; 0 at the end of the segment.
     fn fill_block(&mut self) -> Result<usize, TaskFailure> {
         loop {
             while self.filled < self.buffer.len() && !self.is_complete() {
@@ -206,8 +204,7 @@ impl LineReader {
         }
     }
 
-    /// Adds the line end that the last line of a file may lack. A segment that was skipped whole leaves an
-    /// empty buffer.
+    /// Adds the line end that the last line of a file may lack. A completely skipped segment leaves an empty buffer.
     fn end_last_line(&mut self) -> Result<usize, TaskFailure> {
         if self.filled == 0 || self.buffer[self.filled - 1] == self.terminator {
             self.bytes += self.filled as u64;
@@ -227,7 +224,7 @@ impl LineReader {
         Ok(self.filled)
     }
 
-    /// The error for the line that fills the buffer: reads on to tell how much memory it needs.
+    /// Makes the error for a line that fills the buffer: reads on to report the memory that it needs.
     fn line_too_long(&mut self) -> TaskFailure {
         let line_start =
             memrchr(self.terminator, &self.buffer[..self.filled]).map_or(0, |line_end| line_end + 1);

@@ -1,4 +1,4 @@
-//! Telling a program of the stretches of its split, which it reads by itself: a line of JSON for each.
+//! Descriptions of the stretches of a split for a program, which reads them by itself: a line of JSON for each.
 
 use crate::input;
 use crate::input::source::Opening;
@@ -8,11 +8,11 @@ use api::program::Stretch;
 use api::{Blame, TaskFailure};
 use functions::BlockPlace;
 
-/// Hands out the segments of a split one after the other. Of their files nothing is read.
+/// Reader of the segments of a split, without reading their files.
 pub(crate) struct StretchReader {
     segments: Segments,
     opening: Opening,
-    /// The last that was handed out.
+    /// The last returned segment.
     line: Vec<u8>,
     name: String,
     place: BlockPlace,
@@ -33,7 +33,7 @@ impl StretchReader {
         }
     }
 
-    /// Bytes of the stretches that were handed out, as they are stored.
+    /// Returns the bytes of the returned stretches, as stored.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -89,7 +89,7 @@ mod tests {
     const LIMITS: ReaderLimits =
         ReaderLimits { buffer_bytes: 16, record_bytes_max: 1 << 20, object_buffer_bytes: 0 };
 
-    /// Whatever stands in its name, a file is told of in one line.
+    /// Any file name fits into one line.
     #[test]
     fn stretches_are_told_and_files_checked() {
         let dir = tempfile::tempdir().unwrap();

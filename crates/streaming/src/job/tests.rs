@@ -1,7 +1,7 @@
 use super::{PartitionChoice, Request, StreamingJob, parse};
 use api::{Compression, Function, MapperInput, OutputFormat};
 
-/// Words are parted by blanks; `_` stands for a blank within a word.
+/// Words are separated by blanks; `_` stands for a blank within a word.
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(|word| word.replace('_', " ")).collect()
 }

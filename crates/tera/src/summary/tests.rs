@@ -1,6 +1,6 @@
 use super::{Checksum, KEY_BYTES, PartialRow, ROW_BYTES, ROWS_MAX, SUMMARY_BYTES, Summary, SummaryError};
 
-/// One row per letter: its key is the letter ten times.
+/// Makes one row per letter: its key is the letter ten times.
 fn rows_of(letters: &str) -> Vec<u8> {
     let row = |letter: u8| [vec![letter; KEY_BYTES], vec![b'.'; ROW_BYTES - KEY_BYTES]].concat();
     letters.bytes().flat_map(row).collect()
@@ -29,7 +29,7 @@ fn each_row_is_compared_with_its_predecessor() {
     check_order("aabbbc", 3, 0, None);
     check_order("ba", 0, 1, Some(1));
     check_order("abdcef", 0, 1, Some(3));
-    // Only the row behind the step down counts, however long its successors stay below what came before.
+    // Only the row after the step down counts, however long its successors stay below earlier rows.
     check_order("zabcde", 0, 1, Some(1));
     check_order("abaab", 1, 1, Some(2));
     check_order("dcba", 0, 3, Some(1));
@@ -116,7 +116,7 @@ fn foreign_and_damaged_bytes_are_refused() {
     }
 }
 
-/// `change` is made before the CRC.
+/// Changes the bytes before the CRC is computed.
 fn check_refused(change: impl Fn(&mut [u8; SUMMARY_BYTES]), expected: SummaryError) {
     let mut bytes = summary_of("abba").to_bytes();
     change(&mut bytes);

@@ -14,15 +14,15 @@ use server::{Collected, GcOptions, GcOutcome, GcSelection, collect_garbage};
 
 #[derive(Debug, Args)]
 pub struct GcArgs {
-    /// Jobs whose kept I-files are removed, even if their time is not over [default: those whose time is over]
+    /// Jobs whose kept I-files are removed, even before they expire [default: jobs with expired I-files]
     #[arg(value_name = "JOB")]
     pub jobs: Vec<i64>,
     #[command(flatten)]
     pub state: StateArgs,
-    /// Also remove those of jobs that ended this long ago, as in 30m, 12h or 7d
+    /// Also remove the I-files of jobs that ended this long ago, as in 30m, 12h or 7d
     #[arg(long, value_name = "DURATION", conflicts_with = "jobs")]
     pub older_than: Option<String>,
-    /// Remove those of every finished job
+    /// Remove the I-files of every finished job
     #[arg(long, conflicts_with_all = ["jobs", "older_than"])]
     pub all: bool,
     /// Print the I-files that would be removed, and remove nothing
@@ -75,9 +75,9 @@ fn render(collected: &[Collected], dry_run: bool) -> String {
         let what = match &each.outcome {
             GcOutcome::Removed => "removed",
             GcOutcome::WouldBeRemoved => "would be removed",
-            GcOutcome::ReadBy(reader) => &format!("stays: job {reader} reads it"),
-            GcOutcome::OwnerLives => "stays: the process of the job has not ended",
-            GcOutcome::OfCluster => "stays: nodes of a cluster have it; name their server with --server",
+            GcOutcome::ReadBy(reader) => &format!("kept: job {reader} reads it"),
+            GcOutcome::OwnerLives => "kept: the process of the job still runs",
+            GcOutcome::OfCluster => "kept: it is on nodes of a cluster; name their server with --server",
             GcOutcome::Failed { .. } => "not removed",
         };
         if matches!(each.outcome, GcOutcome::Removed | GcOutcome::WouldBeRemoved) {
@@ -86,7 +86,7 @@ fn render(collected: &[Collected], dry_run: bool) -> String {
         }
         let away = match each.away.is_empty() {
             true => String::new(),
-            false => format!("; on {} when it comes back", escape::cell(&each.away.join(", "))),
+            false => format!("; on {} once it is back", escape::cell(&each.away.join(", "))),
         };
         text.push_str(&format!(
             "job {} ({}): {} {what}{away}\n",
@@ -120,8 +120,8 @@ mod tests {
         };
         assert_eq!(render(&[], false), "nothing removed\n");
         let text = render(&[one(1, GcOutcome::Removed), one(2, GcOutcome::ReadBy(JobId(7)))], false);
-        assert!(text.contains("job 1 (n): 2.00 KiB removed; on node-7 when"), "{text}");
-        assert!(text.contains("job 2 (n): 2.00 KiB stays: job 7 reads it"), "{text}");
+        assert!(text.contains("job 1 (n): 2.00 KiB removed; on node-7 once"), "{text}");
+        assert!(text.contains("job 2 (n): 2.00 KiB kept: job 7 reads it"), "{text}");
         assert!(text.ends_with("removed: 2.00 KiB (2048 bytes) of 1 job\n"), "{text}");
     }
 }

@@ -31,11 +31,11 @@ pub enum FileCommand {
     List(ListArgs),
     /// Show the state and the nodes of an intermediate file
     Stat(StatArgs),
-    /// Remove intermediate files, also files that are being written
+    /// Remove intermediate files, including files that are being written
     Rm(RmArgs),
 }
 
-/// The verbs as they were spelt before, below `sailfish ifile`.
+/// The verbs in their old spelling, below `sailfish ifile`.
 #[derive(Debug, Subcommand)]
 pub enum OldFileCommand {
     #[command(hide = true, alias = "write")]
@@ -61,14 +61,15 @@ impl OldFileCommand {
             Self::Rm(args) => ("rm", FileCommand::Rm(args)),
         };
         tell(&format!(
-            "sailfish: write `sailfish intermediate {verb}`: `sailfish ifile {verb}` will be removed in a later version"
+            "sailfish: use `sailfish intermediate {verb}`: `sailfish ifile {verb}` will be removed in a \
+             later version"
         ));
         run(&command)
     }
 }
 
 const PUT_EXAMPLES: &str = "\
-In programs of jobs of a cluster the server and the node stand in the environment (SAILFISH_SERVER, SAILFISH_NODE).
+Programs of cluster jobs get the server and the node from their environment (SAILFISH_SERVER, SAILFISH_NODE).
 
 Examples:
   sort edges.txt | sailfish intermediate put edges --server http://127.0.0.1:7070 --keep-for 1d
@@ -92,17 +93,17 @@ pub struct SiteArgs {
 
 #[derive(Debug, Args)]
 pub struct PutArgs {
-    /// Name of the file, which no other file of the user has
+    /// Name of the file, unique among the user's files
     pub name: String,
     #[command(flatten)]
     pub site: SiteArgs,
     /// Remove the file when this job is over
     #[arg(long, value_name = "JOB")]
     pub job: Option<i64>,
-    /// Remove the file this long after it is complete, as in 30m, 12h or 7d [default: it stays until it is removed]
+    /// Remove the file this long after it is complete, as in 30m, 12h or 7d [default: keep it until it is removed]
     #[arg(long, value_name = "DURATION")]
     pub keep_for: Option<String>,
-    /// Remove a file of that name first, also a file that is being written: its writer fails
+    /// Remove a file of that name first, even if it is being written: its writer fails
     #[arg(long)]
     pub replace: bool,
     /// If this process dies, remove the unfinished file after this time [default: 60s]
@@ -118,10 +119,10 @@ pub struct ReadArgs {
     /// Bytes to skip
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub offset: u64,
-    /// Bytes to print at most [default: to the end]
+    /// Maximum bytes to print [default: all, to the end]
     #[arg(long, value_name = "BYTES")]
     pub length: Option<u64>,
-    /// Time to wait for a file that is being written, as in 30s [default: not at all]
+    /// Time to wait for a file that is being written, as in 30s [default: do not wait]
     #[arg(long, value_name = "DURATION")]
     pub wait: Option<String>,
 }

@@ -15,13 +15,13 @@ use trust::TrustError;
 
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token and print it; it cannot be shown again
+    /// Create a token and print it; it cannot be shown again
     #[command(
         after_help = "Examples:\n  sailfish token create --server https://db1:7070 --token-file admin.token \\\n      \
         --user ann --role user --expires 90d --output ann.token\n  sailfish token create ... --user rack-1 --role node --output join.token"
     )]
     Create(CreateArgs),
-    /// Make a token invalid
+    /// Revoke a token
     Revoke(RevokeArgs),
     /// List tokens, without their secrets
     Ls(ListArgs),
@@ -40,16 +40,16 @@ pub struct AdminArgs {
 pub struct CreateArgs {
     #[command(flatten)]
     pub server: AdminArgs,
-    /// User to whom the token belongs; a new name is a new user
+    /// User of the token; a new name creates a user
     #[arg(long, value_name = "NAME")]
     pub user: String,
-    /// Rights of the user: admin, user (submits jobs, stops their own), read-only (looks), node (runs tasks)
+    /// Role of the user: admin, user (submits jobs, cancels own jobs), read-only (lists and reads), node (runs tasks)
     #[arg(long, value_name = "ROLE", value_parser = role)]
     pub role: Role,
     /// Time after which the token expires, as in 12h or 90d [default: it does not expire]
     #[arg(long, value_name = "DURATION")]
     pub expires: Option<String>,
-    /// Write the token to this new file, which only its owner may read, in place of printing it
+    /// Write the token to this new file, readable only by its owner, instead of printing it
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -93,7 +93,7 @@ fn create(args: &CreateArgs) -> Result<(), Failure> {
     let seconds = args.expires.as_deref().map(duration::parse).transpose();
     let seconds = seconds.context("--expires").map_err(Failure::refused)?.map(|expires| expires.as_secs());
     if let Some(path) = args.output.as_ref().filter(|path| path.symlink_metadata().is_ok()) {
-        // Checked before a token is issued that nobody could keep.
+        // Checked first, so that no token is issued that cannot be stored.
         let path = path.clone();
         return Err(Failure::refused(TrustError::Exists { path }));
     }
@@ -106,7 +106,7 @@ fn create(args: &CreateArgs) -> Result<(), Failure> {
         Some(path) => {
             let text = format!("{}\n", issued.token);
             let written = trust::write_new_private(path, &text);
-            written.with_context(|| format!("--output: revoke the token {}", issued.name))?;
+            written.with_context(|| format!("--output: the token is not stored, revoke {}", issued.name))?;
             tell(&format!("sailfish: token {} is in {}", issued.name, path.display()));
             Ok(())
         }
@@ -138,7 +138,7 @@ fn state(token: &TokenStatus, now_ns: u64) -> String {
     match (token.revoked_ns, token.expires_ns) {
         (Some(revoked_ns), _) => format!("revoked {}", date_and_time(revoked_ns)),
         (None, Some(end_ns)) if end_ns <= now_ns => format!("expired {}", date_and_time(end_ns)),
-        (None, Some(end_ns)) => format!("good until {}", date_and_time(end_ns)),
+        (None, Some(end_ns)) => format!("valid until {}", date_and_time(end_ns)),
         (None, None) => "good".to_string(),
     }
 }
@@ -159,7 +159,7 @@ mod tests {
         };
         let begins = |expires_ns, revoked_ns| state(&token(expires_ns, revoked_ns), 100);
         assert_eq!(begins(None, None), "good");
-        assert!(begins(Some(101), None).starts_with("good until "));
+        assert!(begins(Some(101), None).starts_with("valid until "));
         assert!(begins(Some(100), None).starts_with("expired "));
         assert!(begins(Some(100), Some(50)).starts_with("revoked "));
     }

@@ -27,18 +27,18 @@ const OFFER_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
 pub struct JobsBenchArgs {
-    /// The server, as in http://127.0.0.1:7070; it should have no other work
+    /// Server, as in http://127.0.0.1:7070; it should have no other work
     #[arg(long, value_name = "URL")]
     pub server: String,
     #[command(flatten)]
     pub credentials: CredentialArgs,
-    /// Jobs
+    /// Number of jobs
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub jobs: u64,
-    /// Clients that pull; 0 leaves the jobs to nodes of the cluster
+    /// Number of clients that pull jobs; with 0, nodes of the cluster run them
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub clients: u32,
-    /// Jobs that a client has at once
+    /// Jobs that a client holds at once
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub slots: u32,
     /// Jobs submitted with one request
@@ -47,13 +47,13 @@ pub struct JobsBenchArgs {
     /// Jobs submitted per second [default: as fast as the server accepts them]
     #[arg(long, value_name = "N", conflicts_with = "latency")]
     pub rate: Option<u64>,
-    /// Leave the jobs waiting
+    /// Submit the jobs and leave them waiting
     #[arg(long, conflicts_with = "latency")]
     pub only_submit: bool,
-    /// Let each job ask for one byte of memory more than the job before, so that each has a queue of its own
+    /// Request one byte more of memory with each job, so that each job has its own queue
     #[arg(long, requires = "only_submit")]
     pub unlike: bool,
-    /// Submit each job when the job before is over, and print the times from submit to start
+    /// Submit each job after the previous one ends, and print the times from submit to start
     #[arg(long)]
     pub latency: bool,
     /// Program that nodes of the cluster run [default: a job does nothing]
@@ -70,7 +70,7 @@ fn measure(args: &JobsBenchArgs) -> anyhow::Result<()> {
     ensure!((1..=BATCH_JOBS_MAX).contains(&args.batch), "--batch: give 1 to {BATCH_JOBS_MAX}");
     ensure!(args.jobs > 0, "--jobs: give at least 1");
     ensure!(args.rate != Some(0), "--rate: give at least 1");
-    ensure!(args.clients == 0 || args.words.is_empty(), "nodes run the program: give --clients 0 with it");
+    ensure!(args.clients == 0 || args.words.is_empty(), "a program runs on nodes: add --clients 0");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("starting the clients")?.block_on(async {
         let began = Instant::now();

@@ -29,7 +29,7 @@ pub struct ShuffleArgs {
     /// Map tasks [default: one per slot]
     #[arg(long, value_name = "N")]
     pub maps: Option<u32>,
-    /// Bytes that each map makes, in records of 100 bytes [default: 1G]
+    /// Bytes that each map generates, in records of 100 bytes [default: 1G]
     #[arg(long, value_name = "SIZE")]
     pub bytes_per_map: Option<String>,
     /// Compression of intermediate data [default: lz4]
@@ -51,7 +51,10 @@ pub fn run(args: ShuffleArgs) -> Result<(), Failure> {
     let (_, checked) = output_sums(report);
     if checked != rows || report.proof.records != rows {
         let merged = report.proof.records;
-        let message = format!("{rows} records were made, {merged} merged and {checked} checked: they differ");
+        let message = format!(
+            "the counts differ: {rows} records generated, {merged} merged and \
+            {checked} checked"
+        );
         return Err(anyhow!(message).into());
     }
     let text = match args.engine.json {
@@ -71,7 +74,7 @@ fn plan_of(args: &ShuffleArgs, resources: &Resources, output: PathBuf) -> anyhow
     let rows_per_map = bytes_per_map / u64::from(TERA_ROW_BYTES);
     ensure!(rows_per_map > 0, "--bytes-per-map {bytes_per_map}: a record has {TERA_ROW_BYTES} bytes");
     let rows = rows_per_map.checked_mul(maps.into()).and_then(tera::Rows::new);
-    let rows = rows.context("--maps times --bytes-per-map is more than 2^64 bytes")?.count();
+    let rows = rows.context("--maps times --bytes-per-map exceeds 2^64 bytes")?.count();
     let generated = GeneratedRows { layout: TeraLayout::Ascii, skewed: false, start: 0, rows };
     let mut spec = resources.job("bench shuffle", output, generated.bytes())?;
     spec.layout.split_bytes = rows_per_map * u64::from(TERA_ROW_BYTES);
@@ -92,7 +95,7 @@ fn metrics(ended: &Ended, report: &JobReport) -> String {
     rows.extend(chunk_rows(report));
     rows.push(("phases", report.phases.iter().map(phase).collect::<Vec<_>>().join(", ")));
     rows.push(("speed", speed(report, elapsed)));
-    rows.push(("order", "every key checked against the one before it".to_string()));
+    rows.push(("order", "every key checked against the previous one".to_string()));
     rows.push(("proof", proof(report)));
     format!("bench shuffle, job {}, in {}\n{}", report.job, seconds(elapsed), facts(&rows))
 }

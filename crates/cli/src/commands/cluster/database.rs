@@ -22,7 +22,8 @@ pub fn url(args: &ServerArgs) -> anyhow::Result<Option<String>> {
     }
     if has_password {
         tell(
-            "sailfish: all users of this machine can see the password in --database: give it by --database-password-file or PGPASSFILE",
+            "sailfish: all users of this machine can see the password in --database: use \
+             --database-password-file or PGPASSFILE",
         );
     }
     Ok(Some(url.clone()))

@@ -110,7 +110,7 @@ pub fn open(
     }
     let authority = Authority::open(&state_dir.join(TRUST_DIR))?;
     let tls = authority.control_port(&hosts(args, listen)).context("--tls-name")?;
-    tell(&format!("sailfish: certificates are those of {}", authority.path().display()));
+    tell(&format!("sailfish: the certificate authority is in {}", authority.path().display()));
     access.authority = Some(authority);
     Ok((access, Some(tls)))
 }

@@ -43,7 +43,7 @@ pub fn run(args: &LocalArgs, objects_config: Option<&Path>) -> Result<(), Failur
     let started = start(args, &binary, &dir, memory_bytes, &mut children, spawn);
     if let Ok(url) = &started {
         let (nodes, racks) = (args.nodes, args.racks.min(args.nodes));
-        tell(&format!("sailfish: {nodes} nodes in {racks} racks work for {url}; Ctrl-C ends them"));
+        tell(&format!("sailfish: {nodes} nodes in {racks} racks work for {url}; Ctrl-C stops them"));
         print(&format!("{url}\n"))?;
         // The sender lives as long as the signal threads.
         let _ = stopped.recv();

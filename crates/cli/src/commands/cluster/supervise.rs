@@ -47,7 +47,7 @@ pub fn run(args: &NodeArgs) -> Result<(), Failure> {
         }
         crashes += 1;
         let shown = pause.as_secs_f64();
-        tell(&format!("sailfish: the node ended ({status}); it starts again in {shown} s, crash {crashes}"));
+        tell(&format!("sailfish: the node crashed ({status}); it restarts in {shown} s, crash {crashes}"));
         let until = Instant::now() + pause;
         while Instant::now() < until {
             if signals.pending().next().is_some() {

@@ -15,15 +15,16 @@ const NAMES: [(&str, &str); 6] = [
     ("drop-run", "removes a file of sorted intermediate data of a job of the drill"),
     (
         "pause-node",
-        "stops a node for 12 s, longer than the server waits for it; pause-node:SECONDS, up to 60",
+        "pauses a node for 12 s, longer than the server waits for it; pause-node:SECONDS, up to 60",
     ),
     ("kill-node", "ends the process of a node at once"),
     (
         "crash-at",
-        "ends the process of a node when it comes to a crash point; crash-at:POINT, else the seed chooses",
+        "ends the process of a node when it reaches a crash point; crash-at:POINT, otherwise the seed \
+         chooses",
     ),
 ];
-/// Points that only jobs reach whose chunks do not fit into memory: the seed does not choose them.
+/// Points that are reached only by jobs whose chunks exceed memory: the seed does not choose them.
 const RARE: [CrashPoint; 2] = [CrashPoint::RawSpillBeforeWrite, CrashPoint::RawSpillAfterWrite];
 
 /// A fault of the drill.
@@ -128,7 +129,7 @@ fn parse_one(text: &str) -> anyhow::Result<Fault> {
 
 fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str>) -> anyhow::Error {
     let nearest = names.min_by_key(|known| distance(name, known)).unwrap_or_default();
-    anyhow!("there is no {what} {name:?}; did you mean {nearest}? `sailfish drill --list` names all")
+    anyhow!("there is no {what} {name:?}; did you mean {nearest}? `sailfish drill --list` lists all")
 }
 
 /// Returns the edit distance of two words: letters to insert, remove or change.

@@ -61,7 +61,11 @@ impl Reference {
 
     /// Compares an output. Fails if it is incomplete.
     pub fn judge(&self, output: &Path) -> anyhow::Result<Judged> {
-        ensure!(output.join("_SUCCESS").exists(), "{} is not a whole output", output.display());
+        ensure!(
+            output.join("_SUCCESS").exists(),
+            "the output {} is incomplete: it has no _SUCCESS",
+            output.display()
+        );
         let mut seen = vec![0_u32; self.records.len()];
         let mut judged = Judged { records: self.records.len() as u64, ..Judged::default() };
         for part in parts(output)? {
@@ -114,7 +118,7 @@ impl Reference {
                 }
                 Err(_) => {
                     judged.wrong += 1;
-                    judged.name("wrong (never put in)", &line);
+                    judged.name("wrong (not in the input)", &line);
                 }
             }
         }
@@ -162,7 +166,7 @@ mod tests {
         };
         check(&["a\t1\n", "b\t3\n"], (1, 0, 0), "lost: a");
         check(&["a\t1\na\t2\n", "b\t3\nb\t3\n"], (0, 1, 0), "twice: b");
-        check(&["a\t1\na\t2\nb\t4\n"], (1, 0, 1), "wrong (never put in): b");
+        check(&["a\t1\na\t2\nb\t4\n"], (1, 0, 1), "wrong (not in the input): b");
         check(&["b\t3\na\t1\na\t2\n"], (0, 0, 1), "out of order: a");
         check(&[], (3, 0, 0), "lost: a");
     }

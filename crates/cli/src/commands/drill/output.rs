@@ -47,8 +47,8 @@ pub fn text(seed: u64, rows: &[Row]) -> String {
         left("fault"),
         left("node"),
         left("moment"),
-        left("what was done"),
-        left("what Sailfish did"),
+        left("fault injected"),
+        left("reaction"),
         left("verdict"),
     ];
     let cells = |row: &Row| {
@@ -57,10 +57,10 @@ pub fn text(seed: u64, rows: &[Row]) -> String {
             row.fault.clone(),
             escape::cell(row.node.as_deref().unwrap_or("-")),
             row.moment.clone(),
-            row.fired.as_ref().map_or_else(|_| "did not fire".to_string(), |what| escape::cell(what)),
+            row.fired.as_ref().map_or_else(|_| "not injected".to_string(), |what| escape::cell(what)),
             match (&row.fired, row.did.is_empty()) {
                 (Err(_), true) => "-".to_string(),
-                (Ok(_), true) => "nothing had to be done".to_string(),
+                (Ok(_), true) => "none needed".to_string(),
                 (_, false) => row.did.join(", "),
             },
             if row.is_well() { "right".to_string() } else { "WRONG".to_string() },
@@ -74,7 +74,7 @@ pub fn text(seed: u64, rows: &[Row]) -> String {
         if let Err(why) = &row.fired {
             let _ = writeln!(
                 text,
-                "did not fire: {} in round {}: {}",
+                "not injected: {} in round {}: {}",
                 row.fault,
                 row.round,
                 escape::sentence(why)
@@ -88,7 +88,7 @@ pub fn text(seed: u64, rows: &[Row]) -> String {
     let fired = rows.iter().filter(|row| row.fired.is_ok()).count() as u64;
     let _ = writeln!(
         text,
-        "seed {seed}: {} struck, {} with {} compared",
+        "seed {seed}: {} injected, {} with {} compared",
         counted(fired, "fault"),
         counted(sum.jobs, "job"),
         counted(sum.records, "record")

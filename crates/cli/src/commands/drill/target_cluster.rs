@@ -92,7 +92,7 @@ impl TargetCluster {
         }
         if taking_part.is_empty() {
             let why = match left_out.first() {
-                None => "no node works for it".to_string(),
+                None => "it has no nodes".to_string(),
                 Some((name, why)) => format!("{}: {why}", escape::cell(name)),
             };
             return Err(Failure::refused(anyhow::anyhow!(
@@ -130,7 +130,8 @@ impl TargetCluster {
         let others = jobs.iter().filter(is_other).count();
         ensure!(
             others == 0,
-            "{} of others on the cluster would be hit by {} too: wait until it is idle, give other --faults, or say --yes",
+            "{} of other users would be affected by {}: wait until the cluster is idle, give other \
+             --faults, or add --yes",
             match others {
                 1 => "1 job".to_string(),
                 others => format!("{others} jobs"),

@@ -53,8 +53,8 @@ impl Moment {
     fn compare(self, stages: &[StageProgress], over: bool) -> Now {
         let stage = stages.iter().find(|stage| stage.kind == self.stage);
         match stage {
-            _ if over => Now::Late("the job was over"),
-            Some(stage) if stage.expanded && stage.tasks == stage.done => Now::Late("its stage was over"),
+            _ if over => Now::Late("the job ended"),
+            Some(stage) if stage.expanded && stage.tasks == stage.done => Now::Late("its stage ended"),
             Some(stage)
                 if stage.expanded
                     && stage.running > 0
@@ -144,7 +144,7 @@ impl Row {
         let verdict = if self.is_well() { "nothing lost" } else { "NOT AS EXPECTED" };
         let what = match &self.fired {
             Ok(what) => format!("{} ({what})", self.node.as_deref().unwrap_or_default()),
-            Err(why) => format!("did not fire: {why}"),
+            Err(why) => format!("not injected: {why}"),
         };
         let took = seconds(self.took.as_secs_f64());
         format!("round {}: {}, {}: {what}; {verdict}, {took}", self.round, self.fault, self.moment)
@@ -195,7 +195,7 @@ impl<'a> Trial<'a> {
         Trial { drill, round, fault, moment, struck, replication, choice, turn }
     }
 
-    /// Runs the bout from submit to verdict.
+    /// Runs the trial from submit to verdict.
     pub fn run(&self) -> Result<Row, Failure> {
         let (started, cluster) = (Instant::now(), &self.drill.cluster);
         let mut row = self.empty_row();
@@ -239,7 +239,7 @@ impl<'a> Trial<'a> {
             node: None,
             moment: format!("{} of a {} job{replicas}", self.moment.words(), struck.word()),
             replicates,
-            fired: Err("its moment never came".to_string()),
+            fired: Err("no job reached the moment of the fault".to_string()),
             may_fire_again: true,
             did: Vec::new(),
             said: Vec::new(),
@@ -263,13 +263,13 @@ impl<'a> Trial<'a> {
     /// Waits for the moment and injects the fault, or returns the reason why it did not.
     fn strike_in_time(&self, handed: &Handed) -> Result<Result<Strike, Miss>, Failure> {
         let cluster = &self.drill.cluster;
-        let (mut miss, mut looks) = (Miss::of("its moment never came"), 0);
+        let (mut miss, mut looks) = (Miss::of("no job reached the moment of the fault"), 0);
         while !cluster.stop.is_stopped() && looks < LOOKS_MAX {
             let progress = cluster.progress(handed.job)?;
             match self.moment.compare(&progress.stages, progress.over) {
                 Now::Early => {}
                 Now::Late(late) if looks == 0 => {
-                    return Ok(Err(Miss::of(&format!("{late} before its moment came"))));
+                    return Ok(Err(Miss::of(&format!("{late} before the moment of the fault"))));
                 }
                 Now::Late(_) => break,
                 Now::Here => {
@@ -301,7 +301,7 @@ impl<'a> Trial<'a> {
         order.rotate_left(first);
         order.sort_by_key(|(node, _)| !works(node));
         let fault = self.fault.order(job, self.choice, ARMED_SECONDS_MAX);
-        let mut miss = Miss::of("no node that takes part in drills is up");
+        let mut miss = Miss::of("no node that takes part in drills is connected");
         for (node, name) in order {
             match cluster.strike(&name, &fault) {
                 Ok(DrillOutcome::Struck { what }) => return Ok(Ok(Strike { node, name, what })),
@@ -333,7 +333,7 @@ impl<'a> Trial<'a> {
             // Another process may have joined under its name.
             let answers = cluster.strike(&strike.name, &DrillFault::Disarm).is_ok();
             if answers && cluster.has(strike.node)? {
-                row.fired = Err(format!("no attempt on {} came past {}", strike.name, point.name()));
+                row.fired = Err(format!("no attempt on {} reached {}", strike.name, point.name()));
                 return Ok(());
             }
             row.fired = Ok(format!("process ended at {}", point.name()));
@@ -396,10 +396,10 @@ impl<'a> Trial<'a> {
         row.did.extend((lost > 0).then(|| attempts(lost, "lost")));
         row.did.extend((failed > 0).then(|| attempts(failed, "failed")));
         row.did.extend(
-            again.into_iter().map(|(stage, count)| format!("{} of {stage} again", counted(count, "task"))),
+            again.into_iter().map(|(stage, count)| format!("{} of {stage} retried", counted(count, "task"))),
         );
         row.did.extend(
-            row.gone_after.map(|after| format!("node given up after {}", seconds(after.as_secs_f64()))),
+            row.gone_after.map(|after| format!("node removed after {}", seconds(after.as_secs_f64()))),
         );
         row.did.extend(row.came_back.map(|back| {
             let word = if back { "node came back" } else { "node did not come back" };

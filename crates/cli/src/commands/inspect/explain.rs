@@ -20,12 +20,12 @@ const WAIT_SHOWN_MIN_NS: u64 = 10_000_000;
 pub struct ExplainArgs {
     /// Number of the job
     pub job: i64,
-    /// Only this task, as in reduce/3; the stage by its name or number. Without a number every task of the stage
+    /// Only this task, as in reduce/3, or every task of this stage; a stage is given by name or number
     #[arg(value_name = "STAGE/TASK")]
     pub task: Option<String>,
     #[command(flatten)]
     pub from: StateArgs,
-    /// Attempts to list
+    /// Maximum number of attempts to list
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub limit: u32,
 }
@@ -91,8 +91,8 @@ fn why(reason: &PlacementReason) -> String {
         PlacementKind::Any => "any node can run it, and this slot asked first",
         PlacementKind::OnlyHere => "only this node has its data",
         PlacementKind::NearData => "near its data",
-        PlacementKind::BesideSlow => "beside an attempt that was slow elsewhere",
-        PlacementKind::NotWhereItFailed => "another node: an attempt failed because of its node",
+        PlacementKind::BesideSlow => "speculative: the attempt on another node was slow",
+        PlacementKind::NotWhereItFailed => "moved: an earlier attempt failed because of its node",
         PlacementKind::NoNearerSlot => "far from its data: no slot near it asked in time",
     };
     let mut text = place.to_string();
@@ -112,7 +112,7 @@ fn why(reason: &PlacementReason) -> String {
     text
 }
 
-/// The tasks that are asked about.
+/// The selected tasks.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Chosen {
     stage: Option<u16>,
@@ -133,9 +133,8 @@ impl Chosen {
                 stages.iter().map(|kind| kind.word()).collect::<Vec<_>>().join(", ")
             )
         })?;
-        let number = |task: &str| {
-            task.parse().with_context(|| format!("{text}: {task:?} is not the number of a task"))
-        };
+        let number =
+            |task: &str| task.parse().with_context(|| format!("{text}: {task:?} is not a task number"));
         Ok(Self { stage: Some(stage as u16), task: task.map(number).transpose()? })
     }
 

@@ -24,12 +24,11 @@ pub const EXIT_CODES: &str = "Exit codes:
   1    there is \
                               damage, or the proof does not agree; the output lists all of it
   2    the \
-                              check was not possible: there is no such job, it kept nothing, or a node \
-                              that has a part of it is away";
+                              check was not possible: there is no such job, it kept nothing, or a node with a part of it is disconnected";
 
 #[derive(Debug, Args)]
 pub struct FsckArgs {
-    /// Number of the job whose I-files are kept, or of one that reduced these again
+    /// Number of the job that kept its I-files, or of a job that reduced them again
     pub job: i64,
     #[command(flatten)]
     pub state: StateArgs,
@@ -128,7 +127,7 @@ fn check_files(check: &mut KeptCheck, bar: &ProgressBar) -> Result<(), Failure> 
     }
     match check.is_complete() {
         true => Ok(()),
-        false => Err(Failure::refused(anyhow::anyhow!("not all files were looked at"))),
+        false => Err(Failure::refused(anyhow::anyhow!("not all files were checked"))),
     }
 }
 

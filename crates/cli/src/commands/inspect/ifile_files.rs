@@ -38,14 +38,14 @@ pub enum IfileCommand {
         #[arg(required = true)]
         paths: Vec<PathBuf>,
     },
-    /// Print the records in key order as KEY TAB VALUE lines, bytes as they are
+    /// Print the records in key order as KEY TAB VALUE lines, with bytes unchanged
     Scan {
         /// A run file (.ifile) or a raw chunk file (.raw)
         path: PathBuf,
-        /// Keys from here on
+        /// First key to print
         #[arg(long, value_name = "KEY")]
         lower: Option<std::ffi::OsString>,
-        /// Keys below this
+        /// Print only keys below this one
         #[arg(long, value_name = "KEY")]
         upper: Option<std::ffi::OsString>,
     },

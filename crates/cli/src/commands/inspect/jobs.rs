@@ -19,7 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct JobsArgs {
     #[command(flatten)]
     pub state: StateArgs,
-    /// Jobs to list
+    /// Maximum number of jobs to list
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: u32,
     /// Only jobs in this state: running, committing, succeeded, failed, cancelled or interrupted
@@ -39,7 +39,9 @@ pub struct JobsArgs {
 /// Parses the state of jobs to list.
 fn job_state(word: &str) -> Result<JobState, String> {
     JobState::parse(word).ok_or_else(|| {
-        "choose running, committing, succeeded, failed, cancelled or interrupted; a directory is named by --state".to_string()
+        "give running, committing, succeeded, failed, cancelled or interrupted; a state directory is \
+         given by --state"
+            .to_string()
     })
 }
 
@@ -66,7 +68,7 @@ pub fn run(args: &JobsArgs) -> Result<(), Failure> {
     }
     let is_filtered = (&question.state, &question.user, &question.name) != (&None, &None, &None);
     if rows.is_empty() && more == 0 {
-        let which = if is_filtered { "no such job" } else { "no job" };
+        let which = if is_filtered { "no matching job" } else { "no job" };
         return Ok(print(&format!("{which} has run in {place}\n"))?);
     }
     print(&render(&rows, now_ns()))?;

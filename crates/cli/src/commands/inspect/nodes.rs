@@ -31,8 +31,8 @@ pub struct NodesArgs {
 /// Action on a node.
 #[derive(Debug, Subcommand)]
 pub enum NodesAction {
-    /// Empty a node: it gets no new work, what running jobs need of it moves to other nodes, and when nobody needs it
-    /// any more, it ends
+    /// Drain a node: it gets no new work, data that running jobs need moves to other nodes, and the node exits when
+    /// nothing needs it
     Drain {
         /// Name of the node, or its number as in #5 (quoted in a shell: '#5')
         node: String,
@@ -59,7 +59,7 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
         return Ok(print(&format!("{text}\n"))?);
     }
     if cluster.nodes.is_empty() && cluster.gone.is_empty() {
-        return Ok(print(&format!("no node works for {server}\n"))?);
+        return Ok(print(&format!("the server at {server} has no nodes\n"))?);
     }
     let columns = [
         left("node"),
@@ -102,8 +102,8 @@ fn drain(connection: &Blocking, name: &str, wait: bool) -> Result<(), Failure> {
     if !status.kept_jobs.is_empty() {
         let jobs: Vec<String> = status.kept_jobs.iter().map(ToString::to_string).collect();
         tell(&format!(
-            "sailfish: note: {} keeps I-files on its disks, where they stay: they can be reduced again when a node works \
-             on these disks once more (of job {})",
+            "sailfish: note: {} has kept I-files, which stay on its disks; they can be reduced again \
+             once a node uses these disks (of job {})",
             status.info.name,
             jobs.join(", ")
         ));
@@ -115,7 +115,7 @@ fn drain(connection: &Blocking, name: &str, wait: bool) -> Result<(), Failure> {
         let found = nodes.into_iter().find(|node| node.node == status.node);
         status = found.ok_or_else(|| {
             let node = number(status.node);
-            Failure::from(anyhow!("node {node} left before it was empty: its data is made again"))
+            Failure::from(anyhow!("node {node} left before it was empty; its data is recomputed"))
         })?;
     }
     let (node, name) = (number(status.node), escape::cell(&status.info.name));

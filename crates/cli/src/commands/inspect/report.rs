@@ -22,7 +22,7 @@ pub struct ReportArgs {
     pub job: i64,
     #[command(flatten)]
     pub state: StateArgs,
-    /// Print the report as JSON, as it stands in the output
+    /// Print the report as JSON, as stored in the output
     #[arg(long)]
     pub json: bool,
     /// Rows of the plan to show
@@ -83,7 +83,7 @@ fn head(report: &JobReport) -> String {
         "hash" => "each part sorted (hash)",
         "range" => "all parts together sorted (range)",
         "partitions" => "each partition a part, sorted",
-        _ => "map only, as the mappers put it out",
+        _ => "map only, in the order of the mappers",
     };
     let layout = &report.layout;
     let mut rows = Vec::new();
@@ -247,17 +247,14 @@ fn reduce(report: &JobReport) -> String {
         ("fan-in", format!("{} at most", counted(reduce.fan_in_max.into(), "run"))),
     ];
     if reduce.dropped_records > 0 {
-        rows.push((
-            "dropped",
-            format!("{} of attempts that did not win", counted(reduce.dropped_records, "record")),
-        ));
+        rows.push(("dropped", format!("{} of losing attempts", counted(reduce.dropped_records, "record"))));
     }
     facts(&rows)
 }
 
 fn slots(report: &JobReport) -> String {
     facts(&[
-        ("waste", format!("{} in attempts that were of no use", seconds(report.waste_slot_seconds))),
+        ("waste", format!("{} in attempts whose results were not used", seconds(report.waste_slot_seconds))),
         ("idle", format!("{} with nothing to run", seconds(report.idle_slot_seconds))),
     ])
 }

@@ -22,7 +22,7 @@ pub struct ShowArgs {
     pub job: i64,
     #[command(flatten)]
     pub state: StateArgs,
-    /// Attempts and events to show: first the failed and the longest
+    /// Maximum number of attempts and events to show: first the failed and the longest
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: u32,
 }
@@ -72,7 +72,7 @@ fn head(job: &JobRow, spec: &JobSpec, kept: &[KeptPlace]) -> String {
         rows.extend(function.as_ref().map(|function| (name, escape::cell(&Function::display(function)))));
     }
     let order = match (!spec.kind.has_shuffle(), spec.partitioning) {
-        (true, _) => "map only, as the mappers put it out",
+        (true, _) => "map only, in the order of the mappers",
         (false, Partitioning::Hash) => "each part sorted (hash)",
         (false, Partitioning::Range) => "all parts together sorted (range)",
         (false, Partitioning::Partitions) => "each partition a part, sorted",
@@ -92,7 +92,9 @@ fn input_text(spec: &JobSpec) -> String {
     let size = bytes(spec.input_bytes());
     match spec.kind.generated() {
         None => format!("{}, {size}", counted(spec.inputs.len() as u64, "file")),
-        Some(made) => format!("{} made, from number {} on, {size}", counted(made.rows, "row"), made.start),
+        Some(made) => {
+            format!("{} generated, from number {} on, {size}", counted(made.rows, "row"), made.start)
+        }
     }
 }
 
@@ -180,7 +182,7 @@ fn attempts(stages: &[StageRow], attempts: &[AttemptRow], limit: usize) -> Strin
         shown.truncate(limit);
         shown.sort_by_key(|attempt| attempt.attempt);
         title = format!(
-            "Attempts: {limit} of {}, those that did not win and the longest",
+            "Attempts: {limit} of {}, the unsuccessful and the longest",
             count(attempts.len() as u64)
         );
     }
@@ -217,7 +219,7 @@ fn failures(stages: &[StageRow], attempts: &[AttemptRow], limit: usize) -> Strin
     // The last events decided the outcome of the job.
     let skipped = failed.len().saturating_sub(limit);
     if skipped > 0 {
-        text.push_str(&format!("  {} earlier ones left off\n", count(skipped as u64)));
+        text.push_str(&format!("  {} earlier events not shown\n", count(skipped as u64)));
     }
     for row in failed.into_iter().skip(skipped) {
         let Some(failure) = &row.failure else { continue };

@@ -18,10 +18,10 @@ pub struct QueryArgs {
     pub statement: String,
     #[command(flatten)]
     pub state: StateArgs,
-    /// Rows to show at most
+    /// Maximum number of rows to show
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub limit: usize,
-    /// Print a JSON list of objects
+    /// Print the rows as a JSON list of objects
     #[arg(long)]
     pub json: bool,
 }

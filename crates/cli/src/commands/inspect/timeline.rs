@@ -25,7 +25,7 @@ pub struct TimelineArgs {
     pub job: i64,
     #[command(flatten)]
     pub state: StateArgs,
-    /// Columns of the drawing [default: the width of the terminal, else 100]
+    /// Columns of the drawing [default: the width of the terminal, otherwise 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(20..=2000))]
     pub width: Option<u16>,
     /// Print attempts, stages and sums as JSON
@@ -79,9 +79,9 @@ impl Mark {
             Self::Merge => {
                 "last sorters, opening kept runs, merge passes, a reduce task until its merge begins"
             }
-            Self::Reduce => "merge and reduce, which are one stream, with writing the part",
+            Self::Reduce => "merge and reduce in one stream, including writing the part",
             Self::Commit => "checking names, syncing and publishing the output",
-            Self::Lost => "attempts that failed, were cancelled, or came second",
+            Self::Lost => "attempts that failed, were cancelled, or lost to another attempt",
         }
     }
 }
@@ -261,7 +261,7 @@ fn render(timeline: &Timeline, width: u16, coloured: bool) -> String {
     text.push_str("\nStages, in seconds from the first start\n");
     text.push_str(&stage_table(timeline));
     text.push_str(
-        "\nMarks, in seconds of slots; a column shows what took most of it, a lost attempt always shows\n",
+        "\nMarks, in slot seconds; a column shows the work that took most of it, or a lost attempt\n",
     );
     text.push_str(&legend(timeline, coloured));
     text

@@ -38,7 +38,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Failure> {
         let parts = counted(report.parts.len() as u64, "part");
         let lines = counted(records, record_word(&report));
         return Ok(print(&format!(
-            "{shown} is what job {} wrote: {parts}, {lines}, {}\n",
+            "{shown} matches the report of job {}: {parts}, {lines}, {}\n",
             report.job,
             bytes(size)
         ))?);
@@ -62,7 +62,7 @@ fn read_report(output: &OutputPlace) -> anyhow::Result<JobReport> {
         serde_json::from_slice(&text).with_context(|| format!("reading the report {path}"))?;
     ensure!(
         report.report_version == REPORT_VERSION,
-        "the report {path} has version {}, this program knows {REPORT_VERSION}",
+        "the report {path} has version {}, but this program reads version {REPORT_VERSION}",
         report.report_version
     );
     Ok(report)

@@ -49,13 +49,13 @@ pub struct RerunArgs {
     /// File to put into the directory in which the reducer runs, besides those of the job
     #[arg(long, value_name = "PATH")]
     pub file: Vec<String>,
-    /// Environment of the reducer, added to that of the job
+    /// Environment variable of the reducer, in addition to those of the job
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
     /// Replace an existing output with the new one
     #[arg(long)]
     pub overwrite: bool,
-    /// Do not wait for the disk before the output is published
+    /// Publish the output before it is synced to disk
     #[arg(long)]
     pub no_sync: bool,
     /// Print the report as JSON on standard output

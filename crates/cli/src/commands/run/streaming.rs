@@ -12,7 +12,7 @@ use clap::Args;
 use jobspec::streaming::options;
 use std::path::PathBuf;
 
-/// Options of Hadoop have one dash, so that the words are read elsewhere (crate `streaming`).
+/// Words of a Hadoop command line. Its options have one dash, so the crate `streaming` parses them.
 #[derive(Debug, Args)]
 pub struct StreamingArgs {
     #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true)]

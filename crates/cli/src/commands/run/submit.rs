@@ -58,23 +58,23 @@ pub struct SubmitArgs {
     /// Number of jobs to submit; all are the same, and SAILFISH_INDEX numbers them from 0
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub count: u32,
-    /// Retries of a program that failed; a program that was lost with its node runs again in any case
+    /// Retries after the program fails; a program that is lost with its node always runs again
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=RUN_RETRIES_MAX as i64))]
     pub retries: u32,
-    /// Jobs of a higher priority go first; above 0 is for administrators where a server asks for tokens
+    /// Jobs of a higher priority run first; above 0 only for administrators, if the server requires tokens
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     pub priority: i32,
-    /// With --server: memory for jobs to reserve on the node while the program runs; its real use is not checked
+    /// With --server: memory for jobs to reserve on the node while the program runs; actual use is not checked
     /// [default: 0]
     #[arg(long, value_name = "SIZE", requires = "server")]
     pub memory: Option<String>,
     /// With --server: run it only on nodes of this architecture, as in x86_64 or aarch64
     #[arg(long, value_name = "NAME", requires = "server")]
     pub arch: Option<String>,
-    /// Sets a variable of the program's environment, NAME=VALUE; may be given several times
+    /// Variable of the program's environment, NAME=VALUE; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
-    /// File with more variables, one NAME=VALUE a line, for secrets: its content is in no row, list or log
+    /// File with more variables, one NAME=VALUE per line, for secrets: its content is kept out of rows, lists and logs
     #[arg(long, value_name = "FILE")]
     pub env_file: Option<PathBuf>,
     /// File to put into a work directory of the program; the program runs there instead of in the current directory.

@@ -23,13 +23,13 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub enum TeraCommand {
-    /// Make rows of the sort benchmark
+    /// Generate rows of the sort benchmark
     #[command(after_help = GEN_EXAMPLES)]
     Gen(GenArgs),
-    /// Sort rows by their first 10 bytes; the parts one after another are sorted
+    /// Sort rows by their first 10 bytes; the concatenation of the parts is sorted
     #[command(after_help = SORT_EXAMPLES)]
     Sort(SortArgs),
-    /// Count rows and add up their checksum, whatever their order
+    /// Count rows and sum their checksums, in any order
     Sum(SumArgs),
     /// Check that rows are in order, within files and across them; exit code 1 if not
     Validate(SumArgs),
@@ -59,7 +59,7 @@ pub struct GenArgs {
     /// Layout of the 100 bytes of a row: modern, legacy or ascii
     #[arg(long)]
     pub layout: RowLayout,
-    /// Make some beginnings of keys much more common than others
+    /// Make some prefixes of keys much more common than others
     #[arg(long)]
     pub skewed: bool,
     /// Number of the first row, up to 128 bits
@@ -74,7 +74,7 @@ pub struct GenArgs {
     /// Replace an existing output with the new one
     #[arg(long)]
     pub overwrite: bool,
-    /// Do not wait for the disk before the output is published
+    /// Publish the output before it is synced to disk
     #[arg(long)]
     pub no_sync: bool,
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub struct GenArgs {
 
 #[derive(Debug, Args)]
 pub struct SortArgs {
-    /// Files, directories or globs of rows; plain or compressed, told apart by content
+    /// Files, directories or globs of rows; plain or compressed, recognized by content
     #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
     pub input: Vec<String>,
     /// Output directory; appears whole or not at all
@@ -92,19 +92,19 @@ pub struct SortArgs {
     /// Refuse rows that do not have this layout
     #[arg(long)]
     pub layout: Option<RowLayout>,
-    /// By the benchmark's rules: cold input, synced output, no compression, start-up counted; prints its figures
+    /// Follow the benchmark's rules: cold input, synced output, no compression, start-up counted; print its figures
     #[arg(long, conflicts_with_all = ["no_sync", "codec"])]
     pub rules: bool,
     /// Replace an existing output with the new one
     #[arg(long)]
     pub overwrite: bool,
-    /// Do not wait for the disk before the output is published
+    /// Publish the output before it is synced to disk
     #[arg(long)]
     pub no_sync: bool,
     /// Compression of intermediate data [default: none]
     #[arg(long, value_enum)]
     pub codec: Option<CodecArg>,
-    /// In a cluster: whether a second node gets the sorted data as well, as for `sailfish run` [default: auto]
+    /// In a cluster: whether a second node also gets the sorted data, as for `sailfish run` [default: auto]
     #[arg(long, value_name = "MODE", value_parser = replication_mode)]
     pub replication: Option<Replication>,
     #[command(flatten)]
@@ -113,10 +113,10 @@ pub struct SortArgs {
 
 #[derive(Debug, Args)]
 pub struct SumArgs {
-    /// Files, directories or globs of rows, in this order; the files of a directory in order of name
+    /// Files, directories or globs of rows, in this order; files of a directory are ordered by name
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<String>,
-    /// Print the figures of each file as well
+    /// Also print the figures of each file
     #[arg(long)]
     pub files: bool,
     /// Refuse rows that do not have this layout

@@ -1,4 +1,4 @@
-//! Checks of the layout of input rows, for errors and notes: a wrong file is the commonest mistake.
+//! Checks of the layout of input rows, for errors and notes: a wrong file is the most common mistake.
 
 use crate::show::terminal::tell;
 use anyhow::{Context, bail};
@@ -38,8 +38,8 @@ pub fn check(inputs: &[InputFile], wanted: Option<RowLayout>) -> anyhow::Result<
             (None, None) if !noted => {
                 noted = true;
                 tell(&format!(
-                    "sailfish: note: the rows of input {path} look like none of the sort benchmark; they are taken as \
-                     {ROW_BYTES} bytes each, the first {} of which are the key{}",
+                    "sailfish: note: the rows of input {path} match no layout of the sort benchmark; \
+                     each is read as {ROW_BYTES} bytes with a key of {} bytes{}",
                     tera::KEY_BYTES,
                     hint(&start)
                 ));

@@ -56,7 +56,7 @@ pub fn run(args: &SortArgs) -> Result<(), Failure> {
     }
     match run.agrees() {
         true => Ok(()),
-        false => Err(anyhow!("the output is not the input: records or checksum differ").into()),
+        false => Err(anyhow!("the output does not match the input: records or checksum differ").into()),
     }
 }
 

@@ -85,7 +85,7 @@ fn read_results(report: &JobReport, dir: &Path, files: &mut [FileFigures]) -> an
         let path = dir.join(&part.name);
         let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
         let (pairs, rest) = bytes.as_chunks::<PAIR_BYTES>();
-        anyhow::ensure!(rest.is_empty(), "{} holds half a summary", path.display());
+        anyhow::ensure!(rest.is_empty(), "{} ends within a summary", path.display());
         for pair in pairs {
             let (index, summary) =
                 pair.split_first_chunk::<4>().context("a pair must begin with a number")?;
