@@ -2,7 +2,7 @@
 //! (`sailfish fsck`).
 
 use crate::DataSum;
-use crate::task::{KeptRun, SourceBooks};
+use crate::task::{KeptRun, SourceAudit};
 use ids::{IfileIndex, JobId, NodeId, RunId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ pub struct CheckedFile {
     pub damage_count: u64,
     /// Sums of its records by source and chunk; empty if the file is damaged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub books: Vec<SourceBooks>,
+    pub books: Vec<SourceAudit>,
 }
 
 /// A damage at one position of a file.

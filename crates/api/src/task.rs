@@ -443,10 +443,10 @@ pub struct ReduceTask {
     pub expected_bytes: u64,
     /// Total bytes of the largest block of each of its runs, uncompressed: a merge must hold this much of them.
     pub largest_blocks_bytes: u64,
-    /// True if it must report the records it read by source and chunk ([`ReduceResult::books`]), because the proof
+    /// True if it must report the records it read by source and chunk ([`ReduceResult::source_audits`]), because the proof
     /// failed.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub keeps_books: bool,
+    #[serde(default, skip_serializing_if = "is_false", rename = "keeps_books")]
+    pub audits_sources: bool,
 }
 
 fn is_false(flag: &bool) -> bool {
@@ -456,7 +456,7 @@ fn is_false(flag: &bool) -> bool {
 /// Sum of the records of a source in a chunk, as a reduce task read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SourceBooks {
+pub struct SourceAudit {
     pub ifile: IfileIndex,
     pub chunk: ChunkId,
     pub source: Source,
@@ -489,8 +489,8 @@ pub struct ReduceResult {
     #[serde(default)]
     pub opened_ns: Option<u64>,
     /// Sums of the records that count, by source and chunk.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub books: Vec<SourceBooks>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "books")]
+    pub source_audits: Vec<SourceAudit>,
     /// Upper bound of its range: that of its task, or an earlier key if the attempt was ordered to end there.
     #[serde(default)]
     pub upper_key: Option<KeyBytes>,

@@ -34,7 +34,7 @@ fn reduce_task() -> ReduceTask {
         older_attempts: vec![(IfileIndex(7), TaskIndex(0), AttemptNumber(1))],
         expected_bytes: u64::MAX,
         largest_blocks_bytes: u64::MAX,
-        keeps_books: true,
+        audits_sources: true,
     }
 }
 

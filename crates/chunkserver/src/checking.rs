@@ -5,7 +5,7 @@ use crate::disks::DiskFile;
 use crate::error::ChunkServerError;
 use api::DataSum;
 use api::fsck::{CheckTask, CheckedFile, DAMAGES_PER_FILE_MAX, Damage, FileToCheck};
-use api::task::SourceBooks;
+use api::task::SourceAudit;
 use ids::{ChunkId, Source};
 use ifile::verify::{Met, content_hash, find_damage};
 use ifile::{FormatError, ReadAt, RunFile};
@@ -138,13 +138,13 @@ fn check_blocks(
 }
 
 /// Returns the sum that each source of a run put into each chunk.
-fn books(run: &RunFile) -> Vec<SourceBooks> {
+fn books(run: &RunFile) -> Vec<SourceAudit> {
     let mut sums: BTreeMap<(ChunkId, Source), DataSum> = BTreeMap::new();
     for row in &run.sources {
         sums.entry((row.chunk, row.source)).or_default().add(&row.sum);
     }
     let ifile = run.identity.ifile;
-    let book = |((chunk, source), sum)| SourceBooks { ifile, chunk, source, sum };
+    let book = |((chunk, source), sum)| SourceAudit { ifile, chunk, source, sum };
     sums.into_iter().map(book).collect()
 }
 

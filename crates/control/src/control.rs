@@ -87,8 +87,8 @@ impl Control {
 
     fn job_cleaned(&mut self, outbox: &mut Outbox, id: JobId, problem: Option<String>) {
         let Some(job) = self.work.jobs.remove(id) else { return };
-        self.users.job_over(job.owner.number, job.owner.spec_bytes);
-        if let Some(seat) = &job.seat {
+        self.users.job_over(job.owner().number, job.owner().spec_bytes);
+        if let Some(seat) = job.seat() {
             self.backlog.is_over(seat);
         }
         self.ends.job_cleaned(outbox, job, self.work.service, problem);
@@ -436,16 +436,16 @@ impl Control {
     /// and of the jobs that it reads.
     pub fn brief(&mut self, node: NodeId, job: JobId) -> Result<JobBrief, ControlError> {
         let known = self.work.jobs.get(&job).ok_or(ControlError::UnknownJob { job })?;
-        let reads = known.spec.reads();
+        let reads = known.spec().reads();
         self.work.fleet.may_hold(node, std::iter::once(job).chain(reads.iter().copied()));
         Ok(JobBrief {
             job,
-            spec: known.spec.as_ref().clone(),
-            staging: known.dirs.staging.clone(),
-            replicates: known.replicating.is_on,
+            spec: known.spec().as_ref().clone(),
+            staging: known.dirs().staging.clone(),
+            replicates: known.replicating().is_on,
             token: SecretText::default(),
             tokens: Vec::new(),
-            user: known.owner.name.to_string(),
+            user: known.owner().name.to_string(),
         })
     }
 
@@ -457,14 +457,14 @@ impl Control {
     /// Returns the directories of a job, and whether their data is kept for now; None if the job is cleaned.
     pub fn dirs_of(&self, job: JobId) -> Option<(JobDirs, bool)> {
         let job = self.work.jobs.get(&job)?;
-        Some((job.dirs.clone(), job.keeps_ifiles()))
+        Some((job.dirs().clone(), job.keeps_ifiles()))
     }
 
     /// Marks a job that is not over as interrupted, because the process ends. Returns how long its data is kept after
     /// its directories are removed.
     pub fn interrupt(&mut self, outbox: &mut Outbox, job: JobId) -> Keep {
         let Some(known) = self.work.jobs.get_mut(&job) else { return Keep::Nothing };
-        if known.outcome.is_none() {
+        if known.outcome().is_none() {
             let error = Some("the server was shut down".to_string());
             let (state, now_ns) = (JobState::Interrupted, outbox.now_ns());
             outbox.write(Change::JobEnded { job, state, exit_code: None, error, now_ns });

@@ -94,7 +94,7 @@ fn check_fault(
     }
     if let Some(job) = fault.job() {
         let known = jobs.get(&job).ok_or(ControlError::UnknownJob { job })?;
-        if !known.spec.name.starts_with(DRILL_JOB_PREFIX) {
+        if !known.spec().name.starts_with(DRILL_JOB_PREFIX) {
             return Err(ControlError::NotOfDrill { job });
         }
     }

@@ -254,7 +254,7 @@ fn check_new(
         let (name, state) = (name.clone(), known.state.word());
         return Err(ControlError::IntermediateExists { name, state });
     }
-    if let Some(job) = job.filter(|job| jobs.get(job).is_none_or(|job| job.outcome.is_some())) {
+    if let Some(job) = job.filter(|job| jobs.get(job).is_none_or(|job| job.outcome().is_some())) {
         return Err(ControlError::UnknownJob { job });
     }
     let is_full = all.files.len() >= FILES_MAX || all.count_of(user) >= USER_INTERMEDIATES_MAX;
@@ -268,12 +268,12 @@ fn check_new(
 /// any. Among equals it is the node with the fewest writers, and after that with the most free space.
 fn node_for_file(all: &IntermediateFiles, fleet: &Fleet, near: Option<&str>) -> Option<NodeId> {
     let near = near.and_then(|name| fleet.named(name).ok());
-    let rack = near.and_then(|node| fleet.get(node)).map(|node| node.info.rack.clone());
-    let weighed = fleet.each().filter(|(_, node)| node.takes_chunks() && !node.info.data_url.is_empty());
+    let rack = near.and_then(|node| fleet.get(node)).map(|node| node.info().rack.clone());
+    let weighed = fleet.each().filter(|(_, node)| node.takes_chunks() && !node.info().data_url.is_empty());
     let weighed = weighed.map(|(id, node)| {
         let is_far = near != Some(id);
-        let is_in_other_rack = rack.as_ref().is_some_and(|rack| *rack != node.info.rack);
-        let usable = node.disks.iter().filter(|disk| disk.state == DiskState::Usable);
+        let is_in_other_rack = rack.as_ref().is_some_and(|rack| *rack != node.info().rack);
+        let usable = node.disks().iter().filter(|disk| disk.state == DiskState::Usable);
         let free_bytes: u64 = usable.map(|disk| disk.free_bytes).sum();
         (is_far, is_in_other_rack, all.load_of(id), Reverse(free_bytes), id)
     });
@@ -284,8 +284,8 @@ pub(crate) fn place_on(fleet: &Fleet, node: NodeId) -> Option<IntermediatePlace>
     let known = fleet.get(node)?;
     Some(IntermediatePlace {
         node,
-        node_name: known.info.name.clone(),
-        data_url: known.info.data_url.clone(),
+        node_name: known.info().name.clone(),
+        data_url: known.info().data_url.clone(),
         // A process that joins gets a number that no process had before.
         incarnation: u64::from(node.0),
     })

@@ -138,15 +138,15 @@ pub(crate) fn wait_again(work: &mut Work, outbox: &mut Outbox, recovered: Recove
     let claim = Claim { user: owner.number, priority: recovered.row.priority, needs };
     let (spec, results) = (Arc::new(recovered.spec.clone()), JobResults::new(id, Vec::new()));
     let mut job = Job::new(id, spec, dirs_of(&recovered), results);
-    (job.owner, job.file_hold) = (owner, file_hold);
-    let (stages, failures_max) = (job.stage_kinds.clone(), job.failures_max());
+    job.belongs_to(owner, file_hold);
+    let (stages, failures_max) = (job.stage_kinds().to_vec(), job.failures_max());
     let submitted = Event::JobSubmitted { job: id, claim, stages, failures_max };
     take_in(work, outbox, job, submitted, recovered.cancel_asked);
 }
 
 /// Adds a job, and passes its event to the scheduler.
 fn take_in(work: &mut Work, outbox: &mut Outbox, job: Job, event: Event, cancel_asked: Option<String>) {
-    let id = job.id;
+    let id = job.id();
     let (may_copy, may_split) = (speculative_attempts::allowed(&job), range_cuts::allowed(&job));
     work.jobs.insert(job);
     feed(work, outbox, event);
@@ -189,8 +189,8 @@ pub(crate) fn keep_again(work: &mut Work, outbox: &mut Outbox, recovered: Recove
     let mut results = JobResults::new(id, Vec::new());
     replication::restore(&recovered, &mut results, |_| true);
     let mut job = Job::new(id, Arc::new(recovered.spec.clone()), dirs_of(&recovered), results);
-    job.owner = owner;
-    job.outcome = Some(past_outcome(recovered));
+    job.belongs_to(owner, None);
+    job.has_ended(past_outcome(recovered));
     work.jobs.insert(job);
     begin_keeping(work, outbox, id, runs);
 }
@@ -202,17 +202,17 @@ pub(crate) fn take_up(work: &mut Work, outbox: &mut Outbox, recovered: Recovered
     let needs = needs_of(&mut work.scheduling, work.service, &recovered.spec);
     let claim = Claim { user: owner.number, priority: recovered.row.priority, needs };
     let mut job = rebuilt(&recovered, commits);
-    replication::restore(&recovered, &mut job.results, |node| work.fleet.has(node));
-    flows::restore(&recovered, &mut job.results, |node| work.fleet.has(node));
+    replication::restore(&recovered, job.results_mut(), |node| work.fleet.has(node));
+    flows::restore(&recovered, job.results_mut(), |node| work.fleet.has(node));
     begin_to_replicate(&mut work.fleet, work.service, &mut job);
-    (job.owner, job.file_hold) = (owner, file_hold);
+    job.belongs_to(owner, file_hold);
     let mut running = Vec::new();
     for row in recovered.attempts.iter().filter(|row| row.state == AttemptState::Running) {
         let slot = Slot { node: row.node, slot: row.slot };
-        let in_hand = usize::from(row.attempt.task.stage.0) + 1 == job.tasks.len();
+        let in_hand = usize::from(row.attempt.task.stage.0) + 1 == job.tasks().len();
         match work.fleet.get_mut(row.node) {
             Some(node) if in_hand => {
-                node.running.insert(row.attempt, (row.slot, row.assigned_ns));
+                node.runs(row.attempt, row.slot, row.assigned_ns);
                 running.push((row.attempt, slot));
             }
             _ => outbox.write(interrupted(row, outbox.now_ns())),
@@ -221,12 +221,12 @@ pub(crate) fn take_up(work: &mut Work, outbox: &mut Outbox, recovered: Recovered
     let event = Event::JobRecovered {
         job: id,
         claim,
-        stages: job.stage_kinds.clone(),
+        stages: job.stage_kinds().to_vec(),
         failures_max: job.failures_max(),
         tasks: tasks(&recovered, &job),
         running,
         attempts_used: attempts_used(&recovered),
-        standing: standing(&recovered, job.tasks.len()),
+        standing: standing(&recovered, job.tasks().len()),
     };
     take_in(work, outbox, job, event, recovered.cancel_asked);
 }
@@ -308,31 +308,30 @@ fn rebuilt(recovered: &RecoveredJob, commits: WinningCommits) -> Job {
         None => JobResults::new(id, splits),
     };
     let mut job = Job::new(id, Arc::new(recovered.spec.clone()), dirs_of(recovered), results);
-    job.in_flow.has_inputs = true;
-    job.boundaries = recovered.boundaries.clone();
-    job.report = recovered.report.clone().map(Box::new);
+    job.in_flow_mut().has_inputs = true;
+    job.restore(recovered.boundaries.clone(), recovered.report.clone().map(Box::new));
     // A stage without tasks counts as expanded too.
     let expanded = recovered.stages.iter().filter(|stage| stage.task_count.is_some()).count();
     for stage in 0..expanded {
         let own = live_tasks(recovered).filter(|row| usize::from(row.task.stage.0) == stage);
-        job.tasks.push(own.map(|row| row.payload.clone()).collect());
-        if matches!(job.stage_kinds[stage], StageKind::Seal | StageKind::Adopt) {
-            job.results.seal.get_or_insert_default();
+        job.restore_stage(own.map(|row| row.payload.clone()).collect());
+        if matches!(job.stage_kinds()[stage], StageKind::Seal | StageKind::Adopt) {
+            job.results_mut().seal.get_or_insert_default();
         }
     }
     for row in live_tasks(recovered) {
         if let Task::Map(MapTask { again: Some(again), .. }) = &row.payload {
-            job.results.again.insert(row.task.task, again.clone());
-            job.results.regenerations = job.results.regenerations.max(again.round);
+            job.results_mut().again.insert(row.task.task, again.clone());
+            job.results_mut().regenerations = job.results().regenerations.max(again.round);
         }
     }
     for (attempt, result) in &recovered.results {
-        job.results.record(*attempt, result.clone());
+        job.results_mut().record(*attempt, result.clone());
     }
     let times = recovered.attempts.iter().filter_map(attempt_time);
-    job.results.attempts = times.collect();
+    job.results_mut().attempts = times.collect();
     let versions = recovered.plan_versions.iter().copied();
-    job.results.plan_version = versions.max().unwrap_or_default();
+    job.results_mut().plan_version = versions.max().unwrap_or_default();
     plan_again(recovered, &mut job);
     job
 }
@@ -343,18 +342,18 @@ fn plan_again(recovered: &RecoveredJob, job: &mut Job) {
         _ => None,
     });
     let planned = planned.collect();
-    let reduces = job.stage_kinds.iter().position(|kind| *kind == StageKind::Reduce);
-    if reduces.is_none_or(|reduces| reduces >= job.tasks.len()) {
+    let reduces = job.stage_kinds().iter().position(|kind| *kind == StageKind::Reduce);
+    if reduces.is_none_or(|reduces| reduces >= job.tasks().len()) {
         // Tasks of a stage that is not expanded: their results stay valid while earlier data is recomputed.
-        job.results.planned_before = planned;
+        job.results_mut().planned_before = planned;
         return;
     }
     // The target size is not stored, but equal results give the same one.
-    let mut again = job.results.clone();
-    if mapreduce::expand(StageKind::Reduce, &job.spec, &mut again).is_ok() {
-        job.results.target_bytes = again.target_bytes;
+    let mut again = job.results().clone();
+    if mapreduce::expand(StageKind::Reduce, job.spec(), &mut again).is_ok() {
+        job.results_mut().target_bytes = again.target_bytes;
     }
-    job.results.plan = planned;
+    job.results_mut().plan = planned;
 }
 
 fn attempt_time(row: &AttemptRow) -> Option<AttemptTime> {
@@ -370,7 +369,7 @@ fn attempt_time(row: &AttemptRow) -> Option<AttemptTime> {
 /// Returns the tasks of the expanded stages for the scheduler.
 fn tasks(recovered: &RecoveredJob, job: &Job) -> Vec<Vec<RecoveredTask>> {
     let mut tasks: Vec<Vec<RecoveredTask>> = job
-        .tasks
+        .tasks()
         .iter()
         .map(|stage| {
             let task = |task: &Task| RecoveredTask { placement: placement(task), ..RecoveredTask::default() };

@@ -21,18 +21,20 @@ const NANOS_PER_SECOND: f64 = 1e9;
 
 /// Starts the replication of a job that begins or continues under this server, if its user asked for it.
 pub(crate) fn begin_to_replicate(fleet: &mut Fleet, service: Service, job: &mut Job) {
-    let spec = &job.spec;
+    let spec = job.spec();
     let has_none = !spec.kind.has_shuffle() && !spec.feeds();
     if service == Service::Embedded || has_none || spec.kind.source().is_some() || job.waits() {
         return;
     }
-    job.replicating = Replicating::from_the_start(spec.replication, spec.feeds());
+    let replicating = Replicating::from_the_start(spec.replication, spec.feeds());
+    job.begin_replicating(replicating);
     // With `auto`, the previous server had already decided for replication.
-    if job.results.replicas.held().next().is_some() || job.results.replicated_parts().next().is_some() {
-        (job.replicating.is_on, job.replicating.is_settled) = (true, true);
+    if job.results().replicas.held().next().is_some() || job.results().replicated_parts().next().is_some() {
+        let replicating = job.replicating_mut();
+        (replicating.is_on, replicating.is_settled) = (true, true);
     }
-    if job.replicating.is_on {
-        fleet.order_everybody(job.id, NodeOrder::Replicate { job: job.id });
+    if job.replicating().is_on {
+        fleet.order_everybody(job.id(), NodeOrder::Replicate { job: job.id() });
         order_again(fleet, job);
     }
 }
@@ -50,19 +52,19 @@ pub(crate) fn weigh_replication(work: &mut Work, outbox: &mut Outbox, finished: 
     }
     let id = finished.attempt.task.job;
     let Some(job) = work.jobs.get_mut(&id) else { return };
-    let spec = &job.spec;
+    let spec = job.spec();
     let has_data = spec.kind.has_shuffle() || spec.feeds();
-    let is_open = spec.replication == Replication::Auto && !job.replicating.is_on && has_data;
+    let is_open = spec.replication == Replication::Auto && !job.replicating().is_on && has_data;
     if work.service == Service::Embedded || !is_open {
         return;
     }
     let took_ns = finished.ended_ns.saturating_sub(finished.started_ns);
-    job.replicating.add(took_ns, bytes, homes_of(result));
+    job.replicating_mut().add(took_ns, bytes, homes_of(result));
     let (nodes, slots) = work.fleet.nodes_and_slots();
-    let (pays, why) = job.replicating.weigh(nodes, slots);
+    let (pays, why) = job.replicating().weigh(nodes, slots);
     if pays {
-        job.replicating.is_on = true;
-        job.replicating.is_settled = true;
+        job.replicating_mut().is_on = true;
+        job.replicating_mut().is_settled = true;
         outbox.note(id, EventKind::Replication, format!("auto: runs get replicas: {why}"));
         work.fleet.order_everybody(id, NodeOrder::Replicate { job: id });
         order_again(&mut work.fleet, job);
@@ -80,10 +82,10 @@ pub(crate) fn replicate_again(work: &mut Work, id: JobId) {
 pub(crate) fn settle_replication(work: &mut Work, outbox: &mut Outbox, id: JobId) {
     let (nodes, slots) = work.fleet.nodes_and_slots();
     let Some(job) = work.jobs.get_mut(&id) else { return };
-    let is_asked = job.spec.replication == Replication::Auto && job.replicating.maps > 0;
-    if work.service == Service::Cluster && is_asked && !job.replicating.is_settled {
-        job.replicating.is_settled = true;
-        let (_, why) = job.replicating.weigh(nodes, slots);
+    let is_asked = job.spec().replication == Replication::Auto && job.replicating().maps > 0;
+    if work.service == Service::Cluster && is_asked && !job.replicating().is_settled {
+        job.replicating_mut().is_settled = true;
+        let (_, why) = job.replicating().weigh(nodes, slots);
         outbox.note(id, EventKind::Replication, format!("auto: runs get no replicas: {why}"));
     }
 }
@@ -95,7 +97,7 @@ pub(crate) fn places(
     question: &PlacesQuestion,
 ) -> Result<PlacesAnswer, ControlError> {
     let known = jobs.get(&job).ok_or(ControlError::UnknownJob { job })?;
-    Ok(PlacesAnswer { places: known.results.replicas.places(&question.runs) })
+    Ok(PlacesAnswer { places: known.results().replicas.places(&question.runs) })
 }
 
 /// Handles a node's report of runs that it has replicated to another node.
@@ -103,18 +105,18 @@ pub(crate) fn replicated(work: &mut Work, outbox: &mut Outbox, from: NodeId, tol
     for told in told {
         let Some(job) = work.jobs.get_mut(&told.job) else { continue };
         // A node that is gone holds nothing.
-        if job.outcome.is_some() || told.to == from || !work.fleet.has(told.to) {
+        if job.outcome().is_some() || told.to == from || !work.fleet.has(told.to) {
             continue;
         }
         let replica = Replica {
             node: told.to,
             chunks: told.chunks.clone(),
             single_ns: told.single_ns,
-            stands: false,
+            promoted: false,
             second: None,
         };
-        if job.results.add_copy(from, told.run, replica) {
-            job.replicating.again += u64::from(told.run.node() != from);
+        if job.results_mut().add_copy(from, told.run, replica) {
+            job.replicating_mut().again += u64::from(told.run.node() != from);
             let row = ReplicaRow {
                 run: told.run,
                 node: told.to,
@@ -133,37 +135,37 @@ impl Job {
     /// Stores the replicas that are read in place of their runs, and those that are lost.
     pub(crate) fn fallen_back(&self, fallen: &FallenBack, with: &str, outbox: &mut Outbox) {
         let standing = fallen.standing.iter().filter_map(|run| {
-            let replica = self.results.replicas.get(*run)?;
-            Some(state_row(*run, replica.node, ReplicaState::Standing))
+            let replica = self.results().replicas.get(*run)?;
+            Some(state_row(*run, replica.node, ReplicaState::Promoted))
         });
         let rows: Vec<ReplicaRow> = standing.chain(lost_rows(&fallen.dropped)).collect();
         if !rows.is_empty() {
-            outbox.write(Change::Replicas { job: self.id, replicas: rows });
+            outbox.write(Change::Replicas { job: self.id(), replicas: rows });
         }
         if !fallen.standing.is_empty() {
             let detail = format!("with {with}: {} runs are read from their replicas", fallen.standing.len());
-            outbox.note(self.id, EventKind::ReplicasStandIn, detail);
+            outbox.note(self.id(), EventKind::ReplicasStandIn, detail);
         }
     }
 
     /// Marks replicas as lost that are of no use any more.
     pub(crate) fn replicas_dropped(&self, dropped: &[(RunId, NodeId)], outbox: &mut Outbox) {
         if !dropped.is_empty() {
-            outbox.write(Change::Replicas { job: self.id, replicas: lost_rows(dropped).collect() });
+            outbox.write(Change::Replicas { job: self.id(), replicas: lost_rows(dropped).collect() });
         }
     }
 
     /// Notes a summary of a job's replication in the history, when nothing will be read any more.
     pub(crate) fn summarize_replication(&self, outbox: &mut Outbox) {
         let mut single_ns: Vec<u64> =
-            self.results.replicas.iter().map(|(_, replica)| replica.single_ns).collect();
+            self.results().replicas.iter().map(|(_, replica)| replica.single_ns).collect();
         // A run that was readmitted has no second copy.
         single_ns.retain(|single_ns| *single_ns > 0);
         single_ns.sort_unstable();
         let Some((median, most)) = single_ns.get(single_ns.len() / 2).zip(single_ns.last()) else { return };
         let seconds = |ns: u64| ns as f64 / NANOS_PER_SECOND;
-        let (count, runs) = (single_ns.len(), self.results.surviving_runs().len());
-        let again = match self.replicating.again {
+        let (count, runs) = (single_ns.len(), self.results().surviving_runs().len());
+        let again = match self.replicating().again {
             0 => String::new(),
             times => format!("; {times} times a run that had lost a node was copied again"),
         };
@@ -172,20 +174,22 @@ impl Job {
             seconds(*median),
             seconds(*most)
         );
-        outbox.note(self.id, EventKind::Replication, detail);
+        outbox.note(self.id(), EventKind::Replication, detail);
     }
 }
 
 /// Orders nodes to copy the promoted replicas on them to further nodes. With `selective` all data is in spools.
 fn order_again(fleet: &mut Fleet, job: &mut Job) {
-    if !job.replicating.is_on || job.spec.replication == Replication::Selective || job.outcome.is_some() {
+    if !job.replicating().is_on || job.spec().replication == Replication::Selective || job.outcome().is_some()
+    {
         return;
     }
-    for (node, runs) in job.results.copy_again(job.is_sealed()) {
-        fleet.may_hold(node, std::iter::once(job.id));
-        fleet.holds(node, [job.id]);
+    let is_sealed = job.is_sealed();
+    for (node, runs) in job.results_mut().copy_again(is_sealed) {
+        fleet.may_hold(node, std::iter::once(job.id()));
+        fleet.holds(node, [job.id()]);
         if let Some(node) = fleet.get_mut(node) {
-            node.order(NodeOrder::ReplicateAgain { job: job.id, runs });
+            node.order(NodeOrder::ReplicateAgain { job: job.id(), runs });
         }
     }
 }
@@ -221,7 +225,7 @@ pub(crate) fn restore(recovered: &RecoveredJob, results: &mut JobResults, lives:
         node: row.node,
         chunks: row.chunks.clone(),
         single_ns: row.single_ns,
-        stands: row.state == ReplicaState::Standing,
+        promoted: row.state == ReplicaState::Promoted,
         second: None,
     };
     results.replicas.restore(there.map(|row| (row.run, replica(row))).collect());

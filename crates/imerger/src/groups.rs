@@ -85,12 +85,12 @@ impl<R: SortedRun> Groups<R> {
     }
 
     /// Also sums the output of each row of the source tables ([`Self::row_sums`]).
-    pub fn keeping_books(mut self) -> Self {
+    pub fn auditing_sources(mut self) -> Self {
         self.row_sums = self.valid.iter().map(|rows| vec![DataSum::default(); rows.len()]).collect();
         self
     }
 
-    /// Returns the sums of the output records so far, per run and row; empty without [`Self::keeping_books`].
+    /// Returns the sums of the output records so far, per run and row; empty without [`Self::auditing_sources`].
     pub fn row_sums(&self) -> &[Vec<DataSum>] {
         &self.row_sums
     }

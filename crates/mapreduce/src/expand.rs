@@ -221,7 +221,7 @@ fn reduce_tasks(spec: &JobSpec, results: &JobResults) -> Vec<ReduceTask> {
         valid_attempts: valid_attempts.clone(),
         older_attempts: older_attempts.clone(),
         expected_bytes: range.expected_bytes,
-        keeps_books: false,
+        audits_sources: false,
     };
     cut(&request).into_iter().enumerate().map(reduce_task).collect()
 }
@@ -268,7 +268,7 @@ fn partition_tasks(count: u32, ifile_count: u32, results: &JobResults) -> Vec<Re
             older_attempts: older_attempts.clone(),
             expected_bytes: partition_bytes(runs, partition),
             largest_blocks_bytes: runs.iter().map(|run| run.block_bytes_max).sum(),
-            keeps_books: false,
+            audits_sources: false,
         }
     };
     (0..count).map(partition_task).collect()

@@ -282,7 +282,7 @@ mod tests {
             older_attempts: Vec::new(),
             expected_bytes: 0,
             largest_blocks_bytes: 0,
-            keeps_books: false,
+            audits_sources: false,
         }
     }
 

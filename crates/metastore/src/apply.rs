@@ -166,10 +166,10 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
             | Change::IntermediateReplica { .. }
             | Change::IntermediateReplicaGone { .. }
             | Change::IntermediateRemoved { .. } => intermediate_files::apply_one(db, change).await?,
-            Change::StageReopened { job, stage, tasks, stands, now_ns } => {
+            Change::StageReopened { job, stage, tasks, retained, now_ns } => {
                 // It deletes rows by their content, so all earlier changes must be written first.
                 std::mem::take(&mut batch).write(db).await?;
-                reopen::stage_reopened(db, *job, *stage, tasks, *stands).await?;
+                reopen::stage_reopened(db, *job, *stage, tasks, *retained).await?;
                 batch.stage_reopened(*job, *stage, tasks.len(), *now_ns);
             }
             Change::PartsRenamed { job, stage, names } => {

@@ -284,7 +284,7 @@ fn reduce_task() -> ReduceTask {
         older_attempts: vec![(IfileIndex(1), TaskIndex(0), AttemptNumber(0))],
         expected_bytes: 30,
         largest_blocks_bytes: 30,
-        keeps_books: false,
+        audits_sources: false,
     }
 }
 
@@ -601,7 +601,7 @@ fn half_run(job: JobId) -> Vec<Change> {
         Change::Plan { job, version: PlanVersion(3), target_bytes: 0, tasks: Vec::new(), now_ns: 8 },
         Change::PartReplicas { job, replicas: vec![part_replica(1), part_replica(4)] },
         Change::Replicas { job, replicas: vec![replica(ReplicaState::Complete)] },
-        Change::Replicas { job, replicas: vec![replica(ReplicaState::Standing)] },
+        Change::Replicas { job, replicas: vec![replica(ReplicaState::Promoted)] },
     ]);
     changes.extend(won(attempt(job, 1, 0, 0), seal_result()));
     changes
@@ -656,7 +656,7 @@ pub(crate) async fn a_half_run_job_comes_back(store: &Metastore) {
     assert_eq!(back.boundaries, Some(first_boundaries()));
     assert_eq!(back.commits, BTreeMap::from([(TaskIndex(0), own_commits())]));
     assert_eq!((back.chunks.len(), back.runs.len()), (1, 1));
-    let standing = replica(ReplicaState::Standing);
+    let standing = replica(ReplicaState::Promoted);
     assert_eq!(
         (&back.run_chunks[..], &back.replicas[..]),
         (&[(RunId(5), ChunkId(2))][..], &[standing.clone()][..])

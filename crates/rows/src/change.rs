@@ -117,7 +117,7 @@ pub enum Change {
         stage: StageIndex,
         tasks: Vec<(TaskIndex, Task)>,
         /// A later stage whose finished tasks stay valid.
-        stands: Option<StageIndex>,
+        retained: Option<StageIndex>,
         now_ns: u64,
     },
     /// The range of a task was cut: the changed task, and the new task for the rest, which was added at the end of its

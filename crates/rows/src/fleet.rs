@@ -120,10 +120,10 @@ pub struct ReplicaRow {
 pub enum ReplicaState {
     Complete,
     /// It is read in place of a lost run.
-    Standing,
+    Promoted,
     Lost,
 }
 
 ids::words!(NodeState: Up = "up", Draining = "draining", Drained = "drained", Dead = "dead", Left = "left");
 ids::words!(DiskState: Usable = "usable", Full = "full", ReadOnly = "read-only", Failed = "failed");
-ids::words!(ReplicaState: Complete = "complete", Standing = "standing", Lost = "lost");
+ids::words!(ReplicaState: Complete = "complete", Promoted = "standing", Lost = "lost");

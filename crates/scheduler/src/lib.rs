@@ -233,7 +233,7 @@ pub enum Event {
         /// The stage that runs again.
         to: StageIndex,
         tasks: Vec<TaskIndex>,
-        stands: Option<RetainedStage>,
+        retained: Option<RetainedStage>,
     },
     /// A node has joined; sent before its slots ask. Its resources are compared with the needs of jobs. A node without
     /// declared resources matches any request.
@@ -295,7 +295,7 @@ pub enum Event {
         job: JobId,
         stage: StageIndex,
         tasks: Vec<TaskIndex>,
-        stands: Option<RetainedStage>,
+        retained: Option<RetainedStage>,
     },
     /// New placements for tasks that are not waiting now, for their next run. Sent before the event that lets them run
     /// again.

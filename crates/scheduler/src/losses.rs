@@ -44,7 +44,7 @@ pub(crate) fn on_results_lost(
     id: JobId,
     stage: StageIndex,
     tasks: &[TaskIndex],
-    stands: Option<&RetainedStage>,
+    retained: Option<&RetainedStage>,
 ) {
     let Some(job) = state.jobs.get(&id) else { return };
     // A cancelled job needs no data, and a job between two stages is asked again when it runs.
@@ -52,7 +52,7 @@ pub(crate) fn on_results_lost(
         return;
     }
     let goes_on = |task: TaskKey| {
-        stands.is_some_and(|stands| stands.stage == task.stage && !stands.stops.contains(&task.task))
+        retained.is_some_and(|retained| retained.stage == task.stage && !retained.stops.contains(&task.task))
     };
     let late = job.running.keys().filter(|attempt| attempt.task.stage > stage && !goes_on(attempt.task));
     let late: Vec<AttemptKey> = late.copied().collect();
@@ -67,14 +67,14 @@ pub(crate) fn on_results_lost(
     let job = state.jobs.get_mut(&id).expect("the job was looked at a moment ago");
     let after = usize::from(stage.0) + 1;
     for (index, later) in job.stages.iter_mut().enumerate().skip(after) {
-        if stands.is_some_and(|stands| usize::from(stands.stage.0) == index) {
+        if retained.is_some_and(|retained| usize::from(retained.stage.0) == index) {
             later.let_stand();
-            stands.into_iter().flat_map(|stands| &stands.redo).for_each(|task| later.undo(*task));
+            retained.into_iter().flat_map(|retained| &retained.redo).for_each(|task| later.undo(*task));
             continue;
         }
         let started = later.tasks.iter().map(|task| task.attempts_started).max();
         later.attempts_base = later.attempts_base.max(started.unwrap_or(0)).max(later.attempts_used);
-        (later.expanded, later.stands) = (false, false);
+        (later.expanded, later.retains_tasks) = (false, false);
         later.fill(Vec::new());
     }
     job.current = stage;

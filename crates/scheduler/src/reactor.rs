@@ -30,9 +30,9 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         }
         Event::JobRests { job } => on_job_rests(state, job),
         Event::StageRefused { job, stage } => on_stage_refused(state, outbox, job, stage),
-        Event::StageSentBack { job, stage, to, tasks, stands } => {
+        Event::StageSentBack { job, stage, to, tasks, retained } => {
             on_stage_sent_back(state, job, stage);
-            on_results_lost(state, outbox, now, job, to, &tasks, stands.as_ref());
+            on_results_lost(state, outbox, now, job, to, &tasks, retained.as_ref());
             state.claim(job, now);
         }
         Event::NodeCame { node, memory_bytes, architecture } => {
@@ -61,8 +61,8 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         Event::NodeResumes { node } => on_node_resumes(state, node),
         Event::NodeLost { node } => on_node_lost(state, outbox, now, node),
         Event::TasksMoved { job, stage, tasks } => return on_tasks_moved(state, job, stage, tasks),
-        Event::ResultsLost { job, stage, tasks, stands } => {
-            on_results_lost(state, outbox, now, job, stage, &tasks, stands.as_ref());
+        Event::ResultsLost { job, stage, tasks, retained } => {
+            on_results_lost(state, outbox, now, job, stage, &tasks, retained.as_ref());
             state.claim(job, now);
         }
         Event::Tick => {

@@ -43,7 +43,7 @@ impl Stage {
     /// Sets the placements of the tasks; all wait from now on, in their order, except valid ones that are done or run.
     pub fn fill(&mut self, placements: Vec<Placement>) {
         let tasks = std::mem::take(&mut self.tasks);
-        let mut stood = if std::mem::take(&mut self.stands) { tasks } else { Vec::new() }.into_iter();
+        let mut stood = if std::mem::take(&mut self.retains_tasks) { tasks } else { Vec::new() }.into_iter();
         let attempts_started = self.attempts_base;
         let new = |placement| Task { placement, attempts_started, ..Task::default() };
         let task = |placement| match stood.next() {
@@ -58,7 +58,7 @@ impl Stage {
 
     /// Keeps the tasks for the next expansion: finished tasks, and running attempts.
     pub fn let_stand(&mut self) {
-        self.stands |= self.expanded;
+        self.retains_tasks |= self.expanded;
         self.expanded = false;
         self.ready = Ready::default();
         self.tasks.iter_mut().for_each(|task| task.queued = false);
@@ -77,7 +77,7 @@ impl Stage {
         let attempts_started = self.attempts_base;
         let idle = Task { attempts_started, ..Task::default() };
         self.tasks.resize(self.tasks.len().max(place + 1), idle);
-        self.stands = true;
+        self.retains_tasks = true;
         self.done += u32::from(self.tasks[place].winner.replace(winner).is_none());
     }
 

@@ -130,7 +130,7 @@ pub(crate) struct Stage {
     /// All attempt numbers of previous servers are below this one, including those of dropped tasks.
     pub attempts_used: u32,
     /// True if its tasks stay valid until it is expanded again.
-    pub stands: bool,
+    pub retains_tasks: bool,
 }
 
 #[derive(Clone, Debug, Default)]

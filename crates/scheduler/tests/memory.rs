@@ -126,7 +126,7 @@ fn resting_job_lends_its_memory_and_regains_it() {
     let readers = world.expect_started(&[(2, 1), (2, 1)]);
     // Who reads waits for what is made again: that must not wait for whoever reads.
     let tasks = vec![TaskIndex(0)];
-    world.feed(Event::StageSentBack { job, stage: last, to: first, tasks, stands: None });
+    world.feed(Event::StageSentBack { job, stage: last, to: first, tasks, retained: None });
     let again = world.expect_started(&[(1, 1)]);
     world.end(again[0]);
     world.feed(Event::JobRests { job });

@@ -225,7 +225,7 @@ impl Simulation {
         }
         for (job, tasks) in lost {
             self.outcome.results_lost += tasks.len() as u64;
-            self.feed(Event::ResultsLost { job, stage: StageIndex(0), tasks, stands: None });
+            self.feed(Event::ResultsLost { job, stage: StageIndex(0), tasks, retained: None });
         }
         self.join();
     }

@@ -141,7 +141,7 @@ fn lost_node_reruns_only_its_partitions() {
         );
     }
     let told = cluster.explain(1);
-    assert!(told.contains("run again") && told.contains("stand"), "{told}");
+    assert!(told.contains("run again") && told.contains("stay valid"), "{told}");
     assert_right(&cluster, &mapper);
 }
 

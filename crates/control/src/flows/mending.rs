@@ -22,8 +22,8 @@ pub(crate) fn input_lost(
     lost: &LostInput,
 ) {
     let attempt = finished.attempt;
-    if let Some(before) = work.jobs.get_mut(&lost.file.job).filter(|job| job.outcome.is_none()) {
-        before.results.part_not_found(lost);
+    if let Some(before) = work.jobs.get_mut(&lost.file.job).filter(|job| job.outcome().is_none()) {
+        before.results_mut().part_not_found(lost);
     }
     let with = failure.message.clone();
     let job = work.jobs.expect_mut(attempt.task.job);
@@ -52,10 +52,10 @@ pub(crate) fn make_parts_again(
     let (fleet, service) = (&work.fleet, work.service);
     let has_left = |node| service == Service::Cluster && !fleet.has(node);
     // If several are due at once, the first may have ended the flow.
-    let Some(job) = work.jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { return };
-    let (rested, stage) = (job.in_flow.parts_ready, StageIndex(job.tasks.len() as u16));
+    let Some(job) = work.jobs.get_mut(&id).filter(|job| job.outcome().is_none()) else { return };
+    let (rested, stage) = (job.in_flow().parts_ready, StageIndex(job.tasks().len() as u16));
     let made = job.make_parts_again(tasks, with, has_left, outbox);
-    job.in_flow.parts_ready = rested && made.is_none();
+    job.in_flow_mut().parts_ready = rested && made.is_none();
     match (made, rested) {
         (None, _) => {}
         (Some(Err(())), true) => feed(work, outbox, Event::StageRefused { job: id, stage }),
@@ -63,8 +63,8 @@ pub(crate) fn make_parts_again(
             let stage = StageIndex(stage.0.saturating_sub(1));
             feed(work, outbox, Event::StageRefused { job: id, stage });
         }
-        (Some(Ok(RunAgain { stage: to, tasks, stands })), true) => {
-            feed(work, outbox, Event::StageSentBack { job: id, stage, to, tasks, stands });
+        (Some(Ok(RunAgain { stage: to, tasks, retained })), true) => {
+            feed(work, outbox, Event::StageSentBack { job: id, stage, to, tasks, retained });
         }
         (Some(Ok(again)), false) => run_again(work, outbox, id, again),
     }
@@ -79,8 +79,8 @@ impl Job {
         has_left: impl Fn(NodeId) -> bool,
         outbox: &mut Outbox,
     ) -> Option<Result<RunAgain, ()>> {
-        let (spec, stages) = (Arc::clone(&self.spec), self.tasks.len());
-        let again = match self.results.parts_again(&spec, stages, tasks, &has_left) {
+        let (spec, stages) = (Arc::clone(self.spec()), self.tasks().len());
+        let again = match self.results_mut().parts_again(&spec, stages, tasks, &has_left) {
             PartsAgain::Anyhow => return None,
             PartsAgain::TooOften => {
                 let regenerations_max = spec.max_regenerations;
@@ -88,30 +88,30 @@ impl Job {
                     "parts of the stage were lost with {with}, and its data was recomputed {regenerations_max} times before, which \
                      is the most that the job allows (--max-regenerations {regenerations_max})"
                 );
-                self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
+                self.fails_of(TaskFailure::new(Blame::Environment, message));
                 return Some(Err(()));
             }
             again @ (PartsAgain::ByMaps | PartsAgain::ByReduces(_)) => again,
         };
         let detail =
             format!("with {with}: {} parts that later stages still need are recomputed", tasks.len());
-        outbox.note(self.id, EventKind::DataLost, detail);
+        outbox.note(self.id(), EventKind::DataLost, detail);
         let PartsAgain::ByReduces(gone) = again else {
-            self.results.regenerations += 1;
+            self.results_mut().regenerations += 1;
             let stage = self.stage_index(StageKind::Map)?;
             self.reopen_maps(tasks, None, outbox);
-            return Some(Ok(RunAgain { stage, tasks: tasks.to_vec(), stands: None }));
+            return Some(Ok(RunAgain { stage, tasks: tasks.to_vec(), retained: None }));
         };
         let reduce = self.reopen_reduces(tasks, outbox)?;
         Some(match self.lose(&gone, with, has_left, outbox) {
             None | Some(Loss::FellBack) => {
-                self.results.regenerations += 1;
-                Ok(RunAgain { stage: reduce, tasks: tasks.to_vec(), stands: None })
+                self.results_mut().regenerations += 1;
+                Ok(RunAgain { stage: reduce, tasks: tasks.to_vec(), retained: None })
             }
             Some(Loss::ForGood(_)) => Err(()),
             Some(Loss::Again(RunAgain { stage, tasks: maps, .. })) => {
-                let stands = Some(RetainedStage { stage: reduce, stops: Vec::new(), redo: tasks.to_vec() });
-                Ok(RunAgain { stage, tasks: maps, stands })
+                let retained = Some(RetainedStage { stage: reduce, stops: Vec::new(), redo: tasks.to_vec() });
+                Ok(RunAgain { stage, tasks: maps, retained })
             }
         })
     }

@@ -21,8 +21,8 @@ use std::sync::Arc;
 impl Flows for Work {
     fn stage(&self, job: JobId) -> Option<Stage<'_>> {
         let job = self.jobs.get(&job)?;
-        let (spec, results, state) = (job.spec.as_ref(), &job.results, job.in_flow);
-        Some(Stage { spec, results, state, is_over: job.outcome.is_some() })
+        let (spec, results, state) = (job.spec().as_ref(), job.results(), job.in_flow());
+        Some(Stage { spec, results, state: *state, is_over: job.outcome().is_some() })
     }
 
     fn of_flow(&self, flow: JobId) -> Vec<JobId> {
@@ -41,13 +41,13 @@ impl Flows for Work {
 impl Job {
     /// Returns whether a stage that it reads is not done, so that its inputs are not known yet.
     pub(crate) fn waits(&self) -> bool {
-        self.in_flow.waits(&self.spec)
+        self.in_flow().waits(self.spec())
     }
 
     /// Checks the proof of a stage that feeds others.
     pub(crate) fn prove_parts(&mut self) -> Result<(), ExpandError> {
-        let spec = Arc::clone(&self.spec);
-        mapreduce::expand(StageKind::Commit, &spec, &mut self.results).map(drop)
+        let spec = Arc::clone(self.spec());
+        mapreduce::expand(StageKind::Commit, &spec, self.results_mut()).map(drop)
     }
 }
 
@@ -63,9 +63,7 @@ pub(crate) fn waits_for_inputs(work: &mut Work, outbox: &mut Outbox, id: JobId) 
     let (spec, splits) = *planned;
     let spec = Arc::new(spec);
     let Some(job) = work.jobs.get_mut(&id) else { return Ok(true) };
-    job.spec = Arc::clone(&spec);
-    job.results.splits = splits;
-    job.in_flow.has_inputs = true;
+    job.has_inputs(Arc::clone(&spec), splits);
     outbox.write(Change::JobInputs { job: id, spec });
     begin_to_replicate(&mut work.fleet, work.service, job);
     tell_those_it_reads(&mut work.jobs, id);
@@ -74,10 +72,10 @@ pub(crate) fn waits_for_inputs(work: &mut Work, outbox: &mut Outbox, id: JobId) 
 
 /// Marks the jobs that a job reads as read, once its inputs are known: from then on their parts may not change.
 pub(crate) fn tell_those_it_reads(jobs: &mut Jobs, id: JobId) {
-    let reads = jobs.get(&id).filter(|job| job.in_flow.has_inputs).map(|job| job.spec.reads().to_vec());
+    let reads = jobs.get(&id).filter(|job| job.in_flow().has_inputs).map(|job| job.spec().reads().to_vec());
     for read in reads.into_iter().flatten() {
         if let Some(before) = jobs.get_mut(&read) {
-            before.in_flow.is_read = true;
+            before.in_flow_mut().is_read = true;
         }
     }
 }
@@ -85,8 +83,8 @@ pub(crate) fn tell_those_it_reads(jobs: &mut Jobs, id: JobId) {
 /// Ends a job whose parts no stage needs any more.
 pub(crate) fn let_end(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Option<Event> {
     let job = work.jobs.get_mut(&id)?;
-    let stage = StageIndex(job.tasks.len() as u16);
-    job.in_flow.parts_ready = false;
+    let stage = StageIndex(job.tasks().len() as u16);
+    job.in_flow_mut().parts_ready = false;
     match job.expand_stage(stage, outbox) {
         Ok(_) => Some(Event::StageExpanded { job: id, stage, tasks: Vec::new() }),
         Err(error) => {
@@ -99,7 +97,7 @@ pub(crate) fn let_end(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Option
 /// Continues a flow after the end of a job. If the job did not succeed, all others are stopped; if it did, the jobs
 /// that it read may end.
 pub(crate) fn flow_goes_on(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Vec<Event> {
-    let outcome = work.jobs.get(&id).and_then(|job| job.outcome.as_ref());
+    let outcome = work.jobs.get(&id).and_then(|job| job.outcome());
     let succeeded = matches!(outcome, Some(JobOutcome::Succeeded(_)));
     match flow::after_end(work, id, succeeded) {
         AfterEnd::LetEnd(rested) => {
@@ -119,7 +117,7 @@ pub(crate) fn stop_with(
     because_of: JobId,
     others: Vec<JobId>,
 ) -> Vec<Event> {
-    let stage = work.jobs.get(&because_of).and_then(|job| job.spec.stage.as_ref());
+    let stage = work.jobs.get(&because_of).and_then(|job| job.spec().stage.as_ref());
     let name = stage.map(|stage| stage.name.clone()).unwrap_or_default();
     let mut events = Vec::new();
     for id in others {
@@ -127,7 +125,7 @@ pub(crate) fn stop_with(
         job.stop_attempts(outbox);
         let reason = format!("stopped with its flow: the stage {name:?} (job {because_of}) did not succeed");
         outbox.note(id, EventKind::JobCancelAsked, reason.clone());
-        job.cancel_reason.get_or_insert(reason);
+        job.ends_because(reason);
         work.fleet.order_all(id, NodeOrder::Stop { job: id });
         events.push(Event::JobCancelled { job: id });
     }
@@ -143,7 +141,7 @@ pub(crate) fn with_stage_files(work: &Work, id: JobId, task: Task) -> Task {
 
 /// Prefers the nodes that hold the input of a map task for running it.
 pub(crate) fn near_stage_files(work: &Work, id: JobId, placements: &mut [Placement]) {
-    let maps = work.jobs.get(&id).and_then(|job| job.tasks.first());
+    let maps = work.jobs.get(&id).and_then(|job| job.tasks().first());
     let near = maps.map(|maps| flow::near(work, id, maps)).unwrap_or_default();
     for (nodes, placement) in near.into_iter().zip(placements).filter(|(nodes, _)| !nodes.is_empty()) {
         *placement = Placement::Near(nodes);
@@ -153,8 +151,8 @@ pub(crate) fn near_stage_files(work: &Work, id: JobId, placements: &mut [Placeme
 /// Records that the parts on a lost node are gone, for all unfinished stages.
 pub(crate) fn parts_gone(jobs: &mut Jobs, node: NodeId) {
     for id in jobs.of_all_flows().collect::<Vec<JobId>>() {
-        let Some(job) = jobs.get_mut(&id).filter(|job| job.outcome.is_none()) else { continue };
-        job.results.parts_gone(node, None);
+        let Some(job) = jobs.get_mut(&id).filter(|job| job.outcome().is_none()) else { continue };
+        job.results_mut().parts_gone(node, None);
     }
 }
 
@@ -167,18 +165,18 @@ pub(crate) fn parts_replicated(
 ) {
     for told in told {
         let (id, is_there) = (told.job, work.fleet.has(told.to));
-        let Some(job) = work.jobs.get_mut(&id).filter(|job| job.outcome.is_none() && is_there) else {
+        let Some(job) = work.jobs.get_mut(&id).filter(|job| job.outcome().is_none() && is_there) else {
             continue;
         };
-        let counts = job.results.take_part_replica(from, told);
+        let counts = job.results_mut().take_part_replica(from, told);
         outbox.write_all(counts.map(|told| part_replica(id, &told)));
     }
 }
 
 /// Stores a replica of a part that was reported before the part's task was done.
 pub(crate) fn part_is_there(job: &mut Job, outbox: &mut Outbox, attempt: AttemptKey) {
-    let early = job.results.take_early_part_replica(attempt.task.task);
-    outbox.write_all(early.map(|told| part_replica(job.id, &told)));
+    let early = job.results_mut().take_early_part_replica(attempt.task.task);
+    outbox.write_all(early.map(|told| part_replica(job.id(), &told)));
 }
 
 /// Returns an error for a part that differs from the part announced to later stages, and for maps that are not

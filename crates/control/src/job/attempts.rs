@@ -23,7 +23,7 @@ impl Job {
         outbox: &mut Outbox,
     ) {
         let attempt = finished.attempt;
-        self.have_read.remove(&attempt);
+        self.losses.attempt_ended(attempt);
         self.results.attempts.push(AttemptTime {
             stage: attempt.task.stage,
             task: attempt.task.task,

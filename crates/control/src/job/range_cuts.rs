@@ -33,7 +33,7 @@ pub(crate) fn allowed(job: &Job) -> Option<Event> {
 /// Handles a node's report of attempts that end earlier than planned.
 pub(crate) fn shortened(work: &mut Work, outbox: &mut Outbox, node: NodeId, told: Vec<ShortenedAttempt>) {
     for ShortenedAttempt { attempt, upper_key } in told {
-        let runs_there = work.fleet.get_mut(node).is_some_and(|node| node.running.contains_key(&attempt));
+        let runs_there = work.fleet.get_mut(node).is_some_and(|node| node.running().contains_key(&attempt));
         let is_outrun = work.jobs.get(&attempt.task.job).is_none_or(|job| job.outrun.contains(&attempt));
         if runs_there && !is_outrun {
             split(work, outbox, attempt, &upper_key);
@@ -46,7 +46,7 @@ fn split(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, key: &KeyByt
     let Some(job) = work.jobs.get_mut(&attempt.task.job) else { return false };
     let Some(placement) = job.split(attempt, key, outbox) else { return false };
     // Later cuts of other attempts of this task would lie in a range that the task no longer has.
-    let running = work.fleet.all().flat_map(|node| node.running.keys());
+    let running = work.fleet.all().flat_map(|node| node.running().keys());
     job.outrun.extend(running.filter(|other| other.task == attempt.task && **other != attempt));
     feed(work, outbox, Event::TaskAdded { of: attempt, placement });
     true

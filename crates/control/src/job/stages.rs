@@ -3,9 +3,10 @@
 use crate::interface::Outbox;
 use crate::job::Job;
 use api::{Blame, Task, TaskFailure};
-use ids::{Placement, StageIndex, StageKind};
+use ids::{Placement, StageIndex, StageKind, TaskIndex};
 use mapreduce::{ExpandError, Proof, expand, placement, prove};
 use rows::{Change, ProofRow};
+use scheduler::RetainedStage;
 use std::sync::Arc;
 
 impl Job {
@@ -50,6 +51,63 @@ impl Job {
         self.standing.take_if(|(standing, _)| *standing == stage);
         self.tasks.push(tasks);
         Ok(placements)
+    }
+
+    /// Reopens reduce tasks as they are planned now.
+    pub(crate) fn reopen_reduces(&mut self, tasks: &[TaskIndex], outbox: &mut Outbox) -> Option<StageIndex> {
+        let stage = self.stage_index(StageKind::Reduce)?;
+        let planned = self.tasks.get_mut(usize::from(stage.0))?;
+        let mut payloads = Vec::with_capacity(tasks.len());
+        for index in tasks {
+            let again = self.results.plan.get(index.0 as usize).cloned().map(Task::Reduce);
+            if let Some((place, again)) = planned.get_mut(index.0 as usize).zip(again) {
+                *place = again;
+                payloads.push((*index, place.clone()));
+            }
+        }
+        let job = self.id;
+        outbox.write(Change::StageReopened {
+            job,
+            stage,
+            tasks: payloads,
+            retained: None,
+            now_ns: outbox.now_ns(),
+        });
+        Some(stage)
+    }
+
+    /// Reopens map tasks, each for the I-files that `results` names. The later stages are created anew.
+    pub(crate) fn reopen_maps(
+        &mut self,
+        tasks: &[TaskIndex],
+        retained: Option<&RetainedStage>,
+        outbox: &mut Outbox,
+    ) {
+        let Some(stage) = self.stage_index(StageKind::Map) else { return };
+        let maps = usize::from(stage.0);
+        let retained = retained.map(|standing| standing.stage);
+        self.standing = retained.and_then(|stage| match self.tasks.get_mut(usize::from(stage.0)) {
+            Some(tasks) => Some((stage, std::mem::take(tasks))),
+            None => self.standing.take(),
+        });
+        self.tasks.truncate(maps + 1);
+        let mut payloads = Vec::new();
+        for index in tasks {
+            if let Some(task @ Task::Map(_)) = self.tasks[maps].get_mut(index.0 as usize) {
+                if let Task::Map(map) = task {
+                    map.again = self.results.again.get(index).cloned();
+                }
+                payloads.push((*index, task.clone()));
+            }
+        }
+        let job = self.id;
+        outbox.write(Change::StageReopened {
+            job,
+            stage,
+            tasks: payloads,
+            retained,
+            now_ns: outbox.now_ns(),
+        });
     }
 
     /// Returns whether all chunks of the maps are sealed as runs.

@@ -3,61 +3,54 @@
 use crate::interface::{JobDirs, Outbox};
 use crate::job::log_room::LogRoom;
 use crate::job::{Keeping, Replicating};
+use crate::loss::LossRecord;
 use crate::program_jobs::{FileHold, Seat};
 use crate::users::JobOwner;
 use api::control::JobOutcome;
-use api::{Boundaries, JobSpec, Task, TaskFailure};
-use ids::{AttemptKey, JobId, NodeId, RunId, StageIndex, StageKind, TaskIndex, TaskKey};
+use api::{Boundaries, JobSpec, Split, Task, TaskFailure};
+use ids::{AttemptKey, JobId, StageIndex, StageKind, TaskIndex};
 use mapreduce::JobResults;
 use mapreduce::flow::FlowState;
 use scheduler::FAILURES_MAX;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A job of this process.
 pub(crate) struct Job {
-    pub id: JobId,
-    pub spec: Arc<JobSpec>,
-    pub dirs: JobDirs,
-    pub stage_kinds: Vec<StageKind>,
+    pub(super) id: JobId,
+    pub(super) spec: Arc<JobSpec>,
+    pub(super) dirs: JobDirs,
+    pub(super) stage_kinds: Vec<StageKind>,
     /// The tasks of each expanded stage.
-    pub tasks: Vec<Vec<Task>>,
-    pub results: JobResults,
+    pub(super) tasks: Vec<Vec<Task>>,
+    pub(super) results: JobResults,
     /// The reduce tasks as they were before data that they read was lost. Some of their attempts keep running during
     /// the recomputation.
-    pub standing: Option<(StageIndex, Vec<Task>)>,
-    pub boundaries: Option<Boundaries>,
-    pub cancel_reason: Option<String>,
+    pub(super) standing: Option<(StageIndex, Vec<Task>)>,
+    pub(super) boundaries: Option<Boundaries>,
+    pub(super) cancel_reason: Option<String>,
     /// True if its running attempts have been told to stop.
-    pub is_told_to_stop: bool,
+    pub(super) is_told_to_stop: bool,
     /// The last failure of an attempt, or of creating a stage.
-    pub last_failure: Option<TaskFailure>,
-    pub outcome: Option<JobOutcome>,
-    pub report: Option<Box<api::JobReport>>,
+    pub(super) last_failure: Option<TaskFailure>,
+    pub(super) outcome: Option<JobOutcome>,
+    pub(super) report: Option<Box<api::JobReport>>,
     /// A hold on the shipped files, so that nodes can fetch them.
-    pub file_hold: Option<FileHold>,
-    pub owner: JobOwner,
+    pub(super) file_hold: Option<FileHold>,
+    pub(super) owner: JobOwner,
     /// Room in the history for standard error of its programs, if it has many tasks.
-    pub log_room: LogRoom,
+    pub(super) log_room: LogRoom,
     /// Seat in the scheduler of an admitted job of one task; given back at its end.
-    pub seat: Option<Seat>,
+    pub(super) seat: Option<Seat>,
     /// Set while nodes keep its intermediate data, and after they have confirmed.
-    pub keeping: Option<Keeping>,
-    pub replicating: Replicating,
+    pub(super) keeping: Option<Keeping>,
+    pub(super) replicating: Replicating,
     /// Progress as a stage of a flow.
-    pub in_flow: FlowState,
+    pub(super) in_flow: FlowState,
     /// Attempts that became useless when another attempt of their task gave up the end of the range. They are told to
     /// stop.
-    pub outrun: BTreeSet<AttemptKey>,
-    /// Time since when each run is read from its replica.
-    pub fell_back_ns: BTreeMap<RunId, u64>,
-    /// Nodes that are away and whose data the job recomputes.
-    pub given_up: BTreeSet<NodeId>,
-    /// Runs that were lost so far; and below, the lost runs that running attempts had read before.
-    pub lost_runs: BTreeSet<RunId>,
-    pub have_read: BTreeMap<AttemptKey, BTreeSet<RunId>>,
-    /// Pairs of a task and a node that an attempt of the task could not reach.
-    unreached: BTreeSet<(TaskKey, NodeId)>,
+    pub(super) outrun: BTreeSet<AttemptKey>,
+    pub(super) losses: LossRecord,
 }
 
 impl Job {
@@ -85,12 +78,133 @@ impl Job {
             replicating: Replicating::default(),
             in_flow: FlowState::default(),
             outrun: BTreeSet::new(),
-            fell_back_ns: BTreeMap::new(),
-            given_up: BTreeSet::new(),
-            lost_runs: BTreeSet::new(),
-            have_read: BTreeMap::new(),
-            unreached: BTreeSet::new(),
+            losses: LossRecord::default(),
         }
+    }
+
+    pub(crate) fn id(&self) -> JobId {
+        self.id
+    }
+
+    pub(crate) fn spec(&self) -> &Arc<JobSpec> {
+        &self.spec
+    }
+
+    pub(crate) fn dirs(&self) -> &JobDirs {
+        &self.dirs
+    }
+
+    pub(crate) fn stage_kinds(&self) -> &[StageKind] {
+        &self.stage_kinds
+    }
+
+    /// Returns the tasks of each expanded stage.
+    pub(crate) fn tasks(&self) -> &[Vec<Task>] {
+        &self.tasks
+    }
+
+    pub(crate) fn results(&self) -> &JobResults {
+        &self.results
+    }
+
+    pub(crate) fn results_mut(&mut self) -> &mut JobResults {
+        &mut self.results
+    }
+
+    pub(crate) fn outcome(&self) -> Option<&JobOutcome> {
+        self.outcome.as_ref()
+    }
+
+    pub(crate) fn owner(&self) -> &JobOwner {
+        &self.owner
+    }
+
+    pub(crate) fn keeping(&self) -> Option<&Keeping> {
+        self.keeping.as_ref()
+    }
+
+    pub(crate) fn keeping_mut(&mut self) -> Option<&mut Keeping> {
+        self.keeping.as_mut()
+    }
+
+    pub(crate) fn replicating(&self) -> &Replicating {
+        &self.replicating
+    }
+
+    /// Sets the decision about replication at its begin.
+    pub(crate) fn begin_replicating(&mut self, replicating: Replicating) {
+        self.replicating = replicating;
+    }
+
+    pub(crate) fn replicating_mut(&mut self) -> &mut Replicating {
+        &mut self.replicating
+    }
+
+    /// Returns its progress as a stage of a flow.
+    pub(crate) fn in_flow(&self) -> &FlowState {
+        &self.in_flow
+    }
+
+    pub(crate) fn in_flow_mut(&mut self) -> &mut FlowState {
+        &mut self.in_flow
+    }
+
+    pub(crate) fn losses(&self) -> &LossRecord {
+        &self.losses
+    }
+
+    pub(crate) fn losses_mut(&mut self) -> &mut LossRecord {
+        &mut self.losses
+    }
+
+    /// Returns its seat in the scheduler, if it is an admitted job of one task.
+    pub(crate) fn seat(&self) -> Option<&Seat> {
+        self.seat.as_ref()
+    }
+
+    /// Sets the owner, and the hold on the shipped files.
+    pub(crate) fn belongs_to(&mut self, owner: JobOwner, file_hold: Option<FileHold>) {
+        (self.owner, self.file_hold) = (owner, file_hold);
+    }
+
+    /// Gives it a seat in the scheduler.
+    pub(crate) fn take_seat(&mut self, seat: Seat) {
+        self.seat = Some(seat);
+    }
+
+    /// Sets the outcome of a job that ended before this server started.
+    pub(crate) fn has_ended(&mut self, outcome: JobOutcome) {
+        self.outcome = Some(outcome);
+    }
+
+    /// Restores the boundaries and the report of a job that an earlier server began.
+    pub(crate) fn restore(&mut self, boundaries: Option<Boundaries>, report: Option<Box<api::JobReport>>) {
+        (self.boundaries, self.report) = (boundaries, report);
+    }
+
+    /// Restores an expanded stage: the one behind those that it has.
+    pub(crate) fn restore_stage(&mut self, tasks: Vec<Task>) {
+        self.tasks.push(tasks);
+    }
+
+    /// Replaces the specification by the one with its inputs, and sets their splits.
+    pub(crate) fn has_inputs(&mut self, spec: Arc<JobSpec>, splits: Vec<Split>) {
+        (self.spec, self.results.splits, self.in_flow.has_inputs) = (spec, splits, true);
+    }
+
+    /// Sets the reason of its end, unless it has one.
+    pub(crate) fn ends_because(&mut self, reason: String) {
+        self.cancel_reason.get_or_insert(reason);
+    }
+
+    /// Begins to keep its intermediate data.
+    pub(crate) fn begin_keeping(&mut self, keeping: Keeping) {
+        self.keeping = Some(keeping);
+    }
+
+    /// Records the failure that the job reports if it fails next.
+    pub(crate) fn fails_of(&mut self, failure: TaskFailure) {
+        self.last_failure = Some(failure);
     }
 
     /// Returns whether all its attempts have been told to stop.
@@ -131,12 +245,6 @@ impl Job {
     /// Returns whether an attempt may have failed because its input is being recomputed.
     pub(crate) fn may_lack_data(&self, attempt: AttemptKey) -> bool {
         self.standing.as_ref().is_some_and(|(stage, _)| *stage == attempt.task.stage)
-    }
-
-    /// Returns whether an attempt is the first of its task that could not reach this node. The node may have died after
-    /// its last poll, which still waits at the server, so nobody has noticed. The excuse works once per task and node.
-    pub(crate) fn first_to_miss(&mut self, attempt: AttemptKey, node: NodeId) -> bool {
-        self.unreached.insert((attempt.task, node))
     }
 
     pub(crate) fn stage_index(&self, kind: StageKind) -> Option<StageIndex> {

@@ -21,7 +21,7 @@ pub(crate) fn data_gone(
     // The embedded engine has one node, which never leaves.
     let is_gone = |node| service == Service::Cluster && !fleet.has(node);
     let Some(job) = work.jobs.get_mut(&id) else { return false };
-    let given_up = job.given_up.clone();
+    let given_up = job.losses().given_up().clone();
     let has_left = |node| is_gone(node) || given_up.contains(&node);
     let loss = job.lose(gone, with, has_left, outbox);
     let is_needed = loss.is_some();

@@ -7,7 +7,6 @@ use api::orphaned::OrphanedData;
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, RunId, StageIndex, StageKind, TaskIndex, TaskKey};
 use mapreduce::{LostData, Verdict};
-use rows::Change;
 use scheduler::RetainedStage;
 use std::collections::BTreeSet;
 
@@ -21,51 +20,52 @@ impl Job {
         has_left: impl Fn(NodeId) -> bool,
         outbox: &mut Outbox,
     ) -> Option<Loss> {
-        let current = self.tasks.len().checked_sub(1)?;
+        let current = self.tasks().len().checked_sub(1)?;
         // Parts are in the staging directory, which does not belong to the node.
-        if self.outcome.is_some()
-            || !self.spec.kind.has_shuffle()
-            || *self.stage_kinds.get(current)? == StageKind::Commit
+        if self.outcome().is_some()
+            || !self.spec().kind.has_shuffle()
+            || *self.stage_kinds().get(current)? == StageKind::Commit
         {
             return None;
         }
-        if let Some(source) = self.spec.kind.source() {
+        if let Some(source) = self.spec().kind.source() {
             return self.lose_kept(gone, with, source, outbox);
         }
-        let (gone, fallen) = self.results.fall_back(gone, self.is_sealed());
-        self.fell_back_ns.extend(fallen.standing.iter().map(|run| (*run, outbox.now_ns())));
+        let is_sealed = self.is_sealed();
+        let (gone, fallen) = self.results_mut().fall_back(gone, is_sealed);
+        self.losses_mut().fell_back(&fallen.standing, outbox.now_ns());
         self.fallen_back(&fallen, with, outbox);
         // Tasks bound to a lost node, whose runs are read from replicas now, would wait for that node forever.
-        let is_bound = matches!(*self.stage_kinds.get(current)?, StageKind::Seal | StageKind::Merge);
+        let is_bound = matches!(*self.stage_kinds().get(current)?, StageKind::Seal | StageKind::Merge);
         let seals_again = is_bound && !fallen.standing.is_empty();
-        let reduces_done = self.results.reduces.len();
-        self.lost_runs.extend(&gone.runs);
+        let reduces_done = self.results().reduces.len();
+        self.losses_mut().lose(&gone.runs);
         let mut stops = self.readers_of(&gone);
         stops.retain(|task| !self.has_read_all(*task, &gone));
-        let held: Vec<(RunId, NodeId)> = self.results.replicas.held().collect();
-        let Some(victims) = self.results.lose(&gone, self.is_sealed(), has_left, seals_again) else {
+        let held: Vec<(RunId, NodeId)> = self.results().replicas.held().collect();
+        let Some(victims) = self.results_mut().lose(&gone, is_sealed, has_left, seals_again) else {
             return (!fallen.standing.is_empty()).then_some(Loss::FellBack);
         };
         let dropped: Vec<_> =
-            held.into_iter().filter(|(run, _)| self.results.replicas.get(*run).is_none()).collect();
+            held.into_iter().filter(|(run, _)| self.results().replicas.get(*run).is_none()).collect();
         self.replicas_dropped(&dropped, outbox);
-        let regenerations_max = self.spec.max_regenerations;
-        if self.results.regenerations > regenerations_max {
+        let regenerations_max = self.spec().max_regenerations;
+        if self.results().regenerations > regenerations_max {
             let message = format!(
                 "intermediate data was lost with {with}, and was recomputed {regenerations_max} times before, which is the most that \
                  the job allows (--max-regenerations {regenerations_max})"
             );
-            self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
+            self.fails_of(TaskFailure::new(Blame::Environment, message));
             return Some(Loss::ForGood(StageIndex(current as u16)));
         }
         if !victims.is_empty() {
             let detail = self.told_of(with, &victims, reduces_done);
-            outbox.note(self.id, EventKind::DataLost, detail);
+            outbox.note(self.id(), EventKind::DataLost, detail);
         }
-        let stands =
+        let retained =
             self.stage_index(StageKind::Reduce).map(|stage| RetainedStage { stage, stops, redo: Vec::new() });
-        self.reopen_maps(&victims, stands.as_ref(), outbox);
-        Some(Loss::Again(RunAgain { stage: self.stage_index(StageKind::Map)?, tasks: victims, stands }))
+        self.reopen_maps(&victims, retained.as_ref(), outbox);
+        Some(Loss::Again(RunAgain { stage: self.stage_index(StageKind::Map)?, tasks: victims, retained }))
     }
 
     /// Readmits the runs that a new process found on the disks of a node that is about to be abandoned. Returns the
@@ -74,7 +74,7 @@ impl Job {
         let is_sealed = self.is_sealed();
         let found = left.runs.iter();
         found
-            .filter(|run| self.results.readmit_run(before, node, run, is_sealed))
+            .filter(|run| self.results_mut().readmit_run(before, node, run, is_sealed))
             .map(|left| left.run)
             .collect()
     }
@@ -82,7 +82,7 @@ impl Job {
     /// Returns the reduce tasks that read lost data.
     pub(crate) fn readers_of(&self, gone: &LostData) -> Vec<TaskIndex> {
         let reads = |task: &Task| match task {
-            Task::Reduce(reduce) => reduce.runs.iter().any(|run| gone.takes(*run, &self.results.replicas)),
+            Task::Reduce(reduce) => reduce.runs.iter().any(|run| gone.takes(*run, &self.results().replicas)),
             _ => false,
         };
         let reduces = self.stage_index(StageKind::Reduce).and_then(|stage| self.stage_tasks(stage));
@@ -91,13 +91,13 @@ impl Job {
     }
 
     pub(crate) fn told_of(&self, with: &str, victims: &[TaskIndex], reduces_done: usize) -> String {
-        let agains = || victims.iter().filter_map(|task| self.results.again.get(task));
+        let agains = || victims.iter().filter_map(|task| self.results().again.get(task));
         let ifiles: BTreeSet<IfileIndex> = agains().flat_map(|again| again.ifiles.iter().copied()).collect();
         let resent = match agains().filter(|again| again.resend.is_some()).count() {
             0 => String::new(),
             some => format!(", {some} of them from their spools, without the user's program"),
         };
-        let (maps, of_maps) = (victims.len(), self.results.splits.len());
+        let (maps, of_maps) = (victims.len(), self.results().splits.len());
         let (ifiles, of_ifiles) = (ifiles.len(), self.ifile_count());
         format!(
             "with {with}: {maps} of {of_maps} map tasks run again for their data in {ifiles} of {of_ifiles} \
@@ -105,40 +105,12 @@ impl Job {
         )
     }
 
-    /// Reopens map tasks, each for the I-files that `results` names. The later stages are created anew.
-    pub(crate) fn reopen_maps(
-        &mut self,
-        tasks: &[TaskIndex],
-        stands: Option<&RetainedStage>,
-        outbox: &mut Outbox,
-    ) {
-        let Some(stage) = self.stage_index(StageKind::Map) else { return };
-        let maps = usize::from(stage.0);
-        let stands = stands.map(|standing| standing.stage);
-        self.standing = stands.and_then(|stage| match self.tasks.get_mut(usize::from(stage.0)) {
-            Some(tasks) => Some((stage, std::mem::take(tasks))),
-            None => self.standing.take(),
-        });
-        self.tasks.truncate(maps + 1);
-        let mut payloads = Vec::new();
-        for index in tasks {
-            if let Some(task @ Task::Map(_)) = self.tasks[maps].get_mut(index.0 as usize) {
-                if let Task::Map(map) = task {
-                    map.again = self.results.again.get(index).cloned();
-                }
-                payloads.push((*index, task.clone()));
-            }
-        }
-        let job = self.id;
-        outbox.write(Change::StageReopened { job, stage, tasks: payloads, stands, now_ns: outbox.now_ns() });
-    }
-
     /// Returns the chunks that a seal attempt found lost on its node, with the cause.
     pub(crate) fn lost_chunks(&self, result: &TaskResult) -> Option<(LostData, String)> {
         let TaskResult::Seal(seal) = result else { return None };
         // A chunk that is read from another node by now is not lost.
-        let is_here = |chunk: &&ChunkId| self.results.replicas.chunk_home(**chunk) == chunk.node();
-        let clashing = self.results.in_clashing_runs(seal);
+        let is_here = |chunk: &&ChunkId| self.results().replicas.chunk_home(**chunk) == chunk.node();
+        let clashing = self.results().in_clashing_runs(seal);
         let lost: Vec<ChunkId> = seal.lost.iter().filter(is_here).chain(&clashing).copied().collect();
         let of_clash = "a merge that did not count had read them";
         let because = seal.lost_because.as_deref().unwrap_or(of_clash);
@@ -155,7 +127,7 @@ impl Job {
         outbox: &mut Outbox,
     ) -> Option<RunAgain> {
         let (TaskResult::Map(map), task) = (result, attempt.task.task) else { return None };
-        let detail = match self.results.verdict(task, map) {
+        let detail = match self.results().verdict(task, map) {
             Verdict::Good => return None,
             Verdict::Stale => {
                 format!(
@@ -163,21 +135,21 @@ impl Job {
                 )
             }
             Verdict::Differs => {
-                self.results.run_in_full(task);
+                self.results_mut().run_in_full(task);
                 self.reopen_maps(&[task], None, outbox);
                 format!(
                     "{attempt} emitted other data than the attempt before it: it runs in full, and all reduce tasks run again"
                 )
             }
         };
-        outbox.note(self.id, EventKind::StandInRefused, detail);
-        Some(RunAgain { stage: attempt.task.stage, tasks: Vec::new(), stands: self.standing_stage() })
+        outbox.note(self.id(), EventKind::StandInRefused, detail);
+        Some(RunAgain { stage: attempt.task.stage, tasks: Vec::new(), retained: self.standing_stage() })
     }
 
     /// Returns the stage whose finished tasks stay valid while earlier data is recomputed.
     pub(crate) fn standing_stage(&self) -> Option<RetainedStage> {
-        let stands = !self.results.planned_before.is_empty();
-        let stage = stands.then(|| self.stage_index(StageKind::Reduce)).flatten()?;
+        let retained = !self.results().planned_before.is_empty();
+        let stage = retained.then(|| self.stage_index(StageKind::Reduce)).flatten()?;
         Some(RetainedStage { stage, stops: Vec::new(), redo: Vec::new() })
     }
 }
@@ -198,14 +170,14 @@ pub(crate) enum Loss {
 pub(crate) struct RunAgain {
     pub stage: StageIndex,
     pub tasks: Vec<TaskIndex>,
-    pub stands: Option<RetainedStage>,
+    pub retained: Option<RetainedStage>,
 }
 
 impl RunAgain {
     /// Returns whether the attempts of a task of this job work on data that no longer exists.
     pub fn ends(&self, task: TaskKey) -> bool {
         let runs_on =
-            |stands: &RetainedStage| stands.stage == task.stage && !stands.stops.contains(&task.task);
-        task.stage > self.stage && !self.stands.as_ref().is_some_and(runs_on)
+            |retained: &RetainedStage| retained.stage == task.stage && !retained.stops.contains(&task.task);
+        task.stage > self.stage && !self.retained.as_ref().is_some_and(runs_on)
     }
 }

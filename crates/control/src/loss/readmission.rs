@@ -55,23 +55,23 @@ fn readmit_of_job(
     node: NodeId,
     left: &OrphanedData,
 ) -> bool {
-    let name = work.fleet.get(before).map(|known| known.info.name.clone()).unwrap_or_default();
-    let Some(job) = work.jobs.get_mut(&left.job).filter(|job| job.outcome.is_none()) else {
+    let name = work.fleet.get(before).map(|known| known.info().name.clone()).unwrap_or_default();
+    let Some(job) = work.jobs.get_mut(&left.job).filter(|job| job.outcome().is_none()) else {
         return false;
     };
     // The inputs of such a job are in other directories.
-    if job.spec.kind.source().is_some() || job.is_single() || job.given_up.contains(&before) {
+    if job.spec().kind.source().is_some() || job.is_single() || job.losses().given_up().contains(&before) {
         return false;
     }
     let runs = job.readmit_runs(before, node, left);
-    let parts = job.results.readmit_parts(before, node, &left.parts);
+    let parts = job.results_mut().readmit_parts(before, node, &left.parts);
     if runs.is_empty() && parts.is_empty() {
         return false;
     }
     let row = |run: &RunId| {
-        let replica = job.results.replicas.get(*run)?;
-        let is_standing = replica.stands && replica.node == node;
-        let state = if is_standing { ReplicaState::Standing } else { ReplicaState::Complete };
+        let replica = job.results().replicas.get(*run)?;
+        let is_promoted = replica.promoted && replica.node == node;
+        let state = if is_promoted { ReplicaState::Promoted } else { ReplicaState::Complete };
         let bytes = left.runs.iter().find(|left| left.run == *run).map_or(0, |left| left.stored_bytes);
         let (chunks, single_ns) = (replica.chunks.clone(), replica.single_ns);
         Some(ReplicaRow { run: *run, node, state, chunks, bytes, single_ns, sending_ns: 0 })
@@ -90,7 +90,7 @@ fn readmit_of_job(
     let replicas = runs.iter().filter_map(row).chain(moved).collect();
     outbox.write(Change::Replicas { job: left.job, replicas });
     let part_row = |task: &TaskIndex| {
-        let bytes = job.results.part(*task).map_or(0, |part| part.bytes);
+        let bytes = job.results().part(*task).map_or(0, |part| part.bytes);
         PartReplicaRow { task: *task, node, bytes, single_ns: 0, sending_ns: 0 }
     };
     if !parts.is_empty() {

@@ -10,7 +10,6 @@ use api::machine::{AttemptRead, LostOnDisk, READS_TOLD_MAX};
 use api::{Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, NodeId, RunId, StageIndex, StageKind, TaskIndex};
 use mapreduce::{LostData, Proof, Repair, Replica};
-use rows::Change;
 use scheduler::{Event, RetainedStage};
 
 /// Longest error text of a node about a disk that is shown, in bytes.
@@ -56,7 +55,7 @@ pub(crate) fn found_lost(
 pub(crate) fn lost_on_disk(work: &mut Work, outbox: &mut Outbox, node: NodeId, told: Vec<LostOnDisk>) {
     for told in told {
         let Some(known) = work.fleet.get_mut(node) else { return };
-        let name = known.info.name.clone();
+        let name = known.info().name.clone();
         let id = told.job;
         let Some(job) = work.jobs.get_mut(&id) else { continue };
         let mut why = told.why.clone();
@@ -77,22 +76,22 @@ impl Job {
         with: &str,
         outbox: &mut Outbox,
     ) -> Option<LostData> {
-        if self.outcome.is_some() {
+        if self.outcome().is_some() {
             return None;
         }
         for AttemptRead { attempt, runs } in told.read.into_iter().take(READS_TOLD_MAX) {
-            if attempt.task.job == self.id {
-                self.have_read.entry(attempt).or_default().extend(runs);
+            if attempt.task.job == self.id() {
+                self.losses_mut().had_read(attempt, runs);
             }
         }
         // A node reports only about runs that are read from it.
-        let replicas = &self.results.replicas;
+        let replicas = &self.results().replicas;
         let runs: Vec<RunId> = told.runs.into_iter().filter(|run| replicas.home(*run) == node).collect();
         if !self.is_sealed() {
             // Runs are not known before the seal. A replica of a run replaces the chunks of that run.
             let covered: Vec<&Replica> = runs.iter().filter_map(|run| replicas.get(*run)).collect();
             let is_covered = |chunk: &ChunkId| {
-                let has_other = |replica: &Replica| !replica.stands || replica.second.is_some();
+                let has_other = |replica: &Replica| !replica.promoted || replica.second.is_some();
                 covered.iter().any(|replica| has_other(replica) && replica.chunks.contains(chunk))
             };
             let is_there = |chunk: &ChunkId| replicas.chunk_home(*chunk) == node && !is_covered(chunk);
@@ -100,12 +99,12 @@ impl Job {
             return Some(LostData { runs: LostData::runs(&runs).runs, ..LostData::chunks(&chunks) });
         }
         let gone = LostData::runs(&runs);
-        let (readers, done) = (self.readers_of(&gone), &self.results.reduces);
+        let (readers, done) = (self.readers_of(&gone), &self.results().reduces);
         let mut waiting = readers.iter().filter(|task| !done.contains_key(task)).peekable();
         let is_reducing = self
             .stage_index(StageKind::Reduce)
-            .is_some_and(|stage| usize::from(stage.0) + 1 == self.tasks.len());
-        if !is_reducing || self.results.keeps_runs || waiting.peek().is_none() {
+            .is_some_and(|stage| usize::from(stage.0) + 1 == self.tasks().len());
+        if !is_reducing || self.results().keeps_runs || waiting.peek().is_none() {
             return Some(gone);
         }
         let all_have_read = waiting.all(|task| {
@@ -117,7 +116,7 @@ impl Job {
         // An attempt that starts again finds the runs lost; they are recomputed then.
         let detail =
             format!("with {with}: all their reduce tasks have read them already, and nothing runs again");
-        outbox.note(self.id, EventKind::DataLost, detail);
+        outbox.note(self.id(), EventKind::DataLost, detail);
         None
     }
 
@@ -127,10 +126,10 @@ impl Job {
             return false;
         };
         let is_of_task = |attempt: &AttemptKey| attempt.task.stage == stage && attempt.task.task == task;
-        let mut attempts = self.have_read.iter().filter(|(attempt, _)| is_of_task(attempt));
+        let mut attempts = self.losses().reads().filter(|(attempt, _)| is_of_task(attempt));
         attempts.any(|(attempt, read)| match self.task(*attempt) {
             Some(Task::Reduce(reduce)) => {
-                let mut lost = reduce.runs.iter().filter(|run| gone.takes(**run, &self.results.replicas));
+                let mut lost = reduce.runs.iter().filter(|run| gone.takes(**run, &self.results().replicas));
                 lost.all(|run| read.contains(run))
             }
             _ => false,
@@ -140,14 +139,14 @@ impl Job {
     /// Returns whether these runs, which an attempt could not read, are all known to be lost. If so, the attempts that
     /// read them earlier do not matter.
     pub(crate) fn knows_lost(&self, runs: &[RunId]) -> bool {
-        !runs.is_empty() && runs.iter().all(|run| self.lost_runs.contains(run))
+        !runs.is_empty() && runs.iter().all(|run| self.losses().is_lost(*run))
     }
 
     /// Returns the rest of a loss that an attempt reports late. Runs that have been read from replicas since the
     /// attempt began are left out: the attempt saw their old files, which are known to be lost, and says nothing about
     /// the replicas. None if the report names no such run.
     fn fell_back_since(&self, gone: &LostData, started_ns: u64) -> Option<LostData> {
-        let is_late = |run: &RunId| self.fell_back_ns.get(run).is_some_and(|since_ns| *since_ns > started_ns);
+        let is_late = |run: &RunId| self.losses().fell_back_after(*run, started_ns);
         let rest = gone.runs.iter().filter(|run| !is_late(run)).copied().collect();
         gone.runs.iter().any(is_late).then(|| LostData { runs: rest, ..gone.clone() })
     }
@@ -163,15 +162,15 @@ impl Job {
     ) -> Option<Event> {
         let telling = proof.findings.iter().find(|finding| finding.chunk().is_some());
         let found = telling.or(proof.findings.first()).map(ToString::to_string).unwrap_or_default();
-        let job = self.id;
-        match self.results.repair(proof) {
+        let job = self.id();
+        match self.results_mut().repair(proof) {
             Repair::Nothing => None,
             Repair::ReadAgain(tasks) => {
                 let detail =
                     format!("the proof did not agree ({found}): {} reduce tasks run again", tasks.len());
                 outbox.note(job, EventKind::ReadAgain, detail);
                 let to = self.reopen_reduces(&tasks, outbox)?;
-                Some(Event::StageSentBack { job, stage, to, tasks, stands: None })
+                Some(Event::StageSentBack { job, stage, to, tasks, retained: None })
             }
             Repair::MakeAgain { gone, readers } => {
                 let reduce = self.reopen_reduces(&readers, outbox)?;
@@ -182,34 +181,12 @@ impl Job {
                         Some(Event::StageRefused { job, stage })
                     }
                     Loss::Again(RunAgain { stage: to, tasks, .. }) => {
-                        let stands = Some(RetainedStage { stage: reduce, stops: Vec::new(), redo: readers });
-                        Some(Event::StageSentBack { job, stage, to, tasks, stands })
+                        let retained =
+                            Some(RetainedStage { stage: reduce, stops: Vec::new(), redo: readers });
+                        Some(Event::StageSentBack { job, stage, to, tasks, retained })
                     }
                 }
             }
         }
-    }
-
-    /// Reopens reduce tasks as they are planned now.
-    pub(crate) fn reopen_reduces(&mut self, tasks: &[TaskIndex], outbox: &mut Outbox) -> Option<StageIndex> {
-        let stage = self.stage_index(StageKind::Reduce)?;
-        let planned = self.tasks.get_mut(usize::from(stage.0))?;
-        let mut payloads = Vec::with_capacity(tasks.len());
-        for index in tasks {
-            let again = self.results.plan.get(index.0 as usize).cloned().map(Task::Reduce);
-            if let Some((place, again)) = planned.get_mut(index.0 as usize).zip(again) {
-                *place = again;
-                payloads.push((*index, place.clone()));
-            }
-        }
-        let job = self.id;
-        outbox.write(Change::StageReopened {
-            job,
-            stage,
-            tasks: payloads,
-            stands: None,
-            now_ns: outbox.now_ns(),
-        });
-        Some(stage)
     }
 }

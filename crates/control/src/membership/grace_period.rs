@@ -57,7 +57,7 @@ pub(crate) fn miss(work: &mut Work, outbox: &mut Outbox, node: NodeId, why: Stri
 fn patience_for(work: &Work, node: NodeId) -> BTreeMap<JobId, Duration> {
     let (_, slots) = work.fleet.nodes_and_slots();
     let needed = work.jobs.values().filter(|job| job.misses(node));
-    let each = needed.map(|job| (job.id, job.remake_time(node, slots).min(AWAY_MAX)));
+    let each = needed.map(|job| (job.id(), job.remake_time(node, slots).min(AWAY_MAX)));
     each.filter(|(_, patience)| *patience >= WORTH_MIN).collect()
 }
 
@@ -72,14 +72,14 @@ pub(crate) fn give_up_away(work: &mut Work, outbox: &mut Outbox) {
         let mut is_waited_for = false;
         for id in jobs {
             let Some(job) = work.jobs.get_mut(&id) else { continue };
-            if job.given_up.contains(&node) || !job.misses(node) {
+            if job.losses().given_up().contains(&node) || !job.misses(node) {
                 continue;
             }
             if patience.get(&id).is_some_and(|patience| waited < *patience) {
                 is_waited_for = true;
                 continue;
             }
-            job.given_up.insert(node);
+            job.losses_mut().give_up(node);
             data_gone(work, outbox, id, &LostData::node(node), &with);
         }
         if !is_waited_for {
@@ -92,13 +92,13 @@ pub(crate) fn give_up_away(work: &mut Work, outbox: &mut Outbox) {
 impl Job {
     /// Returns whether the job, or a stage that reads its parts, may need data on the node.
     pub(crate) fn misses(&self, node: NodeId) -> bool {
-        self.may_need(node) || (self.outcome.is_none() && !self.results.parts_on(node).is_empty())
+        self.may_need(node) || (self.outcome().is_none() && !self.results().parts_on(node).is_empty())
     }
 
     /// Estimates the time to recompute the data that only this node has, in `slots` slots. It is at least the time of
     /// the longest task.
     pub(crate) fn remake_time(&self, node: NodeId, slots: u64) -> Duration {
-        let (maps, parts) = (self.results.maps_on(node), self.results.parts_on(node));
+        let (maps, parts) = (self.results().maps_on(node), self.results().parts_on(node));
         let (map, last) = (
             self.stage_index(StageKind::Map),
             self.stage_index(StageKind::Reduce).or(self.stage_index(StageKind::Map)),
@@ -108,7 +108,7 @@ impl Job {
             attempt.won && ((stage == map && maps.contains(task)) || (stage == last && parts.contains(task)))
         };
         let mut took: BTreeMap<(StageIndex, TaskIndex), u64> = BTreeMap::new();
-        for attempt in self.results.attempts.iter().filter(is_victim) {
+        for attempt in self.results().attempts.iter().filter(is_victim) {
             let ran_ns = attempt.ended_ns.saturating_sub(attempt.started_ns);
             took.insert((attempt.stage, attempt.task), ran_ns);
         }

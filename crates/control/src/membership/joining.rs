@@ -115,7 +115,7 @@ pub(crate) fn join(
         lose_node(work, outbox, older, NodeState::Dead, &why);
     }
     let welcome = NodeWelcome { readmitted, ..welcome };
-    let replicating = work.jobs.values().filter(|job| job.replicating.is_on).map(|job| job.id);
+    let replicating = work.jobs.values().filter(|job| job.replicating().is_on).map(|job| job.id());
     work.fleet.may_hold(node, replicating);
     let_nodes_rest(work, outbox);
     work.fleet.nodes_changed();

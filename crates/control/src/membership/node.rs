@@ -41,11 +41,11 @@ pub(crate) struct NodeProcess {
 
 /// A node in the cluster.
 pub(crate) struct Node {
-    pub info: NodeInfo,
-    pub incarnation: String,
+    pub(super) info: NodeInfo,
+    pub(super) incarnation: String,
     /// Its join token, if the token is its own.
     join_token: Option<String>,
-    pub presence: Presence,
+    pub(super) presence: Presence,
     /// The poll that waits for orders, and the time of its arrival.
     parked: Option<(Reply<NodeOrders>, Moment)>,
     /// Orders that the node has not confirmed.
@@ -54,26 +54,26 @@ pub(crate) struct Node {
     /// Number of the last order that was sent with the answer to a poll.
     sent: u64,
     /// Running attempts with their slots and their start times, in nanoseconds since 1970.
-    pub running: BTreeMap<AttemptKey, (u32, u64)>,
+    pub(super) running: BTreeMap<AttemptKey, (u32, u64)>,
     /// Jobs that the node has heard of.
-    pub jobs: BTreeSet<JobId>,
+    pub(super) jobs: BTreeSet<JobId>,
     /// Jobs with data on the node that no writer sent to it: the node may ask about them without a token.
-    pub holds: BTreeSet<JobId>,
+    pub(super) holds: BTreeSet<JobId>,
     /// It was known to the previous server and has not polled yet.
-    pub restored: bool,
+    pub(super) restored: bool,
     /// Disks as it reported them last.
-    pub disks: Vec<DiskReport>,
-    pub sample: Option<MachineSample>,
+    pub(super) disks: Vec<DiskReport>,
+    pub(super) sample: Option<MachineSample>,
     /// Last output so far of the programs that run on it.
-    pub heard: BTreeMap<AttemptKey, OutputTail>,
+    pub(super) heard: BTreeMap<AttemptKey, OutputTail>,
     /// Set while it is being drained.
-    pub drain: Option<Drain>,
+    pub(super) drain: Option<Drain>,
     /// It gets only tasks that are bound to it, because it cannot write and other nodes can.
-    pub is_cordoned: bool,
+    pub(super) is_cordoned: bool,
     /// Jobs with kept data on its disks.
-    pub kept: BTreeSet<JobId>,
+    pub(super) kept: BTreeSet<JobId>,
     /// Set when its process has ended and its data is not abandoned yet.
-    pub away: Option<Away>,
+    pub(super) away: Option<Away>,
     /// The value of [`Fleet::changes`] that it has been told of.
     told_changes: u64,
 }
@@ -103,6 +103,35 @@ impl Node {
             away: None,
             told_changes: 0,
         }
+    }
+
+    pub fn info(&self) -> &NodeInfo {
+        &self.info
+    }
+
+    /// Returns its disks as it reported them last.
+    pub fn disks(&self) -> &[DiskReport] {
+        &self.disks
+    }
+
+    /// Returns its running attempts with their slots and their start times, in nanoseconds since 1970.
+    pub fn running(&self) -> &BTreeMap<AttemptKey, (u32, u64)> {
+        &self.running
+    }
+
+    /// Records a running attempt that an earlier server had started.
+    pub fn runs(&mut self, attempt: AttemptKey, slot: u32, started_ns: u64) {
+        self.running.insert(attempt, (slot, started_ns));
+    }
+
+    /// Records that its disks hold kept data of a job.
+    pub fn keeps_data_of(&mut self, job: JobId) {
+        self.kept.insert(job);
+    }
+
+    /// Records that its disks hold no kept data of a job any more.
+    pub fn keeps_nothing_of(&mut self, job: JobId) {
+        self.kept.remove(&job);
     }
 
     /// Returns whether new chunks may be put on it: not if it is away or being drained, nor if no disk accepts data.

@@ -52,10 +52,9 @@ pub(crate) fn admit(work: &mut Work, outbox: &mut Outbox, turn: Turn) {
     let Turn { job, spec, key, owner, seat, file_hold } = turn;
     let mut new = Job::new(job, spec, JobDirs::default(), JobResults::new(job, Vec::new()));
     let claim = key.claim();
-    new.owner = owner;
-    new.seat = Some(seat);
-    new.file_hold = file_hold;
-    let (stages, failures_max) = (new.stage_kinds.clone(), new.failures_max());
+    new.belongs_to(owner, file_hold);
+    new.take_seat(seat);
+    let (stages, failures_max) = (new.stage_kinds().to_vec(), new.failures_max());
     work.jobs.insert(new);
     feed(work, outbox, Event::JobSubmitted { job, claim, stages, failures_max });
 }

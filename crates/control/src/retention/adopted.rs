@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 impl Job {
     /// Records that a node has opened the kept I-files that this job reduces.
     pub(crate) fn adopted(&mut self, attempt: AttemptKey, adopt: AdoptResult, outbox: &mut Outbox) {
-        let job = self.id;
+        let job = self.id();
         // The maps ran in another job; this job must prove their commits. All are written with the first task.
-        let maps = self.results.maps.iter().filter(|_| attempt.task.task == TaskIndex(0));
+        let maps = self.results().maps.iter().filter(|_| attempt.task.task == TaskIndex(0));
         for (map_task, (number, map)) in maps {
             let task = TaskKey { task: *map_task, ..attempt.task };
             for commit in &map.commits {
-                let number = self.results.attempt_in(*map_task, *number, commit.ifile);
+                let number = self.results().attempt_in(*map_task, *number, commit.ifile);
                 let attempt = AttemptKey { task, attempt: number };
                 outbox.write(Change::Sources { attempt, commits: vec![*commit] });
             }
@@ -32,12 +32,12 @@ impl Job {
         }
         let before: BTreeSet<RunId> = self.sealed_runs().map(|run| run.run).collect();
         outbox.write(Change::Chunks { job, chunks: adopt.chunks.clone() });
-        self.results.record(attempt, TaskResult::Adopt(adopt));
+        self.results_mut().record(attempt, TaskResult::Adopt(adopt));
         let runs: Vec<RunSummary> =
             self.sealed_runs().filter(|run| !before.contains(&run.run)).map(without_weights).collect();
         let standing = runs.iter().filter_map(|run| {
-            let replica = self.results.replicas.get(run.run).filter(|replica| replica.stands)?;
-            let (state, chunks) = (ReplicaState::Standing, replica.chunks.clone());
+            let replica = self.results().replicas.get(run.run).filter(|replica| replica.promoted)?;
+            let (state, chunks) = (ReplicaState::Promoted, replica.chunks.clone());
             let (node, bytes) = (replica.node, run.stored_bytes);
             Some(ReplicaRow { run: run.run, node, state, chunks, bytes, single_ns: 0, sending_ns: 0 })
         });
@@ -49,7 +49,7 @@ impl Job {
     }
 
     pub(crate) fn sealed_runs(&self) -> impl Iterator<Item = &RunSummary> {
-        self.results.seal.iter().flat_map(|seal| &seal.runs)
+        self.results().seal.iter().flat_map(|seal| &seal.runs)
     }
 
     /// Handles the loss of kept data that this job reduces again; `with` names the cause. No maps can recompute it:
@@ -61,19 +61,19 @@ impl Job {
         source: JobId,
         outbox: &mut Outbox,
     ) -> Option<Loss> {
-        let stage = self.tasks.len().checked_sub(1)?;
+        let stage = self.tasks().len().checked_sub(1)?;
         // Merges are bound to their nodes, and would wait for a lost one forever.
-        let is_bound = gone.node.is_some() && self.stage_kinds[stage] == StageKind::Merge;
+        let is_bound = gone.node.is_some() && self.stage_kinds()[stage] == StageKind::Merge;
         let (mut gone, mut fell_back) = (gone.clone(), false);
         if self.is_sealed() && !is_bound {
-            let (rest, fallen) = self.results.fall_back(&gone, true);
-            self.fell_back_ns.extend(fallen.standing.iter().map(|run| (*run, outbox.now_ns())));
+            let (rest, fallen) = self.results_mut().fall_back(&gone, true);
+            self.losses_mut().fell_back(&fallen.standing, outbox.now_ns());
             self.fallen_back(&fallen, with, outbox);
             (gone, fell_back) = (rest, !fallen.standing.is_empty());
         }
         let is_needed = match self.is_sealed() {
-            true => self.results.needs_any(&gone, true),
-            false => self.results.adopt.iter().flatten().any(|adopt| Some(adopt.node) == gone.node),
+            true => self.results().needs_any(&gone, true),
+            false => self.results().adopt.iter().flatten().any(|adopt| Some(adopt.node) == gone.node),
         };
         if !is_needed {
             return fell_back.then_some(Loss::FellBack);
@@ -85,7 +85,7 @@ impl Job {
             ),
             None => format!("kept I-files of job {source} are lost with {with}: run that job again"),
         };
-        self.last_failure = Some(TaskFailure::new(Blame::Environment, message));
+        self.fails_of(TaskFailure::new(Blame::Environment, message));
         Some(Loss::ForGood(StageIndex(stage as u16)))
     }
 }

@@ -36,17 +36,17 @@ pub(crate) fn let_go(work: &mut Work, outbox: &mut Outbox, id: JobId) {
 /// Orders nodes to keep these runs of a job, and their replicas.
 pub(crate) fn begin_keeping(work: &mut Work, outbox: &mut Outbox, id: JobId, runs: BTreeSet<RunId>) {
     let Some(job) = work.jobs.get_mut(&id) else { return };
-    let replicas = &job.results.replicas;
+    let replicas = &job.results().replicas;
     let held = replicas.held().filter(|(run, _)| runs.contains(run)).map(|(_, node)| node);
     let keepers: BTreeSet<NodeId> = runs.iter().map(|run| replicas.home(*run)).chain(held).collect();
-    job.keeping = Some(Keeping { runs, ..Keeping::default() });
+    job.begin_keeping(Keeping { runs, ..Keeping::default() });
     let (there, gone): (BTreeSet<NodeId>, BTreeSet<NodeId>) =
         keepers.into_iter().partition(|keeper| work.fleet.has(*keeper));
     for node in gone {
         let why = format!("{node}, which had some of them, is gone");
         job.keeps_without(node, &node.to_string(), why, outbox);
     }
-    let Some(keeping) = &mut job.keeping else { return };
+    let Some(keeping) = job.keeping_mut() else { return };
     keeping.waiting = if keeping.lost.is_some() { BTreeSet::new() } else { there };
     work.fleet.order_end(id, &keeping.waiting);
     look_whether_kept(work, outbox, id);
@@ -54,8 +54,8 @@ pub(crate) fn begin_keeping(work: &mut Work, outbox: &mut Outbox, id: JobId, run
 
 /// Handles the loss of a node that was ordered to keep data.
 pub(crate) fn keeper_lost(work: &mut Work, outbox: &mut Outbox, node: NodeId, name: &str) {
-    let waits = |job: &&Job| job.keeping.as_ref().is_some_and(|keeping| keeping.waiting.contains(&node));
-    let jobs: Vec<JobId> = work.jobs.values().filter(waits).map(|job| job.id).collect();
+    let waits = |job: &&Job| job.keeping().is_some_and(|keeping| keeping.waiting.contains(&node));
+    let jobs: Vec<JobId> = work.jobs.values().filter(waits).map(|job| job.id()).collect();
     for id in jobs {
         let why = format!("the node {name} was lost before it had kept its runs");
         work.jobs.expect_mut(id).keeps_without(node, name, why, outbox);
@@ -65,14 +65,14 @@ pub(crate) fn keeper_lost(work: &mut Work, outbox: &mut Outbox, node: NodeId, na
 
 /// Continues with a job if all its nodes have answered, or if nothing can be kept any more.
 pub(crate) fn look_whether_kept(work: &mut Work, outbox: &mut Outbox, id: JobId) {
-    let Some(keeping) = work.jobs.get_mut(&id).and_then(|job| job.keeping.as_mut()) else { return };
+    let Some(keeping) = work.jobs.get_mut(&id).and_then(|job| job.keeping_mut()) else { return };
     if let Some(lost) = &keeping.lost {
         let detail = format!("the I-files are not kept: {lost}");
         keeping.waiting.clear();
         for place in std::mem::take(&mut keeping.places) {
             if let Some(node) = work.fleet.get_mut(place.node) {
                 node.order(NodeOrder::DropKept { names: vec![place.dir.name()] });
-                node.kept.remove(&id);
+                node.keeps_nothing_of(id);
             }
         }
         outbox.note(id, EventKind::KeptDataLost, detail);
@@ -132,7 +132,7 @@ pub(crate) fn forget_what_is_over(work: &mut Work, outbox: &mut Outbox, node: No
 }
 
 pub(crate) fn awaits_part(work: &Work, id: JobId, node: NodeId) -> bool {
-    let keeping = work.jobs.get(&id).and_then(|job| job.keeping.as_ref());
+    let keeping = work.jobs.get(&id).and_then(|job| job.keeping());
     keeping.is_some_and(|keeping| keeping.waiting.contains(&node))
 }
 
@@ -146,31 +146,31 @@ pub(crate) fn part_kept(
 ) {
     let Some(known) = work.fleet.get_mut(node) else { return };
     let Some(job) = work.jobs.get_mut(&id) else { return };
-    let Some(keeping) = &mut job.keeping else { return };
+    let Some(keeping) = job.keeping_mut() else { return };
     keeping.waiting.remove(&node);
     for dir in dirs.into_iter().filter(|dir| dir.job == id) {
-        known.kept.insert(id);
-        let node_name = known.info.name.clone();
+        known.keeps_data_of(id);
+        let node_name = known.info().name.clone();
         keeping.places.push(KeptPlace { made_by: node, node, node_name, dir });
     }
     if let Some(problem) = problem {
         let problem = problem.replace('\0', "\u{fffd}");
         let cut = problem.floor_char_boundary(TEXT_BYTES_MAX);
-        let why = format!("the node {}: {}", known.info.name, &problem[..cut]);
-        job.keeps_without(node, &known.info.name, why, outbox);
+        let why = format!("the node {}: {}", known.info().name, &problem[..cut]);
+        job.keeps_without(node, &known.info().name, why, outbox);
     }
     look_whether_kept(work, outbox, id);
 }
 
 /// Takes the directories that belong to jobs which are being stored. Returns the others.
 fn known_by_no_job(work: &mut Work, outbox: &mut Outbox, node: NodeId, dirs: Vec<KeptDir>) -> Vec<KeptDir> {
-    let Some(node_name) = work.fleet.get(node).map(|known| known.info.name.clone()) else {
+    let Some(node_name) = work.fleet.get(node).map(|known| known.info().name.clone()) else {
         return Vec::new();
     };
     let (mut others, mut strangers) = (Vec::new(), Vec::new());
     for dir in dirs {
         let maker_lives = work.fleet.of_incarnation(&dir.incarnation).is_some();
-        let keeping = work.jobs.get_mut(&dir.job).and_then(|job| job.keeping.as_mut());
+        let keeping = work.jobs.get_mut(&dir.job).and_then(|job| job.keeping_mut());
         let Some(keeping) = keeping.filter(|keeping| keeping.lost.is_none()) else {
             others.push(dir);
             continue;
@@ -179,7 +179,7 @@ fn known_by_no_job(work: &mut Work, outbox: &mut Outbox, node: NodeId, dirs: Vec
         match keeping.found(KeptPlace { made_by: node, node, node_name, dir }, maker_lives) {
             FoundWhile::Kept => {
                 if let Some(known) = work.fleet.get_mut(node) {
-                    known.kept.insert(job);
+                    known.keeps_data_of(job);
                 }
             }
             FoundWhile::NotToldYet => {}
@@ -199,8 +199,8 @@ pub(crate) fn found(fleet: &mut Fleet, outbox: &mut Outbox, found: FoundDirs, in
     for (dir, in_store) in dirs.into_iter().zip(in_store) {
         match in_store {
             DirInStore::Kept { made_by } => {
-                known.kept.insert(dir.job);
-                let (job, node_name) = (dir.job, known.info.name.clone());
+                known.keeps_data_of(dir.job);
+                let (job, node_name) = (dir.job, known.info().name.clone());
                 let places = vec![KeptPlace { made_by, node, node_name, dir }];
                 outbox.write(Change::KeptDirs { job, places });
             }
@@ -226,7 +226,7 @@ pub(crate) fn drop_kept(fleet: &mut Fleet, job: JobId, places: Vec<KeptPlace>) -
         match fleet.get_mut(place.node) {
             Some(node) => {
                 node.order(NodeOrder::DropKept { names: vec![place.dir.name()] });
-                node.kept.remove(&job);
+                node.keeps_nothing_of(job);
             }
             None => drop(away.insert(place.node_name)),
         }
@@ -237,11 +237,13 @@ pub(crate) fn drop_kept(fleet: &mut Fleet, job: JobId, places: Vec<KeptPlace>) -
 impl Job {
     /// Records that a node does not keep its data. Replicas replace it if there are any; otherwise nothing is kept.
     pub(crate) fn keeps_without(&mut self, node: NodeId, name: &str, why: String, outbox: &mut Outbox) {
-        let (_, fallen) = self.results.fall_back(&LostData::node(node), true);
+        let (_, fallen) = self.results_mut().fall_back(&LostData::node(node), true);
         self.fallen_back(&fallen, &format!("the node {name}, which keeps none of them"), outbox);
-        let Some(keeping) = &mut self.keeping else { return };
+        let Some(keeping) = self.keeping() else { return };
+        let is_lost = keeping.runs.iter().any(|run| self.results().replicas.home(*run) == node);
+        let Some(keeping) = self.keeping_mut() else { return };
         keeping.waiting.remove(&node);
-        if keeping.runs.iter().any(|run| self.results.replicas.home(*run) == node) {
+        if is_lost {
             keeping.lost = Some(why);
         }
     }

@@ -52,7 +52,7 @@ impl KeptCheck {
         }
         for run in self.runs.values() {
             let rows = replicas.get(&run.run).map(Vec::as_slice).unwrap_or_default();
-            let is_gone = rows.iter().any(|row| row.state == ReplicaState::Standing);
+            let is_gone = rows.iter().any(|row| row.state == ReplicaState::Promoted);
             let own = (!is_gone).then(|| own_home(&tasks, run)).flatten();
             let there = rows.iter().filter(|row| row.state != ReplicaState::Lost);
             let there = there.filter_map(|row| replica_home(&tasks, row));
@@ -297,7 +297,7 @@ mod tests {
     use api::DataSum;
     use api::fsck::{CheckedFile, Damage, FileToCheck};
     use api::kept::{KeptDir, KeptPlace};
-    use api::task::{KeptRun, SourceBooks};
+    use api::task::{KeptRun, SourceAudit};
     use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, RunId, Source, TaskIndex};
     use rows::{ReplicaRow, ReplicaState};
     use std::collections::BTreeMap;
@@ -364,7 +364,7 @@ mod tests {
     fn found(hash: &str, why: Option<&str>) -> CheckedFile {
         let damages: Vec<Damage> =
             why.map(|why| Damage { why: why.into(), ..Damage::default() }).into_iter().collect();
-        let book = SourceBooks { ifile: IFILE, chunk: CHUNK, source: SOURCE, sum: sum() };
+        let book = SourceAudit { ifile: IFILE, chunk: CHUNK, source: SOURCE, sum: sum() };
         let (damage_count, content_hash) = (damages.len() as u64, hash.to_string());
         CheckedFile {
             run: run(),
@@ -392,7 +392,7 @@ mod tests {
         let replica = |other| (12, 2, vec![(1, other)]);
         assert_eq!(homes(ReplicaState::Complete), [own(true), replica(true)]);
         // The file of a lost run is not looked for.
-        assert_eq!(homes(ReplicaState::Standing), [replica(false)]);
+        assert_eq!(homes(ReplicaState::Promoted), [replica(false)]);
         assert_eq!(homes(ReplicaState::Lost), [own(false)]);
     }
 

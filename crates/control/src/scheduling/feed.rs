@@ -101,22 +101,22 @@ pub(crate) fn open_stage(work: &mut Work, outbox: &mut Outbox, id: JobId, stage:
     match waits_for_inputs(work, outbox, id) {
         Ok(false) => {}
         Ok(true) => {
-            work.jobs.expect_mut(id).in_flow.is_asked = true;
+            work.jobs.expect_mut(id).in_flow_mut().is_asked = true;
             return Vec::new();
         }
         Err(failure) => {
-            work.jobs.expect_mut(id).last_failure = Some(failure);
+            work.jobs.expect_mut(id).fails_of(failure);
             return vec![Event::StageRefused { job: id, stage }];
         }
     }
     let Some(job) = work.jobs.get_mut(&id) else { return Vec::new() };
-    match job.stage_kinds[usize::from(stage.0)] {
-        StageKind::Merge => job.results.leaving = work.fleet.leaving(),
+    match job.stage_kinds()[usize::from(stage.0)] {
+        StageKind::Merge => job.results_mut().leaving = work.fleet.leaving(),
         StageKind::Seal => settle_replication(work, outbox, id),
         _ => {}
     }
     let Some(job) = work.jobs.get_mut(&id) else { return Vec::new() };
-    let is_to_rest = job.spec.feeds() && job.stage_kinds[usize::from(stage.0)] == StageKind::Commit;
+    let is_to_rest = job.spec().feeds() && job.stage_kinds()[usize::from(stage.0)] == StageKind::Commit;
     let expanded = match is_to_rest {
         true => job.prove_parts().map(|()| None),
         false => job.expand_stage(stage, outbox).map(Some),
@@ -146,7 +146,7 @@ pub(crate) fn open_stage(work: &mut Work, outbox: &mut Outbox, id: JobId, stage:
 /// Marks a stage that feeds others as complete: all its parts are there and the proof agrees. Its readers may begin.
 fn parts_are_ready(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Vec<Event> {
     if let Some(job) = work.jobs.get_mut(&id) {
-        job.in_flow.parts_ready = true;
+        job.in_flow_mut().parts_ready = true;
         // Parts may have been lost since they were written; the readers need them now.
         work.jobs.hurt_flows();
     }
@@ -166,8 +166,8 @@ fn start(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, slot: Slot) 
     outbox.touch(id);
     let job = work.jobs.expect_mut(id);
     let task = job.task(attempt).expect("the scheduler starts tasks of expanded stages").clone();
-    let task = job.results.placed_now(task);
-    let (spec, user) = (Arc::clone(&job.spec), Arc::clone(&job.owner.name));
+    let task = job.results().placed_now(task);
+    let (spec, user) = (Arc::clone(job.spec()), Arc::clone(&job.owner().name));
     let mut task = with_stage_files(work, id, task);
     let now_ns = outbox.now_ns();
     outbox.write(Change::AttemptStarted { attempt, node: slot.node, slot: slot.slot, now_ns });

@@ -32,7 +32,7 @@ pub(crate) fn attempt_finished(work: &mut Work, outbox: &mut Outbox, finished: F
 fn check(work: &Work, job: &Job, attempt: AttemptKey, result: &TaskResult) -> Result<(), TaskFailure> {
     job.check_result(attempt, result)?;
     if work.service == Service::Cluster {
-        work.fleet.check_homes(result, &job.results.replicas, &job.given_up)?;
+        work.fleet.check_homes(result, &job.results().replicas, job.losses().given_up())?;
     }
     check_same_part(work, attempt, result)
 }
@@ -83,7 +83,7 @@ fn failed(work: &mut Work, outbox: &mut Outbox, finished: Ended, failure: TaskFa
     let stopped_alone = failure.blame == Blame::Cancelled && !job.is_stopping();
     let of_node = failure.blame == Blame::Environment;
     let missed = failure.unreachable.filter(|node| of_node && work.fleet.has(*node));
-    let is_first = missed.is_some_and(|node| job.first_to_miss(attempt, node));
+    let is_first = missed.is_some_and(|node| job.losses_mut().first_to_miss(attempt.task, node));
     let may_be_excused = || {
         let is_excused = work.fleet.may_excuse(finished.started_ns, failure.unreachable, outbox.moment());
         work.service == Service::Cluster && (is_excused || is_first)

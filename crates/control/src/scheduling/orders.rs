@@ -14,7 +14,7 @@ pub(crate) fn ask_to_split(work: &mut Work, attempt: AttemptKey, slot: Slot, don
     let Some(job) = work.jobs.get(&attempt.task.job).filter(|job| job.runs_reduces().is_some()) else {
         return;
     };
-    let keys = job.results.split_keys(attempt.task.task, done_bytes, END_KEYS_MAX);
+    let keys = job.results().split_keys(attempt.task.task, done_bytes, END_KEYS_MAX);
     if let Some(node) = work.fleet.get_mut(slot.node).filter(|_| !keys.is_empty()) {
         node.order(NodeOrder::EndBefore { attempt, keys });
     }
@@ -29,7 +29,7 @@ pub(crate) fn moved_before(work: &Work, event: &Event) -> Option<Event> {
         _ => return None,
     };
     let job = work.jobs.get(&id)?;
-    let payloads = job.tasks.get(usize::from(stage.0))?;
+    let payloads = job.tasks().get(usize::from(stage.0))?;
     let moved = |index: &TaskIndex| match payloads.get(index.0 as usize)? {
         task @ Task::Map(MapTask { again: Some(again), .. }) if again.resend.is_some() => {
             Some((*index, placement(task)))

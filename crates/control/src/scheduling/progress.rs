@@ -11,7 +11,7 @@ use scheduler::{Event, Waits};
 /// Handles a node's report on the progress of its attempts.
 pub(crate) fn progressed(work: &mut Work, outbox: &mut Outbox, node: NodeId, progress: Vec<AttemptProgress>) {
     let Some(known) = work.fleet.get_mut(node) else { return };
-    let (running, slots) = (&known.running, known.info.slots as usize);
+    let (running, slots) = (known.running(), known.info().slots as usize);
     let own = progress.into_iter().take(slots).filter(|told| running.contains_key(&told.attempt));
     for told in own.collect::<Vec<_>>() {
         let waits = Waits {

@@ -14,8 +14,8 @@ pub(crate) fn run_again(work: &mut Work, outbox: &mut Outbox, job: JobId, again:
     let is_stale = |attempt: &AttemptKey| attempt.task.job == job && again.ends(attempt.task);
     let stale: Vec<(AttemptKey, u64)> =
         work.fleet.all_mut().flat_map(|node| node.give_up(is_stale)).collect();
-    let RunAgain { stage, tasks, stands } = again;
-    feed(work, outbox, Event::ResultsLost { job, stage, tasks, stands });
+    let RunAgain { stage, tasks, retained } = again;
+    feed(work, outbox, Event::ResultsLost { job, stage, tasks, retained });
     for (attempt, started_ns) in stale {
         attempt_lost(&mut work.jobs, outbox, attempt, started_ns, AttemptState::Discarded);
     }

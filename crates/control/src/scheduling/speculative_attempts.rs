@@ -17,10 +17,10 @@ const COPIED_STAGES: &[StageKind] = &[StageKind::Map, StageKind::Reduce];
 /// job of one task is outside the engine: it runs as often as its user says.
 pub(crate) fn allowed(job: &Job) -> Option<Event> {
     let is_asked_for = |spec: &JobSpec| spec.speculation && spec.kind.program().is_none();
-    let kinds = job.stage_kinds.iter().enumerate();
+    let kinds = job.stage_kinds().iter().enumerate();
     let copied = kinds.filter(|(_, kind)| COPIED_STAGES.contains(kind));
     let stages = copied.map(|(index, _)| StageIndex(index as u16)).collect();
-    is_asked_for(&job.spec).then_some(Event::MayCopy { job: job.id, stages })
+    is_asked_for(job.spec()).then_some(Event::MayCopy { job: job.id(), stages })
 }
 
 /// Notes the decision about a slow attempt in the history.
@@ -47,7 +47,7 @@ fn sentence(work: &Work, slow: AttemptKey, what: &str, label: Label, inputs: &Sp
 }
 
 fn stage_name(work: &Work, job: JobId, stage: StageIndex) -> &'static str {
-    let kinds = work.jobs.get(&job).map(|job| &job.stage_kinds);
+    let kinds = work.jobs.get(&job).map(|job| job.stage_kinds());
     kinds.and_then(|kinds| kinds.get(usize::from(stage.0))).map_or("stage", |kind| kind.word())
 }
 

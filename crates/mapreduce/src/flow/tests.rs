@@ -86,7 +86,7 @@ fn planned(part_index: u32) -> ReduceTask {
         older_attempts: Vec::new(),
         expected_bytes: 0,
         largest_blocks_bytes: 0,
-        keeps_books: false,
+        audits_sources: false,
     }
 }
 

@@ -19,14 +19,14 @@ impl JobResults {
         let mut lost = gone.clone();
         let is_gone = |run: RunId, replica: &Replica| {
             Some(replica.node) == gone.node
-                || (replica.stands && gone.runs.contains(&run))
+                || (replica.promoted && gone.runs.contains(&run))
                 || replica.chunks.iter().any(|chunk| gone.chunks.contains(chunk))
         };
         // Once they are forgotten, their location would be another one, so they are named.
         let gone_for_good: Vec<(RunId, Vec<ChunkId>)> = self
             .replicas
             .iter()
-            .filter(|(run, replica)| replica.stands && is_gone(*run, replica))
+            .filter(|(run, replica)| replica.promoted && is_gone(*run, replica))
             .map(|(run, replica)| (run, replica.chunks.clone()))
             .collect();
         for (run, chunks) in gone_for_good {
@@ -38,8 +38,8 @@ impl JobResults {
         fallen.dropped.extend(self.replicas.forget(is_gone));
         let falls_back = |run: RunId| Some(run.node()) == gone.node || gone.runs.contains(&run);
         for (run, replica) in &mut self.replicas.by_run {
-            if !replica.stands && falls_back(*run) {
-                replica.stands = true;
+            if !replica.promoted && falls_back(*run) {
+                replica.promoted = true;
                 lost.runs.remove(run);
                 fallen.standing.push(*run);
             }
@@ -58,7 +58,7 @@ impl JobResults {
             }
             // The abandoned file may have been damaged.
             let is_other = replica.node != before && replica.node != node;
-            let is_own = left.run.node() == before && !replica.stands;
+            let is_own = left.run.node() == before && !replica.promoted;
             if is_own && is_other && replica.second.is_none() {
                 replica.second = Some(node);
                 return true;
@@ -78,7 +78,7 @@ impl JobResults {
             None => !sealed,
         };
         let (chunks, single_ns) = (left.chunks.clone(), 0);
-        let replica = Replica { node, chunks, single_ns, stands: false, second: None };
+        let replica = Replica { node, chunks, single_ns, promoted: false, second: None };
         counts && left.run.node() == before && self.add_replica(left.run, replica)
     }
 
@@ -87,7 +87,7 @@ impl JobResults {
         let is_only_there = |chunk: ChunkId| {
             let run = self.replicas.run_of.get(&chunk).and_then(|run| self.replicas.by_run.get(run));
             match run {
-                Some(replica) => replica.stands && replica.second.is_none() && replica.node == node,
+                Some(replica) => replica.promoted && replica.second.is_none() && replica.node == node,
                 None => chunk.node() == node,
             }
         };
@@ -101,7 +101,7 @@ impl JobResults {
     /// promoted. Returns false if the report is useless: the run is not read there, or is known to be on two nodes.
     pub fn add_copy(&mut self, from: NodeId, run: RunId, copy: Replica) -> bool {
         match self.replicas.by_run.get_mut(&run) {
-            Some(known) if known.stands => {
+            Some(known) if known.promoted => {
                 let is_of_use = known.node == from && known.second.is_none() && copy.node != from;
                 if !is_of_use || !known.holds(&copy.chunks) {
                     return false;
@@ -118,7 +118,7 @@ impl JobResults {
     /// Returns the nodes that must copy runs to a second node, each with all its runs, for nodes whose list has
     /// changed. These runs lost one of two nodes and have readers to come. `sealed`: runs count instead of chunks.
     pub fn copy_again(&mut self, sealed: bool) -> Vec<CopyAgain> {
-        let is_single = |replica: &Replica| replica.stands && replica.second.is_none();
+        let is_single = |replica: &Replica| replica.promoted && replica.second.is_none();
         if self.replicas.asked.is_empty() && !self.replicas.by_run.values().any(is_single) {
             return Vec::new();
         }
@@ -195,7 +195,7 @@ mod tests {
     /// Returns a replica of the run of one chunk with the same number.
     fn replica(run: RunId, node: u32) -> (RunId, Replica) {
         let chunks = vec![ChunkId::on(run.node(), run.number())];
-        (run, Replica { node: NodeId(node), chunks, single_ns: 0, stands: false, second: None })
+        (run, Replica { node: NodeId(node), chunks, single_ns: 0, promoted: false, second: None })
     }
 
     /// Returns a map for each of nodes 1 and 2, with its data there.
@@ -444,7 +444,7 @@ mod tests {
         // A run merged from it has the same chunk; after that the merged run counts.
         let merged = run_on(1, 9);
         let chunks = vec![chunk(1, 0)];
-        let of_merged = Replica { node: NodeId(2), chunks, single_ns: 0, stands: false, second: None };
+        let of_merged = Replica { node: NodeId(2), chunks, single_ns: 0, promoted: false, second: None };
         assert!(!results.add_replica(merged, of_merged.clone()));
         let summary = RunSummary { run: merged, ..run(0, 0, 1 << 16, 30) };
         let merge = MergeResult { replaced: vec![first], run: summary, retrievals: 1, retrieved_bytes: 30 };

@@ -20,7 +20,7 @@ impl JobResults {
 
     /// Returns the runs that no node could open, not even a replica.
     pub fn kept_runs_missing(&self) -> Vec<RunId> {
-        let is_read = |run: &RunId| self.replicas.get(*run).is_some_and(|replica| replica.stands);
+        let is_read = |run: &RunId| self.replicas.get(*run).is_some_and(|replica| replica.promoted);
         self.kept_copies.missing.iter().filter(|run| !is_read(run)).copied().collect()
     }
 
@@ -31,13 +31,13 @@ impl JobResults {
         let opened: BTreeSet<RunId> = seal.runs.iter().map(|run| run.run).collect();
         let mut standing: Vec<(RunSummary, Vec<ChunkSummary>)> = Vec::new();
         for (run, (node, copy)) in &known.copies {
-            let stands = known.missing.contains(run);
-            if self.replicas.get(*run).is_some() || (!stands && !opened.contains(run)) {
+            let promoted = known.missing.contains(run);
+            if self.replicas.get(*run).is_some() || (!promoted && !opened.contains(run)) {
                 continue;
             }
             let chunks: Vec<ChunkId> = copy.run.chunks.clone();
-            self.replicas.add(*run, Replica { node: *node, chunks, single_ns: 0, stands, second: None });
-            if stands {
+            self.replicas.add(*run, Replica { node: *node, chunks, single_ns: 0, promoted, second: None });
+            if promoted {
                 standing.push((copy.run.clone(), copy.chunks.clone()));
             }
         }

@@ -30,7 +30,7 @@ impl JobResults {
             .filter(|index| self.plan[*index].ifiles.iter().any(|ifile| wrong.contains(ifile)))
             .collect();
         let mut chunks: Vec<ChunkId> = proof.findings.iter().filter_map(Finding::chunk).collect();
-        if chunks.is_empty() && readers.iter().all(|index| self.plan[*index].keeps_books) {
+        if chunks.is_empty() && readers.iter().all(|index| self.plan[*index].audits_sources) {
             chunks = self.differing_chunks(&wrong);
             if chunks.is_empty() {
                 return Repair::Nothing;
@@ -39,7 +39,7 @@ impl JobResults {
         let mut tasks = Vec::new();
         for index in readers {
             let part_index = self.plan[index].part_index;
-            self.plan[index].keeps_books = true;
+            self.plan[index].audits_sources = true;
             self.reduces.remove(&TaskIndex(part_index));
             tasks.push(TaskIndex(part_index));
         }
@@ -64,7 +64,7 @@ impl JobResults {
         for books in self
             .reduces
             .values()
-            .flat_map(|reduce| &reduce.books)
+            .flat_map(|reduce| &reduce.source_audits)
             .filter(|books| ifiles.contains(&books.ifile))
         {
             read.entry((books.chunk, books.source)).or_default().add(&books.sum);
@@ -80,7 +80,7 @@ mod tests {
     use super::Repair;
     use crate::test_job::{commit, finish_reduces, map_result, seal_of, spec, split, sum};
     use crate::{JobResults, LostData, expand, prove};
-    use api::task::SourceBooks;
+    use api::task::SourceAudit;
     use ids::StageKind;
     use ids::*;
 
@@ -107,7 +107,7 @@ mod tests {
         for (map_task, records) in [(0, records), (1, 3)] {
             let source = Source { map_task: TaskIndex(map_task), attempt: AttemptNumber(0) };
             let (ifile, chunk) = (IfileIndex(0), ChunkId(0));
-            result.books.push(SourceBooks { ifile, chunk, source, sum: sum(records) });
+            result.source_audits.push(SourceAudit { ifile, chunk, source, sum: sum(records) });
         }
         results.reduces.insert(TaskIndex(0), result);
     }
@@ -119,7 +119,7 @@ mod tests {
         let proof = prove(&results, 2);
         assert_eq!(results.repair(&proof), Repair::ReadAgain(vec![TaskIndex(0)]));
         assert_eq!(
-            (results.reduces.len(), results.plan[0].keeps_books, results.plan[1].keeps_books),
+            (results.reduces.len(), results.plan[0].audits_sources, results.plan[1].audits_sources),
             (1, true, false)
         );
         let mut other = results.clone();

@@ -55,7 +55,7 @@ pub struct Replica {
     /// Time during which only one node had the run, in nanoseconds.
     pub single_ns: u64,
     /// True if the replica is promoted: the node that made the run has lost it.
-    pub stands: bool,
+    pub promoted: bool,
     /// Another node with the same file, which is promoted when `node` is lost.
     pub second: Option<NodeId>,
 }
@@ -97,7 +97,7 @@ impl Replicas {
     /// Restores replicas from the store, which has a row for each copy. A promoted one is read; there may be one more
     /// copy beside it, or beside the original run.
     pub fn restore(&mut self, mut known: Vec<(RunId, Replica)>) {
-        known.sort_by_key(|(run, replica)| (*run, !replica.stands, replica.node));
+        known.sort_by_key(|(run, replica)| (*run, !replica.promoted, replica.node));
         for (run, replica) in known {
             match self.by_run.get_mut(&run) {
                 Some(first) => first.second = first.second.or(Some(replica.node)),
@@ -111,7 +111,7 @@ impl Replicas {
         let Some(replica) = self.by_run.get(&run) else { return Vec::new() };
         let alone = |node| Replica {
             node,
-            stands: replica.stands && node == replica.node,
+            promoted: replica.promoted && node == replica.node,
             second: None,
             ..replica.clone()
         };
@@ -120,7 +120,7 @@ impl Replicas {
 
     /// Returns whether a run is known to be on two nodes.
     pub fn is_on_two(&self, run: RunId) -> bool {
-        self.by_run.get(&run).is_some_and(|replica| !replica.stands || replica.second.is_some())
+        self.by_run.get(&run).is_some_and(|replica| !replica.promoted || replica.second.is_some())
     }
 
     pub fn get(&self, run: RunId) -> Option<&Replica> {
@@ -169,14 +169,14 @@ impl Replicas {
             if let Some(second) = replica.second.take_if(|second| Some(*second) == gone.node) {
                 fallen.dropped.push((*run, second));
             }
-            let is_gone = Some(replica.node) == gone.node || (replica.stands && gone.runs.contains(run));
+            let is_gone = Some(replica.node) == gone.node || (replica.promoted && gone.runs.contains(run));
             // Lost chunks are lost on every node.
             let other_data = replica.chunks.iter().any(|chunk| gone.chunks.contains(chunk));
             if let Some(second) = replica.second.take_if(|_| is_gone && !other_data) {
                 fallen.dropped.push((*run, replica.node));
                 replica.node = second;
                 self.asked.remove(run);
-                if replica.stands {
+                if replica.promoted {
                     fallen.standing.push(*run);
                 }
             }
@@ -187,7 +187,7 @@ impl Replicas {
     /// Returns the node from which a run is read.
     pub fn home(&self, run: RunId) -> NodeId {
         match self.by_run.get(&run) {
-            Some(replica) if replica.stands => replica.node,
+            Some(replica) if replica.promoted => replica.node,
             _ => run.node(),
         }
     }
@@ -195,7 +195,7 @@ impl Replicas {
     /// Returns the node from which the data of a chunk is read.
     pub fn chunk_home(&self, chunk: ChunkId) -> NodeId {
         match self.run_of.get(&chunk).and_then(|run| self.by_run.get(run)) {
-            Some(replica) if replica.stands => replica.node,
+            Some(replica) if replica.promoted => replica.node,
             _ => chunk.node(),
         }
     }
@@ -204,7 +204,7 @@ impl Replicas {
     pub fn standing_on(&self, node: NodeId, chunks: &BTreeSet<ChunkId>) -> Vec<RunId> {
         let is_read = |replica: &Replica| replica.chunks.iter().any(|chunk| chunks.contains(chunk));
         self.iter()
-            .filter(|(_, replica)| replica.stands && replica.node == node && is_read(replica))
+            .filter(|(_, replica)| replica.promoted && replica.node == node && is_read(replica))
             .map(|(run, _)| run)
             .collect()
     }
@@ -213,7 +213,7 @@ impl Replicas {
     pub fn places(&self, runs: &[RunId]) -> Vec<RunPlace> {
         let place = |run: &RunId| {
             let replica = self.by_run.get(run)?;
-            Some(match replica.stands {
+            Some(match replica.promoted {
                 true => RunPlace { run: *run, node: replica.node, replica: replica.second },
                 false => RunPlace { run: *run, node: run.node(), replica: Some(replica.node) },
             })

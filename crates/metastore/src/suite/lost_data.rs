@@ -18,7 +18,7 @@ pub(crate) async fn lost_data_is_made_again(store: &Metastore) {
     let again = attempt(job, 0, 0, 1);
     let started = Change::AttemptStarted { attempt: again, node: NodeId(1), slot: 0, now_ns: 21 };
     store
-        .apply(&[of_seal, Change::StageReopened { job, stage, tasks, stands: None, now_ns: 20 }, started])
+        .apply(&[of_seal, Change::StageReopened { job, stage, tasks, retained: None, now_ns: 20 }, started])
         .await
         .unwrap();
     assert!(store.chunks(job).await.unwrap().is_empty() && store.runs(job).await.unwrap().is_empty());
@@ -86,7 +86,7 @@ pub(crate) async fn what_is_done_stands_while_lost_data_is_made_again(store: &Me
         resend: None,
     };
     let tasks = vec![(TaskIndex(0), super::map_task(Some(again.clone())))];
-    let reopened = Change::StageReopened { job, stage: maps, tasks, stands: Some(reduces), now_ns: 9 };
+    let reopened = Change::StageReopened { job, stage: maps, tasks, retained: Some(reduces), now_ns: 9 };
     store.apply(&[reopened]).await.unwrap();
     let back = store.recover().await.unwrap().jobs.remove(&job).unwrap();
     assert_eq!(back.tasks[0].payload, super::map_task(Some(again)));
@@ -140,8 +140,8 @@ pub(crate) async fn replicas_of_parts_go_with_their_tasks(store: &Metastore) {
         let recovered = store.recover().await.unwrap();
         recovered.jobs[&job].part_replicas.iter().map(|row| row.task.0).collect::<Vec<_>>()
     };
-    let reopened = async |stage, tasks, stands| {
-        let reopened = Change::StageReopened { job, stage, tasks, stands, now_ns: 9 };
+    let reopened = async |stage, tasks, retained| {
+        let reopened = Change::StageReopened { job, stage, tasks, retained, now_ns: 9 };
         store.apply(&[reopened]).await.unwrap();
     };
     reopened(reduces, vec![(TaskIndex(1), Task::Reduce(super::reduce_task()))], None).await;

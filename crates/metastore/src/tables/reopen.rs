@@ -42,11 +42,11 @@ pub(crate) async fn stage_reopened(
     job: JobId,
     stage: StageIndex,
     tasks: &[(TaskIndex, Task)],
-    stands: Option<StageIndex>,
+    retained: Option<StageIndex>,
 ) -> Result<(), ApplyError> {
-    let stands = stands.map_or(NO_STAGE, |stage| i64::from(stage.0));
+    let retained = retained.map_or(NO_STAGE, |stage| i64::from(stage.0));
     for statement in STRIKE_LATER {
-        db.execute(statement, [job.0.into(), stage.0.into(), stands.into()]).await?;
+        db.execute(statement, [job.0.into(), stage.0.into(), retained.into()]).await?;
     }
     for statement in REOPEN {
         db.execute(statement, [job.0.into(), stage.0.into()]).await?;

@@ -13,7 +13,7 @@ use crate::tasks::reduce::key_tails::KeyTails;
 use crate::tasks::reduce::read_run::ReadRun;
 use crate::tasks::streaming_env::TaskPlace;
 use crate::tasks::work_dir::{WorkDir, function_context};
-use api::task::{Part, ReduceResult, ReduceTask, SourceBooks};
+use api::task::{Part, ReduceResult, ReduceTask, SourceAudit};
 use api::{Blame, DataSum, Function, JobSpec, KeyBytes, TaskFailure};
 use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
 use faults::{PlantedFault, planted};
@@ -128,7 +128,7 @@ impl Reducing<'_> {
             status: context.reports.status(),
             said: context.reports.said(),
             opened_ns,
-            books: books(&input.groups),
+            source_audits: books(&input.groups),
             upper_key: input.upper_key,
         })
     }
@@ -187,18 +187,18 @@ fn groups<R: SortedRun>(task: &ReduceTask, cursors: Vec<R>) -> Result<Groups<R>,
         valid.push(rows);
     }
     let groups = Groups::new(Merge::new(cursors)?, valid);
-    Ok(if task.keeps_books { groups.keeping_books() } else { groups })
+    Ok(if task.audits_sources { groups.auditing_sources() } else { groups })
 }
 
 /// Returns the sums of the records read by source and chunk, if the task must report them.
-fn books<R: SortedRun>(groups: &Groups<R>) -> Vec<SourceBooks> {
+fn books<R: SortedRun>(groups: &Groups<R>) -> Vec<SourceAudit> {
     let mut sums: BTreeMap<(IfileIndex, ChunkId, Source), DataSum> = BTreeMap::new();
     for (run, rows) in groups.runs().iter().zip(groups.row_sums()) {
         for (row, sum) in run.sources().iter().zip(rows).filter(|(_, sum)| sum.records > 0) {
             sums.entry((run.ifile(), row.chunk, row.source)).or_default().add(sum);
         }
     }
-    let entry = |((ifile, chunk, source), sum)| SourceBooks { ifile, chunk, source, sum };
+    let entry = |((ifile, chunk, source), sum)| SourceAudit { ifile, chunk, source, sum };
     sums.into_iter().map(entry).collect()
 }
 

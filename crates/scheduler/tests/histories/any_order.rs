@@ -17,7 +17,7 @@ struct Random {
     lost: BTreeSet<AttemptKey>,
     winners: BTreeMap<TaskKey, AttemptKey>,
     /// The stage that was said to stand when data was lost last.
-    stands: Option<RetainedStage>,
+    retained: Option<RetainedStage>,
     submitted: i64,
     ended: BTreeSet<JobId>,
     drained: BTreeSet<JobId>,
@@ -169,11 +169,14 @@ impl Random {
             return;
         }
         let after = |other: &TaskKey| other.job == task.job && other.stage > task.stage;
-        let in_it = |other: &TaskKey| self.stands.as_ref().is_some_and(|stands| stands.stage == other.stage);
-        let stops =
-            |other: &TaskKey| self.stands.as_ref().is_some_and(|stands| stands.stops.contains(&other.task));
-        let redone =
-            |other: &TaskKey| self.stands.as_ref().is_some_and(|stands| stands.redo.contains(&other.task));
+        let in_it =
+            |other: &TaskKey| self.retained.as_ref().is_some_and(|retained| retained.stage == other.stage);
+        let stops = |other: &TaskKey| {
+            self.retained.as_ref().is_some_and(|retained| retained.stops.contains(&other.task))
+        };
+        let redone = |other: &TaskKey| {
+            self.retained.as_ref().is_some_and(|retained| retained.redo.contains(&other.task))
+        };
         self.winners.retain(|other, _| !after(other) || (in_it(other) && !redone(other)));
         let is_late = |task: &TaskKey| after(task) && (!in_it(task) || stops(task));
         let late: Vec<AttemptKey> = self.running.keys().filter(|key| is_late(&key.task)).copied().collect();
@@ -309,8 +312,8 @@ impl Random {
         let stops = (0..8).filter(|index| (pick >> index) & 1 == 1).map(TaskIndex).collect();
         let redo = if pick.is_multiple_of(7) { vec![TaskIndex(pick as u32 % 4)] } else { Vec::new() };
         let standing = RetainedStage { stage: StageIndex(stage.0 + 1), stops, redo };
-        self.stands = (pick % 5 < 3).then_some(standing);
-        self.feed(Event::ResultsLost { job, stage, tasks, stands: self.stands.clone() });
+        self.retained = (pick % 5 < 3).then_some(standing);
+        self.feed(Event::ResultsLost { job, stage, tasks, retained: self.retained.clone() });
     }
 
     /// From here on everything goes well: all jobs must come to an end.

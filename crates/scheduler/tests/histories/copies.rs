@@ -143,7 +143,7 @@ fn stopped_attempt_cannot_win_after_lost_result() {
     let mut world = copied();
     world.feed(succeeded(attempt(0, 3, 1)));
     let tasks = vec![TaskIndex(3)];
-    world.feed(Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks, stands: None });
+    world.feed(Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks, retained: None });
     world.outbox.clear();
     world.feed(succeeded(attempt(0, 3, 0)));
     world.expect(&[Action::AttemptDiscarded { attempt: attempt(0, 3, 0) }]);

@@ -508,7 +508,7 @@ fn lost_winner_runs_again_on_resumed_node() {
     world.feed(succeeded(attempt(0, 0, 0)));
     world.feed(Event::NodeResumes { node });
     let tasks = vec![TaskIndex(0)];
-    world.feed(Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks, stands: None });
+    world.feed(Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks, retained: None });
     world.outbox.clear();
     (1..3).for_each(|slot| world.feed(ask(slot)));
     let started: Vec<AttemptKey> = world
@@ -536,7 +536,7 @@ fn repeated_task_goes_where_it_was_moved() {
     let tasks = vec![(TaskIndex(0), near(3)), (TaskIndex(9), near(3))];
     world.feed(Event::TasksMoved { job: JOB, stage: StageIndex(0), tasks });
     let tasks = vec![TaskIndex(0)];
-    world.feed(Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks, stands: None });
+    world.feed(Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks, retained: None });
     world.outbox.clear();
     let starts = |world: &mut World| {
         world.outbox.drain(..).any(
@@ -555,12 +555,12 @@ fn repeated_task_goes_where_it_was_moved() {
 
 /// A task of the first stage of two has lost its result; the second stands, or not, but for attempts of tasks that stop.
 fn lost(stops: Option<&[u32]>) -> Event {
-    let stands = stops.map(|stops| RetainedStage {
+    let retained = stops.map(|stops| RetainedStage {
         stage: StageIndex(1),
         stops: stops.iter().copied().map(TaskIndex).collect(),
         redo: Vec::new(),
     });
-    Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks: vec![TaskIndex(1)], stands }
+    Event::ResultsLost { job: JOB, stage: StageIndex(0), tasks: vec![TaskIndex(1)], retained }
 }
 
 #[test]
@@ -680,9 +680,9 @@ fn impossible_stage_is_sent_back() {
     world.outbox.clear();
     // One of the last stage's tasks is to run again, of what the one before it gives anew.
     let redo = vec![TaskIndex(1)];
-    let stands = Some(RetainedStage { stage: StageIndex(1), stops: Vec::new(), redo });
+    let retained = Some(RetainedStage { stage: StageIndex(1), stops: Vec::new(), redo });
     let (stage, to, tasks) = (StageIndex(2), StageIndex(0), vec![TaskIndex(0)]);
-    world.feed(Event::StageSentBack { job: JOB, stage, to, tasks, stands });
+    world.feed(Event::StageSentBack { job: JOB, stage, to, tasks, retained });
     world.expect(&[Action::TaskRetried { task: attempt(0, 0, 0).task }]);
     world.feed(free(0));
     world.expect(&[start(attempt(0, 0, 1), 0)]);

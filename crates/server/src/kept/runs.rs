@@ -173,8 +173,8 @@ async fn adopts_of_nodes(
 
 /// Returns the nodes that kept a run, beginning with the one from which it was read; with the disk, if it is known.
 fn holders(run: &KeptRun, replicas: &[ReplicaRow]) -> Vec<(NodeId, Option<DiskIndex>)> {
-    let is_standing = |row: &&ReplicaRow| row.state == ReplicaState::Standing;
-    let home = match replicas.iter().find(is_standing) {
+    let is_promoted = |row: &&ReplicaRow| row.state == ReplicaState::Promoted;
+    let home = match replicas.iter().find(is_promoted) {
         // The disk of a replica is not recorded: its node searches for it.
         Some(standing) => (standing.node, None),
         None => (run.run.node(), Some(run.disk)),

@@ -193,7 +193,7 @@ impl Model {
             node: NodeId(to as u32),
             chunks: vec![state.chunk],
             single_ns: Duration::from_secs_f64(single_s).as_nanos() as u64,
-            stands: false,
+            promoted: false,
             second: None,
         };
         assert!(self.results.add_replica(state.id, replica), "{} has a replica already", state.id);

@@ -8,7 +8,7 @@ use super::run::{Cursor, ShuffleRun};
 use super::world::{Planted, Situation};
 use api::task::{
     ChunkSummary, CommitTask, MapResult, MergeResult, MergeTask, Part, ReduceResult, ReduceTask, RunPlace,
-    SealResult, SealTask, SourceBooks,
+    SealResult, SealTask, SourceAudit,
 };
 use api::{Blame, DataSum, TaskFailure, TaskResult};
 use iappender::{AppendError, IAppender};
@@ -304,8 +304,8 @@ fn reduce(
     let valid: Vec<Vec<bool>> = valid.collect();
     let Ok(merge) = Merge::new(cursors);
     let mut groups = Groups::new(merge, valid);
-    if task.keeps_books {
-        groups = groups.keeping_books();
+    if task.audits_sources {
+        groups = groups.auditing_sources();
     }
     let mut output = Vec::new();
     while let Ok(Some(record)) = groups.advance() {
@@ -329,20 +329,20 @@ fn reduce(
         merged: report.merged,
         groups: report.groups,
         dropped_records: report.dropped_records,
-        books: books(&groups),
+        source_audits: books(&groups),
         upper_key: task.upper_key.clone(),
         ..ReduceResult::default()
     };
     (result, output)
 }
 
-fn books(groups: &Groups<Cursor>) -> Vec<SourceBooks> {
+fn books(groups: &Groups<Cursor>) -> Vec<SourceAudit> {
     let mut sums: BTreeMap<(IfileIndex, ChunkId, Source), DataSum> = BTreeMap::new();
     for (run, rows) in groups.runs().iter().zip(groups.row_sums()) {
         for (row, sum) in run.sources().iter().zip(rows).filter(|(_, sum)| sum.records > 0) {
             sums.entry((run.ifile(), row.chunk, row.source)).or_default().add(sum);
         }
     }
-    let entry = |((ifile, chunk, source), sum)| SourceBooks { ifile, chunk, source, sum };
+    let entry = |((ifile, chunk, source), sum)| SourceAudit { ifile, chunk, source, sum };
     sums.into_iter().map(entry).collect()
 }

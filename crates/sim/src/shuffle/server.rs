@@ -387,8 +387,8 @@ impl Server {
                 self.sometimes.saw(Situation::RunsMerged);
             }
             Change::Note { job: Some(job), kind, detail, .. } => self.look_at_note(*job, *kind, detail),
-            Change::StageReopened { job, stage: MAP, tasks, stands, .. } => {
-                self.look_at_loss(*job, tasks.len(), stands.is_some());
+            Change::StageReopened { job, stage: MAP, tasks, retained, .. } => {
+                self.look_at_loss(*job, tasks.len(), retained.is_some());
             }
             Change::Replicas { job, replicas } => {
                 for row in replicas {
@@ -443,10 +443,10 @@ impl Server {
     fn look_at_replica(&mut self, job: JobId, row: &rows::ReplicaRow) {
         let Some(rows) = self.rows.jobs.get(&job) else { return };
         let stands_elsewhere = |known: &rows::ReplicaRow| {
-            known.run == row.run && known.node != row.node && known.state == ReplicaState::Standing
+            known.run == row.run && known.node != row.node && known.state == ReplicaState::Promoted
         };
         match row.state {
-            ReplicaState::Standing => self.sometimes.saw(Situation::ReplicaStands),
+            ReplicaState::Promoted => self.sometimes.saw(Situation::ReplicaStands),
             ReplicaState::Complete if rows.replicas.values().any(stands_elsewhere) => {
                 self.sometimes.saw(Situation::OnTwoAgain);
             }

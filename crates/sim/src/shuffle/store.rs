@@ -137,7 +137,9 @@ impl JobRows {
             Change::JobEnded { state, error, .. } => (self.state, self.error) = (*state, error.clone()),
             Change::JobCleaned { .. } => self.is_cleaned = true,
             Change::StageExpanded { stage, tasks, .. } => self.stage_expanded(*stage, tasks),
-            Change::StageReopened { stage, tasks, stands, .. } => self.stage_reopened(*stage, tasks, *stands),
+            Change::StageReopened { stage, tasks, retained, .. } => {
+                self.stage_reopened(*stage, tasks, *retained)
+            }
             Change::Plan { version, .. } | Change::PlanCut { version, .. } => self.plan_version = *version,
             Change::Replicas { replicas, .. } => replicas.iter().for_each(|row| self.take_replica(row)),
             Change::PartReplicas { replicas, .. } => {
@@ -193,9 +195,14 @@ impl JobRows {
         }
     }
 
-    /// Reopens these tasks of a stage, and drops the tasks and results of all later stages except `stands`.
-    fn stage_reopened(&mut self, stage: StageIndex, tasks: &[(TaskIndex, Task)], stands: Option<StageIndex>) {
-        let is_struck = |other: StageIndex| other > stage && Some(other) != stands;
+    /// Reopens these tasks of a stage, and drops the tasks and results of all later stages except `retained`.
+    fn stage_reopened(
+        &mut self,
+        stage: StageIndex,
+        tasks: &[(TaskIndex, Task)],
+        retained: Option<StageIndex>,
+    ) {
+        let is_struck = |other: StageIndex| other > stage && Some(other) != retained;
         for ((_, _), row) in self.tasks.iter_mut().filter(|((other, _), _)| is_struck(*other)) {
             (row.is_dropped, row.winner) = (true, None);
         }
@@ -244,7 +251,7 @@ impl JobRows {
             node: row.node,
             chunks: row.chunks.clone(),
             single_ns: row.single_ns,
-            stands: row.state == ReplicaState::Standing,
+            promoted: row.state == ReplicaState::Promoted,
             second: None,
         };
         let mut replicas = Replicas::default();
