@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) struct Disks {
     dirs: Vec<PathBuf>,
-    /// Whether each disk is known to reject writes (full, read-only), as of the last check.
+    /// True for each disk that is known to reject writes (full, read-only), as of the last check.
     avoided: Vec<AtomicBool>,
 }
 

@@ -17,7 +17,7 @@ pub struct IndexEntry {
     pub records: u32,
     /// The partition key of the block's first record, at most its first [`INDEX_KEY_BYTES_MAX`] bytes.
     pub first_key: Vec<u8>,
-    /// Whether `first_key` is only a prefix of the sort key.
+    /// True if `first_key` is only a prefix of the sort key.
     pub key_is_cut: bool,
 }
 

@@ -196,7 +196,7 @@ fn scanned(server: &ChunkServer, run: &Run) -> Result<Content, ChunkServerError>
     Ok(content)
 }
 
-/// Whether an error says that a file is damaged, which makes its run a lost one.
+/// Returns whether an error says that a file is damaged, which makes its run a lost one.
 fn is_damage(error: &ChunkServerError) -> bool {
     match error {
         ChunkServerError::LostRun { source, .. } => is_damage(source),
