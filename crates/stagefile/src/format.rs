@@ -63,7 +63,7 @@ fn check_reserved(place: DamagePlace, reserved: &[u8]) -> Result<(), StageFileDa
     }
 }
 
-/// The start of every file.
+/// Encodes the start of every file.
 pub fn encode_header() -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
