@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - no input makes a decoder panic or make more room than the input is long;
-//! - an accepted message encodes to the bytes that it was read from, but for the version of a frame's header, which becomes today's;
+//! - an accepted message encodes to the bytes that it was read from, but for the version of a frame's header, which
+//! becomes today's;
 //! - counts and lengths of an accepted message are within the limits.
 
 #![no_main]

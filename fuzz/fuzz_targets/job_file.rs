@@ -43,8 +43,8 @@ fn forget_lines(file: &mut JobFile) {
     file.stage.iter_mut().flatten().for_each(forget_lines);
 }
 
-/// The job file in the plainest TOML: each value on a line, each string quoted, each stage below a heading. `parents` is the heading
-/// of its stages without the last name.
+/// The job file in the plainest TOML: each value on a line, each string quoted, each stage below a heading. `parents`
+/// is the heading of its stages without the last name.
 fn write(text: &mut String, file: &JobFile, parents: &str) {
     for (key, value) in written_keys(file) {
         if let Some(value) = value {
@@ -63,7 +63,8 @@ fn write(text: &mut String, file: &JobFile, parents: &str) {
     }
 }
 
-/// Each key with its value in TOML. The pattern below names each field, so that a new key does not compile before it has a row here.
+/// Each key with its value in TOML. The pattern below names each field, so that a new key does not compile before it
+/// has a row here.
 fn written_keys(file: &JobFile) -> Vec<(&'static str, Option<String>)> {
     macro_rules! keys {
         ($($key:ident => $written:ident,)*) => {{

@@ -245,7 +245,7 @@ pub fn mend_run(bytes: &mut [u8]) {
     mend_last_crc(&mut bytes[footer_start..]);
 }
 
-/// Returns the ranges of index and source table in a run file, if the footer is plausible.
+/// The ranges of index and source table in a run file, if the footer is plausible.
 struct Places {
     index: std::ops::Range<usize>,
     sources: std::ops::Range<usize>,

@@ -114,7 +114,7 @@ fn run_text_and_checks(command: &str, rest: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The directory of the root manifest: the parent of this package, wherever the command was given.
+/// Returns the directory of the root manifest: the parent of this package, wherever the command was given.
 fn workspace_root() -> Result<PathBuf> {
     let package = match std::env::var_os("CARGO_MANIFEST_DIR") {
         Some(directory) => PathBuf::from(directory),

@@ -22,7 +22,7 @@ impl FrameBytes {
         Self { place: Arc::new(Place::Slab(slab)), start, len }
     }
 
-    /// Bytes on the heap, with a budget charge if they are large.
+    /// Puts bytes on the heap, with a budget charge if they are large.
     pub fn on_heap(bytes: Vec<u8>, charge: Option<Charge>) -> Self {
         let len = bytes.len();
         Self {

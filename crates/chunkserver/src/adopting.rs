@@ -124,7 +124,7 @@ fn open_kept(
     Ok((run, summary))
 }
 
-/// A complete file of another run would be read without an error: the store knows which run belongs here.
+/// Checks that the file is the run in the store: a complete file of another run would be read without an error.
 pub(crate) fn check_identity(source: JobId, kept: &KeptRun, file: &RunFile) -> Result<(), FormatError> {
     let (identity, footer) = (&file.identity, &file.footer);
     for (what, here, there) in [

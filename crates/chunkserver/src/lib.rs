@@ -76,7 +76,7 @@ const READ_THREADS: usize = 4;
 const WRITE_BUFFER_BYTES_MAX: u64 = 1 << 20;
 const WRITE_BUFFER_BYTES_MIN: u64 = 32 << 10;
 
-/// Half of the share for I/O, if every sorter and every slot writes a run at once.
+/// Returns the size of a write buffer: half of the share for I/O, if every sorter and every slot writes a run at once.
 fn write_buffer_bytes(layout: &Layout, sorters: u64, slots: u32) -> usize {
     let buffers = (sorters + u64::from(slots)) * diskfile::BUFFERS as u64;
     (layout.io_share_bytes / 2 / buffers).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX) as usize

@@ -59,7 +59,7 @@ fn is_of(run: &RunSummary, node: NodeId) -> bool {
     run.chunks.iter().any(|chunk| chunk.node() == node)
 }
 
-/// Returns the chunks and runs of promoted copies.
+/// The chunks and runs of promoted copies.
 struct Standing {
     chunks: Vec<ChunkSummary>,
     runs: Vec<RunSummary>,

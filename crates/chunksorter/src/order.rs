@@ -341,7 +341,7 @@ pub struct OrderCursor {
 pub const BATCH_RECORDS: usize = 32;
 
 impl OrderCursor {
-    /// The batch that has the next record.
+    /// Returns the index of the batch that has the next record.
     #[inline]
     fn least(&self, order: &SortedOrder, frames: &[&[u8]]) -> usize {
         let key = |head: &Head| order.record(frames, order.position(head.batch, head.next)).key;

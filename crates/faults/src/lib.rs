@@ -80,7 +80,7 @@ named! {
     }
 }
 
-/// Returns the points that a node of a cluster passes; the others are in the server.
+/// The points that a node of a cluster passes; the others are in the server.
 pub const POINTS_OF_NODES: &[CrashPoint] = &[
     CrashPoint::FrameBeforeHandOver,
     CrashPoint::FrameAfterHandOver,

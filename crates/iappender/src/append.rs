@@ -282,7 +282,7 @@ impl<'a> IAppender<'a> {
         self.streams[ifile.0 as usize].rebinds = 0;
     }
 
-    /// The fence: the chunk reports the standing frames. Only the others go to another chunk.
+    /// Processes the fence: the chunk reports the standing frames. Only the others go to another chunk.
     fn closed(&mut self, chunk: ChunkId, frame: AppendFrame, standing_end: u64) {
         if frame.header.sequence < standing_end {
             self.stands(chunk, &frame);

@@ -11,11 +11,11 @@ pub enum StageKind {
     /// Reads and maps input, and appends to chunks.
     #[default]
     Map,
-    /// Sorts chunks into runs.
+    /// Sort of chunks into runs.
     Seal,
-    /// Adopts the kept runs of another job.
+    /// Adoption of the kept runs of another job.
     Adopt,
-    /// Merges runs into fewer ones.
+    /// Merge of runs into fewer ones.
     Merge,
     Reduce,
     Commit,

@@ -110,7 +110,7 @@ impl FrameHeader {
     }
 }
 
-/// Returns the records of a frame's payload, with their offsets.
+/// The records of a frame's payload, with their offsets.
 pub struct FrameRecords<'a> {
     shape: KeyShape,
     payload: &'a [u8],

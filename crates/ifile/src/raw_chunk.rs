@@ -23,7 +23,7 @@ pub struct RawChunkIdentity {
 }
 
 impl RawChunkIdentity {
-    /// The file header.
+    /// Encodes the file header.
     pub fn encode_header(&self) -> [u8; FILE_HEADER_BYTES] {
         encode_file_header(RAW_CHUNK_MAGIC, self.key_shape, self.ifile, self.job, self.chunk.0)
     }
@@ -35,7 +35,7 @@ impl RawChunkIdentity {
     }
 }
 
-/// The end of a raw chunk file: the number of frames before it.
+/// Encodes the end of a raw chunk file: the number of frames before it.
 pub fn encode_trailer(chunk: ChunkId, frames: u64) -> [u8; TRAILER_BYTES] {
     let mut bytes = [0; TRAILER_BYTES];
     bytes[..8].copy_from_slice(&TRAILER_MAGIC);
@@ -88,7 +88,7 @@ pub fn read_frames<F: ReadAt + ?Sized>(
     Ok((identity, frames))
 }
 
-/// No checksum reveals a frame of another I-file or with other keys, an error of the writer.
+/// Checks the I-file and the shape of keys of a frame: no checksum reveals this error of the writer.
 fn check_frame_belongs(header: &FrameHeader, identity: &RawChunkIdentity) -> Result<(), FormatError> {
     if header.ifile != identity.ifile {
         let (here, there) = (header.ifile.0.into(), identity.ifile.0.into());

@@ -51,7 +51,7 @@ pub struct RunIdentity {
 }
 
 impl RunIdentity {
-    /// The file header.
+    /// Encodes the file header.
     pub fn encode_header(&self) -> [u8; FILE_HEADER_BYTES] {
         encode_file_header(RUN_MAGIC, self.key_shape, self.ifile, self.job, self.run.0)
     }
@@ -252,7 +252,7 @@ impl RunFile {
         Ok(run_file)
     }
 
-    /// Readers plan memory and cut ranges by the footer and the index alone, so both must agree.
+    /// Checks that footer and index agree: readers plan memory and cut ranges by these alone.
     fn check_index_totals(&self) -> Result<(), FormatError> {
         let entries = &self.index.entries;
         let block_bytes_max = entries.iter().map(|entry| u64::from(entry.raw_bytes)).max().unwrap_or(0);
@@ -269,7 +269,7 @@ impl RunFile {
         Ok(())
     }
 
-    /// The index must cover the bytes between header and index without gap or overlap.
+    /// Checks that the index covers the bytes between header and index without gap or overlap.
     fn check_blocks_are_contiguous(&self) -> Result<(), FormatError> {
         let mut expected = FILE_HEADER_BYTES as u64;
         for entry in &self.index.entries {

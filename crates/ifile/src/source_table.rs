@@ -21,7 +21,8 @@ pub struct SourceRow {
 }
 
 impl SourceRow {
-    /// Returns the rank of the row, which orders records of equal keys over all runs: input order, attempt, frame order.
+    /// Returns the rank of the row, which orders records of equal keys over all runs: input order, attempt, frame
+    /// order.
     #[inline]
     pub fn rank(&self) -> (TaskIndex, AttemptNumber, u64) {
         (self.source.map_task, self.source.attempt, self.first_sequence)

@@ -65,7 +65,10 @@ const CORRUPT_1: &[(&str, &str)] = &[
     ),
     ("corrupt/foreign.raw", "at byte 0: not an I-file (the first bytes are foreign)"),
     ("corrupt/foreign.run", "at byte 0: not an I-file (the first bytes are foreign)"),
-    ("corrupt/frame-missing.raw", "at byte 2695: damaged: the number of frames is 7 here and 6 elsewhere"),
+    (
+        "corrupt/frame-missing.raw",
+        "at byte 2695: damaged: the number of frames is 7 here, but 6 in another place",
+    ),
     ("corrupt/half.raw", "at byte 1294: truncated: 80 bytes needed, 77 present"),
     (
         "corrupt/half.run",
@@ -121,7 +124,10 @@ const CORRUPT_2: &[(&str, &str)] = &[
     ),
     ("corrupt/foreign.raw", "at byte 0: not an I-file (the first bytes are foreign)"),
     ("corrupt/foreign.run", "at byte 0: not an I-file (the first bytes are foreign)"),
-    ("corrupt/frame-missing.raw", "at byte 2915: damaged: the number of frames is 7 here and 6 elsewhere"),
+    (
+        "corrupt/frame-missing.raw",
+        "at byte 2915: damaged: the number of frames is 7 here, but 6 in another place",
+    ),
     ("corrupt/half.raw", "at byte 1390: truncated: 877 bytes needed, 91 present"),
     (
         "corrupt/half.run",

@@ -320,6 +320,9 @@ fn a_header_of_another_run_is_found() {
     let error = RunFile::open(&mixed[..]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        format!("at byte {}: damaged: the run's number is 34 here and 35 elsewhere", bytes.len() - 128)
+        format!(
+            "at byte {}: damaged: the run's number is 34 here, but 35 in another place",
+            bytes.len() - 128
+        )
     );
 }

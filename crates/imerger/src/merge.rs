@@ -28,7 +28,8 @@ pub trait SortedRun {
     fn ifile(&self) -> IfileIndex;
 }
 
-/// Sort data of a run's current record. The prefix is compared before the key is touched; the rank decides between equal keys.
+/// Sort data of a run's current record. The prefix is compared before the key is touched; the rank decides between
+/// equal keys.
 #[derive(Clone, Copy)]
 struct Head {
     /// The first eight bytes of the key, zero padded, big-endian: keys whose prefixes differ compare alike.

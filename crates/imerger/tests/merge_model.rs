@@ -148,8 +148,8 @@ proptest! {
 }
 
 proptest! {
-    /// Ended earlier at any moment, the stream is what lies before the key, and a stream from there is the rest; or, where it
-    /// was too late, nothing has changed.
+    /// Ended earlier at any moment, the stream is what lies before the key, and a stream from there is the rest; or,
+    /// where it was too late, nothing has changed.
     #[test]
     fn a_stream_that_ends_earlier_leaves_the_rest(
         runs in proptest::collection::vec(proptest::collection::vec((0u8..12, 0u8..4), 0..30), 1..5),

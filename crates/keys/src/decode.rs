@@ -6,7 +6,7 @@ const PARTITION_BYTES: usize = 4;
 /// Groups of seven bits in a 64-bit length.
 const LENGTH_BYTES_MAX: usize = 10;
 
-/// Restores keys that a [`crate::KeyEncoder`] encoded.
+/// Decoder of keys that a [`crate::KeyEncoder`] encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyDecoder {
     has_order: bool,

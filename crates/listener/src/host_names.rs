@@ -51,7 +51,7 @@ impl Refusal {
 pub struct HostNames(Vec<String>);
 
 impl HostNames {
-    /// Names from the operator, without ports.
+    /// Makes the rule from the operator's names, without ports.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         Self(names.into_iter().collect())
     }

@@ -39,7 +39,7 @@ pub struct Door {
     pub tls: Option<Arc<ServerConfig>>,
     pub names: HostNames,
     pub limits: ConnectionLimits,
-    /// Makes the answer to a refusal in the format of the port.
+    /// Function that makes the answer to a refusal in the format of the port.
     pub refuse: fn(&Refusal) -> Response,
 }
 

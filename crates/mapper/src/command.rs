@@ -60,7 +60,7 @@ pub(crate) fn emit_lines(
     Ok(counts)
 }
 
-/// A program in a map-only job: its output goes into the part.
+/// Runs a program in a map-only job: its output goes into the part.
 pub(crate) fn copy_through(
     words: &[String],
     context: &FunctionContext,

@@ -55,7 +55,7 @@ pub fn run_map_only(
     map_function(function, context, formats)?.run(input, &mut PartEmitter { output })
 }
 
-/// Unchanged records of one length are not inspected.
+/// Copies blocks of records of one length, without inspecting them.
 fn copy_blocks(
     record_bytes: u32,
     input: &mut dyn RecordInput,

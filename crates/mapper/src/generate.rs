@@ -34,7 +34,7 @@ pub struct GeneratedInput {
     start: u128,
     kind: RowKind,
     segments: std::vec::IntoIter<Segment>,
-    /// Generates the rest of the current segment.
+    /// Generator of the rest of the current segment.
     generator: RowGenerator,
     left_bytes: u64,
     /// Position of the next block among the row bytes of the job.
@@ -45,7 +45,8 @@ pub struct GeneratedInput {
 }
 
 impl GeneratedInput {
-    /// Error: [`Blame::Engine`] for rows that do not exist or a split that cuts a row, which no valid plan has.
+    /// Opens a split. Error: [`Blame::Engine`] for rows that do not exist or a split that cuts a row, which no valid
+    /// plan has.
     pub fn open(
         generated: &GeneratedRows,
         split: &Split,

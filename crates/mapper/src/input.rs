@@ -388,7 +388,8 @@ fn compression_of(first_bytes: &[u8]) -> Option<Compression> {
     }
 }
 
-/// A text may begin with `BZh9`, so the following marks are checked too, as far as there are bytes.
+/// Returns whether the first bytes are bzip2. A text may begin with `BZh9`, so the following marks are checked
+/// too, as far as there are bytes.
 fn is_bzip2(first_bytes: &[u8]) -> bool {
     let Some([b'1'..=b'9', rest @ ..]) = first_bytes.strip_prefix(BZIP2_MAGIC) else {
         return false;

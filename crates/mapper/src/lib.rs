@@ -15,8 +15,8 @@
 //! No partitioning, no frames, no I-files: a [`functions::Emitter`] takes the pairs. No clock and no randomness.
 //!
 //! # How it is tested
-//! Unit tests beside each type; any cut of any text or of fixed records in `tests/`, plain and compressed; combine windows
-//! against a model; programs as real processes.
+//! Unit tests beside each type; any cut of any text or of fixed records in `tests/`, plain and compressed; combine
+//! windows against a model; programs as real processes.
 
 mod combine;
 mod command;

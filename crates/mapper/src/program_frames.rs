@@ -60,7 +60,7 @@ pub(crate) fn emit(output: &mut dyn Emitter, each: PutOut<'_>) -> Result<(), Tas
     }
 }
 
-/// A mapper in a map-only job: its output goes into the part.
+/// Runs a mapper in a map-only job: its output goes into the part.
 pub(crate) fn copy_through(
     words: &[String],
     context: &FunctionContext,

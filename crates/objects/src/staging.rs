@@ -241,7 +241,7 @@ async fn remove_older(output: ObjectUrl, parts: Vec<Part>) -> Result<(), ObjectE
     stream::iter(older).map(delete).buffer_unordered(REQUESTS_AT_ONCE).try_collect().await
 }
 
-/// `part-00003`, with or without the extension of a codec.
+/// Returns whether a name is that of a part: `part-00003`, with or without the extension of a codec.
 fn is_part_name(name: &str) -> bool {
     let number = name.strip_prefix("part-").map(|rest| rest.split('.').next().unwrap_or_default());
     number.is_some_and(|number| number.len() >= 5 && number.bytes().all(|byte| byte.is_ascii_digit()))

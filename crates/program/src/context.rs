@@ -37,7 +37,7 @@ pub struct FunctionContext {
     pub cancelled: Arc<AtomicBool>,
     /// File to which standard error is also copied, up to a limit.
     pub stderr_log: Option<PathBuf>,
-    /// Collects the counters and the status that programs of this attempt report.
+    /// Collector of the counters and the status that programs of this attempt report.
     pub reports: Arc<Reports>,
     /// Sandbox of programs; None: they may access whatever the node may.
     pub sandbox: Option<Arc<Sandbox>>,

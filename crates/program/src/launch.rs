@@ -166,8 +166,8 @@ fn exec(launch: &Launch<'_>) -> Result<std::convert::Infallible, Errno> {
         return Err(Errno::SRCH);
     }
     for (number, end) in launch.ends.into_iter().enumerate() {
-        // SAFETY: replaces a standard stream of this process; none of the ends has such a number, for the streams of the
-        // engine are open.
+        // SAFETY: replaces a standard stream of this process; none of the ends has such a number, for the streams of
+        // the engine are open.
         if unsafe { libc::dup2(end, number as RawFd) } < 0 {
             return Err(last_error());
         }

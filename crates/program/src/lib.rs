@@ -17,7 +17,8 @@
 //! hangs is ended by [`Programs::kill_all`].
 //!
 //! # How it is tested
-//! With real processes in `tests/`: exit codes, signals, early close, large output, hangs, grandchildren, one task after the other.
+//! With real processes in `tests/`: exit codes, signals, early close, large output, hangs, grandchildren, one task
+//! after the other.
 
 mod context;
 mod env_file;

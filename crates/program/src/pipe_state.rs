@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct PipeState {
     state: Mutex<State>,
-    /// Signals news.
+    /// Event descriptor that signals news.
     bell: OwnedFd,
 }
 
@@ -36,7 +36,7 @@ struct State {
 }
 
 impl PipeState {
-    /// `stdin`: kept open after the feed.
+    /// Makes the state. `stdin`: kept open after the feed.
     pub fn new(stdin: Option<Arc<ChildStdin>>) -> Result<Self, TaskFailure> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| {
             TaskFailure::new(Blame::Environment, format!("watching a user program: {error}"))

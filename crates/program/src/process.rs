@@ -86,11 +86,11 @@ fn group_of(pid: i32) -> Option<i32> {
     (group >= 0).then_some(group)
 }
 
-/// Ends and reaps a program whose run is abandoned.
+/// A program that is ended and reaped if its run is abandoned.
 pub(crate) struct Lives<'a> {
     pub programs: &'a Programs,
     pub pid: Pid,
-    /// Gives up ownership: another owner ends it, or it has been reaped.
+    /// True if another owner ends it, or it has been reaped.
     pub ended: bool,
 }
 

@@ -41,7 +41,7 @@ struct Reported {
 }
 
 impl Reports {
-    /// The counters by `GROUP,NAME`.
+    /// Returns the counters by `GROUP,NAME`.
     pub fn counters(&self) -> BTreeMap<String, i64> {
         self.lock().counters.clone()
     }
@@ -84,7 +84,7 @@ impl Reports {
         true
     }
 
-    /// `GROUP,NAME,AMOUNT`: exactly three fields; the amount may be negative.
+    /// Parses `GROUP,NAME,AMOUNT`: exactly three fields; the amount may be negative.
     fn count(&self, text: &str) -> bool {
         let mut fields = text.split(',');
         let (Some(group), Some(name), Some(amount), None) =

@@ -46,7 +46,7 @@ pub struct ProgramSpec {
 }
 
 impl ProgramSpec {
-    /// A command line run under an attempt's context.
+    /// Makes the specification of a command line that runs under an attempt's context.
     pub fn new(words: &[String], context: &FunctionContext) -> Self {
         Self {
             words: words.to_vec(),
@@ -270,7 +270,7 @@ where
     as_cancelled(context, run_inner(context, spec, Purpose::of(context, spec), roles))
 }
 
-/// After an attempt is cancelled, every failure is a consequence of that.
+/// Converts a failure of a cancelled attempt: after the cancellation, every failure is a consequence of it.
 pub(crate) fn as_cancelled<T>(
     context: &FunctionContext,
     outcome: Result<T, TaskFailure>,
@@ -427,8 +427,8 @@ pub(crate) fn start(spec: &ProgramSpec) -> Result<Started, TaskFailure> {
     })
 }
 
-/// A file that was just written may still be open for writing in a child that another thread is starting, until that
-/// child is its program. The kernel refuses to run such a file.
+/// Retries the start: a file that was just written may still be open for writing in a child that another thread is
+/// starting, until that child is its program. The kernel refuses to run such a file.
 fn unless_busy(start: impl Fn() -> std::io::Result<Started>) -> std::io::Result<Started> {
     let mut tries = 0;
     loop {

@@ -62,7 +62,7 @@ const SETTINGS: &[&str] = &[
 /// Devices without content.
 const DEVICES: &[&str] = &["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"];
 
-/// Opens the paths of a job (`O_PATH`), or refuses them.
+/// Function that opens the paths of a job (`O_PATH`), or refuses them.
 pub type OpenNamed = Arc<dyn Fn(&Path) -> std::io::Result<OwnedFd> + Send + Sync>;
 
 /// Limits between a program and the rest of the machine.

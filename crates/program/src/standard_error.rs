@@ -99,7 +99,7 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// A failure to write the log is not an error: the result of the program matters more than its log.
+    /// Writes to the log. A failure is not an error: the result of the program matters more than its log.
     fn add(&mut self, bytes: &[u8]) {
         let Some(path) = self.path else { return };
         let logged = &bytes[..bytes.len().min(self.room)];
@@ -120,7 +120,7 @@ fn open_log(path: &Path) -> Option<File> {
     File::options().create(true).append(true).custom_flags(not_through_links).open(path).ok()
 }
 
-/// Takes standard error piece by piece.
+/// Reader of standard error, piece by piece.
 pub(crate) struct Drain<'a> {
     sieve: Sieve<'a>,
     log: Log<'a>,

@@ -263,8 +263,8 @@ fn the_log_has_a_limit() {
     pipe(&context, &["sh", "-c", "echo hello >&2"], b"").unwrap();
 }
 
-/// A program does not inherit the engine's own ignored and blocked signals: only the signals that the engine was told to
-/// ignore stay ignored.
+/// A program does not inherit the engine's own ignored and blocked signals: only the signals that the engine was told
+/// to ignore stay ignored.
 #[test]
 fn signals_are_as_a_program_expects_them() {
     let directory = tempfile::tempdir().unwrap();

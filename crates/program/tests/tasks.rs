@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Answers each line with its process id and the line, says to standard error that it was there, and waits for the next one. The line
-/// says what it does else.
+/// Answers each line with its process id and the line, says to standard error that it was there, and waits for the next
+/// one. The line says what it does else.
 const SERVER: &str = r#"
 while read -r line; do
     echo "log of $line" >&2
@@ -254,7 +254,7 @@ fn extra_output_is_refused_or_ends_the_program() {
             }
             assert!(task(&next(&first), "one").unwrap() != pid);
         }
-        Err(failure) => assert!(failure.message.contains("put out more after"), "{failure:?}"),
+        Err(failure) => assert!(failure.message.contains("wrote more output after"), "{failure:?}"),
     }
     first.programs.end_idle_here(None);
 }

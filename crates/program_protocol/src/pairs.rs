@@ -145,7 +145,7 @@ mod tests {
         payload
     }
 
-    /// Iterates over pairs with the lengths of their partition keys.
+    /// Pairs with the lengths of their partition keys.
     type Tailed = Vec<((Vec<u8>, Vec<u8>), u32)>;
 
     fn encoded_with_tails(tailed: &Tailed) -> Vec<u8> {

@@ -48,7 +48,7 @@ pub struct RecoveredJob {
 }
 
 impl RecoveredJob {
-    /// A job of which only its row and specification are loaded.
+    /// Makes a job of which only its row and specification are loaded.
     pub fn new(row: JobRow, spec: JobSpec) -> Self {
         Self {
             row,

@@ -166,7 +166,7 @@ impl Depot {
         }
     }
 
-    /// Protects contents of an owner from removal until the result is dropped. Also returns those that are missing.
+    /// Protects contents of an owner from removal until the result is dropped. Fails with the missing ones, if there are any.
     pub fn hold(self: &Arc<Self>, owner: &str, contents: &[ContentHash]) -> Result<Hold, Vec<ContentHash>> {
         let owner = directory_of(owner);
         let keys: Vec<Key> = contents.iter().map(|content| (*content, owner.clone())).collect();

@@ -29,8 +29,8 @@ impl RawPieces {
         self.file.layout().stored_bytes()
     }
 
-    /// Returns the next bytes of the file, about 256 KiB; None at its end. If a block crosses the end of a piece, its damage
-    /// is found with the next piece.
+    /// Returns the next bytes of the file, about 256 KiB; None at its end. If a block crosses the end of a piece, its
+    /// damage is found with the next piece.
     pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>, StageFileError> {
         let count = (self.stored_bytes() - self.offset).min(PIECE_BYTES as u64) as usize;
         if count == 0 {

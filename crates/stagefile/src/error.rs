@@ -48,7 +48,8 @@ impl StageFileError {
     }
 }
 
-/// An error of this crate within an I/O error. Its text includes its cause, because code that prints an I/O error prints no chain.
+/// An error of this crate within an I/O error. Its text includes its cause, because code that prints an I/O error
+/// prints no chain.
 #[derive(Debug)]
 struct Told(StageFileError);
 

@@ -63,7 +63,7 @@ fn check_reserved(place: DamagePlace, reserved: &[u8]) -> Result<(), StageFileDa
     }
 }
 
-/// The start of every file.
+/// Encodes the start of every file.
 pub fn encode_header() -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
@@ -96,7 +96,8 @@ pub fn check_header(bytes: &[u8]) -> Result<(), StageFileDamage> {
     Ok(())
 }
 
-/// Returns the checksum of a block. It covers the block's number, which is not stored: this finds a block in the place of another one.
+/// Returns the checksum of a block. It covers the block's number, which is not stored: this finds a block in the place
+/// of another one.
 fn block_crc32c(number: u64, payload: &[u8]) -> u32 {
     let mut front = [0; 12];
     front[..8].copy_from_slice(&number.to_le_bytes());
@@ -104,7 +105,8 @@ fn block_crc32c(number: u64, payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&front), payload)
 }
 
-/// Returns the header of block `number`, which precedes its payload. Panics if the payload is larger than a block can hold.
+/// Returns the header of block `number`, which precedes its payload. Panics if the payload is larger than a block can
+/// hold.
 pub fn block_header(number: u64, payload: &[u8]) -> [u8; BLOCK_HEADER_BYTES] {
     assert!(payload.len() <= BLOCK_PAYLOAD_BYTES as usize, "a block of {} bytes", payload.len());
     let mut bytes = [0; BLOCK_HEADER_BYTES];
@@ -113,7 +115,8 @@ pub fn block_header(number: u64, payload: &[u8]) -> [u8; BLOCK_HEADER_BYTES] {
     bytes
 }
 
-/// Verifies block `number` of a file, which is the beginning of `raw`, and returns its payload. Bytes after the block are ignored.
+/// Verifies block `number` of a file, which is the beginning of `raw`, and returns its payload. Bytes after the block
+/// are ignored.
 pub fn check_block(layout: BlockLayout, number: u64, raw: &[u8]) -> Result<&[u8], StageFileDamage> {
     let place = DamagePlace::Block(number);
     let expected = layout.payload_of(number);

@@ -89,7 +89,8 @@ impl RawFile {
         BlockLayout::of(self.payload.bytes)
     }
 
-    /// Fills `buffer` from the bytes of the file at `offset`, unverified. If the file ends before the buffer is full, that is damage.
+    /// Fills `buffer` from the bytes of the file at `offset`, unverified. If the file ends before the buffer is full,
+    /// that is damage.
     pub fn read_exact(&self, offset: u64, buffer: &mut [u8]) -> Result<(), StageFileError> {
         self.file.read_exact_at(buffer, offset).map_err(|source| {
             if source.kind() != ErrorKind::UnexpectedEof {

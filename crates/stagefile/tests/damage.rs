@@ -190,12 +190,12 @@ fn error_names_file_block_and_difference() {
     let other = Payload { crc32c: sample.expected.crc32c ^ 1, ..sample.expected };
     let (present, wanted) = (sample.expected.crc32c, other.crc32c);
     let text = format!(
-        "PATH is damaged: footer: the checksum of the payload is {present}, and {wanted} was expected"
+        "PATH is damaged: footer: the checksum of the payload is {present}, but {wanted} was expected"
     );
     check(&sample.path, other, &text);
     let longer = Payload { bytes: sample.expected.bytes + 1, ..sample.expected };
     let size = sample.stored.len();
-    check(&sample.path, longer, &format!("PATH is damaged: file: {size} bytes where {} should be", size + 1));
+    check(&sample.path, longer, &format!("PATH is damaged: file: {size} bytes instead of {}", size + 1));
     let offset = HEADER_BYTES + STORED_BLOCK;
     sample.file().write_all_at(&[!sample.stored[offset + 4], 0, 0, 0], offset as u64 + 4).expect("written");
     let error = read_whole(&sample.path, sample.expected, |_| {}).expect_err("damaged");

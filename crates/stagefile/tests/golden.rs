@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const FILES: &[(&str, usize)] = &[("empty.stage", 0), ("line.stage", 1), ("blocks.stage", 3000)];
 /// Each corrupt file and what is said about it.
 const CORRUPT: &[(&str, &str)] = &[
-    ("cut.stage", "footer: the end mark is missing: the file is not complete, or cut off"),
+    ("cut.stage", "footer: the end mark is missing: the file is incomplete, or truncated"),
     ("flipped-block.stage", "block 0: checksum 6836c75e stored, 37d21b01 computed"),
     ("flipped-footer.stage", "footer: checksum 7172febb stored, 5cdc7ab4 computed"),
     ("flipped-header.stage", "header: checksum ce539762 stored, a9dd6a63 computed"),

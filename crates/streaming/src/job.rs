@@ -360,7 +360,7 @@ impl Reading {
     }
 }
 
-/// Sets mapper, combiner and reducer.
+/// Mapper, combiner and reducer.
 struct Functions {
     mapper: Option<Function>,
     combiner: Option<Function>,

@@ -7,7 +7,7 @@ const OBJECT_SCHEMES: [&str; 2] = ["s3://", "s3a://"];
 /// Maximum number of alternatives in braces of one pattern; more are a mistake.
 const ALTERNATIVES_MAX: usize = 10_000;
 
-/// An input or an output: a path of this machine, or the unchanged URL of objects.
+/// Returns an input or an output: a path of this machine, or the unchanged URL of objects.
 pub(crate) fn data(option: &str, text: &str) -> Result<String, StreamingError> {
     let is_object = OBJECT_SCHEMES.iter().any(|scheme| text.starts_with(scheme));
     if is_object { Ok(text.to_string()) } else { local(option, text) }
@@ -86,7 +86,7 @@ fn innermost_braces(text: &str) -> Option<(usize, usize)> {
     Some((open, close))
 }
 
-/// A file to ship: its path, and its name in the work directory.
+/// Parses a file to ship: its path, and its name in the work directory.
 pub(crate) fn shipped(option: &str, text: &str) -> Result<(String, String), StreamingError> {
     let (path, alias) = match text.rsplit_once('#') {
         Some((path, alias)) => (path, Some(alias)),

@@ -17,7 +17,7 @@ const BLOCK_ROWS: usize = 4096;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Checksum(pub u128);
 
-/// Formats lower-case hexadecimal without leading zeros, like valsort.
+/// Lower-case hexadecimal without leading zeros, like valsort.
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{:x}", self.0))
@@ -271,7 +271,7 @@ fn field<const BYTES: usize>(bytes: &[u8; SUMMARY_BYTES], offset: usize) -> [u8;
     *bytes[offset..].first_chunk().expect("fields lie within a summary")
 }
 
-/// Returns a key as numbers with the same order.
+/// A key as numbers with the same order.
 #[derive(Clone, Copy)]
 struct SortKey {
     high: u64,

@@ -78,7 +78,7 @@ impl Authority {
         Ok(self.chain(&certificate.signed_by(&request.public_key, &self.issuer)?.pem()))
     }
 
-    /// The authority's own certificate is sent along, for callers that know only its hash.
+    /// Appends the authority's own certificate, for callers that know only its hash.
     fn chain(&self, certificate_pem: &str) -> String {
         format!("{certificate_pem}{}", self.certificate_pem)
     }

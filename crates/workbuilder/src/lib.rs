@@ -77,7 +77,7 @@ pub fn cut(request: &CutRequest<'_>) -> Vec<TaskRange> {
     spaces.into_values().flat_map(|runs| cut_space(&runs, target_bytes)).collect()
 }
 
-/// Sorted, one per key: all weights of a key lie on one side of a cut.
+/// Sorts weights and joins those of each key: all weights of a key lie on one side of a cut.
 fn by_key(mut weights: Vec<(&[u8], u64)>) -> Vec<(&[u8], u64)> {
     weights.sort_unstable();
     weights.dedup_by(|next, kept| {

@@ -116,7 +116,7 @@ fn unprepared_nodes_are_not_drilled() {
     let submitted = Running::start(cluster.sailfish(&["submit"]).args(["--", "sleep", "3600"])).wait();
     let job = submitted.expect_success().text();
     let refused = drilled(&cluster, &["--faults", "kill-program,kill-node"]);
-    refused.expect_failure(REFUSED, &["1 job of others", "kill-node", "--yes"]);
+    refused.expect_failure(REFUSED, &["1 job of other users", "kill-node", "--yes"]);
     cluster.run(&["cancel", job.trim()]).expect_success();
     cluster.run(&["wait", job.trim()]);
     cluster.stop_node();

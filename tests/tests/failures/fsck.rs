@@ -98,7 +98,7 @@ fn every_damage_is_named() {
     let other =
         of_second.iter().find(|other| other.file_name() == path.file_name()).expect("the same number");
     let other = std::fs::read(other).expect("a run");
-    check(Some(other), &["not the file that was kept", "the job's number is 2 here and 1 elsewhere"]);
+    check(Some(other), &["not the file that was kept", "the job's number is 2 here, but 1 in another place"]);
     fsck(&sandbox, "1").expect_success();
 }
 

@@ -201,7 +201,7 @@ fn package_name(name: &str, value: &Value) -> String {
     value.get("package").and_then(Value::as_str).unwrap_or(name).to_string()
 }
 
-/// The manifests of the crates: (crate, path of the manifest, its text, its tables).
+/// Returns the manifests of the crates: (crate, path of the manifest, its text, its tables).
 fn manifests(tree: &Tree) -> Vec<(String, String, String, Table)> {
     let mut manifests = Vec::new();
     for name in tree.crate_names() {

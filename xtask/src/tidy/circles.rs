@@ -213,7 +213,7 @@ fn reached_from<'a>(file: &'a str, edges: &BTreeMap<&'a str, BTreeSet<&'a str>>)
     reached
 }
 
-/// Collects the names of one module, without inline modules.
+/// Collector of the names of one module, without inline modules.
 #[derive(Default)]
 struct Reader {
     items: BTreeSet<String>,

@@ -152,7 +152,7 @@ fn uses_of(tree: &Tree) -> impl Iterator<Item = (&str, Uses)> {
     })
 }
 
-/// Collects the names that a file uses outside its test code.
+/// Collector of the names that a file uses outside its test code.
 #[derive(Default)]
 struct Uses {
     paths: Vec<(String, Span)>,

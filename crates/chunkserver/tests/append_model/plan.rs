@@ -90,7 +90,8 @@ impl Case {
         IfileIndex((ifile.0 + moved) % self.ifile_count)
     }
 
-    /// Returns a record as an attempt puts it out. The values differ from attempt to attempt, so that a mixture is seen.
+    /// Returns a record as an attempt puts it out. The values differ from attempt to attempt, so that a mixture is
+    /// seen.
     pub fn pair(&self, task: TaskIndex, attempt: AttemptNumber, position: usize) -> Pair {
         let plan = &self.tasks[task.0 as usize].records[position];
         let mut value = format!("{}/{}/{position}/", task.0, attempt.0).into_bytes();

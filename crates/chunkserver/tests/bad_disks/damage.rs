@@ -1,5 +1,6 @@
-//! Ten thousand seeded damages to run files and raw chunk files on disk, each read by what reads such files in a job: either
-//! it is found, or what was damaged is read by nobody and all that is read is as it was. `SAILFISH_SEED=N` repeats them.
+//! Ten thousand seeded damages to run files and raw chunk files on disk, each read by what reads such files in a job:
+//! either it is found, or what was damaged is read by nobody and all that is read is as it was. `SAILFISH_SEED=N`
+//! repeats them.
 
 use crate::job::{Content, JOB, append, layout, merged, server, temporary_directory};
 use api::task::{AdoptTask, KeptRun, RunSummary};
@@ -257,8 +258,8 @@ fn damaged_runs_are_refused_or_read_unchanged() {
     assert!(tallies["a block's records"].unread < tallies["a block's records"].refused / 2);
 }
 
-/// A whole block in the place of another one has all its checksums: that a stretch was written at the wrong place is then known
-/// by the sums, which no reader can make agree.
+/// A whole block in the place of another one has all its checksums: that a stretch was written at the wrong place is
+/// then known by the sums, which no reader can make agree.
 #[test]
 fn proof_finds_a_misplaced_block_at_the_latest() {
     let victim = Victim::new(Codec::None);
@@ -294,8 +295,8 @@ fn raw_files(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Damage in what was written so far of a raw chunk file, in place: the chunkserver may go on to add to it. None where it
-/// happens to be the same.
+/// Damage in what was written so far of a raw chunk file, in place: the chunkserver may go on to add to it. None where
+/// it happens to be the same.
 fn damage_in_place(path: &Path, kind: Damage, random: &mut Rng) -> Option<()> {
     use std::os::unix::fs::FileExt;
     let bytes = std::fs::read(path).expect("a raw chunk file");

@@ -1,5 +1,5 @@
-//! Calls that fail while chunks are spilled and runs are written: all that was acknowledged is there in the end, or the error
-//! is that of the disk. Faults are named by the environment of a process, so each case is a process of its own.
+//! Calls that fail while chunks are spilled and runs are written: all that was acknowledged is there in the end, or the
+//! error is that of the disk. Faults are named by the environment of a process, so each case is a process of its own.
 
 use crate::job::{append, layout, merged, server, temporary_directory};
 use api::{Codec, DataSum};

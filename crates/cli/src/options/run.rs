@@ -111,9 +111,9 @@ pub struct RunArgs {
     /// Compression of intermediate data [default: lz4]
     #[arg(long, value_enum)]
     pub codec: Option<CodecArg>,
-    /// Form of a record: lines, nul (lines that end with a zero byte), fixed:RECORD_BYTES[:KEY_BYTES] (the key is the first
-    /// bytes of a record), or stretches (for programs that read the files themselves: each record is a line of JSON that
-    /// describes a stretch of a file) [default: lines]
+    /// Form of a record: lines, nul (lines that end with a zero byte), fixed:RECORD_BYTES[:KEY_BYTES] (the key is the
+    /// first bytes of a record), or stretches (for programs that read the files themselves: each record is a line of
+    /// JSON that describes a stretch of a file) [default: lines]
     #[arg(long, value_name = "FORMAT")]
     pub input_format: Option<String>,
     /// Form of the output: lines, nul, raw (key and value with nothing between) or discard. The output of a program is

@@ -47,7 +47,7 @@ pub(crate) struct AddWindow {
 }
 
 impl AddWindow {
-    /// A window of a fold that adds. It keeps `kept_bytes_max` of long keys, and the same of other values.
+    /// Makes a window of a fold that adds. It keeps `kept_bytes_max` of long keys, and the same of other values.
     pub(crate) fn new(fold: Fold, record_bytes_max: u64, kept_bytes_max: u64) -> Self {
         Self {
             fold,

@@ -131,7 +131,7 @@ impl Displaced {
     }
 }
 
-/// Buffer for the bytes of a displaced key.
+/// Returns a buffer for the bytes of a displaced key.
 pub(crate) fn key_buffer() -> [u8; KEY_BYTES_MAX] {
     [0; KEY_BYTES_MAX]
 }

@@ -36,7 +36,7 @@ pub(crate) struct SortedWindow {
     separator: Vec<u8>,
     splitter: FieldSplitter,
     exchange: Exchange,
-    /// Finds the fields of a key that the program must keep, if it may change the others.
+    /// Finder of the fields of a key that the program must keep, if it may change the others.
     kept_fields: Option<KeptFields>,
     arena: Vec<u8>,
     /// Capacity to which the arena returns after a long record.

@@ -24,7 +24,7 @@ pub struct StageFileFailure(pub TaskFailure);
 /// Openers of inputs: files of this machine, and intermediate files of stages.
 #[derive(Clone, Default)]
 pub struct Openers {
-    /// Opens files of this machine.
+    /// Access to files of this machine.
     pub paths: JobPaths,
     pub stage_files: Option<Arc<dyn StageFileSource>>,
 }

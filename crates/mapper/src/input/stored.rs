@@ -161,7 +161,7 @@ pub(crate) fn check(input: &InputFile, opening: &Opening) -> Result<(), TaskFail
     is_pinned.map_err(|error| read_failure(input, Blame::Environment, &error.into()))
 }
 
-/// An input that is the pinned one, as far as is known before reading it.
+/// Opens an input and checks that it is the pinned one, as far as is known before reading it.
 fn open_pinned(input: &InputFile, planned: Range<u64>, opening: &Opening) -> Result<Source, TaskFailure> {
     let source = Source::open(input, planned, opening).map_err(|error| match error.kind() {
         _ if object_error(&error).is_some() => read_failure(input, Blame::Environment, &error),
@@ -174,7 +174,7 @@ fn open_pinned(input: &InputFile, planned: Range<u64>, opening: &Opening) -> Res
     Ok(source)
 }
 
-/// The windows of an object are checked one by one, when they arrive.
+/// Checks size and time of a file. The windows of an object are checked one by one, when they arrive.
 fn check_pinned(input: &InputFile, source: &Source) -> Result<(), TaskFailure> {
     let Source::File(file) = source else { return Ok(()) };
     let metadata = file_metadata(input, file)?;
