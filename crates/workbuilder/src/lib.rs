@@ -129,16 +129,20 @@ fn cut_space(runs: &[RunWeights<'_>], target_bytes: u64) -> Vec<TaskRange> {
     ranges
 }
 
-/// Returns the weights of a run, in key order, of blocks that begin at lower <= key < upper. A block that begins in a
-/// range may end in another, so their sum is an estimate, as everywhere.
-pub fn within<'a>(
-    weights: &'a [KeyWeight],
-    (lower, upper): (Option<&[u8]>, Option<&[u8]>),
-) -> &'a [KeyWeight] {
+/// Bounds of a range: lower <= key < upper. None is no bound.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyBounds<'a> {
+    pub lower: Option<&'a [u8]>,
+    pub upper: Option<&'a [u8]>,
+}
+
+/// Returns the weights of a run, in key order, of blocks that begin in a range. A block that begins in a range may end
+/// in another, so their sum is an estimate, as everywhere.
+pub fn within<'a>(weights: &'a [KeyWeight], range: KeyBounds<'_>) -> &'a [KeyWeight] {
     let starts_before =
         |bound: &[u8]| weights.partition_point(|weight| weight.first_key.0.as_slice() < bound);
-    let first = lower.map_or(0, starts_before);
-    let end = upper.map_or(weights.len(), starts_before);
+    let first = range.lower.map_or(0, starts_before);
+    let end = range.upper.map_or(weights.len(), starts_before);
     weights.get(first..end).unwrap_or_default()
 }
 
@@ -152,24 +156,23 @@ pub struct TailCut {
 }
 
 /// Returns at most `cuts_max` keys of a range, in order; the first one divides the unread bytes into about equal
-/// halves. This reads no data and splits no group. `runs` are the weights of each run in key order; `range` is lower <=
-/// key < upper, and its first `done_bytes` have been read. Empty if nothing can be cut off. See
-/// `docs/internals/elastic.md`.
+/// halves. This reads no data and splits no group. `runs` are the weights of each run in key order; the first
+/// `done_bytes` of the range have been read. Empty if nothing can be cut off. See `docs/internals/elastic.md`.
 pub fn tail_cuts(
     runs: &[&[KeyWeight]],
-    (lower, upper): (Option<&[u8]>, Option<&[u8]>),
+    range: KeyBounds<'_>,
     done_bytes: u64,
     cuts_max: usize,
 ) -> Vec<TailCut> {
     let mut weights: Vec<(&[u8], u64)> = Vec::new();
     for run in runs {
-        let inside = within(run, (lower, upper)).iter();
+        let inside = within(run, range).iter();
         weights.extend(inside.map(|weight| (weight.first_key.0.as_slice(), weight.bytes)));
     }
     let weights = by_key(weights);
     let total_bytes: u64 = weights.iter().map(|(_, bytes)| bytes).sum();
     let goal_bytes = done_bytes.saturating_add(total_bytes.saturating_sub(done_bytes) / 2);
-    let smallest = lower.or(weights.first().map(|(key, _)| *key)).unwrap_or_default();
+    let smallest = range.lower.or(weights.first().map(|(key, _)| *key)).unwrap_or_default();
     let (mut keys, mut passed_bytes): (Vec<(&[u8], u64)>, u64) = (Vec::new(), 0);
     for (key, bytes) in &weights {
         if *key > smallest && passed_bytes > done_bytes {
@@ -271,7 +274,8 @@ mod tests {
         let lists: Vec<&[KeyWeight]> = lists.iter().map(Vec::as_slice).collect();
         let bound = |text: &'static str| (!text.is_empty()).then_some(text.as_bytes());
         let (lower, upper) = (range.0.to_string().leak(), range.1.to_string().leak());
-        let cuts = tail_cuts(&lists, (bound(lower), bound(upper)), done, most);
+        let bounds = KeyBounds { lower: bound(lower), upper: bound(upper) };
+        let cuts = tail_cuts(&lists, bounds, done, most);
         let cuts: Vec<(String, u64)> =
             cuts.into_iter().map(|cut| (String::from_utf8(cut.key).unwrap(), cut.tail_bytes)).collect();
         let cuts: Vec<(&str, u64)> = cuts.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();
