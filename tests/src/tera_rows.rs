@@ -5,7 +5,10 @@ use tera::{ROW_BYTES, RowGenerator, RowKind, RowLayout};
 
 /// `rows` rows from number `start` on.
 pub fn tera_rows(layout: RowLayout, skewed: bool, start: u128, rows: usize) -> Vec<u8> {
-    let kind = RowKind::new(layout, skewed).expect("the test asks for rows that exist");
+    let kind = match skewed {
+        true => RowKind::with_skewed_keys(layout).expect("the test asks for rows that exist"),
+        false => RowKind::uniform(layout),
+    };
     let mut bytes = vec![0; rows * ROW_BYTES];
     RowGenerator::new(kind, start).fill(&mut bytes);
     bytes

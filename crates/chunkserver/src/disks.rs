@@ -1,7 +1,7 @@
 //! The directories of a job, one a disk, and the files in them.
 
 use crate::error::ChunkServerError;
-use diskfile::{SequentialWriter, Through};
+use diskfile::{SequentialWriter, Syncing, Through};
 use ids::{ChunkId, DiskIndex, RunId};
 use ifile::ReadAt;
 use std::fs::File;
@@ -112,7 +112,7 @@ impl NewFile {
     /// Waits until everything is written and gives back what was reserved beyond the end.
     pub fn finish(mut self) -> Result<(), ChunkServerError> {
         let disk = |source| ChunkServerError::Disk { action: "write", path: self.path.clone(), source };
-        let finished = self.out.take().map_or(Ok(0), |out| out.finish(false));
+        let finished = self.out.take().map_or(Ok(0), |out| out.finish(Syncing::NotSynced));
         let outcome = finished.map(drop).map_err(disk);
         if outcome.is_err() {
             let _ = std::fs::remove_file(&self.path);

@@ -2,7 +2,8 @@
 
 use crate::drills::{Drills, NewStrike};
 use crate::interface::{
-    ControlError, Fact, JobDirs, NewJob, Now, Outbox, PullRequest, Reply, RoomWanted, Service, SlotOrder,
+    ControlError, DiskDirs, Fact, JobDirs, NewJob, Now, Outbox, PullRequest, Reply, RoomWanted, Service,
+    SlotOrder,
 };
 use crate::intermediate_files::{
     FileRequest, IntermediateFiles, NewFile, check_create, create, end_files, files_gone, handle,
@@ -260,7 +261,7 @@ impl Control {
             let job = JobId(first.0 + index as i64);
             // Equal jobs share one specification in memory.
             let same = before.take().filter(|spec| spec.kind.program() == Some(&task));
-            let is_shared = same.is_some();
+            let shared = same.clone().map(WaitingSpec::Shared);
             let spec = same.unwrap_or_else(|| Arc::new(JobSpec::of_one_task(name.clone(), task)));
             before = Some(Arc::clone(&spec));
             let needs = needs_of(&mut self.work.scheduling, self.work.service, &spec);
@@ -280,7 +281,7 @@ impl Control {
                 now_ns: outbox.now_ns(),
             });
             if waits {
-                let spec = WaitingSpec::of(&spec, is_shared);
+                let spec = shared.unwrap_or_else(|| WaitingSpec::of(&spec));
                 let (name, file_hold) = (Arc::clone(&shared_name), file_hold.clone());
                 self.backlog.waits(job, key, Waiting { name, spec, spec_bytes, file_hold });
             } else {
@@ -345,7 +346,7 @@ impl Control {
         let user = self.users.jobs_begin(user, Has { jobs: 1, spec_bytes });
         let key = QueueKey::of(&Claim { user, priority, needs });
         let name = spec.name.as_str().into();
-        let spec = WaitingSpec::of(&Arc::new(spec), false);
+        let spec = WaitingSpec::of(&spec);
         self.backlog.waits(job, key, Waiting { name, spec, spec_bytes, file_hold: hold });
         self.work.jobs.one_came();
     }
@@ -454,10 +455,11 @@ impl Control {
         self.work.jobs.keys().copied()
     }
 
-    /// Returns the directories of a job, and whether their data is kept for now; None if the job is cleaned.
-    pub fn dirs_of(&self, job: JobId) -> Option<(JobDirs, bool)> {
+    /// Returns the directories of a job, and the fate of its data in them; None if the job is cleaned.
+    pub fn dirs_of(&self, job: JobId) -> Option<(JobDirs, DiskDirs)> {
         let job = self.work.jobs.get(&job)?;
-        Some((job.dirs().clone(), job.keeps_ifiles()))
+        let disk_dirs = if job.keeps_ifiles() { DiskDirs::Keep } else { DiskDirs::Remove };
+        Some((job.dirs().clone(), disk_dirs))
     }
 
     /// Marks a job that is not over as interrupted, because the process ends. Returns how long its data is kept after
@@ -595,7 +597,7 @@ impl Control {
         let work = &mut self.work;
         work.fleet.all_mut().for_each(|node| node.order(NodeOrder::TellKept));
         let unanswered = unanswered_flows(jobs.iter().map(|job| &job.job));
-        work.jobs.set_recovering(true);
+        work.jobs.begin_recovery();
         let mut leftovers = Vec::new();
         for recovered in jobs {
             let way = goes_on(&recovered.job, &unanswered);
@@ -618,7 +620,7 @@ impl Control {
 
     /// Completes a restart, once all jobs are restored: repairs flows, and resumes intermediate files and drains.
     pub fn recovered(&mut self, outbox: &mut Outbox, recovering: Recovering, files: Vec<IntermediateStatus>) {
-        self.work.jobs.set_recovering(false);
+        self.work.jobs.end_recovery();
         mend_recovered_flows(&mut self.work, outbox);
         recover_files(&mut self.files, &mut self.work.fleet, outbox, files);
         drain_again(&mut self.work, outbox, recovering.drains);

@@ -8,7 +8,9 @@ mod reply;
 
 pub use error::ControlError;
 pub(crate) use messages::Ended;
-pub use messages::{Finished, JobDirs, JobStart, NewJob, PullRequest, RoomWanted, Service, SlotOrder};
+pub use messages::{
+    DiskDirs, Finished, JobDirs, JobStart, NewJob, PullRequest, RoomWanted, Service, SlotOrder,
+};
 pub use moment::{Moment, Now};
 pub(crate) use outbox::Fact;
 pub use outbox::{LogLine, Outbox};

@@ -38,8 +38,8 @@ mod work;
 pub use control::{Control, NewBatch, Recovering};
 pub use drills::NewStrike;
 pub use interface::{
-    Asker, ControlError, Finished, JobDirs, JobStart, LogLine, Moment, NewJob, Now, Outbox, PullRequest,
-    Reply, RoomWanted, Service, SlotOrder,
+    Asker, ControlError, DiskDirs, Finished, JobDirs, JobStart, LogLine, Moment, NewJob, Now, Outbox,
+    PullRequest, Reply, RoomWanted, Service, SlotOrder,
 };
 pub use intermediate_files::{FileRequest, NewFile, NewsAnswer};
 pub use job::{keep_from, spec_bytes, task_bytes};

@@ -26,7 +26,7 @@ pub(crate) fn begin_to_replicate(fleet: &mut Fleet, service: Service, job: &mut 
     if service == Service::Embedded || has_none || spec.kind.source().is_some() || job.waits() {
         return;
     }
-    let replicating = Replicating::from_the_start(spec.replication, spec.feeds());
+    let replicating = Replicating::from_the_start(spec);
     job.begin_replicating(replicating);
     // With `auto`, the previous server had already decided for replication.
     if job.results().replicas.held().next().is_some() || job.results().replicated_parts().next().is_some() {
@@ -184,8 +184,8 @@ fn order_again(fleet: &mut Fleet, job: &mut Job) {
     {
         return;
     }
-    let is_sealed = job.is_sealed();
-    for (node, runs) in job.results_mut().copy_again(is_sealed) {
+    let seal_state = job.seal_state();
+    for (node, runs) in job.results_mut().copy_again(seal_state) {
         fleet.may_hold(node, std::iter::once(job.id()));
         fleet.holds(node, [job.id()]);
         if let Some(node) = fleet.get_mut(node) {

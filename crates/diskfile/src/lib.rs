@@ -24,7 +24,7 @@ mod writer;
 
 pub use buffer::AlignedBuffer;
 pub use reader::{ReadPool, WindowReader, open_direct};
-pub use writer::{SequentialWriter, Through};
+pub use writer::{SequentialWriter, Syncing, Through};
 
 /// Buffers of one writer.
 pub const BUFFERS: usize = 3;

@@ -20,6 +20,15 @@ pub enum Through {
     Direct,
 }
 
+/// The state of a finished file on its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syncing {
+    /// The file survives a power cut: everything is on the disk.
+    Synced,
+    /// The kernel writes the file when it likes.
+    NotSynced,
+}
+
 /// A buffer with so many bytes of a file at an offset.
 struct Filled {
     buffer: AlignedBuffer,
@@ -89,7 +98,7 @@ impl SequentialWriter {
     }
 
     /// Writes what is left, waits for what is under way, cuts the file to its length and syncs it if asked to.
-    pub fn finish(mut self, sync: bool) -> std::io::Result<u64> {
+    pub fn finish(mut self, syncing: Syncing) -> std::io::Result<u64> {
         if self.failed {
             return Err(after_failure());
         }
@@ -109,7 +118,7 @@ impl SequentialWriter {
         let Named { file, path } = &*self.file;
         io_call(IoCall::Write, path)?;
         file.set_len(written_bytes)?;
-        if sync {
+        if syncing == Syncing::Synced {
             io_call(IoCall::Sync, path)?;
             file.sync_all()?;
         }
@@ -211,7 +220,7 @@ fn write_out(Named { file, path }: &Named, filled: &Filled) -> std::io::Result<(
 
 #[cfg(test)]
 mod tests {
-    use super::{SequentialWriter, Through};
+    use super::{SequentialWriter, Syncing, Through};
     use proptest::prelude::*;
     use std::io::Write;
 
@@ -234,7 +243,8 @@ mod tests {
                 expected.extend_from_slice(&bytes);
             }
             prop_assert_eq!(writer.written_bytes(), expected.len() as u64);
-            prop_assert_eq!(writer.finish(direct).unwrap(), expected.len() as u64);
+            let syncing = if direct { Syncing::Synced } else { Syncing::NotSynced };
+            prop_assert_eq!(writer.finish(syncing).unwrap(), expected.len() as u64);
             prop_assert_eq!(std::fs::read(&path).unwrap(), expected);
         }
     }
@@ -248,7 +258,7 @@ mod tests {
             for _ in 0..buffers {
                 outcome = outcome.and_then(|()| writer.write_all(&[1; 4096]));
             }
-            let error = outcome.and_then(|()| writer.finish(false)).unwrap_err();
+            let error = outcome.and_then(|()| writer.finish(Syncing::NotSynced)).unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::StorageFull, "after {buffers} buffers: {error}");
         }
     }
@@ -257,9 +267,9 @@ mod tests {
     fn errors_are_reported_at_the_end_at_latest() {
         let mut writer = SequentialWriter::create("/dev/full".as_ref(), Through::PageCache, 4096).unwrap();
         let written = writer.write_all(&[1; 100_000]);
-        assert!(written.and_then(|()| writer.finish(false).map(drop)).is_err());
+        assert!(written.and_then(|()| writer.finish(Syncing::NotSynced).map(drop)).is_err());
         let mut writer = SequentialWriter::create("/dev/full".as_ref(), Through::PageCache, 4096).unwrap();
         writer.write_all(b"short").unwrap();
-        assert!(writer.finish(false).is_err());
+        assert!(writer.finish(Syncing::NotSynced).is_err());
     }
 }

@@ -32,10 +32,19 @@ enum Make {
         argument: &'static str,
         make: MakeWithArgument,
     },
-    /// A reducer that is also a combiner. The constructor is told whether its values are its own partial results.
-    Reducer(fn(bool) -> Box<dyn ReduceFunction>, Combining),
+    /// A reducer that is also a combiner.
+    Reducer(fn(ReducedValues) -> Box<dyn ReduceFunction>, Combining),
     /// A reducer that checks its input, for a command that measures or compares.
     Judge(fn() -> Box<dyn ReduceFunction>),
+}
+
+/// The values that a built-in reducer reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReducedValues {
+    /// Values as the mappers emitted them.
+    Emitted,
+    /// Partial results of the same built-in, which has combined every value: `count` adds partial counts up.
+    Partial,
 }
 
 /// Fold of a combine window.
@@ -67,9 +76,9 @@ const BUILTINS: &[Builtin] = &[
     fold(Fold::Sum, "the sum of decimal numbers, exact", |_| Box::new(SumReducer::default())),
     fold(Fold::Min, "the smallest of decimal numbers, by value", |_| Box::new(FoldReducer::new(Fold::Min))),
     fold(Fold::Max, "the largest of decimal numbers, by value", |_| Box::new(FoldReducer::new(Fold::Max))),
-    fold(Fold::Count, "the number of values", |pre_combined| match pre_combined {
-        true => Box::new(SumReducer::default()),
-        false => Box::new(FoldReducer::new(Fold::Count)),
+    fold(Fold::Count, "the number of values", |values| match values {
+        ReducedValues::Partial => Box::new(SumReducer::default()),
+        ReducedValues::Emitted => Box::new(FoldReducer::new(Fold::Count)),
     }),
     fold(Fold::Unique, "each key once", |_| Box::new(FoldReducer::new(Fold::Unique))),
     fold(Fold::List, "the values in input order, joined by commas", |_| Box::new(ListReducer)),
@@ -82,7 +91,7 @@ const BUILTINS: &[Builtin] = &[
     Builtin { name: "tera-join", help: "", make: Make::Judge(|| Box::new(TeraJoinReducer)) },
 ];
 
-const fn fold(fold: Fold, help: &'static str, make: fn(bool) -> Box<dyn ReduceFunction>) -> Builtin {
+const fn fold(fold: Fold, help: &'static str, make: fn(ReducedValues) -> Box<dyn ReduceFunction>) -> Builtin {
     Builtin { name: fold.name(), help, make: Make::Reducer(make, Combining::Fold(fold)) }
 }
 
@@ -166,14 +175,14 @@ pub fn mapper(
     }
 }
 
-/// Creates a built-in reducer. `pre_combined`: its values are its own partial results.
+/// Creates a built-in reducer.
 pub fn reducer(
     name: &str,
     argument: Option<&str>,
-    pre_combined: bool,
+    values: ReducedValues,
 ) -> Result<Box<dyn ReduceFunction>, FunctionUnusable> {
     match BUILTINS.iter().find(|each| each.name == name).map(|each| &each.make) {
-        Some(Make::Reducer(make, _)) => without_argument(name, argument).map(|()| make(pre_combined)),
+        Some(Make::Reducer(make, _)) => without_argument(name, argument).map(|()| make(values)),
         Some(Make::Judge(make)) => without_argument(name, argument).map(|()| make()),
         _ => Err(unknown("reducer", name)),
     }
@@ -202,7 +211,7 @@ pub fn check_combiner(function: &Function) -> Result<(), FunctionUnusable> {
 /// Checks at submit that a reducer exists. Programs are checked by `program::check_program`.
 pub fn check_reducer(function: &Function) -> Result<(), FunctionUnusable> {
     let Function::Builtin { name, argument } = function else { return Ok(()) };
-    reducer(name, argument.as_deref(), false).map(drop)
+    reducer(name, argument.as_deref(), ReducedValues::Emitted).map(drop)
 }
 
 /// Returns whether a reducer can read the output of a combiner. Only the user knows that of programs; a built-in can

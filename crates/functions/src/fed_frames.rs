@@ -1,5 +1,6 @@
 //! Frames for a program.
 
+use crate::map::BlockPlace;
 use crate::reduce::{GroupedRecords, ReduceCounts};
 use api::program::{JobFrame, ProgramRole};
 use api::{Blame, RecordFormat, TaskFailure};
@@ -27,10 +28,14 @@ pub fn write_job(feed: &mut Feed, job: &JobFrame<'_>) -> Result<(), TaskFailure>
     write_frame(feed, FrameKind::Job, &[&json])
 }
 
-/// Sends records of the input to the program. `place`: the named input they are from, the name of their source, and the
-/// offset of their beginning in it.
-pub fn write_records(feed: &mut Feed, place: (u32, &str, u64), records: &[u8]) -> Result<(), TaskFailure> {
-    let (named_input, name, offset_bytes) = place;
+/// Sends a block of the input to the program, with its place and the name of its source.
+pub fn write_records(
+    feed: &mut Feed,
+    place: BlockPlace,
+    name: &str,
+    records: &[u8],
+) -> Result<(), TaskFailure> {
+    let BlockPlace { named_input, offset_bytes, .. } = place;
     let (named_input, name_length) = (named_input.to_le_bytes(), (name.len() as u32).to_le_bytes());
     let head = [&offset_bytes.to_le_bytes()[..], &named_input, &name_length, name.as_bytes()].concat();
     write_frame(feed, FrameKind::Records, &[&head, records])
@@ -61,7 +66,10 @@ pub fn feed_groups(
     let mut batch = GroupBatch::default();
     while let Some(record) = input.next()? {
         counts.groups += u64::from(record.starts_group);
-        batch.push(record.key, record.value, record.starts_group);
+        match record.starts_group {
+            true => batch.start_group(record.key, record.value),
+            false => batch.continue_group(record.key, record.value),
+        }
         if batch.bytes() >= context.buffer_bytes {
             write_groups(&mut feed, &mut batch, context)?;
             if feed.abandoned() {

@@ -31,8 +31,8 @@ mod reduce;
 mod taken_frames;
 
 pub use builtins::{
-    Combining, FunctionUnusable, check_combiner, check_mapper, check_reducer, combiner, combiner_fits,
-    combines_by_itself, help_text, identity_mapper, mapper, markdown_tables, reducer,
+    Combining, FunctionUnusable, ReducedValues, check_combiner, check_mapper, check_reducer, combiner,
+    combiner_fits, combines_by_itself, help_text, identity_mapper, mapper, markdown_tables, reducer,
 };
 pub use decimal::{Decimal, whole_amount};
 pub use fed_frames::{feed_groups, job_frame, write_end, write_job, write_records};

@@ -18,6 +18,22 @@ pub struct KeyOptions {
     pub key_tails: bool,
 }
 
+/// The reach of the order of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderScope {
+    /// All keys of a part are below those of the next one.
+    AllParts,
+    EachPart,
+}
+
+/// The fields of keys in lines.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyFields<'a> {
+    pub separator: &'a [u8],
+    /// Number of fields in a key, if known.
+    pub count: Option<u32>,
+}
+
 impl KeyOptions {
     /// Returns the options, each with whether it was given.
     pub fn given(&self) -> [(&'static str, bool); 6] {
@@ -31,20 +47,19 @@ impl KeyOptions {
         ]
     }
 
-    /// Returns the key rules of a job, given the separator of fields and, if known, the number of fields in a key.
-    /// Every error names the option.
+    /// Returns the key rules of a job. Every error names the option.
     pub fn rules(
         &self,
-        total_order: bool,
-        (separator, key_fields): (&[u8], Option<u32>),
+        scope: OrderScope,
+        fields: KeyFields<'_>,
         input_bytes: u64,
     ) -> anyhow::Result<(Partitioning, KeyRules)> {
         if self.key_tails {
             self.check_tails_alone()?;
         }
         let order = self.order_steps()?;
-        let stretches = self.partition_stretches(key_fields)?;
-        if total_order {
+        let stretches = self.partition_stretches(fields.count)?;
+        if scope == OrderScope::AllParts {
             let partitions = self.partitions.is_some() || self.partition_fields.is_some();
             ensure!(
                 !partitions,
@@ -60,13 +75,13 @@ impl KeyOptions {
             (None, Some(steps)) => (None, steps),
             (None, None) => (Some(PartitionRule { count: derived_partitions(input_bytes), stretches }), 0),
         };
-        let partitioning = match (&partitions, total_order) {
+        let partitioning = match (&partitions, scope) {
             (Some(_), _) => Partitioning::Partitions,
-            (None, true) => Partitioning::Range,
-            (None, false) => Partitioning::Hash,
+            (None, OrderScope::AllParts) => Partitioning::Range,
+            (None, OrderScope::EachPart) => Partitioning::Hash,
         };
         let speaks_of_fields = !order.is_empty() || partitions.is_some();
-        let separator = if speaks_of_fields { separator.to_vec() } else { Vec::new() };
+        let separator = if speaks_of_fields { fields.separator.to_vec() } else { Vec::new() };
         let rules = KeyRules { order, separator, partitions, group_steps, tails: self.key_tails };
         let option = if self.partitions.is_some() { "--partitions" } else { "--sort-keys" };
         keys::KeyEncoder::new(&rules).context(option)?;
@@ -161,7 +176,7 @@ pub fn text(rules: &KeyRules) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{KeyOptions, text};
+    use super::{KeyFields, KeyOptions, OrderScope, text};
     use api::{KeyOrder, Partitioning};
 
     fn sorted(sort_keys: &str, partition_fields: Option<&str>, partitions: Option<u32>) -> KeyOptions {
@@ -176,7 +191,8 @@ mod tests {
     #[test]
     fn options_become_rules() {
         let check = |options: KeyOptions, expected: (Partitioning, Option<&str>, u32)| {
-            let (partitioning, rules) = options.rules(false, (b"\t", Some(5)), 200 << 20).unwrap();
+            let fields = KeyFields { separator: b"\t", count: Some(5) };
+            let (partitioning, rules) = options.rules(OrderScope::EachPart, fields, 200 << 20).unwrap();
             assert_eq!((partitioning, text(&rules).as_deref(), rules.group_steps), expected, "{options:?}");
         };
         let none = KeyOptions::default;
@@ -202,23 +218,25 @@ mod tests {
 
     #[test]
     fn unsuitable_key_options_are_refused() {
-        let check = |options: KeyOptions, total_order, expected: &str| {
-            let error = options.rules(total_order, (b"\t", Some(2)), 0).unwrap_err();
+        let check = |options: KeyOptions, scope, expected: &str| {
+            let fields = KeyFields { separator: b"\t", count: Some(2) };
+            let error = options.rules(scope, fields, 0).unwrap_err();
             let error = format!("{error:#}");
             assert!(error.contains(expected), "{options:?}: {error}");
         };
         let none = KeyOptions::default;
-        check(KeyOptions { reverse: true, ..sorted("-k1", None, None) }, false, "letters of its own");
-        check(sorted("", None, None), false, "--sort-keys is empty");
-        check(sorted("-k1,1x", None, None), false, "--sort-keys: \"1,1x\" is not a range of fields");
+        let (all, each) = (OrderScope::AllParts, OrderScope::EachPart);
+        check(KeyOptions { reverse: true, ..sorted("-k1", None, None) }, each, "letters of its own");
+        check(sorted("", None, None), each, "--sort-keys is empty");
+        check(sorted("-k1,1x", None, None), each, "--sort-keys: \"1,1x\" is not a range of fields");
         check(
             KeyOptions { partitions: Some(0), ..none() },
-            false,
+            each,
             "--partitions: 0 partitions: give 1 to 50000",
         );
-        check(KeyOptions { partitions: Some(50_001), ..none() }, false, "give 1 to 50000");
-        check(KeyOptions { partition_fields: Some("x".into()), ..none() }, false, "--partition-fields");
-        check(KeyOptions { partitions: Some(3), ..none() }, true, "--total-order");
+        check(KeyOptions { partitions: Some(50_001), ..none() }, each, "give 1 to 50000");
+        check(KeyOptions { partition_fields: Some("x".into()), ..none() }, each, "--partition-fields");
+        check(KeyOptions { partitions: Some(3), ..none() }, all, "--total-order");
         for (text, expected) in [
             ("2,1", "it ends before it begins"),
             ("1.3,1.2", "it ends before it begins"),
@@ -226,7 +244,7 @@ mod tests {
             ("1,3", "--key-fields 3"),
             ("-k1,1 -k4", "--key-fields 4"),
         ] {
-            check(KeyOptions { partition_fields: Some(text.into()), ..none() }, false, expected);
+            check(KeyOptions { partition_fields: Some(text.into()), ..none() }, each, expected);
         }
         for more in [
             KeyOptions { order: Some(KeyOrder::Bytes), ..none() },
@@ -235,7 +253,7 @@ mod tests {
             sorted("-k1", None, None),
             KeyOptions { partition_fields: Some("1".into()), ..none() },
         ] {
-            check(KeyOptions { key_tails: true, ..more }, false, "does not go with --key-tails");
+            check(KeyOptions { key_tails: true, ..more }, each, "does not go with --key-tails");
         }
     }
 }

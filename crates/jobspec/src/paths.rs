@@ -17,9 +17,18 @@ pub fn env_file(path: &Path, start_dir: &Path) -> anyhow::Result<PathBuf> {
     Ok(absolute)
 }
 
+/// The fate of a directory that is already at the path of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExistingOutput {
+    /// The job is refused.
+    Refuse,
+    /// The new output replaces it.
+    Replace,
+}
+
 /// Returns the output directory as an absolute path without links, below an existing writable directory; missing
 /// directories between the two are created with it. For the URL of a prefix, the runner of the job checks it.
-pub fn output(path: &Path, start_dir: &Path, overwrite: bool) -> anyhow::Result<PathBuf> {
+pub fn output(path: &Path, start_dir: &Path, existing: ExistingOutput) -> anyhow::Result<PathBuf> {
     let shown = path.display();
     if is_object_url(path) {
         let url = ObjectUrl::from_path(path).context("--output")?;
@@ -39,7 +48,8 @@ pub fn output(path: &Path, start_dir: &Path, overwrite: bool) -> anyhow::Result<
     if let Ok(metadata) = output.symlink_metadata() {
         ensure!(!metadata.is_symlink(), "--output {shown} is a symbolic link: name the directory itself");
         ensure!(metadata.is_dir(), "--output {shown} exists and is not a directory: choose another name");
-        ensure!(overwrite, "--output {shown} exists already: choose another or add --overwrite");
+        let is_replaced = existing == ExistingOutput::Replace;
+        ensure!(is_replaced, "--output {shown} exists already: choose another or add --overwrite");
     }
     Ok(output)
 }

@@ -1,11 +1,13 @@
 //! The checks before the submit of a job, and the resulting specification.
 
 use crate::front_end::FrontEnd;
+use crate::key_options::{KeyFields, OrderScope};
 use crate::options::{FunctionText, JobOptions};
+use crate::paths::{self, ExistingOutput};
 use crate::record_formats::{self, Functions};
 use crate::standard_input::{self, StandardInput};
 use crate::standard_output::{self, PrivateOutput};
-use crate::{duration, memory_size, paths, state_dir, streaming};
+use crate::{duration, memory_size, state_dir, streaming};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::control::SLOTS_MAX;
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
@@ -151,7 +153,8 @@ fn output_dir(
     if output.as_os_str() == standard_output::ARGUMENT {
         return Ok(None);
     }
-    let output = paths::output(output, &options.start_dir, options.overwrite)?;
+    let existing = if options.overwrite { ExistingOutput::Replace } else { ExistingOutput::Refuse };
+    let output = paths::output(output, &options.start_dir, existing)?;
     paths::check_output_against_inputs(&output, &options.input, inputs, front_end)?;
     Ok(Some(output))
 }
@@ -275,8 +278,9 @@ fn key_rules(
     formats: &Formats,
     input_bytes: u64,
 ) -> anyhow::Result<(Partitioning, KeyRules)> {
-    let fields = (formats.map_output.separator.as_slice(), key_fields(formats));
-    options.keys.rules(options.total_order, fields, input_bytes)
+    let fields = KeyFields { separator: &formats.map_output.separator, count: key_fields(formats) };
+    let scope = if options.total_order { OrderScope::AllParts } else { OrderScope::EachPart };
+    options.keys.rules(scope, fields, input_bytes)
 }
 
 /// Returns the number of fields in a key, if known: keys of fixed length and keys in frames are arbitrary bytes.

@@ -1,8 +1,9 @@
 //! Jobs that reduce the kept I-files of an earlier job again.
 
 use crate::options::{FunctionText, add_variables};
+use crate::paths::{self, ExistingOutput};
 use crate::plan::{Plan, check_environment, function};
-use crate::{memory_size, paths, state_dir};
+use crate::{memory_size, state_dir};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::control::SLOTS_MAX;
 use api::{Function, JobSpec, Layout, MapReduce};
@@ -29,13 +30,21 @@ pub struct RerunOptions {
     pub json: bool,
 }
 
+/// A job whose I-files were kept.
+#[derive(Clone, Copy, Debug)]
+pub struct EarlierJob<'a> {
+    pub job: JobId,
+    pub spec: &'a JobSpec,
+}
+
 /// Plans the new job: the content and order of the I-files come from the old job. Every error names the option, and the
 /// user can fix it.
 pub fn plan_again(
     options: RerunOptions,
-    (job, old): (JobId, &JobSpec),
+    earlier: EarlierJob<'_>,
     start_dir: PathBuf,
 ) -> anyhow::Result<Plan> {
+    let EarlierJob { job, spec: old } = earlier;
     let new_files = paths::files(&options.file, &start_dir)?;
     let files = merged_files(&old.files, new_files);
     let mut env = old.env.clone();
@@ -62,7 +71,8 @@ pub fn plan_again(
     };
     let slots = options.slots.unwrap_or(old.slots);
     ensure!((1..=SLOTS_MAX).contains(&slots), "--slots {slots} is out of range: give 1 to {SLOTS_MAX}");
-    let output = paths::output(&options.output, &start_dir, options.overwrite)?;
+    let existing = if options.overwrite { ExistingOutput::Replace } else { ExistingOutput::Refuse };
+    let output = paths::output(&options.output, &start_dir, existing)?;
     let disks = match options.disk.is_empty() {
         true => old.disks.clone(),
         false => paths::disks(&options.disk, &start_dir)?,

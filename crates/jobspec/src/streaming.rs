@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 /// Bytes of input per partition, if the user leaves their number to us.
 const BYTES_PER_PARTITION: u64 = 32 << 20;
 const PARTITIONS_MAX: u64 = 64;
-/// Returns the equivalent options of a run, together with the options that only streaming has.
-pub fn options(mut job: StreamingJob, start_dir: PathBuf, in_cluster: bool) -> anyhow::Result<JobOptions> {
+/// Returns the equivalent options of a run, together with the options that only streaming has. The caller
+/// sets `in_cluster`.
+pub fn options(mut job: StreamingJob, start_dir: PathBuf) -> anyhow::Result<JobOptions> {
     for link in &mut job.streaming.links {
         link.path = shipped(link, &start_dir)?;
     }
@@ -49,7 +50,6 @@ pub fn options(mut job: StreamingJob, start_dir: PathBuf, in_cluster: bool) -> a
         memory: job.own.memory.clone(),
         slots: job.own.slots,
         state: job.own.state.as_ref().map(PathBuf::from),
-        in_cluster,
         disk: job.own.disk.clone(),
         env: job.env.clone(),
         codec,

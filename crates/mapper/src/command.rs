@@ -31,7 +31,7 @@ impl MapFunction for CommandMapper {
         output: &mut dyn Emitter,
     ) -> Result<MapCounts, TaskFailure> {
         let (context, exchange) = (&self.context, self.exchange);
-        let parting = (&self.splitter, exchange.terminator());
+        let parting = Parting { terminator: exchange.terminator(), splitter: &self.splitter };
         let (unread_bytes, counts) = program::run(context, &self.spec, |feed, stdout| {
             (move || feed_blocks(input, exchange, feed), move || emit_lines(stdout, context, parting, output))
         })?;
@@ -39,17 +39,25 @@ impl MapFunction for CommandMapper {
     }
 }
 
+/// The way from bytes of a program to pairs.
+#[derive(Clone, Copy)]
+pub(crate) struct Parting<'a> {
+    /// The end of a record.
+    pub terminator: u8,
+    pub splitter: &'a FieldSplitter,
+}
+
 /// Reads a program's output to its end and emits each line, or record with that terminator, as a pair.
 /// Error: [`api::Blame::UserData`] for a line longer than a record may be, naming its number.
 pub(crate) fn emit_lines(
     stdout: impl Read,
     context: &FunctionContext,
-    (splitter, terminator): (&FieldSplitter, u8),
+    parting: Parting<'_>,
     output: &mut dyn Emitter,
 ) -> Result<MapCounts, TaskFailure> {
     let mut counts = MapCounts::default();
-    for_each_output_line(stdout, context, terminator, |line| {
-        let (key, value) = splitter.split(line);
+    for_each_output_line(stdout, context, parting.terminator, |line| {
+        let (key, value) = parting.splitter.split(line);
         counts.output_records += 1;
         counts.output_bytes += (key.len() + value.len()) as u64;
         match value.is_empty() && key.len() < line.len() {

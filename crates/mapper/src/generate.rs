@@ -26,7 +26,10 @@ pub fn row_kind(generated: &GeneratedRows) -> Result<RowKind, tera::NoSkewedLega
         TeraLayout::Legacy => RowLayout::Legacy,
         TeraLayout::Ascii => RowLayout::Ascii,
     };
-    RowKind::new(layout, generated.skewed)
+    match generated.skewed {
+        true => RowKind::with_skewed_keys(layout),
+        false => Ok(RowKind::uniform(layout)),
+    }
 }
 
 /// Makes the rows of a split, block by block.
@@ -157,7 +160,7 @@ mod tests {
             assert_eq!(input.records() * 100, input.bytes());
         }
         let mut expected = vec![0; rows as usize * 100];
-        RowGenerator::new(RowKind::new(RowLayout::Ascii, true).unwrap(), start).fill(&mut expected);
+        RowGenerator::new(RowKind::with_skewed_keys(RowLayout::Ascii).unwrap(), start).fill(&mut expected);
         assert!(found == expected, "{rows} rows from {start}");
     }
 

@@ -3,8 +3,8 @@
 use api::program::ProgramRole;
 use api::{Blame, TaskFailure};
 use functions::{
-    BlockPlace, Emitter, MapCounts, MapFunction, PutOut, RecordInput, Taken, job_frame, take_from_program,
-    write_end, write_job, write_records,
+    Emitter, MapCounts, MapFunction, PutOut, RecordInput, Taken, job_frame, take_from_program, write_end,
+    write_job, write_records,
 };
 use output::PartWriter;
 use program::{Feed, FunctionContext, ProgramOutput, ProgramSpec};
@@ -83,8 +83,7 @@ fn feed_records(
         records.clear();
         records.shrink_to(context.buffer_bytes.saturating_mul(2));
         records.extend_from_slice(block);
-        let BlockPlace { named_input, offset_bytes, .. } = input.place();
-        write_records(&mut feed, (named_input, &input.source_name(), offset_bytes), &records)?;
+        write_records(&mut feed, input.place(), &input.source_name(), &records)?;
         if feed.abandoned() {
             break;
         }

@@ -25,11 +25,10 @@ pub struct ReaderLimits {
 /// The segments of a split with their files, in order.
 pub(crate) type Segments = std::vec::IntoIter<(InputFile, Segment)>;
 
-/// Returns the name of a source for messages. It says so where the source is compressed, as its places are counted after
+/// Returns the name of a compressed source for messages. It says that places in the source are counted after
 /// decompression.
-pub(crate) fn unpacked(name: &str, compressed: bool) -> String {
-    let how = if compressed { ", decompressed," } else { "" };
-    format!("{name}{how}")
+pub(crate) fn unpacked(name: &str) -> String {
+    format!("{name}, decompressed,")
 }
 
 enum Reader {

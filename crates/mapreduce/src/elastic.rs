@@ -6,7 +6,7 @@ use api::task::{ReduceTask, RunSummary};
 use api::{JobSpec, KeyBytes, is_object_url};
 use ids::{RunId, TaskIndex};
 use std::collections::BTreeSet;
-use workbuilder::{TailCut, tail_cuts, within};
+use workbuilder::{KeyBounds, TailCut, tail_cuts, within};
 
 /// Least bytes of a tail that is worth a task.
 const TAIL_BYTES_MIN: u64 = 64 << 10;
@@ -49,7 +49,7 @@ impl JobResults {
         let weights: Vec<_> = runs.iter().map(|run| run.weights.as_slice()).collect();
         let lower = task.lower_key.as_ref().map(|key| key.0.as_slice());
         let upper = task.upper_key.as_ref().map(|key| key.0.as_slice());
-        tail_cuts(&weights, (lower, upper), done_bytes, cuts_max)
+        tail_cuts(&weights, KeyBounds { lower, upper }, done_bytes, cuts_max)
     }
 
     /// Splits an unfinished task of the plan at a key: its attempt ends there. Returns None if the key is not within
@@ -85,7 +85,8 @@ impl JobResults {
         let Some(task) = self.plan.get(task.0 as usize) else { return 0 };
         let runs = self.runs_of(task);
         let upper = task.upper_key.as_ref().map(|key| key.0.as_slice());
-        let inside = runs.iter().flat_map(|run| within(&run.weights, (Some(&key.0), upper)));
+        let tail = KeyBounds { lower: Some(&key.0), upper };
+        let inside = runs.iter().flat_map(|run| within(&run.weights, tail));
         inside.map(|weight| weight.bytes).sum()
     }
 

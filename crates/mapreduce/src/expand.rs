@@ -10,7 +10,7 @@ use api::{JobKind, JobSpec, KeyBytes, MapReduce, Partitioning, Task, TasksKind};
 use ids::{ChunkId, IfileIndex, NodeId, Placement, RunId, StageKind, TaskIndex};
 use keys::{PARTITIONS_MAX, ifile_of_partition, lower_bound_of_partition};
 use std::collections::{BTreeMap, BTreeSet};
-use workbuilder::{CutRequest, RunWeights, TaskRange, cut, within};
+use workbuilder::{CutRequest, KeyBounds, RunWeights, TaskRange, cut, within};
 
 const MIB: u64 = 1 << 20;
 /// Target number of reduce tasks per slot, so that the last tasks wait little for each other.
@@ -277,7 +277,8 @@ fn partition_tasks(count: u32, ifile_count: u32, results: &JobResults) -> Vec<Re
 /// Estimates the bytes of a partition by the weights of the runs.
 fn partition_bytes(runs: &[&RunSummary], partition: u32) -> u64 {
     let (lower, upper) = (lower_bound_of_partition(partition), lower_bound_of_partition(partition + 1));
-    let inside = runs.iter().flat_map(|run| within(&run.weights, (Some(&lower), Some(&upper))));
+    let range = KeyBounds { lower: Some(&lower), upper: Some(&upper) };
+    let inside = runs.iter().flat_map(|run| within(&run.weights, range));
     inside.map(|weight| weight.bytes).sum()
 }
 

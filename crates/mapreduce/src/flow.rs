@@ -115,9 +115,18 @@ pub enum AtRest {
     Begin(Vec<JobId>),
 }
 
-/// Decides about a stage whose parts are complete and proved. `is_recovering`: its readers may not be restored yet.
-pub fn at_rest(flows: &impl Flows, job: JobId, is_recovering: bool) -> AtRest {
-    if !is_recovering && readers_are_over(flows, job) {
+/// The recovery of jobs after the start of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recovery {
+    /// Jobs are being restored: a missing one may follow.
+    Running,
+    #[default]
+    Over,
+}
+
+/// Decides about a stage whose parts are complete and proved.
+pub fn at_rest(flows: &impl Flows, job: JobId, recovery: Recovery) -> AtRest {
+    if recovery == Recovery::Over && readers_are_over(flows, job) {
         return AtRest::Ends;
     }
     // A stage that is still being submitted is asked later.
@@ -132,27 +141,20 @@ pub fn may_end(flows: &impl Flows, job: JobId) -> bool {
     parts_ready && readers_are_over(flows, job)
 }
 
-/// The next step for the other jobs of a flow after the end of a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AfterEnd {
-    /// These stages rested for the job and may end.
-    LetEnd(Vec<JobId>),
-    /// The job did not succeed: these jobs are stopped, because they cannot succeed any more.
-    Stop(Vec<JobId>),
+/// Returns the stages that rested for a job that succeeded, and may end now.
+pub fn released_by(flows: &impl Flows, job: JobId) -> Vec<JobId> {
+    let of_flow = flows.stage(job).and_then(|stage| stage.spec.stage.as_ref());
+    let reads = of_flow.into_iter().flat_map(|of_flow| of_flow.reads.iter().copied());
+    reads.filter(|read| may_end(flows, *read)).collect()
 }
 
-/// Decides about the other jobs of a flow after the end of a job.
-pub fn after_end(flows: &impl Flows, job: JobId, succeeded: bool) -> AfterEnd {
+/// Returns the jobs of a flow that are stopped because another job of the flow did not succeed.
+pub fn stopped_by(flows: &impl Flows, job: JobId) -> Vec<JobId> {
     let Some(of_flow) = flows.stage(job).and_then(|stage| stage.spec.stage.as_ref()) else {
-        return AfterEnd::LetEnd(Vec::new());
+        return Vec::new();
     };
-    if succeeded {
-        return AfterEnd::LetEnd(
-            of_flow.reads.iter().copied().filter(|read| may_end(flows, *read)).collect(),
-        );
-    }
     let goes_on = |other: &JobId| *other != job && !is_over(flows, *other);
-    AfterEnd::Stop(flows.of_flow(of_flow.flow).into_iter().filter(goes_on).collect())
+    flows.of_flow(of_flow.flow).into_iter().filter(goes_on).collect()
 }
 
 /// Returns whether a job can never get its inputs, because a stage that it reads ended too early.

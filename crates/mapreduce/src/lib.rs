@@ -33,7 +33,7 @@ mod test_job;
 pub use check::{SpecError, check};
 pub use elastic::{RangeCut, may_split};
 pub use expand::{ExpandError, expand, placement, stages};
-pub use losses::{CopyAgain, Repair, Verdict};
+pub use losses::{CopyAgain, Inventories, Repair, SealState, Verdict};
 pub use passes::merge_tasks;
 pub use proof::{Finding, IfileProof, Proof, prove};
 pub use results::{

@@ -33,23 +33,40 @@ pub enum Verdict {
     Differs,
 }
 
+/// The state of the chunks of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SealState {
+    /// Maps append to chunks: chunks count.
+    Open,
+    /// The maps are over and their chunks are runs, which may have moved: runs count.
+    Sealed,
+}
+
+/// The inventories of nodes after data was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inventories {
+    /// Nodes report their inventory again only if a task needs the lost data.
+    Stand,
+    /// Nodes report their inventory again in any case.
+    ReportAgain,
+}
+
 impl JobResults {
-    /// Returns whether the next stages read any data on a node. `sealed`: the maps are over and their chunks are runs,
-    /// which may have moved.
-    pub fn needs(&self, node: NodeId, sealed: bool) -> bool {
-        self.needs_any(&LostData::node(node), sealed)
+    /// Returns whether the next stages read any data on a node.
+    pub fn needs(&self, node: NodeId, seal_state: SealState) -> bool {
+        self.needs_any(&LostData::node(node), seal_state)
     }
 
     /// Does the same for any data.
-    pub fn needs_any(&self, gone: &LostData, sealed: bool) -> bool {
-        match sealed {
-            true => {
+    pub fn needs_any(&self, gone: &LostData, seal_state: SealState) -> bool {
+        match seal_state {
+            SealState::Sealed => {
                 let is_there = |run: &&RunSummary| gone.takes_run(run, &self.replicas);
                 let mut there = self.surviving_runs().into_iter().filter(is_there);
                 there.any(|run| self.is_read(run.ifile))
                     || self.all_chunks().any(|chunk| gone.chunks.contains(&chunk))
             }
-            false => self.all_chunks().any(|chunk| gone.takes_chunk(chunk, &self.replicas)),
+            SealState::Open => self.all_chunks().any(|chunk| gone.takes_chunk(chunk, &self.replicas)),
         }
     }
 
@@ -70,33 +87,33 @@ impl JobResults {
 
     /// Handles lost data. Returns the map tasks that must run again for the lost data: the data in lost runs, or before
     /// the seal in lost chunks, and the data that was appended on nodes that left before. Finished reduce tasks and the
-    /// ranges of the plan stay valid. Returns None, and forgets nothing, if no task needs the data, unless nodes must
-    /// report their inventory again (`seals_again`): the list of tasks may be empty then.
+    /// ranges of the plan stay valid. Returns None, and forgets nothing, if no task needs the data and the inventories
+    /// stand. If nodes report their inventory again, the list of tasks may be empty.
     ///
     /// [`Self::fall_back`] must have replaced as much as possible by replicas before.
     pub fn lose(
         &mut self,
         gone: &LostData,
-        sealed: bool,
+        seal_state: SealState,
         has_left: impl Fn(NodeId) -> bool,
-        seals_again: bool,
+        inventories: Inventories,
     ) -> Option<Vec<TaskIndex>> {
-        if !self.needs_any(gone, sealed) && !seals_again {
+        if !self.needs_any(gone, seal_state) && inventories == Inventories::Stand {
             return None;
         }
         self.regenerations += 1;
         let replicas = std::mem::take(&mut self.replicas);
-        let in_lost_runs: BTreeSet<ChunkId> = match sealed {
-            true => {
+        let in_lost_runs: BTreeSet<ChunkId> = match seal_state {
+            SealState::Sealed => {
                 let is_gone = |run: &&RunSummary| gone.takes_run(run, &replicas);
                 let lost = self.surviving_runs().into_iter().filter(is_gone);
                 lost.flat_map(|run| run.chunks.iter().copied()).collect()
             }
-            false => BTreeSet::new(),
+            SealState::Open => BTreeSet::new(),
         };
         let is_lost = |chunk: ChunkId| {
             gone.chunks.contains(&chunk)
-                || (!sealed && gone.takes_chunk(chunk, &replicas))
+                || (seal_state == SealState::Open && gone.takes_chunk(chunk, &replicas))
                 || in_lost_runs.contains(&chunk)
                 || has_left(replicas.chunk_home(chunk))
         };
@@ -314,6 +331,8 @@ fn sums(map: &MapResult) -> Vec<(IfileIndex, DataSum)> {
 
 #[cfg(test)]
 mod tests {
+    use crate::losses::Inventories::{ReportAgain, Stand};
+    use crate::losses::SealState::{Open, Sealed};
     use crate::losses::Verdict;
     use crate::test_job::{finish_reduces, map_result, run, seal_of, spec, split, sum};
     use crate::{JobResults, LostData, expand, prove};
@@ -334,7 +353,7 @@ mod tests {
         let task = TaskKey { job: JobId(1), stage: StageIndex(0), task: TaskIndex(0) };
         // Each rerun appends where the one before it did, and that node dies too.
         for (lost, next) in [(1, 3), (3, 4), (4, 5)] {
-            let victims = results.lose(&LostData::node(NodeId(lost)), false, |_| false, false);
+            let victims = results.lose(&LostData::node(NodeId(lost)), Open, |_| false, Stand);
             assert_eq!(victims, Some(vec![TaskIndex(0)]));
             let stand_in =
                 MapResult { withheld: vec![(IfileIndex(1), sum(1))], ..map_result(&[on(next, 0)]) };
@@ -371,10 +390,10 @@ mod tests {
         }
         assert_eq!(results.surviving_runs().len(), 3);
         let nobody = |_| false;
-        assert_eq!(results.lose(&LostData::node(NodeId(3)), false, nobody, false), None);
+        assert_eq!(results.lose(&LostData::node(NodeId(3)), Open, nobody, Stand), None);
         assert!(results.seal.is_some());
         assert_eq!(
-            results.lose(&LostData::node(NodeId(1)), false, nobody, false),
+            results.lose(&LostData::node(NodeId(1)), Open, nobody, Stand),
             Some(vec![TaskIndex(0), TaskIndex(2)])
         );
         assert!(results.seal.is_none() && results.maps.len() == 1);
@@ -430,12 +449,12 @@ mod tests {
             retrieved_bytes: 100,
         };
         results.merges.insert(TaskIndex(0), merge);
-        assert!(!results.needs(NodeId(1), true) && results.needs(NodeId(3), true));
-        assert!(results.needs(NodeId(1), false) && !results.needs(NodeId(3), false));
+        assert!(!results.needs(NodeId(1), Sealed) && results.needs(NodeId(3), Sealed));
+        assert!(results.needs(NodeId(1), Open) && !results.needs(NodeId(3), Open));
         // The drained node leaves, and no data is lost.
-        assert_eq!(results.lose(&LostData::node(NodeId(1)), true, |_| false, false), None);
+        assert_eq!(results.lose(&LostData::node(NodeId(1)), Sealed, |_| false, Stand), None);
         let left = |node| node == NodeId(1);
-        assert_eq!(results.lose(&LostData::node(NodeId(3)), true, left, false), Some(vec![TaskIndex(0)]));
+        assert_eq!(results.lose(&LostData::node(NodeId(3)), Sealed, left, Stand), Some(vec![TaskIndex(0)]));
         assert!(results.merges.is_empty() && results.maps.contains_key(&TaskIndex(1)));
     }
 
@@ -478,7 +497,7 @@ mod tests {
         let mut results = reducing();
         let before = results.plan.clone();
         assert_eq!(
-            results.lose(&LostData::node(NodeId(1)), true, |_| false, false),
+            results.lose(&LostData::node(NodeId(1)), Sealed, |_| false, Stand),
             Some(vec![TaskIndex(0)])
         );
         let again = results.again[&TaskIndex(0)].clone();
@@ -515,31 +534,31 @@ mod tests {
         assert_eq!(results.reduces[&TaskIndex(1)], standing[&TaskIndex(1)]);
         assert!(prove(&results, IFILES).agrees(), "{:?}", prove(&results, IFILES).findings);
         // All readers are done: no task needs the data.
-        assert_eq!(results.lose(&LostData::node(NodeId(2)), true, |_| false, false), None);
+        assert_eq!(results.lose(&LostData::node(NodeId(2)), Sealed, |_| false, Stand), None);
         results.keeps_runs = true;
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
-        assert_eq!(results.lose(&LostData::node(NodeId(2)), true, |_| false, false), both);
+        assert_eq!(results.lose(&LostData::node(NodeId(2)), Sealed, |_| false, Stand), both);
     }
 
     #[test]
     fn further_losses_during_regeneration_are_counted() {
         let mut results = reducing();
-        results.lose(&LostData::node(NodeId(1)), true, |_| false, false).unwrap();
+        results.lose(&LostData::node(NodeId(1)), Sealed, |_| false, Stand).unwrap();
         // Now the valid data of the first map is lost, and all data of the second.
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
-        assert_eq!(results.lose(&LostData::node(NodeId(2)), false, |_| false, false), both);
+        assert_eq!(results.lose(&LostData::node(NodeId(2)), Open, |_| false, Stand), both);
         for again in results.again.values() {
             assert_eq!((again.ifiles.len(), again.standing.len(), again.expected.len()), (2, 0, 2));
         }
         let late = stand_in(&[on(3, 0, 0)], &[(1, 4)]);
         assert_eq!(results.verdict(TaskIndex(0), &late), Verdict::Stale);
-        assert_eq!(results.lose(&LostData::node(NodeId(3)), false, |_| false, false), None);
+        assert_eq!(results.lose(&LostData::node(NodeId(3)), Open, |_| false, Stand), None);
     }
 
     #[test]
     fn differing_data_ends_the_surviving_results() {
         let mut results = reducing();
-        results.lose(&LostData::node(NodeId(1)), true, |_| false, false).unwrap();
+        results.lose(&LostData::node(NodeId(1)), Sealed, |_| false, Stand).unwrap();
         results.run_in_full(TaskIndex(0));
         assert!(results.again.is_empty() && results.planned_before.is_empty() && results.reduces.is_empty());
         let other = stand_in(&[on(2, 2, 0), on(2, 3, 1)], &[]);
@@ -567,7 +586,7 @@ mod tests {
     fn spooled_data_is_resent_from_its_spool() {
         let mut results = spooled();
         let nobody = |_: NodeId| false;
-        assert_eq!(results.lose(&LostData::node(NodeId(1)), true, nobody, false), Some(vec![TaskIndex(0)]));
+        assert_eq!(results.lose(&LostData::node(NodeId(1)), Sealed, nobody, Stand), Some(vec![TaskIndex(0)]));
         let resend = results.again[&TaskIndex(0)].resend.clone().unwrap();
         assert_eq!((&resend.spool, resend.told.counters["words"]), (&spool(3).unwrap(), 5));
         assert!(resend.told.commits.is_empty() && resend.told.spool.is_none());
@@ -581,7 +600,7 @@ mod tests {
         // The other spool was lost with node 1.
         let left = |node: NodeId| node == NodeId(1);
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
-        assert_eq!(results.lose(&LostData::node(NodeId(2)), false, left, false), both);
+        assert_eq!(results.lose(&LostData::node(NodeId(2)), Open, left, Stand), both);
         assert!(
             results.again[&TaskIndex(0)].resend.is_some() && results.again[&TaskIndex(1)].resend.is_none()
         );
@@ -591,16 +610,16 @@ mod tests {
     fn a_spool_that_is_gone_is_not_read() {
         let mut results = spooled();
         let nobody = |_: NodeId| false;
-        results.lose(&LostData::node(NodeId(1)), true, nobody, false).unwrap();
+        results.lose(&LostData::node(NodeId(1)), Sealed, nobody, Stand).unwrap();
         let left = |node: NodeId| node == NodeId(1);
-        results.lose(&LostData::node(NodeId(3)), false, left, true).unwrap();
+        results.lose(&LostData::node(NodeId(3)), Open, left, ReportAgain).unwrap();
         assert!(results.again[&TaskIndex(0)].resend.is_none());
         assert_eq!(expand::placement(&map_again(&results, 0)), ids::Placement::Anywhere);
         // The user's program ran, and reports a spool with only its own data.
         let part = MapResult { spool: spool(2), ..stand_in(&[on(2, 2, 0)], &[(1, 4)]) };
         results.record(map_attempt(0, 1), TaskResult::Map(part));
         assert!(results.maps[&TaskIndex(0)].1.spool.is_none());
-        results.lose(&LostData::node(NodeId(2)), false, nobody, false).unwrap();
+        results.lose(&LostData::node(NodeId(2)), Open, nobody, Stand).unwrap();
         let whole = MapResult { spool: spool(3), ..stand_in(&[on(4, 2, 0), on(4, 3, 1)], &[]) };
         results.record(map_attempt(0, 2), TaskResult::Map(whole));
         assert_eq!(results.maps[&TaskIndex(0)].1.spool, spool(3));

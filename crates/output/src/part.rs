@@ -7,6 +7,7 @@ use api::flow::stage_file_name;
 use api::task::Part;
 use api::{Blame, Formats, OutputFormat, TaskFailure};
 use arena::append_piece;
+use diskfile::Syncing;
 use faults::{CrashPoint, crash_point};
 use ids::{AttemptNumber, TaskIndex};
 use objects::{ObjectError, ObjectUrl, Upload};
@@ -279,7 +280,8 @@ fn part_file(
         return PartFile::for_later_stages(path);
     }
     if !api::is_object_url(place.staging) {
-        return PartFile::create(path, place.sync, place.buffer_bytes);
+        let syncing = if place.sync { Syncing::Synced } else { Syncing::NotSynced };
+        return PartFile::create(path, syncing, place.buffer_bytes);
     }
     let staging = ObjectUrl::from_path(place.staging)?;
     let upload = Upload::begin(&staging, name, attempt_name, place.object_buffer_bytes)?;

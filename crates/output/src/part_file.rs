@@ -1,6 +1,6 @@
 //! The file or the upload of a part: it counts and sums all bytes.
 
-use diskfile::{SequentialWriter, Through};
+use diskfile::{SequentialWriter, Syncing, Through};
 use faults::{IoCall, io_call};
 use objects::Upload;
 use rustix::fs::OFlags;
@@ -30,11 +30,13 @@ enum Target {
 }
 
 impl PartFile {
-    /// Creates the file. A durable one gathers about `buffer_bytes` in each of a few buffers.
-    pub(crate) fn create(path: &Path, durable: bool, buffer_bytes: usize) -> std::io::Result<PartFile> {
-        let file = match durable {
-            true => Target::Durable(SequentialWriter::create(path, Through::Direct, buffer_bytes)?),
-            false => {
+    /// Creates the file. A synced one gathers about `buffer_bytes` in each of a few buffers.
+    pub(crate) fn create(path: &Path, syncing: Syncing, buffer_bytes: usize) -> std::io::Result<PartFile> {
+        let file = match syncing {
+            Syncing::Synced => {
+                Target::Durable(SequentialWriter::create(path, Through::Direct, buffer_bytes)?)
+            }
+            Syncing::NotSynced => {
                 io_call(IoCall::Create, path)?;
                 // Another user may put a link there, if the directory is writable for that user.
                 let no_link = OFlags::NOFOLLOW.bits() as i32;
@@ -62,9 +64,11 @@ impl PartFile {
         match self.file {
             Target::Upload(upload) => Ok(upload.finish()?),
             // Data lost with a machine is recomputed.
-            Target::StageFile(file) => file.finish(false).map(drop).map_err(std::io::Error::from),
+            Target::StageFile(file) => {
+                file.finish(Syncing::NotSynced).map(drop).map_err(std::io::Error::from)
+            }
             Target::PageCache(..) => Ok(()),
-            Target::Durable(file) => file.finish(true).map(drop),
+            Target::Durable(file) => file.finish(Syncing::Synced).map(drop),
         }
     }
 }

@@ -17,17 +17,32 @@ pub struct GroupBatch {
 }
 
 impl GroupBatch {
-    /// Appends a record.
-    pub fn push(&mut self, key: &[u8], value: &[u8], starts_group: bool) {
+    /// Appends the first record of a group.
+    pub fn start_group(&mut self, key: &[u8], value: &[u8]) {
         if self.counts.is_empty() {
-            self.goes_on = !starts_group;
+            self.goes_on = false;
         }
-        if starts_group || self.counts.is_empty() {
-            self.key_lengths.extend_from_slice(&(key.len() as u32).to_le_bytes());
-            self.keys.extend_from_slice(key);
-            self.counts.push([0; 4]);
-            self.count = 0;
+        self.push_key(key);
+        self.push_value(value);
+    }
+
+    /// Appends another record of the last group. An empty batch takes the key of the group as well.
+    pub fn continue_group(&mut self, key: &[u8], value: &[u8]) {
+        if self.counts.is_empty() {
+            self.goes_on = true;
+            self.push_key(key);
         }
+        self.push_value(value);
+    }
+
+    fn push_key(&mut self, key: &[u8]) {
+        self.key_lengths.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        self.keys.extend_from_slice(key);
+        self.counts.push([0; 4]);
+        self.count = 0;
+    }
+
+    fn push_value(&mut self, value: &[u8]) {
         self.count += 1;
         if let Some(count) = self.counts.last_mut() {
             *count = self.count.to_le_bytes();
@@ -75,9 +90,9 @@ mod tests {
     #[test]
     fn a_group_goes_on_in_the_next_batch() {
         let mut batch = GroupBatch::default();
-        for (key, value, starts) in [(b"a", b"1", true), (b"a", b"2", false), (b"b", b"3", true)] {
-            batch.push(key, value, starts);
-        }
+        batch.start_group(b"a", b"1");
+        batch.continue_group(b"a", b"2");
+        batch.start_group(b"b", b"3");
         let words =
             |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
         let first = batch.payload().concat();
@@ -85,7 +100,7 @@ mod tests {
         assert_eq!(batch.bytes() + 12, first.len());
         batch.clear(0);
         assert!(batch.is_empty() && batch.bytes() == 0);
-        batch.push(b"b", b"44", false);
+        batch.continue_group(b"b", b"44");
         assert_eq!(batch.payload().concat(), [words(&[1, 1, 1, 1, 1, 2]), b"b44".to_vec()].concat());
     }
 }

@@ -4,16 +4,13 @@ use crate::command::CommandReducer;
 use crate::pairs::PairWriter;
 use crate::program_frames::FramesReducer;
 use api::{Exchange, Formats, Function, TaskFailure};
-use functions::{FunctionUnusable, ReduceFunction};
+use functions::{FunctionUnusable, ReduceFunction, ReducedValues};
 use program::FunctionContext;
 
-/// Makes the reduce function of a job: None writes the sorted pairs.
-///
-/// `pre_combined` says that every value has been through the built-in of the same name already, so that
-/// `count` adds partial counts up. Error: [`api::Blame::UserData`] for a built-in that does not exist.
+/// Makes the reduce function of a job: None writes the sorted pairs. `values` counts for built-ins only. Error: [`api::Blame::UserData`] for a built-in that does not exist.
 pub fn reduce_function(
     function: Option<&Function>,
-    pre_combined: bool,
+    values: ReducedValues,
     context: &FunctionContext,
     formats: &Formats,
 ) -> Result<Box<dyn ReduceFunction>, TaskFailure> {
@@ -24,7 +21,7 @@ pub fn reduce_function(
             Exchange::Frames => Box::new(FramesReducer::new(words, context)),
         },
         Some(Function::Builtin { name, argument }) => {
-            let made = functions::reducer(name, argument.as_deref(), pre_combined);
+            let made = functions::reducer(name, argument.as_deref(), values);
             made.map_err(FunctionUnusable::failure)?
         }
     })

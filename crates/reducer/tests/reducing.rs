@@ -2,6 +2,7 @@
 
 use api::{Blame, FieldSplit, Formats, Function, OutputFormat, TaskFailure};
 use bigdecimal::BigDecimal;
+use functions::ReducedValues::{self, Emitted, Partial};
 use functions::{GroupedRecord, GroupedRecords, ReduceCounts, combines_by_itself};
 use ids::AttemptNumber;
 use output::{PartPlace, PartWriter};
@@ -54,15 +55,15 @@ fn pairs(rows: &[(&str, &str)]) -> Pairs {
 
 fn reduce(
     function: Option<&str>,
-    pre_combined: bool,
+    values: ReducedValues,
     pairs: &Pairs,
 ) -> Result<(Vec<u8>, ReduceCounts), TaskFailure> {
-    reduce_formats(function, pre_combined, pairs, &Formats::default())
+    reduce_formats(function, values, pairs, &Formats::default())
 }
 
 fn reduce_formats(
     function: Option<&str>,
-    pre_combined: bool,
+    values: ReducedValues,
     pairs: &Pairs,
     formats: &Formats,
 ) -> Result<(Vec<u8>, ReduceCounts), TaskFailure> {
@@ -79,7 +80,7 @@ fn reduce_formats(
     };
     let mut part = PartWriter::create(place, formats)?;
     let mut input = Sorted { pairs, next: 0 };
-    let mut reducer = reduce_function(function.as_ref(), pre_combined, &context(), formats)?;
+    let mut reducer = reduce_function(function.as_ref(), values, &context(), formats)?;
     let counts = reducer.run(&mut input, &mut part)?;
     assert_eq!(input.next, pairs.len(), "the input is drained");
     let part = part.finish()?;
@@ -87,7 +88,7 @@ fn reduce_formats(
 }
 
 fn check(function: Option<&str>, rows: &[(&str, &str)], expected: &str) {
-    let (output, counts) = reduce(function, false, &pairs(rows)).unwrap();
+    let (output, counts) = reduce(function, Emitted, &pairs(rows)).unwrap();
     assert_eq!(String::from_utf8(output).unwrap(), expected, "{function:?}");
     let mut keys: Vec<&str> = rows.iter().map(|row| row.0).collect();
     keys.dedup();
@@ -98,7 +99,7 @@ fn check(function: Option<&str>, rows: &[(&str, &str)], expected: &str) {
 fn functions_write_in_the_formats_of_the_job() {
     let rows = pairs(&[("a", ""), ("a", "2"), ("b::c", "3")]);
     let check = |function: Option<&str>, formats: &Formats, expected: &str| {
-        let (output, _) = reduce_formats(function, false, &rows, formats).unwrap();
+        let (output, _) = reduce_formats(function, Emitted, &rows, formats).unwrap();
         assert_eq!(String::from_utf8(output).unwrap(), expected, "{function:?} {formats:?}");
     };
     let output = OutputFormat::Lines { separator: b"=".to_vec(), terminator: 0, always_separate: true };
@@ -142,7 +143,7 @@ fn lists_keep_empty_values() {
 
 #[test]
 fn partial_counts_are_summed() {
-    let (output, _) = reduce(Some("builtin:count"), true, &pairs(&[("a", "40"), ("a", "2")])).unwrap();
+    let (output, _) = reduce(Some("builtin:count"), Partial, &pairs(&[("a", "40"), ("a", "2")])).unwrap();
     assert_eq!(output, b"a\t42\n");
     assert!(combines_by_itself(&Function::parse("builtin:count").unwrap()));
     assert!(!combines_by_itself(&Function::parse("cat").unwrap()));
@@ -151,7 +152,8 @@ fn partial_counts_are_summed() {
 
 #[test]
 fn bad_functions_and_values_are_named() {
-    let failure = |function, rows: &[(&str, &str)]| reduce(Some(function), false, &pairs(rows)).unwrap_err();
+    let failure =
+        |function, rows: &[(&str, &str)]| reduce(Some(function), Emitted, &pairs(rows)).unwrap_err();
     let unknown = failure("builtin:summ", &[]);
     assert_eq!(unknown.blame, Blame::UserData);
     assert!(unknown.message.contains("builtin:sum, builtin:min, builtin:max"), "{}", unknown.message);
@@ -166,20 +168,20 @@ fn bad_functions_and_values_are_named() {
 fn programs_are_fed_to_the_end() {
     let many: Pairs =
         (0..100_000).map(|number| (format!("{number:06}").into_bytes(), b"v".to_vec())).collect();
-    let (output, counts) = reduce(Some("head -n 1"), false, &many).unwrap();
+    let (output, counts) = reduce(Some("head -n 1"), Emitted, &many).unwrap();
     assert_eq!(output, b"000000\tv\n");
     assert_eq!(counts.groups, 100_000);
     assert!(counts.unread_bytes > 300_000, "{counts:?}");
-    let (output, counts) = reduce(Some("cat"), false, &many).unwrap();
+    let (output, counts) = reduce(Some("cat"), Emitted, &many).unwrap();
     assert_eq!((output.len(), counts.unread_bytes), (900_000, 0));
-    let failure = reduce(Some("sh -c 'cat >/dev/null; echo why >&2; exit 7'"), false, &many).unwrap_err();
+    let failure = reduce(Some("sh -c 'cat >/dev/null; echo why >&2; exit 7'"), Emitted, &many).unwrap_err();
     assert_eq!((failure.exit_code, failure.stderr_tail), (Some(7), vec!["why".to_string()]));
 }
 
 #[test]
 fn a_program_gets_values_larger_than_its_buffer() {
     let rows: Pairs = vec![(b"k".to_vec(), vec![b'x'; 3_000_000]), (b"l".to_vec(), Vec::new())];
-    let (output, _) = reduce(Some("wc -c"), false, &rows).unwrap();
+    let (output, _) = reduce(Some("wc -c"), Emitted, &rows).unwrap();
     assert_eq!(String::from_utf8(output).unwrap().trim(), (3_000_000 + 3 + 3).to_string());
 }
 
@@ -205,7 +207,7 @@ proptest! {
         let rows: Pairs = texts.iter().map(|text| (b"k".to_vec(), text.as_bytes().to_vec())).collect();
         let numbers: Vec<BigDecimal> = texts.iter().map(|text| BigDecimal::from_str(text).unwrap()).collect();
         let first_equal = |best: &BigDecimal| &texts[numbers.iter().position(|number| number == best).unwrap()];
-        let fold = |name: &str| String::from_utf8(reduce(Some(name), false, &rows).unwrap().0).unwrap();
+        let fold = |name: &str| String::from_utf8(reduce(Some(name), Emitted, &rows).unwrap().0).unwrap();
         let sum: BigDecimal = numbers.iter().sum();
         prop_assert_eq!(fold("builtin:sum"), format!("k\t{}\n", plain(&sum)));
         prop_assert_eq!(fold("builtin:min"), format!("k\t{}\n", first_equal(numbers.iter().min().unwrap())));

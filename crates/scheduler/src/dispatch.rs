@@ -124,7 +124,7 @@ pub(crate) fn start(
     let served = &mut state.users.entry(job.claim.user).or_default().served;
     let user_running = served.running;
     (served.running, served.last_start) = (served.running + 1, state.starts);
-    state.attempt_memory(id, slot.node, true);
+    state.take_attempt_memory(id, slot.node);
     if place != WhyHere::BesideSlow {
         state.begin_wait(id, now);
     }

@@ -93,24 +93,29 @@ impl State {
         }
     }
 
-    /// Counts the memory of an attempt that begins (`takes`) or ends on a node.
-    pub(crate) fn attempt_memory(&mut self, id: JobId, node: NodeId, takes: bool) {
-        let Some(needs) = self.jobs.get(&id).map(|job| job.claim.needs) else { return };
-        if needs.everywhere || needs.memory_bytes == 0 {
-            return;
-        }
+    /// Counts the memory of an attempt that begins on a node.
+    pub(crate) fn take_attempt_memory(&mut self, id: JobId, node: NodeId) {
+        let Some(bytes) = self.attempt_bytes(id) else { return };
         if let Some(room) = self.rooms.get_mut(&node) {
-            room.ran_bytes = match takes {
-                true => room.ran_bytes.saturating_add(needs.memory_bytes),
-                false => room.ran_bytes.saturating_sub(needs.memory_bytes),
-            };
+            room.ran_bytes = room.ran_bytes.saturating_add(bytes);
         }
-        if takes {
-            self.keep_for_nobody(|kept, _| kept == id);
-        } else {
-            self.room_changed = true;
-            self.woken.insert(node);
+        self.keep_for_nobody(|kept, _| kept == id);
+    }
+
+    /// Counts the memory of an attempt that has ended on a node.
+    pub(crate) fn give_attempt_memory_back(&mut self, id: JobId, node: NodeId) {
+        let Some(bytes) = self.attempt_bytes(id) else { return };
+        if let Some(room) = self.rooms.get_mut(&node) {
+            room.ran_bytes = room.ran_bytes.saturating_sub(bytes);
         }
+        self.room_changed = true;
+        self.woken.insert(node);
+    }
+
+    /// Returns the memory that each attempt of a job takes on its node; None if attempts take none.
+    fn attempt_bytes(&self, id: JobId) -> Option<u64> {
+        let needs = self.jobs.get(&id)?.claim.needs;
+        (!needs.everywhere && needs.memory_bytes > 0).then_some(needs.memory_bytes)
     }
 
     /// Admits jobs that fit now, in their order, and nodes that have room again.

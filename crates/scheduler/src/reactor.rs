@@ -231,7 +231,7 @@ pub(crate) fn take_off(state: &mut State, attempt: AttemptKey, now: UnixNanos) -
     let user = job.claim.user;
     let user = state.users.get_mut(&user).expect("a user with a running attempt is counted");
     user.served.running -= 1;
-    state.attempt_memory(attempt.task.job, running.slot.node, false);
+    state.give_attempt_memory_back(attempt.task.job, running.slot.node);
     (!running.is_told_to_stop).then_some(left)
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn on_job_recovered(
     if has_begun {
         state.take_memory(id);
     }
-    nodes.into_iter().for_each(|node| state.attempt_memory(id, node, true));
+    nodes.into_iter().for_each(|node| state.take_attempt_memory(id, node));
     state.users.entry(user).or_default().served.running += attempts;
     advance(state, outbox, id);
     state.claim(id, now);

@@ -3,5 +3,5 @@
 mod data_keys;
 mod users;
 
-pub(crate) use data_keys::{Signing, key_made};
+pub(crate) use data_keys::{EarlierKeys, Signing, key_made};
 pub use users::NewToken;

@@ -5,7 +5,7 @@ pub(crate) mod sweep;
 
 use crate::{ServerError, Service};
 use api::{JobSpec, ReportedJob, is_object_url};
-use control::JobDirs;
+use control::{DiskDirs, JobDirs};
 use faults::{CrashPoint, IoCall, crash_point, io_call};
 use ids::JobId;
 use objects::{ObjectUrl, staging};
@@ -181,13 +181,13 @@ impl Directories {
 
     /// Removes the directories, except intermediate data that is kept; the staging directory below a root of `paths`.
     /// Tries all, and returns the first error.
-    pub fn remove(&self, paths: &JobPaths, keep_disk_dirs: bool) -> std::io::Result<()> {
+    pub fn remove(&self, paths: &JobPaths, disk_dirs: DiskDirs) -> std::io::Result<()> {
         crash_point(CrashPoint::CleanupBeforeRemove);
-        let kept: &[PathBuf] = if keep_disk_dirs { &[] } else { &self.disk_dirs };
+        let on_disks: &[PathBuf] = if disk_dirs == DiskDirs::Keep { &[] } else { &self.disk_dirs };
         let mut first_error = None;
         let has_staging = |staging: &&PathBuf| !matches!(staging.to_str(), Some("" | NOT_STAGED));
         let staging = Some(&self.staging).filter(has_staging);
-        for path in staging.into_iter().chain(kept) {
+        for path in staging.into_iter().chain(on_disks) {
             let removed = match *path == self.staging && !is_object_url(path) {
                 true => match held_place(paths, path, JobPaths::open_dir) {
                     Ok((_held, place)) => remove_tree(&place),

@@ -16,7 +16,7 @@ use crate::access::Signing;
 use crate::clock;
 use crate::messages::{LocalAssignment, PullReply};
 use crate::owner::OwnerLock;
-use control::{Control, Outbox, PullRequest, Service, SlotOrder};
+use control::{Control, DiskDirs, Outbox, PullRequest, Service, SlotOrder};
 use faults::{CrashPoint, crash_point};
 use metastore::{CLUSTER_OWNER, Change, Metastore, StoreError};
 use std::sync::Arc;
@@ -305,8 +305,8 @@ impl EventLoop {
 
     /// Removes the directories of a finished job on a separate thread, because they may hold many files.
     fn clean(&mut self, job: ids::JobId) {
-        let Some((dirs, keeps)) = self.control.dirs_of(job) else { return };
-        if let Err(error) = self.files.clean(job, dirs, keeps) {
+        let Some((dirs, disk_dirs)) = self.control.dirs_of(job) else { return };
+        if let Err(error) = self.files.clean(job, dirs, disk_dirs) {
             self.control.cleaned(&mut self.outbox, job, Some(error.to_string()));
         }
     }
@@ -349,9 +349,9 @@ impl EventLoop {
 
     fn interrupt_jobs(&mut self) {
         for job in self.control.jobs().collect::<Vec<_>>() {
-            let Some((dirs, keeps)) = self.control.dirs_of(job) else { continue };
+            let Some((dirs, disk_dirs)) = self.control.dirs_of(job) else { continue };
             let kept = self.control.interrupt(&mut self.outbox, job);
-            match self.files.remove_now(dirs, keeps) {
+            match self.files.remove_now(dirs, disk_dirs) {
                 Ok(()) => self.outbox.write(Change::JobCleaned { job, kept, now_ns: clock::now_ns() }),
                 Err(error) => tracing::warn!(%job, %error, "cannot remove the files of a job"),
             }
@@ -370,7 +370,7 @@ impl EventLoop {
         for job in self.control.jobs() {
             self.progress_board.stop(job);
             let dirs = self.control.dirs_of(job).map(|(dirs, _)| dirs).unwrap_or_default();
-            if let Err(error) = self.files.remove_now(dirs, false) {
+            if let Err(error) = self.files.remove_now(dirs, DiskDirs::Remove) {
                 tracing::warn!(%job, %error, "cannot remove the files of a job");
             }
         }

@@ -545,15 +545,23 @@ impl Server {
         self.ask_later(|reply| Request::CreateFile { user, new, bytes_max, reply }).await
     }
 
-    /// Returns the state of an intermediate file, and the nodes to read it from; with `wait`, after it is no longer
-    /// being written. Dropping the future ends the wait.
+    /// Returns the state of an intermediate file, and the nodes to read it from.
     pub async fn open_intermediate(
         &self,
         user: String,
         name: String,
-        wait: bool,
     ) -> Result<OpenedIntermediate, ServerError> {
-        let request = |reply| FileRequest::Open { user, name, wait, reply: caller(reply) };
+        let request = |reply| FileRequest::Open { user, name, wait: false, reply: caller(reply) };
+        self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
+    }
+
+    /// Does the same after the file is no longer being written. Dropping the future ends the wait.
+    pub async fn open_written_intermediate(
+        &self,
+        user: String,
+        name: String,
+    ) -> Result<OpenedIntermediate, ServerError> {
+        let request = |reply| FileRequest::Open { user, name, wait: true, reply: caller(reply) };
         self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 

@@ -3,7 +3,7 @@
 use crate::directories::Directories;
 use crate::event_loop::EventLoop;
 use crate::{ServerError, clock};
-use control::{JobDirs, Leftover, RecoveredWork};
+use control::{DiskDirs, JobDirs, Leftover, RecoveredWork};
 use metastore::{Change, Keep, WinningCommits};
 
 impl EventLoop {
@@ -37,7 +37,7 @@ impl EventLoop {
     fn remove(&mut self, leftover: Leftover) {
         let Leftover { job, staging } = leftover;
         let directories = Directories::from(JobDirs { staging, disk_dirs: Vec::new() });
-        match directories.remove(&self.files.paths, false) {
+        match directories.remove(&self.files.paths, DiskDirs::Remove) {
             Ok(()) => {
                 let now_ns = clock::now_ns();
                 self.outbox.write(Change::JobCleaned { job, kept: Keep::Nothing, now_ns });

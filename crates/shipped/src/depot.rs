@@ -37,6 +37,14 @@ pub struct Limits {
     pub spare: Duration,
 }
 
+/// The permissions of a copy for everybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyMode {
+    ReadOnly,
+    /// Read and execute.
+    Executable,
+}
+
 /// Content of a depot, and its activity since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -285,7 +293,7 @@ impl Depot {
         owner: &str,
         content: ContentHash,
         to: &Path,
-        is_executable: bool,
+        mode: CopyMode,
     ) -> Result<bool, ShippedError> {
         let key = (content, directory_of(owner));
         let path = self.path(&key);
@@ -311,8 +319,8 @@ impl Depot {
             self.inner().entries.remove(&key);
             return Ok(false);
         }
-        let mode = if is_executable { 0o555 } else { 0o444 };
-        copy.set_permissions(Permissions::from_mode(mode)).map_err(ShippedError::at(to))?;
+        let bits = if mode == CopyMode::Executable { 0o555 } else { 0o444 };
+        copy.set_permissions(Permissions::from_mode(bits)).map_err(ShippedError::at(to))?;
         // Another process may have put it there.
         let entry = Entry { bytes, used: SystemTime::now(), holds: 0, is_verified: true };
         self.inner().entries.entry(key.clone()).or_insert(entry);

@@ -22,6 +22,6 @@ mod error;
 mod hashing;
 
 pub use body::FileBody;
-pub use depot::{Depot, Figures, Hold, Incoming, Limits};
+pub use depot::{CopyMode, Depot, Figures, Hold, Incoming, Limits};
 pub use error::ShippedError;
 pub use hashing::{hash_file, hash_of};

@@ -35,6 +35,7 @@ mod verifier;
 mod writer;
 
 pub use copying::RawPieces;
+pub use diskfile::Syncing;
 pub use error::{DamageKind, DamagePlace, StageFileDamage, StageFileError};
 pub use format::{
     BLOCK_HEADER_BYTES, FOOTER_BYTES, Footer, HEADER_BYTES, VERSION, block_header, check_block, check_header,

@@ -4,7 +4,7 @@ use crate::error::{StageFileDamage, StageFileError};
 use crate::reader::RawFile;
 use crate::verifier::RawVerifier;
 use crate::{Payload, StageFileSummary};
-use diskfile::{SequentialWriter, Through};
+use diskfile::{SequentialWriter, Syncing, Through};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,7 @@ impl RawWriter {
     pub fn finish(mut self) -> Result<StageFileSummary, StageFileError> {
         let verifier = std::mem::replace(&mut self.verifier, RawVerifier::new(self.expected));
         verifier.finish().map_err(|damage| self.damaged(damage))?;
-        let finished = self.out.take().map_or(Ok(0), |out| out.finish(false));
+        let finished = self.out.take().map_or(Ok(0), |out| out.finish(Syncing::NotSynced));
         finished.map_err(|source| self.io("write", source))?;
         RawFile::open(&self.path, self.expected)?;
         self.is_complete = true;

@@ -3,7 +3,7 @@
 use crate::error::StageFileError;
 use crate::format::{BLOCK_HEADER_BYTES, Footer, block_header, check_block, encode_header};
 use crate::layout::{BLOCK_PAYLOAD_BYTES, BlockLayout, PAYLOAD_BYTES_MAX, STORED_BLOCK_BYTES};
-use crate::{Payload, StageFileSummary};
+use crate::{Payload, StageFileSummary, Syncing};
 use faults::{IoCall, io_call};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Write};
@@ -118,10 +118,10 @@ impl StageFileWriter {
             .map_err(|source| StageFileError::Damaged { path: self.path.clone(), source })
     }
 
-    /// Completes the file: from now on it may be read, and never changes. With `sync` it is on the disk when this comes
+    /// Completes the file: from now on it may be read, and never changes. A synced file is on the disk when this comes
     /// back; that its name is there as well is for whoever made the directory to see to.
-    pub fn finish(mut self, sync: bool) -> Result<StageFileSummary, StageFileError> {
-        match self.complete(sync) {
+    pub fn finish(mut self, syncing: Syncing) -> Result<StageFileSummary, StageFileError> {
+        match self.complete(syncing) {
             Ok(()) => {
                 self.state = State::Finished;
                 Ok(self.payload.into())
@@ -130,7 +130,7 @@ impl StageFileWriter {
         }
     }
 
-    fn complete(&mut self, sync: bool) -> std::io::Result<()> {
+    fn complete(&mut self, syncing: Syncing) -> std::io::Result<()> {
         if self.state != State::Writing {
             return Err(after_failure());
         }
@@ -140,7 +140,7 @@ impl StageFileWriter {
         }
         self.gathered.extend_from_slice(&Footer { payload: self.payload }.encode());
         self.write_out()?;
-        if sync {
+        if syncing == Syncing::Synced {
             io_call(IoCall::Sync, &self.path)?;
             self.file.sync_all()?;
         }

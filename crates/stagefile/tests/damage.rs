@@ -3,7 +3,7 @@
 use stagefile::{
     BLOCK_HEADER_BYTES, BLOCK_PAYLOAD_BYTES, BlockLayout, DamageKind, DamagePlace, FOOTER_BYTES,
     HEADER_BYTES, Payload, RawPieces, RawVerifier, StageFileDamage, StageFileError, StageFileReader,
-    StageFileWriter, verify,
+    StageFileWriter, Syncing, verify,
 };
 use std::fs::File;
 use std::io::{Read, Write};
@@ -38,7 +38,7 @@ impl Sample {
         let payload: Vec<u8> = (0..bytes as u64).map(|at| draw(at, 256) as u8).collect();
         let mut writer = StageFileWriter::create(&path).expect("created");
         writer.write_all(&payload).expect("written");
-        let expected = writer.finish(false).expect("finished").payload();
+        let expected = writer.finish(Syncing::NotSynced).expect("finished").payload();
         let stored = std::fs::read(&path).expect("a file");
         Self { _dir: dir, path, payload, stored, expected }
     }
@@ -228,7 +228,7 @@ fn another_payload_is_found_in_the_end() {
     let bytes: Vec<u8> = other.payload.iter().map(|byte| !byte).collect();
     let mut writer = StageFileWriter::create(&other.path).expect("created");
     writer.write_all(&bytes).expect("written");
-    writer.finish(false).expect("finished");
+    writer.finish(Syncing::NotSynced).expect("finished");
     let stored = std::fs::read(&other.path).expect("a file");
     let blocks = HEADER_BYTES..BlockLayout::of(sample.expected.bytes).footer_offset() as usize;
     sample.file().write_all_at(&stored[blocks.clone()], blocks.start as u64).expect("written");

@@ -1,7 +1,7 @@
 //! Files of version 1 as they were written when the version was made: what is on disk must stay readable, and a
 //! change of the format must not happen by accident. `test_data/README.md` says how the files came to be.
 
-use stagefile::{StageFileReader, StageFileWriter, verify};
+use stagefile::{StageFileReader, StageFileWriter, Syncing, verify};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ fn payload(lines: usize) -> Vec<u8> {
 fn write(path: &Path, payload: &[u8]) {
     let mut writer = StageFileWriter::create(path).expect("created");
     writer.write_all(payload).expect("written");
-    writer.finish(false).expect("finished");
+    writer.finish(Syncing::NotSynced).expect("finished");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use stagefile::{
     BLOCK_PAYLOAD_BYTES, BlockLayout, Payload, RangeDecoder, RawPieces, RawVerifier, RawWriter,
-    StageFileError, StageFileReader, StageFileSummary, StageFileWriter, verify,
+    StageFileError, StageFileReader, StageFileSummary, StageFileWriter, Syncing, verify,
 };
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -31,7 +31,8 @@ fn write(path: &Path, bytes: &[u8], piece_bytes: usize) -> StageFileSummary {
         writer.write_all(piece).expect("written");
     }
     assert_eq!(writer.written_bytes(), bytes.len() as u64);
-    writer.finish(bytes.len().is_multiple_of(2)).expect("finished")
+    let syncing = if bytes.len().is_multiple_of(2) { Syncing::Synced } else { Syncing::NotSynced };
+    writer.finish(syncing).expect("finished")
 }
 
 fn read(reader: &mut StageFileReader, buffer_bytes: usize) -> Vec<u8> {
@@ -214,7 +215,7 @@ proptest! {
             prop_assert!(!writer.holds(begin as u64, &other).expect("read back"));
         }
         // To look changes nothing.
-        let summary = writer.finish(false).expect("finished");
+        let summary = writer.finish(Syncing::NotSynced).expect("finished");
         prop_assert_eq!(verify(&path).expect("intact"), summary);
     }
 }

@@ -227,7 +227,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "whole rows")]
     fn a_partial_row_is_refused() {
-        let kind = RowKind::new(RowLayout::Modern, false).expect("a kind that exists");
+        let kind = RowKind::uniform(RowLayout::Modern);
         RowGenerator::new(kind, 0).fill(&mut [0; 150]);
     }
 }

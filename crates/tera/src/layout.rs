@@ -65,13 +65,20 @@ pub struct RowKind {
 pub struct NoSkewedLegacy;
 
 impl RowKind {
+    /// Returns rows with uniform keys.
+    pub fn uniform(layout: RowLayout) -> RowKind {
+        RowKind { layout, skewed: false }
+    }
+
+    /// Returns rows with moderately skewed keys.
+    ///
     /// # Errors
     /// The legacy layout has no skewed rows.
-    pub fn new(layout: RowLayout, skewed: bool) -> Result<RowKind, NoSkewedLegacy> {
-        if skewed && layout == RowLayout::Legacy {
-            return Err(NoSkewedLegacy);
+    pub fn with_skewed_keys(layout: RowLayout) -> Result<RowKind, NoSkewedLegacy> {
+        match layout {
+            RowLayout::Legacy => Err(NoSkewedLegacy),
+            RowLayout::Modern | RowLayout::Ascii => Ok(RowKind { layout, skewed: true }),
         }
-        Ok(RowKind { layout, skewed })
     }
 
     /// How the bytes are used.
@@ -152,17 +159,16 @@ mod tests {
     #[test]
     fn only_legacy_refuses_skew() {
         for layout in RowLayout::ALL {
-            assert!(RowKind::new(layout, false).is_ok());
-            assert_eq!(RowKind::new(layout, true).is_ok(), layout != RowLayout::Legacy);
+            assert!(!RowKind::uniform(layout).skewed());
+            assert_eq!(RowKind::with_skewed_keys(layout).is_ok(), layout != RowLayout::Legacy);
         }
-        assert_eq!(RowKind::new(RowLayout::Legacy, true), Err(NoSkewedLegacy));
+        assert_eq!(RowKind::with_skewed_keys(RowLayout::Legacy), Err(NoSkewedLegacy));
         assert!(NoSkewedLegacy.to_string().starts_with("legacy has no skewed rows"));
-        let kind = RowKind::new(RowLayout::Ascii, true).expect("ascii may be skewed");
+        let kind = RowKind::with_skewed_keys(RowLayout::Ascii).expect("ascii may be skewed");
         assert_eq!(kind.to_string(), "ascii skewed");
     }
 
-    fn rows_of(layout: RowLayout, skewed: bool) -> Vec<u8> {
-        let kind = RowKind::new(layout, skewed).expect("a kind that exists");
+    fn rows_of(kind: RowKind) -> Vec<u8> {
         let mut rows = vec![0; 1000 * ROW_BYTES];
         RowGenerator::new(kind, 1 << 90).fill(&mut rows);
         rows
@@ -170,23 +176,19 @@ mod tests {
 
     #[test]
     fn generated_rows_are_recognised() {
-        for (layout, skewed) in [
-            (RowLayout::Modern, false),
-            (RowLayout::Modern, true),
-            (RowLayout::Legacy, false),
-            (RowLayout::Ascii, false),
-            (RowLayout::Ascii, true),
-        ] {
-            let rows = rows_of(layout, skewed);
-            assert_eq!(RowKind::recognise(&rows), Some(layout), "{layout} {skewed}");
-            assert_eq!(RowKind::recognise(&rows[..ROW_BYTES + 7]), Some(layout), "{layout} {skewed}");
+        let uniform = RowLayout::ALL.map(RowKind::uniform);
+        let skewed = RowLayout::ALL.map(RowKind::with_skewed_keys);
+        for kind in uniform.into_iter().chain(skewed.into_iter().flatten()) {
+            let rows = rows_of(kind);
+            assert_eq!(RowKind::recognise(&rows), Some(kind.layout()), "{kind}");
+            assert_eq!(RowKind::recognise(&rows[..ROW_BYTES + 7]), Some(kind.layout()), "{kind}");
         }
     }
 
     #[test]
     fn other_bytes_are_not_recognised() {
-        let ascii = rows_of(RowLayout::Ascii, false);
-        let legacy = rows_of(RowLayout::Legacy, false);
+        let ascii = rows_of(RowKind::uniform(RowLayout::Ascii));
+        let legacy = rows_of(RowKind::uniform(RowLayout::Legacy));
         // What a tool that drops the CR leaves of ASCII rows.
         let shortened: Vec<u8> = ascii.iter().copied().filter(|byte| *byte != b'\r').collect();
         let mixed = [&ascii[..ROW_BYTES], &legacy[..ROW_BYTES]].concat();

@@ -4,7 +4,10 @@ use sha2::{Digest, Sha256};
 use tera::{ROW_BYTES, Row, RowGenerator, RowKind, RowLayout, Summary};
 
 fn kind(layout: RowLayout, skewed: bool) -> RowKind {
-    RowKind::new(layout, skewed).expect("a kind that exists")
+    match skewed {
+        true => RowKind::with_skewed_keys(layout).expect("a kind that exists"),
+        false => RowKind::uniform(layout),
+    }
 }
 
 fn rows_of(kind: RowKind, start: u128, rows: usize) -> Vec<u8> {

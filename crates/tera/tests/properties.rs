@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use tera::{Key, ROW_BYTES, RowGenerator, RowKind, RowLayout, Summary};
 
 fn kinds() -> impl Strategy<Value = RowKind> {
-    let kind = |layout, skewed| RowKind::new(layout, skewed).expect("a kind that exists");
+    let skewed = |layout| RowKind::with_skewed_keys(layout).expect("a kind that exists");
     prop_oneof![
-        Just(kind(RowLayout::Modern, false)),
-        Just(kind(RowLayout::Modern, true)),
-        Just(kind(RowLayout::Legacy, false)),
-        Just(kind(RowLayout::Ascii, false)),
-        Just(kind(RowLayout::Ascii, true)),
+        Just(RowKind::uniform(RowLayout::Modern)),
+        Just(skewed(RowLayout::Modern)),
+        Just(RowKind::uniform(RowLayout::Legacy)),
+        Just(RowKind::uniform(RowLayout::Ascii)),
+        Just(skewed(RowLayout::Ascii)),
     ]
 }
 
@@ -157,7 +157,7 @@ proptest! {
 
 #[test]
 fn blocks_of_a_long_stretch_are_joined() {
-    let kind = RowKind::new(RowLayout::Modern, false).expect("a kind that exists");
+    let kind = RowKind::uniform(RowLayout::Modern);
     let rows = rows_from(&mut RowGenerator::new(kind, 0), 20_000);
     assert_eq!(figures(&summary_of(&rows)), model(&rows));
     let mut sorted: Vec<&[u8]> = rows.chunks(ROW_BYTES).collect();

@@ -128,16 +128,20 @@ fn cut_space(runs: &[RunWeights<'_>], target_bytes: u64) -> Vec<TaskRange> {
     ranges
 }
 
-/// The weights of a run, which are in key order, whose blocks begin at lower <= key < upper. A block that begins in a range may end in
+/// Bounds of a range: lower <= key < upper. None is no bound.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyBounds<'a> {
+    pub lower: Option<&'a [u8]>,
+    pub upper: Option<&'a [u8]>,
+}
+
+/// The weights of a run, which are in key order, whose blocks begin in a range. A block that begins in a range may end in
 /// another, so what they add up to is an estimate, as everywhere.
-pub fn within<'a>(
-    weights: &'a [KeyWeight],
-    (lower, upper): (Option<&[u8]>, Option<&[u8]>),
-) -> &'a [KeyWeight] {
+pub fn within<'a>(weights: &'a [KeyWeight], range: KeyBounds<'_>) -> &'a [KeyWeight] {
     let starts_before =
         |bound: &[u8]| weights.partition_point(|weight| weight.first_key.0.as_slice() < bound);
-    let first = lower.map_or(0, starts_before);
-    let end = upper.map_or(weights.len(), starts_before);
+    let first = range.lower.map_or(0, starts_before);
+    let end = range.upper.map_or(weights.len(), starts_before);
     weights.get(first..end).unwrap_or_default()
 }
 
@@ -151,23 +155,23 @@ pub struct TailCut {
 }
 
 /// At most `cuts_max` keys of a range, in order, the first of which leaves to each side about half of what is unread. Nothing is read for
-/// that, and no group is split. `runs` are the weights of each run in key order; `range` is lower <= key < upper; of it, the
-/// first `done_bytes` have been read. Empty where nothing can be cut off. See `docs/internals/elastic.md`.
+/// that, and no group is split. `runs` are the weights of each run in key order; of the range, the first
+/// `done_bytes` have been read. Empty where nothing can be cut off. See `docs/internals/elastic.md`.
 pub fn tail_cuts(
     runs: &[&[KeyWeight]],
-    (lower, upper): (Option<&[u8]>, Option<&[u8]>),
+    range: KeyBounds<'_>,
     done_bytes: u64,
     cuts_max: usize,
 ) -> Vec<TailCut> {
     let mut weights: Vec<(&[u8], u64)> = Vec::new();
     for run in runs {
-        let inside = within(run, (lower, upper)).iter();
+        let inside = within(run, range).iter();
         weights.extend(inside.map(|weight| (weight.first_key.0.as_slice(), weight.bytes)));
     }
     let weights = by_key(weights);
     let total_bytes: u64 = weights.iter().map(|(_, bytes)| bytes).sum();
     let goal_bytes = done_bytes.saturating_add(total_bytes.saturating_sub(done_bytes) / 2);
-    let smallest = lower.or(weights.first().map(|(key, _)| *key)).unwrap_or_default();
+    let smallest = range.lower.or(weights.first().map(|(key, _)| *key)).unwrap_or_default();
     let (mut keys, mut passed_bytes): (Vec<(&[u8], u64)>, u64) = (Vec::new(), 0);
     for (key, bytes) in &weights {
         if *key > smallest && passed_bytes > done_bytes {
@@ -269,7 +273,8 @@ mod tests {
         let lists: Vec<&[KeyWeight]> = lists.iter().map(Vec::as_slice).collect();
         let bound = |text: &'static str| (!text.is_empty()).then_some(text.as_bytes());
         let (lower, upper) = (range.0.to_string().leak(), range.1.to_string().leak());
-        let cuts = tail_cuts(&lists, (bound(lower), bound(upper)), done, most);
+        let bounds = KeyBounds { lower: bound(lower), upper: bound(upper) };
+        let cuts = tail_cuts(&lists, bounds, done, most);
         let cuts: Vec<(String, u64)> =
             cuts.into_iter().map(|cut| (String::from_utf8(cut.key).unwrap(), cut.tail_bytes)).collect();
         let cuts: Vec<(&str, u64)> = cuts.iter().map(|(key, bytes)| (key.as_str(), *bytes)).collect();

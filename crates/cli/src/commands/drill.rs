@@ -31,7 +31,7 @@ use jobspec::memory_size;
 use program::Programs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use target_cluster::TargetCluster;
+use target_cluster::{OtherJobs, TargetCluster};
 use trial::{Row, Trial};
 
 /// Maximum number of tries of a fault whose moment passed, each with new jobs.
@@ -122,7 +122,8 @@ pub fn run(args: &DrillArgs) -> Result<(), Failure> {
         return Err(Failure::refused(anyhow!("--size {}: give 1M to 256M", args.size)));
     }
     let site = Site { url, credentials: args.credentials.clone() };
-    let cluster = TargetCluster::open(site, args.yes)?;
+    let other_jobs = if args.yes { OtherJobs::Hit } else { OtherJobs::Spare };
+    let cluster = TargetCluster::open(site, other_jobs)?;
     cluster.check_others(&faults).map_err(Failure::refused)?;
     let interrupt = Interrupt::listen(Arc::new(Programs::new()))?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));

@@ -13,10 +13,10 @@ use crate::engine::{self, Ended, machine};
 use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED, SIGNAL_BASE};
 use crate::options::connect::Site;
 use crate::options::run::RunArgs;
-use crate::show::summary;
+use crate::show::summary::{self, FailedAttempt};
 use crate::show::terminal::{print, tell};
 use api::{Blame, JobReport, TaskFailure};
-use ids::{AttemptKey, StageKind};
+use ids::AttemptKey;
 use jobspec::job_file::{self, Asked};
 use jobspec::{JobOptions, Plan, standard_output};
 use server::JobOutcome;
@@ -47,7 +47,8 @@ pub fn conclude(mut plan: Plan, site: Option<&Site>) -> Result<(), Failure> {
     let _standard_input = plan.standard_input.take();
     let json = plan.json;
     let start_dir = plan.start_dir.clone();
-    let ended = engine::execute(plan, site, Display::choose(json))?;
+    let display = Display::choose([&plan]);
+    let ended = engine::execute(plan, site, display)?;
     let report = report_of(&ended)?;
     if json {
         let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
@@ -69,8 +70,8 @@ pub fn report_of(ended: &Ended) -> Result<&JobReport, Failure> {
         JobOutcome::Failed { failure, attempt, exit_code } => {
             // Without a current directory, relative paths mean nothing.
             let start_dir = std::env::current_dir().unwrap_or_default();
-            let place = stage_and_attempt(ended, *attempt);
-            tell(summary::failed(ended, failure, place, &start_dir).trim_end());
+            let at = failed_attempt(ended, *attempt);
+            tell(summary::failed(ended, failure, at, &start_dir).trim_end());
             Err(Failure::said(code_of(failure, *exit_code)))
         }
         JobOutcome::Cancelled { reason } => {
@@ -82,11 +83,11 @@ pub fn report_of(ended: &Ended) -> Result<&JobReport, Failure> {
 }
 
 /// Returns the stage in which the job failed, and the attempt.
-fn stage_and_attempt(ended: &Ended, attempt: Option<AttemptKey>) -> Option<(StageKind, AttemptKey)> {
+fn failed_attempt(ended: &Ended, attempt: Option<AttemptKey>) -> Option<FailedAttempt> {
     let attempt = attempt?;
     let stages = mapreduce::stages(&ended.spec);
     let stage = stages.get(usize::from(attempt.task.stage.0))?;
-    Some((*stage, attempt))
+    Some(FailedAttempt { stage: *stage, attempt })
 }
 
 /// Returns the exit code of a failed job: that of the user's program, otherwise one that says who must act.

@@ -6,6 +6,7 @@ use crate::engine::phases::{Phase, Standing};
 use crate::show::quantity;
 use crate::show::terminal::{self, tell};
 use indicatif::{ProgressBar, ProgressStyle};
+use jobspec::Plan;
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -30,8 +31,9 @@ const PROGRESS_VARIABLE: &str = "SAILFISH_PROGRESS";
 
 impl Display {
     /// Chooses bars on a terminal and lines without one, but neither beside a report for a program, unless it asks for
-    /// them.
-    pub fn choose(json: bool) -> Display {
+    /// them. The plans are the jobs whose progress is shown together.
+    pub fn choose<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> Display {
+        let json = plans.into_iter().any(|plan| plan.json);
         if std::env::var_os(PROGRESS_VARIABLE).is_some_and(|asked| asked == "json") {
             return Display::Json;
         }

@@ -133,16 +133,18 @@ pub fn proof(report: &JobReport) -> String {
     format!("agrees: {} and {} in, the same out", counted(proof.records, "record"), bytes(proof.bytes))
 }
 
+/// The attempt whose failure ended a job, and its stage.
+#[derive(Clone, Copy, Debug)]
+pub struct FailedAttempt {
+    pub stage: StageKind,
+    pub attempt: AttemptKey,
+}
+
 /// Returns the failure of a job, its place, and the last lines of its program.
-pub fn failed(
-    ended: &Ended,
-    failure: &TaskFailure,
-    at: Option<(StageKind, AttemptKey)>,
-    start_dir: &Path,
-) -> String {
+pub fn failed(ended: &Ended, failure: &TaskFailure, at: Option<FailedAttempt>, start_dir: &Path) -> String {
     let job = ended.submitted.job;
     let place = match at {
-        Some((stage, attempt)) => {
+        Some(FailedAttempt { stage, attempt }) => {
             format!(" in {stage} task {}, attempt {}", attempt.task.task.0, attempt.attempt.0)
         }
         None => String::new(),
@@ -152,7 +154,7 @@ pub fn failed(
         text.push_str("  the last lines of its standard error:\n");
         failure.stderr_tail.iter().for_each(|line| text.push_str(&format!("  | {line}\n")));
     }
-    let stage = at.map(|(stage, _)| stage);
+    let stage = at.map(|at| at.stage);
     if let Some(advice) = advice(&ended.spec, stage, failure, start_dir) {
         text.push_str(&format!("  {advice}\n"));
     }

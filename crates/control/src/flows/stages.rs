@@ -11,7 +11,7 @@ use api::history::EventKind;
 use api::machine::ReplicatedPart;
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId, Placement, StageIndex, StageKind};
-use mapreduce::flow::{AfterEnd, Flows, Inputs, Stage};
+use mapreduce::flow::{Flows, Inputs, Stage};
 use mapreduce::{ExpandError, JobResults, flow};
 use rows::{Change, PartReplicaRow, RecoveredJob};
 use scheduler::Event;
@@ -98,13 +98,12 @@ pub(crate) fn let_end(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Option
 /// that it read may end.
 pub(crate) fn flow_goes_on(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Vec<Event> {
     let outcome = work.jobs.get(&id).and_then(|job| job.outcome());
-    let succeeded = matches!(outcome, Some(JobOutcome::Succeeded(_)));
-    match flow::after_end(work, id, succeeded) {
-        AfterEnd::LetEnd(rested) => {
-            rested.into_iter().filter_map(|read| let_end(work, outbox, read)).collect()
-        }
-        AfterEnd::Stop(others) => stop_with(work, outbox, id, others),
+    if matches!(outcome, Some(JobOutcome::Succeeded(_))) {
+        let rested = flow::released_by(work, id);
+        return rested.into_iter().filter_map(|read| let_end(work, outbox, read)).collect();
     }
+    let others = flow::stopped_by(work, id);
+    stop_with(work, outbox, id, others)
 }
 
 pub(crate) fn may_end(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Option<Event> {

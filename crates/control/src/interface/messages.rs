@@ -71,6 +71,13 @@ pub struct JobDirs {
     pub disk_dirs: Vec<PathBuf>,
 }
 
+/// The fate of intermediate data on disks when the other directories of a job are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskDirs {
+    Keep,
+    Remove,
+}
+
 /// A job that has its row and its directories, ready to begin.
 pub struct NewJob {
     pub job: JobId,

@@ -2,6 +2,7 @@
 
 use crate::job::Job;
 use ids::JobId;
+use mapreduce::flow::Recovery;
 use std::collections::BTreeMap;
 use std::collections::btree_map::{Keys, Values};
 
@@ -12,8 +13,7 @@ pub(crate) struct Jobs {
     flows: BTreeMap<JobId, Vec<JobId>>,
     /// True if parts that later stages need may be lost.
     flows_hurt: bool,
-    /// True while jobs are being restored, so that a missing job may follow.
-    is_recovering: bool,
+    recovery: Recovery,
     any_yet: bool,
 }
 
@@ -93,11 +93,15 @@ impl Jobs {
         std::mem::take(&mut self.flows_hurt)
     }
 
-    pub fn is_recovering(&self) -> bool {
-        self.is_recovering
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
     }
 
-    pub fn set_recovering(&mut self, is_recovering: bool) {
-        self.is_recovering = is_recovering;
+    pub fn begin_recovery(&mut self) {
+        self.recovery = Recovery::Running;
+    }
+
+    pub fn end_recovery(&mut self) {
+        self.recovery = Recovery::Over;
     }
 }

@@ -30,14 +30,14 @@ pub(crate) enum FoundWhile {
 impl Keeping {
     /// Classifies a directory that a node reports before all nodes have confirmed. If its maker had confirmed it and
     /// died, the later process on the same disks replaces the maker; otherwise nobody would tell that process to remove
-    /// the directory.
-    pub fn found(&mut self, found: KeptPlace, maker_lives: bool) -> FoundWhile {
+    /// the directory. `maker`: the maker, if it lives.
+    pub fn found(&mut self, found: KeptPlace, maker: Option<NodeId>) -> FoundWhile {
         match self.places.iter_mut().find(|place| place.dir.name() == found.dir.name()) {
             Some(place) => {
                 *place = KeptPlace { made_by: place.made_by, ..found };
                 FoundWhile::Kept
             }
-            None if maker_lives => FoundWhile::NotToldYet,
+            None if maker.is_some() => FoundWhile::NotToldYet,
             None => FoundWhile::Stranger,
         }
     }

@@ -6,6 +6,7 @@ use api::control::JobOutcome;
 use api::history::JobState;
 use api::{Blame, JobSpec, TaskFailure};
 use ids::{NodeId, RunId, StageIndex, StageKind};
+use mapreduce::SealState;
 use rows::{Change, Keep};
 use scheduler::FailureCause;
 use std::collections::BTreeSet;
@@ -64,7 +65,7 @@ impl Job {
             _ if self.in_flow.parts_ready => false,
             // No node has data of the job.
             None => false,
-            _ if self.is_sealed() => self.results.needs(node, true),
+            _ if self.is_sealed() => self.results.needs(node, SealState::Sealed),
             _ => true,
         }
     }

@@ -1,6 +1,6 @@
 //! The decision whether to replicate the runs of a job.
 
-use api::Replication;
+use api::{JobSpec, Replication};
 
 /// Least time to recompute data for which replication pays, in seconds.
 const REMAKE_MIN_SECONDS: f64 = 10.0;
@@ -34,10 +34,10 @@ pub(crate) struct Replicating {
 impl Replicating {
     /// Returns the state of a new job. All modes but `auto` leave no choice. With `selective` runs need no copies, but
     /// parts for later stages do.
-    pub fn from_the_start(mode: Replication, feeds: bool) -> Self {
-        let is_on = match mode {
+    pub fn from_the_start(spec: &JobSpec) -> Self {
+        let is_on = match spec.replication {
             Replication::Rack | Replication::Sync => true,
-            Replication::Selective => feeds,
+            Replication::Selective => spec.feeds(),
             Replication::None | Replication::Auto => false,
         };
         Self { is_on, is_settled: is_on, ..Self::default() }

@@ -4,7 +4,7 @@ use crate::interface::Outbox;
 use crate::job::Job;
 use api::{Blame, Task, TaskFailure};
 use ids::{Placement, StageIndex, StageKind, TaskIndex};
-use mapreduce::{ExpandError, Proof, expand, placement, prove};
+use mapreduce::{ExpandError, Proof, SealState, expand, placement, prove};
 use rows::{Change, ProofRow};
 use scheduler::RetainedStage;
 use std::sync::Arc;
@@ -104,9 +104,16 @@ impl Job {
         outbox.write(Change::StageReopened { job, stage, tasks: payloads, stands, now_ns: outbox.now_ns() });
     }
 
+    pub(crate) fn seal_state(&self) -> SealState {
+        match self.stage_index(StageKind::Merge) {
+            Some(merge) if usize::from(merge.0) < self.tasks.len() => SealState::Sealed,
+            _ => SealState::Open,
+        }
+    }
+
     /// Returns whether all chunks of the maps are sealed as runs.
     pub(crate) fn is_sealed(&self) -> bool {
-        self.stage_index(StageKind::Merge).is_some_and(|merge| usize::from(merge.0) < self.tasks.len())
+        self.seal_state() == SealState::Sealed
     }
 
     /// Records that a stage could not be created: the job fails.

@@ -6,7 +6,7 @@ use api::history::EventKind;
 use api::orphaned::OrphanedData;
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, RunId, StageIndex, StageKind, TaskIndex, TaskKey};
-use mapreduce::{LostData, Verdict};
+use mapreduce::{Inventories, LostData, Verdict};
 use scheduler::RetainedStage;
 use std::collections::BTreeSet;
 
@@ -31,19 +31,22 @@ impl Job {
         if let Some(source) = self.spec().kind.source() {
             return self.lose_kept(gone, with, source, outbox);
         }
-        let is_sealed = self.is_sealed();
-        let (gone, fallen) = self.results_mut().fall_back(gone, is_sealed);
+        let seal_state = self.seal_state();
+        let (gone, fallen) = self.results_mut().fall_back(gone, seal_state);
         self.losses_mut().fell_back(&fallen.standing, outbox.now_ns());
         self.fallen_back(&fallen, with, outbox);
         // Tasks bound to a lost node, whose runs are read from replicas now, would wait for that node forever.
         let is_bound = matches!(*self.stage_kinds().get(current)?, StageKind::Seal | StageKind::Merge);
-        let seals_again = is_bound && !fallen.standing.is_empty();
+        let inventories = match is_bound && !fallen.standing.is_empty() {
+            true => Inventories::ReportAgain,
+            false => Inventories::Stand,
+        };
         let reduces_done = self.results().reduces.len();
         self.losses_mut().lose(&gone.runs);
         let mut stops = self.readers_of(&gone);
         stops.retain(|task| !self.has_read_all(*task, &gone));
         let held: Vec<(RunId, NodeId)> = self.results().replicas.held().collect();
-        let Some(victims) = self.results_mut().lose(&gone, is_sealed, has_left, seals_again) else {
+        let Some(victims) = self.results_mut().lose(&gone, seal_state, has_left, inventories) else {
             return (!fallen.standing.is_empty()).then_some(Loss::FellBack);
         };
         let dropped: Vec<_> =
@@ -71,10 +74,10 @@ impl Job {
     /// Readmits the runs that a new process found on the disks of a node that is about to be abandoned. Returns the
     /// accepted runs.
     pub(crate) fn readmit_runs(&mut self, before: NodeId, node: NodeId, left: &OrphanedData) -> Vec<RunId> {
-        let is_sealed = self.is_sealed();
+        let seal_state = self.seal_state();
         let found = left.runs.iter();
         found
-            .filter(|run| self.results_mut().readmit_run(before, node, run, is_sealed))
+            .filter(|run| self.results_mut().readmit_run(before, node, run, seal_state))
             .map(|left| left.run)
             .collect()
     }

@@ -61,11 +61,8 @@ pub enum WaitingSpec {
 }
 
 impl WaitingSpec {
-    /// Returns the smallest form from which the specification can be restored.
-    pub fn of(spec: &Arc<JobSpec>, is_shared: bool) -> Self {
-        if is_shared {
-            return Self::Shared(Arc::clone(spec));
-        }
+    /// Returns the smallest form from which a specification that no other job shares can be restored.
+    pub fn of(spec: &JobSpec) -> Self {
         let written = spec.kind.program().and_then(|task| serde_json::to_string(task).ok());
         match written.filter(|written| written.len() <= REMEMBERED_BYTES_MAX) {
             Some(written) => Self::Written(written.into()),
@@ -352,7 +349,6 @@ mod tests {
     use proptest::prelude::{Strategy, any, prop, prop_assert, prop_assert_eq, proptest};
     use scheduler::Claim;
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     const WINDOW: Window = Window { jobs_max: 2, bytes_max: 100, queues_max: 9 };
 
@@ -542,11 +538,10 @@ mod tests {
     fn little_of_a_job_is_remembered() {
         let of_words = |bytes: usize| {
             let words = vec!["true".to_string(), "x".repeat(bytes)];
-            Arc::new(JobSpec::of_one_task("job".to_string(), RunTask { words, ..RunTask::default() }))
+            JobSpec::of_one_task("job".to_string(), RunTask { words, ..RunTask::default() })
         };
-        assert!(matches!(WaitingSpec::of(&of_words(1000), true), WaitingSpec::Shared(_)));
-        assert!(matches!(WaitingSpec::of(&of_words(1000), false), WaitingSpec::InStore));
-        assert!(matches!(WaitingSpec::of(&of_words(10), false), WaitingSpec::Written(_)));
+        assert!(matches!(WaitingSpec::of(&of_words(1000)), WaitingSpec::InStore));
+        assert!(matches!(WaitingSpec::of(&of_words(10)), WaitingSpec::Written(_)));
         let each = size_of::<((QueueKey, JobId), Waiting)>() + size_of::<(JobId, QueueKey)>();
         assert!(
             each + super::REMEMBERED_BYTES_MAX < 800,

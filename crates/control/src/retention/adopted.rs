@@ -7,7 +7,7 @@ use api::history::EventKind;
 use api::task::{AdoptResult, RunSummary};
 use api::{Blame, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, RunId, StageIndex, StageKind, TaskIndex, TaskKey};
-use mapreduce::LostData;
+use mapreduce::{LostData, SealState};
 use rows::{Change, ReplicaRow, ReplicaState};
 use std::collections::BTreeSet;
 
@@ -66,13 +66,13 @@ impl Job {
         let is_bound = gone.node.is_some() && self.stage_kinds()[stage] == StageKind::Merge;
         let (mut gone, mut fell_back) = (gone.clone(), false);
         if self.is_sealed() && !is_bound {
-            let (rest, fallen) = self.results_mut().fall_back(&gone, true);
+            let (rest, fallen) = self.results_mut().fall_back(&gone, SealState::Sealed);
             self.losses_mut().fell_back(&fallen.standing, outbox.now_ns());
             self.fallen_back(&fallen, with, outbox);
             (gone, fell_back) = (rest, !fallen.standing.is_empty());
         }
         let is_needed = match self.is_sealed() {
-            true => self.results().needs_any(&gone, true),
+            true => self.results().needs_any(&gone, SealState::Sealed),
             false => self.results().adopt.iter().flatten().any(|adopt| Some(adopt.node) == gone.node),
         };
         if !is_needed {

@@ -12,7 +12,7 @@ use api::control::NodeOrder;
 use api::history::EventKind;
 use api::kept::{KeptAnnouncement, KeptDir, KeptPlace};
 use ids::{JobId, NodeId, RunId};
-use mapreduce::LostData;
+use mapreduce::{LostData, SealState};
 use rows::Change;
 use std::collections::BTreeSet;
 
@@ -169,14 +169,14 @@ fn known_by_no_job(work: &mut Work, outbox: &mut Outbox, node: NodeId, dirs: Vec
     };
     let (mut others, mut strangers) = (Vec::new(), Vec::new());
     for dir in dirs {
-        let maker_lives = work.fleet.of_incarnation(&dir.incarnation).is_some();
+        let maker = work.fleet.of_incarnation(&dir.incarnation);
         let keeping = work.jobs.get_mut(&dir.job).and_then(|job| job.keeping_mut());
         let Some(keeping) = keeping.filter(|keeping| keeping.lost.is_none()) else {
             others.push(dir);
             continue;
         };
         let (job, name, node_name) = (dir.job, dir.name(), node_name.clone());
-        match keeping.found(KeptPlace { made_by: node, node, node_name, dir }, maker_lives) {
+        match keeping.found(KeptPlace { made_by: node, node, node_name, dir }, maker) {
             FoundWhile::Kept => {
                 if let Some(known) = work.fleet.get_mut(node) {
                     known.keeps_data_of(job);
@@ -237,7 +237,7 @@ pub(crate) fn drop_kept(fleet: &mut Fleet, job: JobId, places: Vec<KeptPlace>) -
 impl Job {
     /// Records that a node does not keep its data. Replicas replace it if there are any; otherwise nothing is kept.
     pub(crate) fn keeps_without(&mut self, node: NodeId, name: &str, why: String, outbox: &mut Outbox) {
-        let (_, fallen) = self.results_mut().fall_back(&LostData::node(node), true);
+        let (_, fallen) = self.results_mut().fall_back(&LostData::node(node), SealState::Sealed);
         self.fallen_back(&fallen, &format!("the node {name}, which keeps none of them"), outbox);
         let Some(keeping) = self.keeping() else { return };
         let is_lost = keeping.runs.iter().any(|run| self.results().replicas.home(*run) == node);
@@ -281,12 +281,12 @@ mod tests {
             KeptPlace { made_by: NodeId(node), node: NodeId(node), node_name: format!("node-{node}"), dir }
         };
         let mut keeping = Keeping { places: vec![place(1, "x"), place(2, "y")], ..Keeping::default() };
-        assert_eq!(keeping.found(place(7, "x"), false), FoundWhile::Kept);
+        assert_eq!(keeping.found(place(7, "x"), None), FoundWhile::Kept);
         let places: Vec<_> = keeping.places.iter().map(|place| (place.made_by.0, place.node.0)).collect();
         assert_eq!(places, [(1, 7), (2, 2)]);
         // A live maker will report by itself; a directory that nobody reported and nobody will report is not needed.
-        assert_eq!(keeping.found(place(4, "z"), true), FoundWhile::NotToldYet);
-        assert_eq!(keeping.found(place(4, "z"), false), FoundWhile::Stranger);
+        assert_eq!(keeping.found(place(4, "z"), Some(NodeId(4))), FoundWhile::NotToldYet);
+        assert_eq!(keeping.found(place(4, "z"), None), FoundWhile::Stranger);
         assert_eq!(keeping.places.len(), 2);
     }
 

@@ -150,7 +150,7 @@ fn parts_are_ready(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Vec<Event
         // Parts may have been lost since they were written; the readers need them now.
         work.jobs.hurt_flows();
     }
-    let begin = match flow::at_rest(work, id, work.jobs.is_recovering()) {
+    let begin = match flow::at_rest(work, id, work.jobs.recovery()) {
         AtRest::Ends => return let_end(work, outbox, id).into_iter().collect(),
         AtRest::Begin(begin) => begin,
     };

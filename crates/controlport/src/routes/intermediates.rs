@@ -87,9 +87,9 @@ pub(crate) async fn open(
 ) -> Result<Message<OpenedIntermediate>, Problem> {
     let user = owner(&caller, open.user)?;
     let held = Duration::from_millis(open.wait_ms.min(POLL_MS_MAX));
-    let mut opened = port.server.open_intermediate(user.clone(), open.name.clone(), false).await?;
+    let mut opened = port.server.open_intermediate(user.clone(), open.name.clone()).await?;
     if opened.status.state == IntermediateState::Writing && !held.is_zero() {
-        let waits = port.server.open_intermediate(user, open.name, true);
+        let waits = port.server.open_written_intermediate(user, open.name);
         // If the file is still being written, the answer has the state from before the wait.
         if let Ok(waited) = tokio::time::timeout(held, waits).await {
             opened = waited?;

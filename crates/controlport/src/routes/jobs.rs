@@ -190,11 +190,12 @@ pub(crate) async fn logs(
 ) -> Result<Message<JobLogs>, Problem> {
     let job = JobId(job);
     let row = port.store.job(job).await?.ok_or_else(|| Problem::from(ControlError::UnknownJob { job }))?;
-    let over = row.state.over();
-    if !over && let Some(said) = port.server.job_said(job).await? {
+    if !row.state.over()
+        && let Some(said) = port.server.job_said(job).await?
+    {
         return Ok(Message(said));
     }
-    Ok(Message(server::job_logs(&port.store, job, over).await?))
+    Ok(Message(server::job_logs(&port.store, job, row.state).await?))
 }
 
 #[utoipa::path(

@@ -7,7 +7,7 @@ use dataport::{
     StageFileService, StageReadError,
 };
 use ids::AttemptNumber;
-use stagefile::{StageFileSummary, StageFileWriter};
+use stagefile::{StageFileSummary, StageFileWriter, Syncing};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl Files {
         let path = self.directory.join(name.as_str());
         let mut writer = StageFileWriter::create(&path).expect("created");
         writer.write_all(payload).expect("written");
-        let payload = writer.finish(false).expect("finished").payload();
+        let payload = writer.finish(Syncing::NotSynced).expect("finished").payload();
         let here = StageFileHere { path, payload, is_own: true };
         self.known.lock().unwrap().insert(name.clone(), here);
         StageFileRef { name: name.clone(), payload }

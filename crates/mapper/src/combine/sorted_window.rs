@@ -1,6 +1,6 @@
 //! The window of a combiner that is a user's program: pairs sorted by key, one process for each window.
 
-use crate::command::emit_lines;
+use crate::command::{Parting, emit_lines};
 use crate::program_frames::emit;
 use api::program::ProgramRole;
 use api::{Blame, Exchange, FieldSplit, Formats, TaskFailure};
@@ -105,7 +105,8 @@ impl SortedWindow {
         program::run(context, spec, |feed, stdout| {
             let ends = (separator.as_slice(), terminator);
             let feeder = move || feed_pairs(arena, pairs, ends, feed, context.buffer_bytes);
-            (feeder, move || emit_lines(stdout, context, (splitter, terminator), output))
+            let parting = Parting { terminator, splitter };
+            (feeder, move || emit_lines(stdout, context, parting, output))
         })?;
         Ok(())
     }

@@ -69,8 +69,11 @@ impl FixedReader {
     }
 
     pub(crate) fn source_name(&self) -> String {
-        let name = |segment: &OpenSegment| unpacked(&input::name(&segment.input), segment.compressed);
-        self.current.as_ref().map(name).unwrap_or_default()
+        match &self.current {
+            Some(segment) if segment.compressed => unpacked(&input::name(&segment.input)),
+            Some(segment) => input::name(&segment.input),
+            None => String::new(),
+        }
     }
 
     pub(crate) fn position(&self, offset_in_block: usize) -> String {

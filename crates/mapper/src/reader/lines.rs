@@ -282,7 +282,11 @@ impl LineReader {
     }
 
     pub(crate) fn source_name(&self) -> String {
-        self.current.as_ref().map(|segment| unpacked(&segment.name, segment.compressed)).unwrap_or_default()
+        match &self.current {
+            Some(segment) if segment.compressed => unpacked(&segment.name),
+            Some(segment) => segment.name.clone(),
+            None => String::new(),
+        }
     }
 
     pub(crate) fn position(&self, offset_in_block: usize) -> String {

@@ -1,8 +1,8 @@
 //! Tests of a flow of four stages: a <- b, a <- c, (b, c) <- d. Jobs are numbered in that order from 1.
 
 use super::{
-    AfterEnd, AtRest, FlowState, Flows, Inputs, PartsAgain, Stage, after_end, at_rest, differs_from_told,
-    inputs, is_cut_off, lacks, last_first, may_end, near, places, readers,
+    AtRest, FlowState, Flows, Inputs, PartsAgain, Recovery, Stage, at_rest, differs_from_told, inputs,
+    is_cut_off, lacks, last_first, may_end, near, places, readers, released_by, stopped_by,
 };
 use crate::test_job::{map_result, spec, split};
 use crate::{JobResults, LostData};
@@ -135,7 +135,7 @@ fn stage_begins_when_its_sources_are_complete() {
     jobs.of(A).state.parts_ready = true;
     // A stage begins only after the scheduler has asked for it.
     jobs.of(C).state.is_asked = false;
-    assert_eq!(at_rest(&jobs, A, false), AtRest::Begin(vec![B]));
+    assert_eq!(at_rest(&jobs, A, Recovery::Over), AtRest::Begin(vec![B]));
     jobs.begins(B);
     assert_eq!(inputs(&jobs, B), Ok(Inputs::Known));
     assert_eq!(jobs.of(B).spec.inputs.len(), 2);
@@ -151,14 +151,18 @@ fn stage_stays_until_its_readers_are_over() {
     assert!(!may_end(&jobs, A));
     for (reader, ends) in [(B, vec![]), (C, vec![A])] {
         jobs.of(reader).is_over = true;
-        assert_eq!(after_end(&jobs, reader, true), AfterEnd::LetEnd(ends));
+        assert_eq!(released_by(&jobs, reader), ends);
     }
     assert!(may_end(&jobs, A));
-    assert_eq!(at_rest(&jobs, A, false), AtRest::Ends);
+    assert_eq!(at_rest(&jobs, A, Recovery::Over), AtRest::Ends);
     // A stage that has ended may be unknown.
     jobs.0.remove(&B);
     assert!(may_end(&jobs, A));
-    assert_eq!(at_rest(&jobs, A, true), AtRest::Begin(vec![]), "who reads it may not be there yet");
+    assert_eq!(
+        at_rest(&jobs, A, Recovery::Running),
+        AtRest::Begin(vec![]),
+        "who reads it may not be there yet"
+    );
     jobs.of(A).state.parts_ready = false;
     assert!(!may_end(&jobs, A));
 }
@@ -167,7 +171,7 @@ fn stage_stays_until_its_readers_are_over() {
 fn with_a_stage_that_fails_all_others_end() {
     let mut jobs = b_reads();
     jobs.of(B).is_over = true;
-    assert_eq!(after_end(&jobs, B, false), AfterEnd::Stop(vec![A, C, D]));
+    assert_eq!(stopped_by(&jobs, B), [A, C, D]);
     assert!(is_cut_off(&jobs, D) && !is_cut_off(&jobs, C) && !is_cut_off(&jobs, A));
     jobs.0.remove(&B);
     assert!(is_cut_off(&jobs, D), "nobody knows what it reads");

@@ -1,6 +1,6 @@
 //! Promotion of replicas of lost runs, and re-replication of runs that lost one of two nodes.
 
-use crate::{FallenBack, JobResults, LostData, Replica};
+use crate::{FallenBack, JobResults, LostData, Replica, SealState};
 use api::orphaned::LeftRun;
 use api::task::{MapResult, Task};
 use ids::{ChunkId, NodeId, RunId, TaskIndex};
@@ -11,8 +11,7 @@ pub type CopyAgain = (NodeId, Vec<RunId>);
 
 impl JobResults {
     /// Promotes the replicas of lost runs, and forgets lost replicas. Returns the part of `gone` that is really lost.
-    /// `sealed`: runs count instead of chunks.
-    pub fn fall_back(&mut self, gone: &LostData, sealed: bool) -> (LostData, FallenBack) {
+    pub fn fall_back(&mut self, gone: &LostData, seal_state: SealState) -> (LostData, FallenBack) {
         let mut fallen = self.replicas.leave_second(gone);
         let mut gone = gone.clone();
         gone.runs.retain(|run| !fallen.standing.contains(run));
@@ -31,7 +30,7 @@ impl JobResults {
             .collect();
         for (run, chunks) in gone_for_good {
             lost.runs.insert(run);
-            if !sealed {
+            if seal_state == SealState::Open {
                 lost.chunks.extend(chunks);
             }
         }
@@ -50,8 +49,14 @@ impl JobResults {
     /// Readmits a file that another process found on the disks of a dead one; the new process has the number `node`. A
     /// run that `before` made becomes a replica there. It is promoted as soon as `before` is lost, or becomes the
     /// second copy of a promoted one. A replica becomes a replica again. Returns false if the job does not need the
-    /// file, or knows another one under its number. `sealed`: runs count instead of chunks.
-    pub fn readmit_run(&mut self, before: NodeId, node: NodeId, left: &LeftRun, sealed: bool) -> bool {
+    /// file, or knows another one under its number.
+    pub fn readmit_run(
+        &mut self,
+        before: NodeId,
+        node: NodeId,
+        left: &LeftRun,
+        seal_state: SealState,
+    ) -> bool {
         if let Some(replica) = self.replicas.by_run.get_mut(&left.run) {
             if !replica.holds(&left.chunks) {
                 return false;
@@ -75,7 +80,7 @@ impl JobResults {
                 let is_long = (known.records, known.record_bytes) == (left.records, left.record_bytes);
                 is_long && chunks == left.chunks
             }
-            None => !sealed,
+            None => seal_state == SealState::Open,
         };
         let (chunks, single_ns) = (left.chunks.clone(), 0);
         let replica = Replica { node, chunks, single_ns, stands: false, second: None };
@@ -116,22 +121,22 @@ impl JobResults {
     }
 
     /// Returns the nodes that must copy runs to a second node, each with all its runs, for nodes whose list has
-    /// changed. These runs lost one of two nodes and have readers to come. `sealed`: runs count instead of chunks.
-    pub fn copy_again(&mut self, sealed: bool) -> Vec<CopyAgain> {
+    /// changed. These runs lost one of two nodes and have readers to come.
+    pub fn copy_again(&mut self, seal_state: SealState) -> Vec<CopyAgain> {
         let is_single = |replica: &Replica| replica.stands && replica.second.is_none();
         if self.replicas.asked.is_empty() && !self.replicas.by_run.values().any(is_single) {
             return Vec::new();
         }
-        let (needed_runs, needed_chunks): (BTreeSet<RunId>, BTreeSet<ChunkId>) = match sealed {
-            true => {
+        let (needed_runs, needed_chunks): (BTreeSet<RunId>, BTreeSet<ChunkId>) = match seal_state {
+            SealState::Sealed => {
                 let read = self.surviving_runs().into_iter().filter(|run| self.is_read(run.ifile));
                 (read.map(|run| run.run).collect(), BTreeSet::new())
             }
-            false => (BTreeSet::new(), self.all_chunks().collect()),
+            SealState::Open => (BTreeSet::new(), self.all_chunks().collect()),
         };
-        let is_needed = |run: &RunId, replica: &Replica| match sealed {
-            true => needed_runs.contains(run),
-            false => replica.chunks.iter().any(|chunk| needed_chunks.contains(chunk)),
+        let is_needed = |run: &RunId, replica: &Replica| match seal_state {
+            SealState::Sealed => needed_runs.contains(run),
+            SealState::Open => replica.chunks.iter().any(|chunk| needed_chunks.contains(chunk)),
         };
         let (mut wanted, mut changed) = (BTreeMap::<NodeId, Vec<RunId>>::new(), BTreeSet::new());
         for (run, replica) in &self.replicas.by_run {
@@ -176,6 +181,8 @@ impl JobResults {
 
 #[cfg(test)]
 mod tests {
+    use crate::Inventories::{self, ReportAgain};
+    use crate::SealState::{self, Open, Sealed};
     use crate::test_job::{finish_reduces, map_result, run, seal_of, spec, split, sum};
     use crate::{FallenBack, JobResults, LostData, Replica, expand};
     use api::orphaned::LeftRun;
@@ -217,9 +224,13 @@ mod tests {
     }
 
     /// Loses a node. Returns the map tasks that run again, and the effect on the replicas.
-    fn lose(results: &mut JobResults, node: u32, sealed: bool) -> (Option<Vec<TaskIndex>>, FallenBack) {
-        let (gone, fallen) = results.fall_back(&LostData::node(NodeId(node)), sealed);
-        (results.lose(&gone, sealed, |left| left == NodeId(node), false), fallen)
+    fn lose(
+        results: &mut JobResults,
+        node: u32,
+        seal_state: SealState,
+    ) -> (Option<Vec<TaskIndex>>, FallenBack) {
+        let (gone, fallen) = results.fall_back(&LostData::node(NodeId(node)), seal_state);
+        (results.lose(&gone, seal_state, |left| left == NodeId(node), Inventories::Stand), fallen)
     }
 
     #[test]
@@ -233,13 +244,13 @@ mod tests {
         let place = RunPlace { run: first, node: NodeId(1), replica: Some(NodeId(3)) };
         assert_eq!((before.places, before.runs), (vec![place], vec![first, second]));
         let stands = FallenBack { standing: vec![first], dropped: Vec::new() };
-        assert_eq!(lose(&mut results, 1, true), (None, stands));
-        assert!(results.needs(NodeId(3), true) && !results.needs(NodeId(1), true));
+        assert_eq!(lose(&mut results, 1, Sealed), (None, stands));
+        assert!(results.needs(NodeId(3), Sealed) && !results.needs(NodeId(1), Sealed));
         let place = RunPlace { run: first, node: NodeId(3), replica: None };
         assert_eq!(results.replicas.places(&[second, first]), [place]);
         // Now it is lost.
         let gone = FallenBack { standing: Vec::new(), dropped: vec![(first, NodeId(3))] };
-        assert_eq!(lose(&mut results, 3, true), (Some(vec![TaskIndex(0)]), gone));
+        assert_eq!(lose(&mut results, 3, Sealed), (Some(vec![TaskIndex(0)]), gone));
         assert_eq!(results.replicas.held().count(), 0);
     }
 
@@ -248,12 +259,12 @@ mod tests {
         let mut results = mapped();
         let first = run_on(1, 0);
         results.add_replica(first, replica(first, 2).1);
-        assert_eq!(lose(&mut results, 1, false).0, None);
+        assert_eq!(lose(&mut results, 1, Open).0, None);
         let seals = expand(StageKind::Seal, &spec(), &mut results).unwrap();
         assert_eq!(seals, [Task::Seal(SealTask { node: NodeId(2), standing: vec![first] })]);
         // The loss of the node with both loses both.
         let both = Some(vec![TaskIndex(0), TaskIndex(1)]);
-        assert_eq!(lose(&mut results, 2, false).0, both);
+        assert_eq!(lose(&mut results, 2, Open).0, both);
     }
 
     /// One node has reported its runs, the other not yet: a replica of an unknown run counts.
@@ -273,8 +284,8 @@ mod tests {
         let first = run_on(1, 0);
         results.add_replica(first, replica(first, 3).1);
         let gone = FallenBack { standing: Vec::new(), dropped: vec![(first, NodeId(3))] };
-        assert_eq!(lose(&mut results, 3, true), (None, gone));
-        assert_eq!(lose(&mut results, 1, true).0, Some(vec![TaskIndex(0)]));
+        assert_eq!(lose(&mut results, 3, Sealed), (None, gone));
+        assert_eq!(lose(&mut results, 1, Sealed).0, Some(vec![TaskIndex(0)]));
     }
 
     #[test]
@@ -283,9 +294,9 @@ mod tests {
         let first = run_on(1, 0);
         results.add_replica(first, replica(first, 2).1);
         let damaged = LostData::runs(&[first]);
-        let (gone, fallen) = results.fall_back(&damaged, true);
+        let (gone, fallen) = results.fall_back(&damaged, Sealed);
         assert_eq!((gone, fallen.standing), (LostData::default(), vec![first]));
-        let (gone, fallen) = results.fall_back(&damaged, true);
+        let (gone, fallen) = results.fall_back(&damaged, Sealed);
         assert_eq!((gone, fallen.dropped.len()), (damaged, 1));
     }
 
@@ -294,24 +305,24 @@ mod tests {
         let mut results = planned();
         let first = run_on(1, 0);
         results.add_replica(first, replica(first, 2).1);
-        let (gone, _) = results.fall_back(&LostData::node(NodeId(1)), true);
-        assert_eq!(results.lose(&gone, true, |_| false, true), Some(Vec::new()));
+        let (gone, _) = results.fall_back(&LostData::node(NodeId(1)), Sealed);
+        assert_eq!(results.lose(&gone, Sealed, |_| false, ReportAgain), Some(Vec::new()));
         assert!(results.seal.is_none() && results.regenerations == 0 && results.maps.len() == 2);
     }
 
     /// Nodes are lost one after the other, and in between the run is copied to a third one.
     #[test]
     fn a_run_that_lost_a_home_gets_another() {
-        for sealed in [true, false] {
-            let mut results = if sealed { planned() } else { mapped() };
+        for seal_state in [Sealed, Open] {
+            let mut results = if seal_state == Sealed { planned() } else { mapped() };
             let first = run_on(1, 0);
             let copy = |node| replica(first, node).1;
             assert!(results.add_copy(NodeId(1), first, copy(3)));
             assert!(!results.add_copy(NodeId(1), first, copy(4)), "one is enough");
-            assert_eq!(results.copy_again(sealed), []);
-            lose(&mut results, 1, sealed);
-            assert_eq!(results.copy_again(sealed), [(NodeId(3), vec![first])]);
-            assert_eq!(results.copy_again(sealed), [], "it was asked");
+            assert_eq!(results.copy_again(seal_state), []);
+            lose(&mut results, 1, seal_state);
+            assert_eq!(results.copy_again(seal_state), [(NodeId(3), vec![first])]);
+            assert_eq!(results.copy_again(seal_state), [], "it was asked");
             let other = Replica { chunks: vec![chunk(1, 7)], ..copy(4) };
             assert!(
                 !results.add_copy(NodeId(3), first, other) && !results.add_copy(NodeId(2), first, copy(4))
@@ -321,21 +332,21 @@ mod tests {
             );
             let place = RunPlace { run: first, node: NodeId(3), replica: Some(NodeId(4)) };
             assert_eq!(
-                (results.replicas.places(&[first]), results.copy_again(sealed)),
+                (results.replicas.places(&[first]), results.copy_again(seal_state)),
                 (vec![place], vec![])
             );
             assert!(results.maps_on(NodeId(3)).is_empty());
             let fallen = FallenBack { standing: vec![first], dropped: vec![(first, NodeId(3))] };
-            assert_eq!(lose(&mut results, 3, sealed), (None, fallen));
+            assert_eq!(lose(&mut results, 3, seal_state), (None, fallen));
             assert_eq!(results.replicas.home(first), NodeId(4));
-            assert_eq!(results.copy_again(sealed), [(NodeId(4), vec![first])]);
+            assert_eq!(results.copy_again(seal_state), [(NodeId(4), vec![first])]);
             assert!(results.add_copy(NodeId(4), first, copy(5)));
             // The second copy is lost: it gets another one.
             let fallen = FallenBack { standing: Vec::new(), dropped: vec![(first, NodeId(5))] };
-            assert_eq!(lose(&mut results, 5, sealed), (None, fallen));
-            assert_eq!(results.copy_again(sealed), [(NodeId(4), vec![first])]);
-            assert_eq!(lose(&mut results, 4, sealed).0, Some(vec![TaskIndex(0)]));
-            assert_eq!(results.copy_again(sealed), []);
+            assert_eq!(lose(&mut results, 5, seal_state), (None, fallen));
+            assert_eq!(results.copy_again(seal_state), [(NodeId(4), vec![first])]);
+            assert_eq!(lose(&mut results, 4, seal_state).0, Some(vec![TaskIndex(0)]));
+            assert_eq!(results.copy_again(seal_state), []);
         }
     }
 
@@ -344,16 +355,16 @@ mod tests {
         let mut results = planned();
         let (first, second) = (run_on(1, 0), run_on(2, 0));
         assert!(results.add_copy(NodeId(1), first, replica(first, 3).1));
-        lose(&mut results, 1, true);
-        assert_eq!(results.copy_again(true), [(NodeId(3), vec![first])]);
+        lose(&mut results, 1, Sealed);
+        assert_eq!(results.copy_again(Sealed), [(NodeId(3), vec![first])]);
         finish_reduces(&mut results);
-        assert_eq!(results.copy_again(true), [(NodeId(3), vec![])], "its readers are over");
-        assert_eq!(results.copy_again(true), []);
+        assert_eq!(results.copy_again(Sealed), [(NodeId(3), vec![])], "its readers are over");
+        assert_eq!(results.copy_again(Sealed), []);
         assert!(results.add_copy(NodeId(2), second, replica(second, 3).1));
-        lose(&mut results, 2, true);
-        assert_eq!(results.copy_again(true), []);
+        lose(&mut results, 2, Sealed);
+        assert_eq!(results.copy_again(Sealed), []);
         results.keeps_runs = true;
-        assert_eq!(results.copy_again(true), [(NodeId(3), vec![first, second])]);
+        assert_eq!(results.copy_again(Sealed), [(NodeId(3), vec![first, second])]);
     }
 
     #[test]
@@ -362,11 +373,11 @@ mod tests {
         let first = run_on(1, 0);
         results.add_copy(NodeId(1), first, replica(first, 2).1);
         let damaged = LostData::runs(&[first]);
-        results.fall_back(&damaged, true);
+        results.fall_back(&damaged, Sealed);
         assert!(results.add_copy(NodeId(2), first, replica(first, 3).1));
         let fallen = FallenBack { standing: vec![first], dropped: vec![(first, NodeId(2))] };
-        assert_eq!(results.fall_back(&damaged, true), (LostData::default(), fallen));
-        assert_eq!(results.fall_back(&damaged, true).0, damaged);
+        assert_eq!(results.fall_back(&damaged, Sealed), (LostData::default(), fallen));
+        assert_eq!(results.fall_back(&damaged, Sealed).0, damaged);
     }
 
     fn left(run: RunId, chunks: Vec<ChunkId>, records: u64) -> LeftRun {
@@ -391,17 +402,17 @@ mod tests {
             LeftRun { run: run_on(1, 77), ..is_back.clone() },
             LeftRun { run: run_on(2, 0), ..is_back.clone() },
         ] {
-            assert!(!results.readmit_run(before, node, &wrong, true), "{wrong:?}");
+            assert!(!results.readmit_run(before, node, &wrong, Sealed), "{wrong:?}");
         }
-        assert!(results.readmit_run(before, node, &is_back, true));
-        assert!(!results.readmit_run(before, node, &is_back, true), "it is known by now");
-        let (none, fallen) = lose(&mut results, 1, true);
+        assert!(results.readmit_run(before, node, &is_back, Sealed));
+        assert!(!results.readmit_run(before, node, &is_back, Sealed), "it is known by now");
+        let (none, fallen) = lose(&mut results, 1, Sealed);
         assert_eq!((none, fallen.standing), (None, vec![first]));
         assert_eq!(results.replicas.places(&[first]), [RunPlace { run: first, node, replica: None }]);
         // Once more, under the number 5; it is promoted too.
-        assert!(results.readmit_run(node, NodeId(5), &is_back, true));
-        assert_eq!((lose(&mut results, 4, true).0, results.replicas.home(first)), (None, NodeId(5)));
-        assert_eq!(lose(&mut results, 5, true).0, Some(vec![TaskIndex(0)]));
+        assert!(results.readmit_run(node, NodeId(5), &is_back, Sealed));
+        assert_eq!((lose(&mut results, 4, Sealed).0, results.replicas.home(first)), (None, NodeId(5)));
+        assert_eq!(lose(&mut results, 5, Sealed).0, Some(vec![TaskIndex(0)]));
         // It was abandoned.
         assert!(!results.replicas.held().any(|(run, _)| run == first));
     }
@@ -413,13 +424,13 @@ mod tests {
         let known = results.surviving_runs()[0].clone();
         let is_back = left(known.run, known.chunks.clone(), known.records);
         assert!(results.add_copy(NodeId(1), known.run, replica(known.run, 3).1));
-        assert!(results.readmit_run(NodeId(1), NodeId(4), &is_back, true));
-        assert_eq!(lose(&mut results, 1, true).1.standing, [known.run]);
-        assert_eq!(results.copy_again(true), []);
+        assert!(results.readmit_run(NodeId(1), NodeId(4), &is_back, Sealed));
+        assert_eq!(lose(&mut results, 1, Sealed).1.standing, [known.run]);
+        assert_eq!(results.copy_again(Sealed), []);
         // It dies and comes back again; after that the other node dies.
-        assert!(results.readmit_run(NodeId(4), NodeId(5), &is_back, true));
-        assert_eq!(lose(&mut results, 4, true), (None, FallenBack::default()));
-        assert_eq!((lose(&mut results, 3, true).0, results.replicas.home(known.run)), (None, NodeId(5)));
+        assert!(results.readmit_run(NodeId(4), NodeId(5), &is_back, Sealed));
+        assert_eq!(lose(&mut results, 4, Sealed), (None, FallenBack::default()));
+        assert_eq!((lose(&mut results, 3, Sealed).0, results.replicas.home(known.run)), (None, NodeId(5)));
     }
 
     /// Tests the loss of a node while maps run: one of two chunks is in a run on disk.
@@ -430,8 +441,8 @@ mod tests {
             let commit = SourceCommit { ifile: IfileIndex(0), chunk: chunk(1, task), sum: sum(3) };
             results.maps.insert(TaskIndex(task as u32), (AttemptNumber(0), map_result(&[commit])));
         }
-        assert!(results.readmit_run(NodeId(1), NodeId(4), &left(run_on(1, 6), vec![chunk(1, 1)], 3), false));
-        assert_eq!(lose(&mut results, 1, false).0, Some(vec![TaskIndex(0)]));
+        assert!(results.readmit_run(NodeId(1), NodeId(4), &left(run_on(1, 6), vec![chunk(1, 1)], 3), Open));
+        assert_eq!(lose(&mut results, 1, Open).0, Some(vec![TaskIndex(0)]));
         assert_eq!(results.replicas.chunk_home(chunk(1, 1)), NodeId(4));
     }
 

@@ -145,7 +145,7 @@ mod tests {
     use crate::disks::Disks;
     use api::data_access::SecretText;
     use ids::JobId;
-    use stagefile::StageFileWriter;
+    use stagefile::{StageFileWriter, Syncing};
     use std::io::Write;
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
         let whole = paths[1].join("sailfish-dead-job4/part-00002.attempt-1.stage");
         let mut part = StageFileWriter::create(&whole).unwrap();
         part.write_all(b"12345").unwrap();
-        part.finish(false).unwrap();
+        part.finish(Syncing::NotSynced).unwrap();
         let left = LeftOnDisks::find(&paths, DyingProcess::Await);
         let told = left.told();
         assert_eq!((told.len(), told[0].job, told[0].incarnation.as_str()), (1, job, "dead"));

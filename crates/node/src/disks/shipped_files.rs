@@ -10,7 +10,7 @@ use api::task::RunTask;
 use api::{Blame, Function, InputFile, JobSpec, ShippedFile, TaskFailure};
 use client::ClientError;
 use faults::{IoCall, io_call};
-use shipped::{Depot, ShippedError};
+use shipped::{CopyMode, Depot, ShippedError};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -267,6 +267,7 @@ fn bring_one(placed: &Placed, link: &NodeLink, cache: &Arc<Depot>) -> Result<(),
         let made = io_call(IoCall::Create, parent).and_then(|()| std::fs::create_dir_all(parent));
         made.map_err(failed)?;
     }
+    let mode = if file.executable { CopyMode::Executable } else { CopyMode::ReadOnly };
     let mut tries = 0;
     loop {
         // An earlier attempt may have failed half-way.
@@ -274,7 +275,7 @@ fn bring_one(placed: &Placed, link: &NodeLink, cache: &Arc<Depot>) -> Result<(),
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
-        if cache.copy_out(OWNER, file.sha256, place, file.executable)? {
+        if cache.copy_out(OWNER, file.sha256, place, mode)? {
             let Some(modified) = *modified else { return Ok(()) };
             return File::open(place).and_then(|copy| copy.set_modified(modified)).map_err(failed);
         }

@@ -5,7 +5,7 @@ use crate::shuffle::stage_files::StageFiles;
 use api::intermediate::{IntermediateAnswer, IntermediateNote};
 use dataport::{IntermediateFileError, StageFileHere, StageFileName, StatedContent};
 use ids::{IntermediateId, NodeId};
-use stagefile::{BlockLayout, Payload, StageFileError, StageFileSummary, StageFileWriter};
+use stagefile::{BlockLayout, Payload, StageFileError, StageFileSummary, StageFileWriter, Syncing};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -360,7 +360,8 @@ impl IntermediateFiles {
             return Err(IntermediateFileError::NotWriting(file));
         };
         writing.is_over = true;
-        let summary = writer.finish(true).map_err(|source| IntermediateFileError::Disk { file, source })?;
+        let summary =
+            writer.finish(Syncing::Synced).map_err(|source| IntermediateFileError::Disk { file, source })?;
         self.complete.register(StageFileName::of_user_file(file), path, summary);
         Ok(summary)
     }

@@ -13,7 +13,7 @@ use dataport::StageFileName;
 use iappender::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
 use ids::{ChunkId, IfileIndex, NodeId, Source};
 use ifile::FrameHeader;
-use stagefile::{StageFileError, StageFileSummary, StageFileWriter};
+use stagefile::{StageFileError, StageFileSummary, StageFileWriter, Syncing};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -107,7 +107,7 @@ impl SpoolWriter {
     fn finish(self) -> Result<Option<(PathBuf, StageFileSummary)>, StageFileError> {
         match self.file.written_bytes() {
             0 => Ok(None),
-            _ => Ok(Some((self.path, self.file.finish(false)?))),
+            _ => Ok(Some((self.path, self.file.finish(Syncing::NotSynced)?))),
         }
     }
 }

@@ -180,7 +180,7 @@ mod tests {
     use api::Blame;
     use dataport::StageFileName;
     use ids::{AttemptNumber, JobId, NodeId};
-    use stagefile::{Payload, StageFileWriter};
+    use stagefile::{Payload, StageFileWriter, Syncing};
     use std::io::{Read, Write};
     use std::sync::Arc;
 
@@ -217,7 +217,7 @@ mod tests {
         let path = files.places(&name).remove(0);
         let mut writer = StageFileWriter::create(&path).unwrap();
         writer.write_all(b"some lines").unwrap();
-        let summary = writer.finish(false).unwrap();
+        let summary = writer.finish(Syncing::NotSynced).unwrap();
         let payload = summary.payload();
         let name_text = name.to_string();
         let place = StageFileAt { name: name_text, payload, home: HERE, replica: Some(NodeId(2)) };

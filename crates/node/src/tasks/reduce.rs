@@ -17,7 +17,7 @@ use api::task::{Part, ReduceResult, ReduceTask, SourceBooks};
 use api::{Blame, DataSum, Function, JobSpec, KeyBytes, TaskFailure};
 use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
 use faults::{PlantedFault, planted};
-use functions::{GroupedRecord, GroupedRecords, ReduceCounts};
+use functions::{GroupedRecord, GroupedRecords, ReduceCounts, ReducedValues};
 use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, RunId, Source};
 use ifile::KeyShape;
 use imerger::{Groups, Merge, SortedRun, Winners};
@@ -144,7 +144,7 @@ fn run_function<R: ReadRun>(
     let spec = &job.run.spec;
     let place = || job.part_place(task.part_index, job.attempt.attempt);
     let mut part = PartWriter::create(place(), &spec.formats)?;
-    let mut function = reduce_function(spec.reducer.as_ref(), is_pre_combined(spec), context, &spec.formats)?;
+    let mut function = reduce_function(spec.reducer.as_ref(), reduced_values(spec), context, &spec.formats)?;
     let decoder = KeyDecoder::new(&spec.keys);
     let counts = if decoder.is_plain() {
         function.run(input, &mut part)?
@@ -159,9 +159,12 @@ fn run_function<R: ReadRun>(
     Ok((counts, job.register_part(part.finish()?)))
 }
 
-/// Returns whether the same built-in has already folded every value on the map side.
-fn is_pre_combined(spec: &JobSpec) -> bool {
-    matches!(spec.reducer, Some(Function::Builtin { .. })) && spec.combiner == spec.reducer
+/// Returns the kind of values that a built-in reducer reads: partial results if it is the combiner as well.
+fn reduced_values(spec: &JobSpec) -> ReducedValues {
+    match &spec.reducer {
+        Some(Function::Builtin { .. }) if spec.combiner == spec.reducer => ReducedValues::Partial,
+        _ => ReducedValues::Emitted,
+    }
 }
 
 fn open<'a>(

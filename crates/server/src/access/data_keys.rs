@@ -93,7 +93,15 @@ impl Signing {
     }
 }
 
-pub(crate) fn key_made(signer: &DataSigner, withdraws_earlier: bool) -> Change {
+/// The validity of the keys that servers made before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EarlierKeys {
+    Stay,
+    Withdrawn,
+}
+
+pub(crate) fn key_made(signer: &DataSigner, earlier: EarlierKeys) -> Change {
+    let withdraws_earlier = earlier == EarlierKeys::Withdrawn;
     Change::DataKeyMade { public_key: signer.key().text(), withdraws_earlier, now_ns: now_ns() }
 }
 
@@ -107,7 +115,7 @@ impl EventLoop {
     pub async fn begin_to_sign(&mut self) -> Result<(), StoreError> {
         let known = self.store.data_keys().await?;
         self.signing.know(known.iter().filter_map(earlier));
-        self.store.apply(&[key_made(&self.signing.signer(), false)]).await
+        self.store.apply(&[key_made(&self.signing.signer(), EarlierKeys::Stay)]).await
     }
 
     /// Removes the nodes that joined with a revoked token. Their tokens of jobs become useless. The key of the signer

@@ -1,7 +1,7 @@
 //! Tokens of users.
 
 use crate::ServerError;
-use crate::access::key_made;
+use crate::access::{EarlierKeys, key_made};
 use crate::clock::now_ns;
 use crate::event_loop::{EventLoop, Reply};
 use metastore::{Change, Role, StoreError, TokenRow};
@@ -69,7 +69,7 @@ impl EventLoop {
         let lets_join = role.is_none_or(|role| matches!(role, Role::Admin | Role::Node));
         let mut changes = vec![Change::TokenRevoked { token: token.clone(), now_ns: now_ns() }];
         // One transaction: the next server must not accept the old key.
-        changes.extend(lets_join.then(|| key_made(&signer, true)));
+        changes.extend(lets_join.then(|| key_made(&signer, EarlierKeys::Withdrawn)));
         self.store.apply(&changes).await?;
         if lets_join {
             self.shut_out(&token, signer);

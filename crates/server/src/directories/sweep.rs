@@ -5,7 +5,7 @@ use crate::clock::now_ns;
 use crate::directories::Directories;
 use crate::owner::{dead_owners, has_lock_file};
 use api::{JobReport, JobSpec, is_object_url};
-use control::keep_from;
+use control::{DiskDirs, keep_from};
 use ids::JobId;
 use metastore::{Change, JobRow, JobState, Keep, Metastore};
 use objects::staging::{self, Publication};
@@ -65,7 +65,8 @@ async fn clean_job(store: &Metastore, job: JobId) -> Result<bool, ServerError> {
         _ => Keep::Nothing,
     };
     let directories = Directories { staging: row.staging.clone(), disk_dirs: row.disk_dirs.clone() };
-    let removed = directories.remove(&JobPaths::default(), kept != Keep::Nothing);
+    let disk_dirs = if kept == Keep::Nothing { DiskDirs::Remove } else { DiskDirs::Keep };
+    let removed = directories.remove(&JobPaths::default(), disk_dirs);
     let mut changes = Vec::new();
     if !row.state.over() {
         let (state, exit_code, error) = match published {

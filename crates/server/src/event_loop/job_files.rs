@@ -4,8 +4,8 @@ use crate::directories::Directories;
 use crate::event_loop::Request;
 use crate::submission::shipping;
 use api::JobSpec;
-use control::JobDirs;
 use control::program_jobs::FileHold;
+use control::{DiskDirs, JobDirs};
 use ids::JobId;
 use roots::JobPaths;
 use shipped::Depot;
@@ -35,11 +35,11 @@ impl JobFiles {
     }
 
     /// Removes directories on a separate thread, which reports to the event loop.
-    pub fn clean(&mut self, job: JobId, dirs: JobDirs, keeps_data: bool) -> std::io::Result<()> {
+    pub fn clean(&mut self, job: JobId, dirs: JobDirs, disk_dirs: DiskDirs) -> std::io::Result<()> {
         self.cleaners.retain(|cleaner| !cleaner.is_finished());
         let (directories, sender, paths) = (Directories::from(dirs), self.sender.clone(), self.paths.clone());
         let work = move || {
-            let problem = directories.remove(&paths, keeps_data).err().map(|error| error.to_string());
+            let problem = directories.remove(&paths, disk_dirs).err().map(|error| error.to_string());
             // Nobody receives this if the server ends at the same time; the server cleans by itself in that case.
             let _ = sender.blocking_send(Request::Cleaned { job, problem });
         };
@@ -48,8 +48,8 @@ impl JobFiles {
         Ok(())
     }
 
-    pub fn remove_now(&self, dirs: JobDirs, keeps_data: bool) -> std::io::Result<()> {
-        Directories::from(dirs).remove(&self.paths, keeps_data)
+    pub fn remove_now(&self, dirs: JobDirs, disk_dirs: DiskDirs) -> std::io::Result<()> {
+        Directories::from(dirs).remove(&self.paths, disk_dirs)
     }
 
     pub fn wait_for_cleaners(&mut self) {

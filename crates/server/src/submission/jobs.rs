@@ -9,7 +9,7 @@ use crate::{ServerError, kept::runs};
 use api::control::SubmittedJob;
 use api::flow::SubmittedFlow;
 use control::program_jobs::FileHold;
-use control::{JobDirs, JobStart, NewJob, RoomWanted, Service, spec_bytes};
+use control::{DiskDirs, JobDirs, JobStart, NewJob, RoomWanted, Service, spec_bytes};
 use faults::{CrashPoint, crash_point};
 use ids::JobId;
 use metastore::{Change, JobState, Keep, StoreError};
@@ -189,7 +189,7 @@ impl EventLoop {
                 error: Some(error.to_string()),
                 now_ns: now_ns(),
             });
-            if directories.remove(&self.files.paths, false).is_ok() {
+            if directories.remove(&self.files.paths, DiskDirs::Remove).is_ok() {
                 changes.push(Change::JobCleaned { job: *job, kept: Keep::Nothing, now_ns: now_ns() });
             }
         }

@@ -6,7 +6,7 @@ use crate::messages::{UserQuota, job_quota};
 use crate::submission::arguments;
 use api::JobSpec;
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, SubmittedBatch};
-use api::history::EventKind;
+use api::history::{EventKind, JobState};
 use api::task::{RUN_RETRIES_MAX, RunTask};
 use control::program_jobs::{FileHold, WaitingSpec};
 use control::{NewBatch, RoomWanted, task_bytes};
@@ -45,8 +45,8 @@ pub(crate) fn check_retries(tasks: &[RunTask]) -> Result<(), ServerError> {
 
 /// Returns the output of the program of a one-task job in its last finished attempt. For other jobs, returns the last
 /// lines of each task on standard error, as far as they are kept, each line after the name of its task.
-pub async fn job_logs(store: &Metastore, job: JobId, over: bool) -> Result<JobLogs, StoreError> {
-    let mut logs = JobLogs { over, ..JobLogs::default() };
+pub async fn job_logs(store: &Metastore, job: JobId, state: JobState) -> Result<JobLogs, StoreError> {
+    let mut logs = JobLogs { over: state.over(), ..JobLogs::default() };
     let stages = store.stages(job).await?;
     for event in store.logs_of_tasks(job, TASK_LOGS_MAX).await? {
         let (Some(stage), Some(task)) = (event.stage, event.task) else { continue };

@@ -1,4 +1,4 @@
-use super::{Depot, Limits};
+use super::{CopyMode, Depot, Limits};
 use crate::{ShippedError, hash_of};
 use api::ContentHash;
 use std::os::unix::fs::PermissionsExt;
@@ -128,25 +128,28 @@ fn a_file_that_changed_was_never_there() {
     let depot = Depot::open(dir.path(), LIMITS).unwrap();
     let [first, second] = [b"one", b"two"].map(|bytes| put(&depot, "", bytes).unwrap());
     let to = |name: &str| dir.path().join(name);
-    assert!(depot.copy_out("", first, &to("copy"), true).unwrap());
+    assert!(depot.copy_out("", first, &to("copy"), CopyMode::Executable).unwrap());
     assert_eq!(std::fs::read(to("copy")).unwrap(), b"one");
     assert_eq!(std::fs::metadata(to("copy")).unwrap().permissions().mode() & 0o777, 0o555);
-    assert!(depot.copy_out("", first, &to("copy"), true).is_err(), "there is something already");
+    assert!(
+        depot.copy_out("", first, &to("copy"), CopyMode::Executable).is_err(),
+        "there is something already"
+    );
     let damaged = file_of(dir.path(), first);
     std::fs::write(&damaged, "oNe").unwrap();
-    assert!(!depot.copy_out("", first, &to("again"), false).unwrap());
+    assert!(!depot.copy_out("", first, &to("again"), CopyMode::ReadOnly).unwrap());
     assert!(!to("again").exists() && !damaged.exists());
     put(&depot, "", b"one").unwrap();
-    assert!(depot.copy_out("", first, &to("again"), false).unwrap());
+    assert!(depot.copy_out("", first, &to("again"), CopyMode::ReadOnly).unwrap());
     // After a start everything is looked at before it counts as there.
     std::fs::write(file_of(dir.path(), second), "tw0").unwrap();
     let anew = Depot::open(dir.path(), LIMITS).unwrap();
     assert_eq!(anew.missing("", &[first, second]), [second]);
     // Another process removed one, and brought one.
     std::fs::remove_file(file_of(dir.path(), first)).unwrap();
-    assert!(!anew.copy_out("", first, &to("third"), false).unwrap());
+    assert!(!anew.copy_out("", first, &to("third"), CopyMode::ReadOnly).unwrap());
     put(&depot, "", b"two").unwrap();
-    assert!(anew.copy_out("", second, &to("third"), false).unwrap());
+    assert!(anew.copy_out("", second, &to("third"), CopyMode::ReadOnly).unwrap());
     assert_eq!(anew.figures().files, 1);
 }
 

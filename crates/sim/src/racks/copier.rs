@@ -2,7 +2,7 @@
 
 use super::Copying;
 use super::links::Flow;
-use super::model::Model;
+use super::model::{Hop, Model};
 use chunkserver::copy_pace;
 use ids::{ChunkId, NodeId};
 use mapreduce::Replica;
@@ -144,7 +144,7 @@ impl Model {
                 let mut flow = Flow::new(if yields { PIECE_BYTES as f64 / piece_s } else { f64::INFINITY });
                 flow.takes(self.disk(node), 1.0, 1.0);
                 if self.world.copying != Copying::Read {
-                    self.path(&mut flow, (node, to), 1.0, 1.0);
+                    self.path(&mut flow, Hop { from: node, to }, 1.0, 1.0);
                 }
                 if self.world.copying == Copying::Full {
                     flow.takes(self.disk(to), 1.0, 1.0);

@@ -30,6 +30,13 @@ struct Sorting {
     left_bytes: f64,
 }
 
+/// Two nodes, by their positions.
+#[derive(Clone, Copy)]
+pub(super) struct Hop {
+    pub from: usize,
+    pub to: usize,
+}
+
 /// A node and its chunkserver.
 #[derive(Default)]
 pub(super) struct NodeState {
@@ -196,7 +203,8 @@ impl Model {
     }
 
     /// Adds the path of a part of a flow from one node to another.
-    pub fn path(&self, flow: &mut Flow, (from, to): (usize, usize), part: f64, connections: f64) {
+    pub fn path(&self, flow: &mut Flow, hop: Hop, part: f64, connections: f64) {
+        let Hop { from, to } = hop;
         if from == to {
             return;
         }
@@ -238,7 +246,7 @@ impl Model {
         flow.takes(self.disk(node), 1.0, slots);
         let hosts = &self.hosts[node];
         for host in hosts {
-            self.path(&mut flow, (node, *host), 1.0 / hosts.len() as f64, slots);
+            self.path(&mut flow, Hop { from: node, to: *host }, 1.0 / hosts.len() as f64, slots);
         }
         flow
     }

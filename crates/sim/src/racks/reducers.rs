@@ -1,7 +1,7 @@
 //! The reduce phase: the real plan over the current runs, its tasks in its order, one task per slot.
 
 use super::links::Flow;
-use super::model::Model;
+use super::model::{Hop, Model};
 use api::task::{KeyWeight, ReduceTask, RunSummary, SealResult};
 use api::{JobSpec, KeyBytes, Task};
 use ids::{DiskIndex, NodeId, StageKind};
@@ -107,7 +107,7 @@ impl Model {
         flow.takes(self.disk(reducing.node), 1.0, 1.0);
         for (node, (all, on_disk)) in &reducing.from {
             flow.takes(self.disk(*node), *on_disk, 1.0);
-            self.path(&mut flow, (*node, reducing.node), *all, 1.0);
+            self.path(&mut flow, Hop { from: *node, to: reducing.node }, *all, 1.0);
         }
         flow
     }

@@ -54,6 +54,13 @@ pub(crate) enum ReadError {
     Damaged,
 }
 
+/// Two nodes: one that asks, and one that is asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Between {
+    pub here: NodeId,
+    pub there: NodeId,
+}
+
 /// A message in flight between two nodes.
 pub(crate) enum Packet {
     Frames { from: SenderId, here: NodeId, job: JobId, to: NodeId, request: u64, frames: Frames },
@@ -309,16 +316,17 @@ impl DataPlane {
     /// Chooses or opens a chunk on a node that is reachable from `here`.
     pub fn bind(
         &mut self,
-        (here, node): (NodeId, NodeId),
+        between: Between,
         job: JobId,
         ifile: IfileIndex,
         source: Source,
         frame_bytes: u64,
     ) -> Option<ChunkId> {
-        if !self.connects(here, node) {
+        let Between { here, there } = between;
+        if !self.connects(here, there) {
             return None;
         }
-        Some(self.job_data(node, job)?.books.bind(ifile, source, frame_bytes))
+        Some(self.job_data(there, job)?.books.bind(ifile, source, frame_bytes))
     }
 
     /// Sorts closed chunks of a job into one run. Returns false if none waits.
@@ -333,15 +341,16 @@ impl DataPlane {
         true
     }
 
-    fn reaches(&mut self, here: NodeId, node: NodeId) -> Result<(), ReadError> {
-        if !self.connects(here, node) {
+    fn reaches(&mut self, between: Between) -> Result<(), ReadError> {
+        let Between { here, there } = between;
+        if !self.connects(here, there) {
             return Err(ReadError::Unreachable);
         }
-        if self.is_stale(node) {
+        if self.is_stale(there) {
             self.sometimes.saw(Situation::StaleRunRefused);
             return Err(ReadError::Stale);
         }
-        match self.hosts.contains_key(&node) {
+        match self.hosts.contains_key(&there) {
             true => Ok(()),
             false => Err(ReadError::Unreachable),
         }
@@ -350,25 +359,20 @@ impl DataPlane {
     /// Reads a part on a node, from another node.
     pub fn read_part(
         &mut self,
-        (here, node): (NodeId, NodeId),
+        between: Between,
         job: JobId,
         name: &str,
     ) -> Result<Arc<[RecordName]>, ReadError> {
-        self.reaches(here, node)?;
-        let data = self.job_data(node, job).ok_or(ReadError::Unknown)?;
+        self.reaches(between)?;
+        let data = self.job_data(between.there, job).ok_or(ReadError::Unknown)?;
         let part = data.parts.get(name).or_else(|| data.part_copies.get(name));
         part.cloned().ok_or(ReadError::Unknown)
     }
 
     /// Reads a run on a node, from another node.
-    pub fn read(
-        &mut self,
-        (here, node): (NodeId, NodeId),
-        job: JobId,
-        run: RunId,
-    ) -> Result<Arc<ShuffleRun>, ReadError> {
-        self.reaches(here, node)?;
-        let data = self.job_data(node, job).ok_or(ReadError::Unknown)?;
+    pub fn read(&mut self, between: Between, job: JobId, run: RunId) -> Result<Arc<ShuffleRun>, ReadError> {
+        self.reaches(between)?;
+        let data = self.job_data(between.there, job).ok_or(ReadError::Unknown)?;
         if data.damaged.contains(&run) {
             return Err(ReadError::Damaged);
         }

@@ -3,7 +3,7 @@
 //! Like `crates/dataport/src/request/{append,append/lane}.rs`, without sockets and threads: one request is in flight to
 //! a node, later frames are gathered, and a chunk that refused a frame gets no other until the appender binds again.
 
-use super::data_plane::{DataPlane, Frames};
+use super::data_plane::{Between, DataPlane, Frames};
 use super::world::Situation;
 use arena::{Arena, Charge, SlabWriter};
 use iappender::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
@@ -187,7 +187,8 @@ impl ChunkService for Port<'_> {
                 return Err(AppendError::GaveUp { from: source, ifile, tries: 0 });
             }
             let node = candidates[ifile.0 as usize % candidates.len()];
-            let bound = plane.bind((whose.here, node), whose.job, ifile, source, frame_bytes);
+            let bound =
+                plane.bind(Between { here: whose.here, there: node }, whose.job, ifile, source, frame_bytes);
             let message_lost = plane.faults.message_lost;
             let is_lost = plane.chance(message_lost) && node != whose.here;
             match bound {

@@ -1,6 +1,6 @@
 //! A process that runs attempts: the work of `crates/node` on a task, in steps, so that anything may happen in between.
 
-use super::data_plane::{DataPlane, ReadError};
+use super::data_plane::{Between, DataPlane, ReadError};
 use super::lane::SenderId;
 use super::parts::{FetchWork, fetch, part_of};
 use super::plan::{COMMIT, JobPlan, PlannedRecord, RecordName};
@@ -156,9 +156,9 @@ impl Reading {
         places: &[RunPlace],
     ) -> Result<Option<()>, TaskFailure> {
         let (home, second) = homes(here.node, run, places);
-        let mut read = plane.read((here.node, home), here.job, run);
+        let mut read = plane.read(Between { here: here.node, there: home }, here.job, run);
         if let (Err(_), Some(second)) = (&read, second) {
-            let other = plane.read((here.node, second), here.job, run);
+            let other = plane.read(Between { here: here.node, there: second }, here.job, run);
             if other.is_ok() {
                 plane.sometimes.saw(Situation::ReplicaReadInstead);
                 read = other;

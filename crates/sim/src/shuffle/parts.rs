@@ -1,7 +1,7 @@
 //! Parts that stay on nodes until later stages have read them, and the reads: the work of
 //! `crates/node/src/{stage_files,stage_input}.rs`.
 
-use super::data_plane::{DataPlane, ReadError};
+use super::data_plane::{Between, DataPlane, ReadError};
 use super::node::{Here, READ_TRIES_MAX, Step, Work, environment, unreachable};
 use super::plan::{PART_RECORD_BYTES, RecordName};
 use super::world::{Planted, Situation};
@@ -48,7 +48,7 @@ pub(crate) fn fetch<'a>(plane: &mut DataPlane, here: &Here<'_>, mut work: Box<Fe
     copies.sort_by_key(|node| *node != here.node);
     let (mut found, mut lost) = (None, Vec::new());
     for node in copies {
-        match plane.read_part((here.node, node), file.job, &place.name) {
+        match plane.read_part(Between { here: here.node, there: node }, file.job, &place.name) {
             Ok(part) => {
                 if Some(node) == place.replica {
                     plane.sometimes.saw(Situation::PartReadFromReplica);

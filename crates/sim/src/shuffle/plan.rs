@@ -1,8 +1,7 @@
 //! The jobs of a world, and their records.
 
-use super::server::replication;
 use super::world::ShuffleWorld;
-use api::{FlowStage, JobSpec, Layout, RecordFormat, Segment, Split};
+use api::{FlowStage, JobSpec, Layout, RecordFormat, Replication, Segment, Split};
 use fastrand::Rng;
 use ids::{IfileIndex, JobId, StageIndex, TaskIndex};
 use std::collections::BTreeSet;
@@ -139,7 +138,7 @@ impl JobPlan {
             memory_bytes: MEMORY_BYTES,
             max_regenerations: u32::MAX,
             stage: self.is_stage().then_some(stage),
-            replication: replication(self.replicates),
+            replication: if self.replicates { Replication::Rack } else { Replication::None },
             elastic: false,
             output: format!("/job {}", self.index).into(),
             ..JobSpec::named(format!(

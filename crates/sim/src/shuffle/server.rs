@@ -4,12 +4,12 @@
 use super::plan::{COMMIT, JobPlan, MAP, MERGE, REDUCE};
 use super::store::Rows;
 use super::world::{Planted, Situation, Sometimes};
+use api::TaskResult;
 use api::control::{
     AttemptOutcome, NodeInfo, NodeOrders, NodePoll, NodeWelcome, NumberedOrder, PROTOCOL_VERSION,
 };
 use api::data_access::{DataKeys, SecretText};
 use api::history::{AttemptState, EventKind, JobState};
-use api::{Replication, TaskResult};
 use control::membership::Joining;
 use control::{
     Asker, Control, ControlError, JobDirs, JobStart, Moment, NewJob, Now, Outbox, RecoveredWork, Service,
@@ -94,12 +94,14 @@ impl Connections {
         self.waits_for.insert(process, number);
     }
 
-    /// Records the end of a process. If its machine died too, no connection is closed.
-    pub fn ends(&mut self, process: u64, with_machine: bool) {
-        match with_machine {
-            true => drop(self.silent.insert(process)),
-            false => drop(self.waits_for.remove(&process)),
-        }
+    /// Records the end of a process, which closes its connection.
+    pub fn ends(&mut self, process: u64) {
+        self.waits_for.remove(&process);
+    }
+
+    /// Records the end of a process together with its machine: no connection is closed.
+    pub fn ends_with_machine(&mut self, process: u64) {
+        self.silent.insert(process);
     }
 
     pub fn cut_off(&mut self, process: u64) {
@@ -470,11 +472,6 @@ impl Server {
 
 fn time(now_ns: u64) -> Now {
     Now { unix_ns: now_ns, moment: Moment(Duration::from_nanos(now_ns)) }
-}
-
-/// Returns the replication mode of a job.
-pub(crate) fn replication(replicates: bool) -> Replication {
-    if replicates { Replication::Rack } else { Replication::None }
 }
 
 const _: () = assert!(COMMIT.0 == REDUCE.0 + 1);

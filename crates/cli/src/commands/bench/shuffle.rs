@@ -46,7 +46,8 @@ pub fn run(args: ShuffleArgs) -> Result<(), Failure> {
     let private = resources.private_output().map_err(Failure::refused)?;
     let plan = plan_of(&args, &resources, private.output()).map_err(Failure::refused)?;
     let rows = plan.spec.kind.generated().map_or(0, |generated| generated.rows);
-    let ended = engine::execute(plan, resources.server.as_ref(), Display::choose(args.engine.json))?;
+    let display = Display::choose([&plan]);
+    let ended = engine::execute(plan, resources.server.as_ref(), display)?;
     let report = report_of(&ended)?;
     let (_, checked) = output_sums(report);
     if checked != rows || report.proof.records != rows {

@@ -28,13 +28,21 @@ const JOBS_LOOKED_AT: u32 = 1000;
 /// Longest time for the removal of the data of a job, except data of a dead node.
 const CLEAN_MAX: Duration = Duration::from_secs(15);
 
+/// The treatment of jobs of other users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherJobs {
+    /// No fault may affect them.
+    Spare,
+    /// Nodes may be killed and paused although they run such jobs.
+    Hit,
+}
+
 /// The cluster.
 pub struct TargetCluster {
     pub site: Site,
     connection: Arc<Blocking>,
     pub stop: Arc<Stop>,
-    /// True if nodes may be killed and paused although other users have jobs.
-    yes: bool,
+    other_jobs: OtherJobs,
     /// Names of the participating nodes.
     taking_part: Vec<String>,
     /// Names of the other nodes, each with the reason.
@@ -78,7 +86,7 @@ impl Stop {
 
 impl TargetCluster {
     /// Connects, and asks every node whether it takes part.
-    pub fn open(site: Site, yes: bool) -> Result<TargetCluster, Failure> {
+    pub fn open(site: Site, other_jobs: OtherJobs) -> Result<TargetCluster, Failure> {
         let connection = Arc::new(site.connect()?);
         let status = connection.run(async |client| client.cluster().await).map_err(Failure::from_client)?;
         let (mut taking_part, mut left_out) = (Vec::new(), Vec::new());
@@ -106,7 +114,7 @@ impl TargetCluster {
             jobs: Mutex::default(),
         };
         let slots = status.slots().clamp(1, crate::engine::machine::SLOTS_MAX);
-        Ok(TargetCluster { site, connection, stop: Arc::new(stop), yes, taking_part, left_out, slots })
+        Ok(TargetCluster { site, connection, stop: Arc::new(stop), other_jobs, taking_part, left_out, slots })
     }
 
     /// Describes the participating nodes, and counts the others.
@@ -121,7 +129,8 @@ impl TargetCluster {
 
     /// Returns an error for faults that affect jobs of other users, if there are any and `--yes` is not given.
     pub fn check_others(&self, faults: &[Fault]) -> anyhow::Result<()> {
-        let Some(fault) = faults.iter().find(|fault| fault.hits_others()).filter(|_| !self.yes) else {
+        let fault = faults.iter().find(|fault| fault.hits_others());
+        let Some(fault) = fault.filter(|_| self.other_jobs == OtherJobs::Spare) else {
             return Ok(());
         };
         let jobs = self.connection.run(async |client| client.jobs(JOBS_LOOKED_AT).await);

@@ -72,7 +72,7 @@ pub fn run(stages: Vec<JobOptions>, site: Option<Site>) -> Result<(), Failure> {
     }
     let begin = Instant::now();
     let json = planned.iter().any(|stage| stage.plan.json);
-    let display = Display::choose(json);
+    let display = Display::choose(planned.iter().map(|stage| &stage.plan));
     let first = &planned[0].plan;
     standard_output::sweep(&first.spec.disks);
     let (submitted, outcomes, interrupt) = match &site {

@@ -8,7 +8,7 @@ use crate::show::terminal::tell;
 use anyhow::Context;
 use clap::Args;
 use ids::JobId;
-use jobspec::rerun::{RerunOptions, note_on_partial_values, plan_again};
+use jobspec::rerun::{EarlierJob, RerunOptions, note_on_partial_values, plan_again};
 use metastore::CLUSTER_OWNER;
 use server::{KeptSource, NotReducible, check_reducible, kept_source};
 use std::path::PathBuf;
@@ -90,7 +90,8 @@ pub fn run(args: RerunArgs) -> Result<(), Failure> {
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let site = args.state.site();
     let (job, old) = (source.row.job, &source.spec);
-    let plan = plan_again(args.options(), (job, old), start_dir).map_err(Failure::refused)?;
+    let plan =
+        plan_again(args.options(), EarlierJob { job, spec: old }, start_dir).map_err(Failure::refused)?;
     if let Some(note) = note_on_partial_values(old, plan.spec.reducer.as_ref()) {
         tell(&format!("sailfish: note: job {job} {note}"));
     }

@@ -9,6 +9,7 @@ use crate::show::terminal::{print, tell};
 use ::streaming::{OwnOptions, Request};
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
+use jobspec::JobOptions;
 use jobspec::streaming::options;
 use std::path::PathBuf;
 
@@ -31,7 +32,8 @@ pub fn run(args: StreamingArgs) -> Result<(), Failure> {
     }
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let site = site(&job.own).map_err(Failure::refused)?;
-    let options = options(*job, start_dir, site.is_some()).map_err(Failure::refused)?;
+    let options = options(*job, start_dir).map_err(Failure::refused)?;
+    let options = JobOptions { in_cluster: site.is_some(), ..options };
     let plan = run::planned(options, site.as_ref()).map_err(|error| Failure::refused(as_typed(&error)))?;
     run::conclude(plan, site.as_ref())
 }

@@ -210,7 +210,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
         let mut code = None;
         for job in submitted {
             let row = store::job_row(&store, job).await?;
-            print_logs(&server::job_logs(&store, job, row.state.over()).await?)?;
+            print_logs(&server::job_logs(&store, job, row.state).await?)?;
             if let Some(ended) = row.exit_code.filter(|code| *code != 0) {
                 tell(&format!("sailfish: job {job} {}", row.error.unwrap_or_default()));
                 code.get_or_insert(u8::try_from(ended).unwrap_or(FAILED));
@@ -250,7 +250,7 @@ pub fn logs(args: &LogsArgs) -> Result<(), Failure> {
     let connection = args.state.connection()?;
     let read = async |store: Metastore| {
         let row = store::job_row(&store, job).await?;
-        Ok(server::job_logs(&store, job, row.state.over()).await?)
+        Ok(server::job_logs(&store, job, row.state).await?)
     };
     let ask = || match &connection {
         Some(connection) => {

@@ -71,15 +71,19 @@ impl Figures {
         None
     }
 
-    /// Returns valsort's lines; with `each_file` preceded by a block for each file.
-    pub fn text(&self, judge: Judge, each_file: bool) -> String {
+    /// Returns valsort's lines.
+    pub fn text(&self, judge: Judge) -> String {
+        lines(&self.total(), judge).iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    /// Returns valsort's lines, preceded by a block for each file.
+    pub fn text_by_file(&self, judge: Judge) -> String {
         let mut text = String::new();
-        for file in self.files.iter().filter(|_| each_file) {
+        for file in &self.files {
             text.push_str(&format!("{}\n", file.path.display()));
             lines(&file.summary, judge).iter().for_each(|line| text.push_str(&format!("  {line}\n")));
         }
-        lines(&self.total(), judge).iter().for_each(|line| text.push_str(&format!("{line}\n")));
-        text
+        text + &self.text(judge)
     }
 
     /// Returns the same as JSON.
@@ -156,7 +160,7 @@ mod tests {
     fn check(files: &[&[u8]], disorder: Option<&str>, last_line: &str) {
         let figures = figures(files);
         assert_eq!(figures.disorder().map(|found| found.to_string()).as_deref(), disorder);
-        let text = figures.text(Judge::Validate, false);
+        let text = figures.text(Judge::Validate);
         assert_eq!(text.lines().last(), Some(last_line), "{text}");
     }
 
@@ -178,11 +182,11 @@ mod tests {
 
     #[test]
     fn lines_are_those_of_valsort() {
-        let text = figures(&[b"ab", b"ba"]).text(Judge::Validate, true);
+        let text = figures(&[b"ab", b"ba"]).text_by_file(Judge::Validate);
         let expected = "f0\n  Records: 2\n  Checksum: ";
         assert!(text.starts_with(expected), "{text}");
         assert!(text.contains("\nFirst unordered record is record 3\nRecords: 4\nChecksum: "), "{text}");
-        let text = figures(&[b"ab", b"ba"]).text(Judge::SumUp, false);
+        let text = figures(&[b"ab", b"ba"]).text(Judge::SumUp);
         assert!(text.ends_with("Unordered records: 1\n") && !text.contains("ERROR"), "{text}");
         let json: serde_json::Value = serde_json::from_str(&figures(&[b"ba"]).json()).unwrap();
         assert_eq!(json["disorder"]["record"], 1);

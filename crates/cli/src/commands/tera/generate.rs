@@ -11,7 +11,8 @@ use crate::show::summary::output_sums;
 use crate::show::terminal::{print, tell};
 use anyhow::Context;
 use api::{GeneratedRows, MapReduce, TeraLayout};
-use jobspec::{Plan, paths};
+use jobspec::Plan;
+use jobspec::paths::{self, ExistingOutput};
 use tera::{RowKind, RowLayout};
 
 /// Generates the rows.
@@ -19,7 +20,8 @@ pub fn run(args: &GenArgs) -> Result<(), Failure> {
     let plan = plan_of(args).map_err(Failure::refused)?;
     let (json, start_dir) = (plan.json, plan.start_dir.clone());
     let site = args.engine.state.site();
-    let ended = engine::execute(plan, site.as_ref(), Display::choose(json))?;
+    let display = Display::choose([&plan]);
+    let ended = engine::execute(plan, site.as_ref(), display)?;
     let report = report_of(&ended)?;
     if json {
         let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
@@ -52,9 +54,12 @@ pub fn layout_in_job(layout: RowLayout) -> TeraLayout {
 }
 
 fn plan_of(args: &GenArgs) -> anyhow::Result<Plan> {
-    RowKind::new(args.layout, args.skewed).context("--skewed")?;
+    if args.skewed {
+        RowKind::with_skewed_keys(args.layout).context("--skewed")?;
+    }
     let resources = Resources::of(&args.engine)?;
-    let output = paths::output(&args.output, &resources.start_dir, args.overwrite)?;
+    let existing = if args.overwrite { ExistingOutput::Replace } else { ExistingOutput::Refuse };
+    let output = paths::output(&args.output, &resources.start_dir, existing)?;
     let generated = GeneratedRows {
         layout: layout_in_job(args.layout),
         skewed: args.skewed,

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn wrong_rows_are_named() {
         let mut rows = vec![0; 1000];
-        RowGenerator::new(RowKind::new(RowLayout::Ascii, false).unwrap(), 0).fill(&mut rows);
+        RowGenerator::new(RowKind::uniform(RowLayout::Ascii), 0).fill(&mut rows);
         verdict(&rows, None).unwrap();
         verdict(&rows, Some(RowLayout::Ascii)).unwrap();
         verdict(b"", Some(RowLayout::Ascii)).unwrap();

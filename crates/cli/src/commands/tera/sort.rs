@@ -11,14 +11,16 @@ use crate::show::summary;
 use crate::show::terminal::{print, tell};
 use anyhow::Context;
 use api::{Codec, Partitioning};
-use jobspec::{Plan, paths};
+use jobspec::Plan;
+use jobspec::paths::{self, ExistingOutput};
 
 /// Sorts the inputs.
 pub fn run(args: &SortArgs) -> Result<(), Failure> {
     let plan = plan_of(args).map_err(Failure::refused)?;
     let (json, start_dir) = (plan.json, plan.start_dir.clone());
     let site = args.engine.state.site();
-    let ended = engine::execute(plan, site.as_ref(), Display::choose(json))?;
+    let display = Display::choose([&plan]);
+    let ended = engine::execute(plan, site.as_ref(), display)?;
     let report = report_of(&ended)?;
     if json {
         let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
@@ -32,7 +34,8 @@ fn plan_of(args: &SortArgs) -> anyhow::Result<Plan> {
     let resources = Resources::of(&args.engine)?;
     let inputs = mapper::input::list(&args.input).context("--input")?;
     layouts::check(&inputs, args.layout).context("--input")?;
-    let output = paths::output(&args.output, &resources.start_dir, args.overwrite)?;
+    let existing = if args.overwrite { ExistingOutput::Replace } else { ExistingOutput::Refuse };
+    let output = paths::output(&args.output, &resources.start_dir, existing)?;
     paths::check_output_against_inputs(&output, &args.input, &inputs, &resources.front_end())?;
     let input_bytes = inputs.iter().map(|input| input.size_bytes).sum();
     let mut spec = resources.job(&paths::name_of(&output), output, input_bytes)?;

@@ -34,7 +34,8 @@ pub fn run(args: &SumArgs, judge: Judge) -> Result<(), Failure> {
     }
     let text = match args.engine.json {
         true => format!("{}\n", figures.json()),
-        false => figures.text(judge, args.files),
+        false if args.files => figures.text_by_file(judge),
+        false => figures.text(judge),
     };
     print(&text)?;
     match figures.disorder() {
@@ -74,7 +75,8 @@ pub fn figures(
     spec.partitioning = Partitioning::Range;
     let splits = mapreduce::splits::plan(&spec.inputs, spec.layout.split_bytes, spec.formats.input);
     let plan = resources.plan(spec, splits);
-    let ended = engine::execute(plan, resources.server.as_ref(), Display::choose(engine.json))?;
+    let display = Display::choose([&plan]);
+    let ended = engine::execute(plan, resources.server.as_ref(), display)?;
     read_results(report_of(&ended)?, &private.output(), &mut files)?;
     Ok(Figures { files, elapsed: ended.elapsed })
 }

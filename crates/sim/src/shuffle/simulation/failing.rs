@@ -63,7 +63,10 @@ impl Simulation<'_> {
         let Some(address) = self.processes.get(&number).map(|process| process.address) else { return };
         self.end_process(number);
         let with_machine = self.random.bool();
-        locked(&self.connections).ends(number, with_machine);
+        match with_machine {
+            true => locked(&self.connections).ends_with_machine(number),
+            false => locked(&self.connections).ends(number),
+        }
         if with_machine {
             let lost =
                 self.parts.crash(number, &mut self.random) + self.outputs.crash(number, &mut self.random);
@@ -101,7 +104,7 @@ impl Simulation<'_> {
             doomed.filter(|_| homes.keys().all(|home| lives(*home))).map(|process| process.number)
         {
             self.end_process(number);
-            locked(&self.connections).ends(number, false);
+            locked(&self.connections).ends(number);
             self.outcome.died_in_turn += 1;
         }
     }

@@ -1,7 +1,7 @@
 //! The work of processes: polls, attempts, sorting, replicas.
 
 use super::{Happening, MILLISECOND_NS, POLL_AGAIN_NS, POLL_WITHIN_NS, Simulation, TICK_NS};
-use crate::shuffle::data_plane::{DataPlane, ReadError};
+use crate::shuffle::data_plane::{Between, DataPlane, ReadError};
 use crate::shuffle::lane::SenderId;
 use crate::shuffle::node::{Here, MapWork, Reading, Running, Step, Work, environment, step};
 use crate::shuffle::parts::FetchWork;
@@ -378,7 +378,7 @@ impl<'a> Simulation<'a> {
                 continue;
             }
             let to = takers[plane.random.usize(..takers.len())];
-            let read: Result<_, ReadError> = plane.read((here, here), job, run);
+            let read: Result<_, ReadError> = plane.read(Between { here, there: here }, job, run);
             if let (Ok(read), true) = (read, plane.connects(here, to))
                 && let Some(there) = plane.job_data(to, job)
             {
