@@ -8,6 +8,7 @@ mod docs;
 mod english;
 mod migrations;
 mod names;
+mod parameters;
 mod purity;
 mod recipes;
 mod sizes;
@@ -64,6 +65,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("banned names", words::names),
     ("words of test names", names::test_names),
     ("names of public types", names::type_names),
+    ("named parameters", parameters::named_parameters),
     ("unfinished work", words::unfinished),
     ("machine paths", words::machine_paths),
     ("registries in Cargo.lock", words::registries),
