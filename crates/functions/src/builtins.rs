@@ -268,7 +268,9 @@ pub fn markdown_tables() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUILTINS, Make, check_combiner, check_mapper, check_reducer, help_text};
+    use super::{
+        BUILTINS, Builtin, HELP_COLUMNS, Make, check_combiner, check_mapper, check_reducer, help_text, listed,
+    };
     use api::Function;
 
     #[test]
@@ -296,17 +298,17 @@ mod tests {
     #[test]
     fn unknown_names_are_answered_with_the_list() {
         let check = |checked: Result<(), super::FunctionUnusable>, expected: &str| {
-            assert_eq!(checked.unwrap_err().to_string(), expected);
+            let error = checked.unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
         };
         let function = |text: &str| Function::parse(text).unwrap();
         check(
             check_mapper(&function("builtin:wrods")),
-            "there is no built-in mapper \"wrods\"; choose one of: builtin:words, builtin:grep:RE, builtin:identity",
+            "there is no built-in mapper \"wrods\"; choose one of: builtin:words, builtin:grep:RE, ",
         );
         check(
             check_combiner(&function("builtin:check-order")),
-            "there is no built-in combiner \"check-order\"; choose one of: builtin:sum, builtin:min, builtin:max, \
-             builtin:count, builtin:unique, builtin:list, builtin:aggregate",
+            "there is no built-in combiner \"check-order\"; choose one of: builtin:sum, builtin:min, ",
         );
         check(
             check_reducer(&function("builtin:sum:x")),
@@ -316,10 +318,11 @@ mod tests {
 
     #[test]
     fn help_fits_its_columns() {
-        let expected = "  mappers               builtin:words  builtin:grep:RE  builtin:identity
-  combiners, reducers   builtin:sum  builtin:min  builtin:max  builtin:count
-                        builtin:unique  builtin:list  builtin:aggregate
-";
-        assert_eq!(help_text(), expected);
+        let text = help_text();
+        let start = "  mappers               builtin:words  builtin:grep:RE  builtin:identity";
+        assert!(text.starts_with(start) && text.lines().all(|line| line.len() <= HELP_COLUMNS), "{text}");
+        let names: Vec<&str> = text.split_whitespace().filter(|word| word.starts_with("builtin:")).collect();
+        let listed: Vec<String> = listed(true).chain(listed(false)).map(Builtin::text).collect();
+        assert_eq!(names, listed);
     }
 }

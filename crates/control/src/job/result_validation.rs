@@ -46,14 +46,7 @@ impl Job {
                 (foreign.or_else(|| self.problem_of_inventory(&seal.chunks, &seal.runs)), None)
             }
             (Some(Task::Adopt(task)), TaskResult::Adopt(adopt)) => {
-                let others =
-                    (!is_as_given(task, adopt)).then_some("runs that differ from those it was given");
-                let of_copy = |copy: &AdoptedCopy| {
-                    self.problem_of_inventory(&copy.chunks, std::slice::from_ref(&copy.run))
-                };
-                let of_copies = || adopt.copies.iter().find_map(of_copy);
-                let of_runs = || self.problem_of_inventory(&adopt.chunks, &adopt.runs);
-                (others.or_else(of_runs).or_else(of_copies), None)
+                (self.problem_of_adopted(task, adopt), None)
             }
             (Some(Task::Merge(task)), TaskResult::Merge(merge)) => {
                 let known: BTreeSet<RunId> = self.run_ids().collect();
@@ -94,6 +87,15 @@ impl Job {
     pub(crate) fn run_ids(&self) -> impl Iterator<Item = RunId> {
         let sealed = self.results.seal.iter().flat_map(|seal| seal.runs.iter().map(|run| run.run));
         sealed.chain(self.results.merges.values().map(|merge| merge.run.run))
+    }
+
+    fn problem_of_adopted(&self, task: &AdoptTask, adopt: &AdoptResult) -> Option<&'static str> {
+        let others = (!is_as_given(task, adopt)).then_some("runs that differ from those it was given");
+        let of_copy =
+            |copy: &AdoptedCopy| self.problem_of_inventory(&copy.chunks, std::slice::from_ref(&copy.run));
+        let of_copies = || adopt.copies.iter().find_map(of_copy);
+        let of_runs = || self.problem_of_inventory(&adopt.chunks, &adopt.runs);
+        others.or_else(of_runs).or_else(of_copies)
     }
 
     pub(crate) fn problem_of_map(&self, task: &MapTask, map: &MapResult) -> Option<&'static str> {
