@@ -68,7 +68,7 @@ fn job_goes_on_without_its_client() {
     waiting.signal(Signal::INT);
     waiting.wait_for_stderr("stopping the job");
     waiting.signal(Signal::INT);
-    let hint = format!("job 1 goes on; `sailfish wait 1 --server {}`", cluster.url);
+    let hint = format!("job 1 continues; `sailfish wait 1 --server {}`", cluster.url);
     waiting.wait().expect_failure(75, &[&hint]);
     let server = cluster.another_server();
     server.wait_for_stderr("serving at");
@@ -109,7 +109,7 @@ fn jobs_are_listed_in_order_of_submission() {
     let named = list(&["--name", "THIRD", "--limit", "1"]);
     assert!(named.contains("third") && !named.contains("second"), "{named}");
     let none = list(&["--name", "t_ird"]);
-    assert!(none.starts_with("no such job has run"), "{none}");
+    assert!(none.starts_with("no matching job has run"), "{none}");
     ran(&mut cluster.sailfish(&["jobs", "--job-state", "lost"])).expect_failure(2, &["give running"]);
 }
 

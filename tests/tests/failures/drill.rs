@@ -69,7 +69,7 @@ fn faults_of_data_and_programs_lose_nothing() {
         assert_eq!(row["jobs"].as_array().map(Vec::len), Some(3), "{row:#}");
     }
     let did = row(&told, "kill-program")["did"].to_string();
-    assert!(did.contains("failed") && did.contains("again"), "{told:#}");
+    assert!(did.contains("failed") && did.contains("retried"), "{told:#}");
     assert_clean(&cluster);
 }
 
