@@ -221,10 +221,10 @@ mod tests {
         let too_long = frame(b'T', b"\x01\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0a");
         check(
             &too_long,
-            "frame 1 of the program: the partition key of its pair 0 has 2 bytes, and the key 1",
+            "frame 1 of the program: the partition key of its pair 0 has 2 bytes, but the key has 1",
         );
         check(&frame(b'O', b"1234"), "no number of records");
-        check(&[0, 0, 0, 0x7f, b'P', 0, 0, 0], "more than the 1048676 that it may have");
+        check(&[0, 0, 0, 0x7f, b'P', 0, 0, 0], "more than the limit of 1048676");
         check(b"", "ended without the frame E");
         check(&one_pair()[..12], "ended without the frame E");
         check(&frame(b'E', b"\x02"), "an end frame that says neither");

@@ -178,7 +178,7 @@ fn unsuitable_key_tails_are_refused() {
         sandbox.assert_no_leftovers();
     };
     check("tails", &[], 2, "give --key-tails");
-    check("too-long", &["--key-tails"], 1, "partition key of its pair 0 has 7 bytes, and the key 6");
+    check("too-long", &["--key-tails"], 1, "partition key of its pair 0 has 7 bytes, but the key has 6");
     let combiner = ["--key-tails", "--combiner", "python3 program.py reduce"];
     check("tails", &combiner, 2, "--combiner does not go with --key-tails");
     for option in

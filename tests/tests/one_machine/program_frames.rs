@@ -207,7 +207,7 @@ fn wrong_frames_of_programs_are_named() {
     check("fail", 2, "| line 7");
     check("die", 137, "ended by signal 9");
     check("short", 1, "ended without the frame E");
-    check("lie", 1, "add up to 10 bytes, and 3 follow them");
+    check("lie", 1, "add up to 10 bytes, but 3 follow them");
     check("bytes", 1, "reducers read only pairs");
 }
 
