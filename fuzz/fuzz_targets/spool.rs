@@ -4,7 +4,7 @@
 //! - no input makes the reader panic or make room for more than the largest payload;
 //! - the frames are the same in whatever pieces the payload comes;
 //! - the frames before the first that is refused are, byte for byte, the front of the input, and all of it where none
-//! is;
+//!   is;
 //! - they are of the attempt that was asked for, verified, and numbered in each I-file from 0 without a gap.
 
 #![no_main]
