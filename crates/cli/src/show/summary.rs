@@ -42,7 +42,7 @@ pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String 
     if report.map.unread_tasks > 0 {
         rows.push(("unread", unread(report)));
     }
-    if report.partitioning != "map_only" {
+    if report.has_shuffle() {
         rows.push(("shuffle", shuffle(&report.shuffle)));
         rows.push(("reduce", reduce(report)));
         rows.push(("proof", proof(report)));

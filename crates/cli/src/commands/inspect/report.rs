@@ -65,14 +65,14 @@ pub fn render(report: &JobReport, rows_max: usize) -> String {
     };
     section("Road", road(report));
     section("Phases", phases(report));
-    if report.partitioning != "map_only" {
+    if report.has_shuffle() {
         section("I-files", shuffle(report));
         section("Reduce", reduce(report));
     }
     section("Slots", slots(report));
     section("Plan and parts", plan(report, rows_max));
     section("Counters", counters(report));
-    if report.partitioning != "map_only" {
+    if report.has_shuffle() {
         section("Proof", proof_facts(report));
     }
     text
@@ -91,7 +91,7 @@ fn head(report: &JobReport) -> String {
         rows.push(("reduces", format!("the I-files that job {source} kept; no map ran in this job")));
     }
     rows.push(("mapper", escape::cell(&report.mapper)));
-    if report.partitioning != "map_only" {
+    if report.has_shuffle() {
         rows.push(("combiner", escape::cell(&report.combiner)));
         rows.push(("reducer", escape::cell(&report.reducer)));
     }
@@ -134,7 +134,7 @@ fn road(report: &JobReport) -> String {
         row("input", None, input.records, input.bytes, stored),
         row("map output", tasks, map.output_records, map.output_bytes, unread(map.unread_bytes)),
     ];
-    if report.partitioning != "map_only" {
+    if report.has_shuffle() {
         let (shuffle, reduce) = (&report.shuffle, &report.reduce);
         let combined = if report.combiner == "none" { "" } else { "after combining" };
         rows.push(row("shuffle", None, shuffle.records, shuffle.bytes, combined.to_string()));

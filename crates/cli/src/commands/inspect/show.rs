@@ -71,11 +71,11 @@ fn head(job: &JobRow, spec: &JobSpec, kept: &[KeptPlace]) -> String {
     {
         rows.extend(function.as_ref().map(|function| (name, escape::cell(&Function::display(function)))));
     }
-    let order = match (!spec.kind.has_shuffle(), spec.partitioning) {
-        (true, _) => "map only, in the order of the mappers",
-        (false, Partitioning::Hash) => "each part sorted (hash)",
-        (false, Partitioning::Range) => "all parts together sorted (range)",
-        (false, Partitioning::Partitions) => "each partition a part, sorted",
+    let order = match (spec.kind.has_shuffle(), spec.partitioning) {
+        (false, _) => "map only, in the order of the mappers",
+        (true, Partitioning::Hash) => "each part sorted (hash)",
+        (true, Partitioning::Range) => "all parts together sorted (range)",
+        (true, Partitioning::Partitions) => "each partition a part, sorted",
     };
     rows.push(("order", order.to_string()));
     rows.extend(key_options::text(&spec.keys).map(|keys| ("keys", keys)));
