@@ -58,7 +58,7 @@ pub enum IntermediateError {
     #[error(transparent)]
     Server(#[from] ClientError),
     /// The node of the file failed or refused.
-    #[error("the intermediate file {name:?} cannot be written: {}", sentence(.source))]
+    #[error("the intermediate file {name:?} cannot be written: {}", dataport::with_causes(.source))]
     Write { name: String, source: DataError },
     #[error(
         "the intermediate file {name:?} is not complete after {seconds} seconds: its writer has not closed it"
@@ -71,7 +71,7 @@ pub enum IntermediateError {
     Replaced { name: String },
     #[error("the intermediate file {name:?} has {bytes} bytes: there is nothing at {offset}")]
     OutOfRange { name: String, bytes: u64, offset: u64 },
-    #[error("the intermediate file {name:?} cannot be read: {}", sentence(.source))]
+    #[error("the intermediate file {name:?} cannot be read: {}", dataport::with_causes(.source))]
     Read { name: String, source: StageReadError },
     #[error("the server's answer about the intermediate file {name:?} is invalid: {what}")]
     Nonsense { name: String, what: &'static str },
@@ -81,18 +81,6 @@ impl From<IntermediateError> for std::io::Error {
     fn from(error: IntermediateError) -> Self {
         Self::other(error)
     }
-}
-
-/// Returns an error with its causes.
-fn sentence(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 /// The intermediate files of a cluster, through one server. Cheap to clone. Calls block, and must not be made from

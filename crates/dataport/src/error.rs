@@ -183,6 +183,18 @@ impl From<ChunkServerError> for CopyError {
     }
 }
 
+/// Returns an error with its causes, as one sentence.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::{DataError, ScanError};

@@ -36,7 +36,7 @@ mod request;
 mod serve;
 pub mod wire;
 
-pub use error::{CopyError, DataError, ScanError};
+pub use error::{CopyError, DataError, ScanError, with_causes};
 pub use hosts::{chunk_hosts, replica_hosts};
 pub use placement::{Candidate, ChunkPlacement, SpreadByIfile};
 pub use request::any_run::{AnyRun, FailoverCursor};

@@ -3,21 +3,8 @@
 use api::{Blame, TaskFailure};
 use iappender::AppendError;
 use roots::shown;
-use std::error::Error;
 use std::io::ErrorKind;
 use std::path::Path;
-
-/// Returns the chain of causes as one sentence.
-fn sentence(error: &dyn Error) -> String {
-    let mut message = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        message.push_str(": ");
-        message.push_str(&error.to_string());
-        cause = error.source();
-    }
-    message
-}
 
 /// Makes a task failure from the error of an appender.
 pub(crate) fn append_failure(error: &AppendError) -> TaskFailure {
@@ -30,7 +17,7 @@ pub(crate) fn append_failure(error: &AppendError) -> TaskFailure {
         | AppendError::Spill { .. }
         | AppendError::GaveUp { .. } => Blame::Environment,
     };
-    TaskFailure::new(blame, sentence(error))
+    TaskFailure::new(blame, dataport::with_causes(error))
 }
 
 /// Returns the failure of a file operation of the engine.

@@ -59,8 +59,8 @@ fn idle_nodes(state: &mut State, now: UnixNanos) -> usize {
 }
 
 /// Returns the attempts of the current stage that are worth a split, longest remaining time first, with their progress.
-/// Of two attempts of a task only the attempt that would end first is returned: the other is stopped when this one
-/// gives up its end, so a copy does not prevent a split.
+/// A task with two attempts gives the attempt that would end first: the other is stopped when this one gives up its
+/// end, so a speculative attempt does not prevent a split.
 fn longest(job: &Job) -> Vec<(AttemptKey, u64)> {
     let mut found: BTreeMap<TaskKey, (u64, AttemptKey, u64)> = BTreeMap::new();
     let mut undecided: BTreeSet<TaskKey> = BTreeSet::new();

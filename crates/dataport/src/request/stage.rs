@@ -1,7 +1,7 @@
 //! A range of a stage file on any node: read from one copy, and from the next one after a failure, starting at the
 //! failed block.
 
-use crate::error::DataError;
+use crate::error::{DataError, with_causes};
 use crate::request::client::{DataClient, Peer, SILENCE_MAX};
 use crate::wire::data_scope::DataScope;
 use crate::wire::stage::{BLOCKS_PER_READ_MAX, StageFileRef, StageReadRequest};
@@ -121,20 +121,8 @@ pub struct CopyFailure {
 
 impl std::fmt::Display for CopyFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "on {}: {}", self.node, sentence(&self.problem))
+        write!(f, "on {}: {}", self.node, with_causes(&self.problem))
     }
-}
-
-/// Returns an error with its causes.
-fn sentence(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 /// The reason why a stage file could not be read.
@@ -178,7 +166,7 @@ impl StageReadError {
         };
         let unreachable = self.failures().iter().find(|failure| failure.problem.is_unreachable());
         let unreachable = unreachable.map(|failure| failure.node);
-        TaskFailure { unreachable, ..TaskFailure::new(blame, sentence(self)) }
+        TaskFailure { unreachable, ..TaskFailure::new(blame, with_causes(self)) }
     }
 }
 

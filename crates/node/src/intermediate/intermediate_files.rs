@@ -415,7 +415,7 @@ impl dataport::IntermediateFileService for IntermediateFiles {
         writing.heard = Instant::now();
         drop(writing);
         if let Err(error @ IntermediateFileError::Disk { .. }) = &written {
-            self.give_up(file, &format!("its bytes could not be written: {}", sentence(error)));
+            self.give_up(file, &format!("its bytes could not be written: {}", dataport::with_causes(error)));
         }
         written
     }
@@ -442,7 +442,10 @@ impl dataport::IntermediateFileService for IntermediateFiles {
             Err(error) => {
                 drop(writing);
                 if let IntermediateFileError::Disk { .. } = &error {
-                    self.give_up(file, &format!("its bytes could not be written: {}", sentence(&error)));
+                    self.give_up(
+                        file,
+                        &format!("its bytes could not be written: {}", dataport::with_causes(&error)),
+                    );
                 }
                 Err(error)
             }
@@ -456,18 +459,6 @@ impl dataport::IntermediateFileService for IntermediateFiles {
             false => Err(IntermediateFileError::NotWriting(file)),
         }
     }
-}
-
-/// Returns an error with its causes.
-fn sentence(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 /// Returns the stored bytes of a file with this payload.
