@@ -15,7 +15,7 @@
 //! writer.write_at(0, b"a b\n")?;
 //! writer.write_at(4, b"b c\n")?;
 //! writer.close()?;
-//! In another program, which may have started before the first one ended:
+//! // In another program, which may have started before the first one ended:
 //! let mut text = String::new();
 //! files.open("edges", 4, None, Duration::from_secs(30))?.read_to_string(&mut text)?;
 //! assert_eq!(text, "b c\n");
