@@ -2,6 +2,7 @@
 
 use crate::leftovers::leftovers;
 use crate::{Fifo, Finished, Running, corpus, sailfish_binary};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown};
 use std::os::unix::process::CommandExt;
@@ -161,8 +162,17 @@ impl Sandbox {
     /// sandbox is given to another user and the binary runs as that one. None, and said so, where the machine
     /// does not let us.
     pub fn job_of_plain_user(&self, args: &[&str]) -> Option<Command> {
+        let with_options = self.job(args);
+        self.as_plain_user(with_options.get_args())
+    }
+
+    /// The binary with these arguments, run by a user whom permissions bind. As root the sandbox is given to another user
+    /// first. None, and said so, where the machine does not let us.
+    pub fn as_plain_user(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Option<Command> {
         if !rustix::process::geteuid().is_root() {
-            return Some(self.job(args));
+            let mut command = self.sailfish();
+            command.args(args);
+            return Some(command);
         }
         // The binary may lie where only root looks.
         let binary = self.path("sailfish");
@@ -174,10 +184,9 @@ impl Sandbox {
             crate::could_not_run("what a plain user may not do", &format!("cannot give files away: {error}"));
             return None;
         }
-        let with_options = self.job(args);
         let mut command = Command::new(binary);
         self.clean(&mut command);
-        command.args(with_options.get_args()).uid(PLAIN_USER).gid(PLAIN_USER);
+        command.args(args).uid(PLAIN_USER).gid(PLAIN_USER);
         Some(command)
     }
 

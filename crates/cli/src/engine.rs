@@ -14,13 +14,14 @@ pub mod store;
 
 use crate::exit::Failure;
 use crate::options::connect::Site;
+use anyhow::Context;
 use api::JobSpec;
 use embedded::Embedded;
 use interrupt::Interrupt;
 use jobspec::Plan;
 use node::{Node, NodeOptions};
 use phases::phases;
-use program::Programs;
+use program::{Containment, Programs};
 use progress::Display;
 use server::{JobOutcome, Server, ServerOptions, SubmittedJob};
 use std::sync::Arc;
@@ -44,11 +45,16 @@ pub struct Ended {
 }
 
 /// Runs a job. Returns when it is over and everything it started has ended.
-pub fn execute(plan: Plan, site: Option<&Site>, display: Display) -> Result<Ended, Failure> {
+pub fn execute(
+    plan: Plan,
+    site: Option<&Site>,
+    display: Display,
+    containment: Containment,
+) -> Result<Ended, Failure> {
     if let Some(site) = site {
         return remote::execute(site, plan, display);
     }
-    let programs = Arc::new(Programs::new());
+    let programs = contained_programs(containment)?;
     let interrupt = Interrupt::listen(Arc::clone(&programs))?;
     let server = Server::open(ServerOptions::embedded(plan.state_dir)).map_err(Failure::from_server)?;
     let server = Arc::new(server);
@@ -80,6 +86,18 @@ pub fn execute(plan: Plan, site: Option<&Site>, display: Display) -> Result<Ende
     let kept = submitted.disk_dirs.iter().map(|dir| dir.display().to_string()).collect();
     let elapsed = begin.elapsed();
     Ok(Ended { submitted, outcome, spec: plan.spec, server: None, kept, elapsed, interrupt })
+}
+
+/// Returns a registry of programs on this machine. Its spawner starts now, while this process is small. Error: the
+/// machine does not allow the containment.
+pub fn contained_programs(containment: Containment) -> Result<Arc<Programs>, Failure> {
+    let programs = Programs::contained(containment);
+    programs.prepare().map_err(anyhow::Error::from)?;
+    if containment == Containment::Namespaces {
+        let allowed = programs.contain_as_allowed().map_err(anyhow::Error::from);
+        allowed.context("--contain is not possible here").map_err(Failure::refused)?;
+    }
+    Ok(Arc::new(programs))
 }
 
 fn wait(

@@ -166,6 +166,7 @@ mod tests {
             task_env: Vec::new(),
             kept_for: None,
             sandbox: None,
+            named: Vec::new(),
         }
     }
 

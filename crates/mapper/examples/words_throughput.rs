@@ -44,6 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         task_env: Vec::new(),
         kept_for: None,
         sandbox: None,
+        named: Vec::new(),
     };
     let open = || {
         SplitReader::open(&inputs, &whole, api::RecordFormat::TEXT, limits).map_err(|failure| failure.message)

@@ -70,6 +70,7 @@ fn context() -> FunctionContext {
         task_env: Vec::new(),
         kept_for: None,
         sandbox: None,
+        named: Vec::new(),
     }
 }
 

@@ -34,6 +34,8 @@ const LOCK_SUFFIX: &str = ".lock";
 const LOCK_MODE: u32 = 0o600;
 /// Suffix after the name of a process: the directory of the intermediate files of users.
 const USER_FILES: &str = "intermediate";
+/// Suffix after the name of a process, before a number: a directory that contained programs see as `/tmp`.
+const PROGRAM_FILES: &str = "tmp";
 /// A disk is full if less than this fraction of it, and less than [`FREE_BYTES_ENOUGH`], is free.
 const FREE_PART_MIN: u64 = 50;
 const FREE_BYTES_ENOUGH: u64 = 1 << 30;
@@ -151,6 +153,12 @@ impl Disks {
     /// with the process.
     pub(crate) fn user_dirs(&self) -> Vec<PathBuf> {
         self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-{USER_FILES}", self.name))).collect()
+    }
+
+    /// Returns paths, one per disk, that become those of directories for temporary files of programs by a number at their
+    /// end. Such directories are removed with the process.
+    pub fn program_files(&self) -> Vec<PathBuf> {
+        self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-{PROGRAM_FILES}", self.name))).collect()
     }
 
     /// Creates the directories of a job.
@@ -322,13 +330,15 @@ fn owner_of_lock(file_name: &OsStr) -> Option<String> {
     Some(name.strip_suffix(LOCK_SUFFIX)?.to_string())
 }
 
-/// Removes the directories of a process: those of jobs, and that of files of users.
+/// Removes the directories of a process: those of jobs and programs, and that of files of users.
 fn remove_of(path: &Path, name: &str) -> std::io::Result<()> {
     let of_jobs = format!("{MARK}{name}-job");
     let of_users = format!("{MARK}{name}-{USER_FILES}");
+    let of_programs = format!("{MARK}{name}-{PROGRAM_FILES}");
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
-        let is_of_it = |name: &str| name.starts_with(&of_jobs) || name == of_users;
+        let is_of_it =
+            |name: &str| name.starts_with(&of_jobs) || name == of_users || name.starts_with(&of_programs);
         if entry.file_name().to_str().is_some_and(is_of_it) {
             remove_tree(&entry.path())?;
         }

@@ -1,16 +1,16 @@
 //! # What it does
-//! Runs user programs: finds them, starts them in a clean environment and their own process group, pipes bytes through
+//! Runs user programs: finds them, starts them in a clean environment below the init of their slot, pipes bytes through
 //! them, collects their reports from standard error, keeps its last lines, and always ends them.
 //!
 //! # Where it sits
 //! Below `mapper` and `reducer`, which feed a program and read its output.
 //!
 //! # Invariants
-//! A program and its children have ended when its run returns, unless the program said that it waits for another task:
-//! it stays, alone, for the thread that started it, and no bytes of one task are taken for the next one's. Feeding and
-//! reading happen at the same time, so that no full pipe can block both sides. The kept part of a program's standard
-//! error is bounded. A program in a sandbox reads the paths of its job and the system folders, and writes in its work
-//! directory; the kernel enforces that. A process id is signalled only while its process has not been reaped.
+//! A program and its process group have ended when its run returns, and everything else that it started when its attempt
+//! does. A program that said that it waits for another task stays, alone, for the thread that started it, and no bytes
+//! of one task are taken for the next one's. Feeding and reading happen at the same time, so that no full pipe can block
+//! both sides. The kept part of a program's standard error is bounded. A program in a sandbox reads the paths of its job
+//! and the system folders, and writes in its work directory; the kernel enforces that.
 //!
 //! # Deliberately absent
 //! No shell, no records, keys or lines of data: only bytes in and bytes out. No time limits: a program that
@@ -23,23 +23,24 @@
 mod context;
 mod env_file;
 mod find;
-mod idle;
-mod intake;
-mod killed;
-mod launch;
-mod pipe_state;
 mod process;
+mod programs;
 mod reports;
 mod running;
 mod sandbox;
-mod standard_error;
-mod supervise;
+mod slots;
+mod spec;
+mod start;
+mod visible;
 mod without_input;
 
-pub use context::{FunctionContext, Programs};
+pub use containment::{Containment, ContainmentError};
+pub use context::FunctionContext;
 pub use env_file::{EnvFileError, read_env_file};
 pub use find::{ProgramError, check_program};
+pub use programs::Programs;
 pub use reports::Reports;
-pub use running::{AfterTask, Feed, ProgramOutput, ProgramSpec, run, run_task};
-pub use sandbox::{Named, NoSandbox, OpenNamed, Sandbox};
+pub use running::{AfterTask, Feed, ProgramOutput, run, run_task};
+pub use sandbox::{Named, Network, NoSandbox, OpenNamed, Sandbox};
+pub use spec::ProgramSpec;
 pub use without_input::run_without_input;

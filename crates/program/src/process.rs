@@ -1,63 +1,69 @@
-//! A process with the engine's ends of its pipes, from its start until it is reaped or kept for another task.
+//! A process with the engine's ends of its pipes, from its start until it has ended or is kept for another task.
 
-use crate::context::{FunctionContext, Programs};
-use crate::launch::Started;
-use crate::running::{ProgramSpec, start};
-use api::{Blame, TaskFailure};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::os::fd::{AsFd, OwnedFd};
+pub(crate) mod ending;
+pub(crate) mod idle;
+pub(crate) mod intake;
+pub(crate) mod killed;
+pub(crate) mod pipe_state;
+pub(crate) mod standard_error;
+pub(crate) mod supervise;
+
+use crate::context::FunctionContext;
+use crate::programs::{Member, ProgramNumber, Programs};
+use crate::spec::ProgramSpec;
+use crate::start::start;
+use api::TaskFailure;
+use containment::ProgramEnd;
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::os::fd::AsFd;
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Requested size of the pipes of a program; a refusal of the kernel costs only speed.
 const PIPE_BYTES: usize = 256 << 10;
 
-/// A program that is registered and not reaped.
+/// A registered program.
 #[derive(Debug)]
 pub(crate) struct Process {
-    pub pid: Pid,
+    pub number: ProgramNumber,
+    pub member: Member,
     /// None once its input must end.
     pub stdin: Option<Arc<ChildStdin>>,
     /// None while it is being read.
-    pub stdout: Option<ChildStdout>,
+    pub stdout: Option<Arc<ChildStdout>>,
     pub stderr: ChildStderr,
-    /// Becomes readable when it ends.
-    pub end: OwnedFd,
+    /// Readable when it ends.
+    pub end: ProgramEnd,
+}
+
+/// Size of the pipes between a program and the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PipeSize {
+    /// For records.
+    Large,
+    /// As the kernel makes them.
+    Usual,
 }
 
 impl Process {
     /// Starts a program and registers it for the attempt of this context.
-    pub fn start(context: &FunctionContext, spec: &ProgramSpec) -> Result<Self, TaskFailure> {
-        let Started { pid, stdin, stdout, stderr } = start(spec)?;
-        context.programs.register(pid.as_raw_pid(), &context.cancelled);
-        for pipe in [stdin.as_fd(), stdout.as_fd()] {
-            let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
-        }
-        let mut lives = Lives { programs: &context.programs, pid, ended: false };
-        let end = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| {
-            let message = format!("watching {:?}: {error}", spec.words[0]);
-            TaskFailure::new(Blame::Environment, message)
-        })?;
-        lives.ended = true;
-        Ok(Self { pid, stdin: Some(Arc::new(stdin)), stdout: Some(stdout), stderr, end })
-    }
-
-    pub fn group(&self) -> i32 {
-        self.pid.as_raw_pid()
-    }
-
-    /// Waits at most this long for its end; returns whether it has ended.
-    pub fn has_ended(&self, patience: &Timespec) -> bool {
-        let mut watched = [PollFd::new(&self.end, PollFlags::IN)];
-        loop {
-            match poll(&mut watched, Some(patience)) {
-                Err(Errno::INTR) => {}
-                Ok(0) => return false,
-                Ok(_) | Err(_) => return true,
+    pub fn start(context: &FunctionContext, spec: &ProgramSpec, size: PipeSize) -> Result<Self, TaskFailure> {
+        let (its_stdin, stdin) = pipe()?;
+        let (stdout, its_stdout) = pipe()?;
+        let (stderr, its_stderr) = pipe()?;
+        if size == PipeSize::Large {
+            for pipe in [&stdin, &stdout] {
+                let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
             }
         }
+        // Only this end: the program sees a pipe as any other.
+        rustix::io::ioctl_fionbio(&stdout, true).map_err(pipe_failure)?;
+        let streams = [its_stdin.as_fd(), its_stdout.as_fd(), its_stderr.as_fd()];
+        let (member, end) = start(&context.programs, &context.named, spec, streams)?;
+        let number = context.programs.register(member.clone(), &context.cancelled);
+        let (stdin, stdout) = (Some(Arc::new(stdin.into())), Some(Arc::new(stdout.into())));
+        Ok(Self { number, member, stdin, stdout, stderr: stderr.into(), end })
     }
 
     /// Returns whether it lives, and its pipes have no unread data.
@@ -65,41 +71,41 @@ impl Process {
         let is_empty =
             |pipe: &dyn AsFd| rustix::io::ioctl_fionread(pipe.as_fd()).is_ok_and(|bytes| bytes == 0);
         let is_empty_input = self.stdin.as_ref().is_some_and(|stdin| is_empty(&**stdin));
-        let is_empty_output = self.stdout.as_ref().is_some_and(|stdout| is_empty(stdout));
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        is_empty_input && is_empty_output && is_empty(&self.stderr) && !self.has_ended(&at_once)
+        let is_empty_output = self.stdout.as_ref().is_some_and(|stdout| is_empty(&**stdout));
+        is_empty_input && is_empty_output && is_empty(&self.stderr) && !self.end.has_ended(Duration::ZERO)
     }
 
-    /// Returns whether it is alone in its process group. If that is unknown, the answer is no.
+    /// Returns whether it has no children, and is alone in its process group. If that is unknown, the answer is no.
     pub fn is_alone(&self) -> bool {
-        let Ok(all) = std::fs::read_dir("/proc") else { return false };
-        let pids = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        pids.filter(|pid| *pid != self.group()).all(|pid| group_of(pid) != Some(self.group()))
+        self.member.init.is_alone(self.member.pid)
+    }
+
+    /// Returns its memory in bytes.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.member.init.memory_of(self.member.pid)
     }
 }
 
-/// Returns the process group of a process; 0 for one outside this namespace.
-fn group_of(pid: i32) -> Option<i32> {
-    // `rustix::process::getpgid` treats the 0 as an error.
-    // SAFETY: takes a number and returns one.
-    let group = unsafe { libc::getpgid(pid) };
-    (group >= 0).then_some(group)
+fn pipe() -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd), TaskFailure> {
+    pipe_with(PipeFlags::CLOEXEC).map_err(pipe_failure)
 }
 
-/// A program that is ended and reaped if its run is abandoned.
+fn pipe_failure(error: rustix::io::Errno) -> TaskFailure {
+    TaskFailure::new(api::Blame::Environment, format!("making a pipe for a program: {error}"))
+}
+
+/// A program that is ended if its run is abandoned.
 pub(crate) struct Lives<'a> {
     pub programs: &'a Programs,
-    pub pid: Pid,
-    /// True if another owner ends it, or it has been reaped.
+    pub number: ProgramNumber,
+    /// True if another owner ends it, or it has ended.
     pub ended: bool,
 }
 
 impl Drop for Lives<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.programs.kill_and_forget(self.pid.as_raw_pid());
-            // It was killed, so it ends at once; no caller needs the error.
-            let _ = Started::wait(self.pid);
+            self.programs.kill_and_forget(self.number);
         }
     }
 }

@@ -7,8 +7,8 @@
 //!
 //! A program that serves several tasks writes `reporter:end` after the last report of each.
 
-use crate::intake::Intake;
-use crate::standard_error::TAIL_LINES_MAX;
+use crate::process::intake::Intake;
+use crate::process::standard_error::TAIL_LINES_MAX;
 use api::{Blame, TaskFailure};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

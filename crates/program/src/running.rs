@@ -1,63 +1,25 @@
 //! One run of a program: start, feed, read, end.
 
-use crate::context::{FunctionContext, Programs, cancelled_failure};
-use crate::find::find_program;
-use crate::idle::Purpose;
-use crate::intake::write_piece;
-use crate::launch::{Started, launch};
-use crate::pipe_state::{InputPipe, PipeState};
-use crate::process::{Lives, Process};
+use crate::context::FunctionContext;
+use crate::process::idle::Purpose;
+use crate::process::intake::write_piece;
+use crate::process::pipe_state::{InputPipe, PipeState};
+use crate::process::standard_error::Drain;
+use crate::process::supervise::{ProcessEnd, supervise};
+use crate::process::{Lives, PipeSize, Process};
+use crate::programs::{ProgramNumber, Programs, cancelled_failure};
 use crate::reports::Reports;
-use crate::sandbox::Sandbox;
-use crate::standard_error::Drain;
-use crate::supervise::{ProcessEnd, supervise};
+use crate::slots::environment;
+use crate::spec::ProgramSpec;
 use api::{Blame, TaskFailure};
-use rustix::process::{Pid, Signal};
-use std::collections::BTreeMap;
-use std::ffi::OsString;
+use rustix::io::Errno;
+use rustix::process::Signal;
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout, ExitStatus};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::ScopedJoinHandle;
-use std::time::Duration;
-
-/// Time for retries of starting a program that another process still has open for writing.
-const BUSY_TRIES_MAX: u32 = 500;
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
-
-/// Program to run: its words, directories, environment and sandbox.
-#[derive(Clone, Debug)]
-pub struct ProgramSpec {
-    /// Program and arguments; never empty.
-    pub words: Vec<String>,
-    /// Current directory of the program.
-    pub work_dir: PathBuf,
-    /// Directory in which the user typed the command; the second place to look for the program.
-    pub start_dir: PathBuf,
-    /// Set on top of PATH, HOME, LANG and LC_*.
-    pub env: Vec<(String, String)>,
-    /// File to which standard error is copied, up to 1 MiB.
-    pub stderr_log: Option<PathBuf>,
-    /// Sandbox of the program; None: it may access whatever the engine may.
-    pub sandbox: Option<Arc<Sandbox>>,
-}
-
-impl ProgramSpec {
-    /// Makes the specification of a command line that runs under an attempt's context.
-    pub fn new(words: &[String], context: &FunctionContext) -> Self {
-        Self {
-            words: words.to_vec(),
-            work_dir: context.work_dir.clone(),
-            start_dir: context.start_dir.clone(),
-            env: context.env.clone(),
-            stderr_log: context.stderr_log.clone(),
-            sandbox: context.sandbox.clone(),
-        }
-    }
-}
 
 /// The standard input of a running program. Never blocks forever: when the program ends, writing ends.
 #[derive(Debug)]
@@ -144,13 +106,21 @@ pub enum AfterTask {
 #[derive(Debug)]
 pub struct ProgramOutput {
     /// None after it was returned.
-    stdout: Option<ChildStdout>,
+    stdout: Option<Arc<ChildStdout>>,
     pipes: Arc<PipeState>,
 }
 
 impl Read for ProgramOutput {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.stdout.as_mut().map_or(Ok(0), |stdout| stdout.read(buffer))
+        let Some(stdout) = &self.stdout else { return Ok(0) };
+        loop {
+            match rustix::io::read(&**stdout, &mut *buffer) {
+                Err(Errno::AGAIN) if self.pipes.wait_for_output(stdout) => {}
+                // The run fails: another process holds the pipe.
+                Err(Errno::AGAIN) => return Ok(0),
+                other => return Ok(other?),
+            }
+        }
     }
 }
 
@@ -196,7 +166,9 @@ fn more_put_out() -> TaskFailure {
 /// The parts of a run that its threads share.
 pub(crate) struct Run<'a> {
     pub programs: &'a Programs,
-    group: i32,
+    program: ProgramNumber,
+    stdin: Weak<ChildStdin>,
+    stdout: Weak<ChildStdout>,
     pub abandoned: Arc<AtomicBool>,
     pub any_exit_code: bool,
     /// Memory of the program at the last check.
@@ -209,7 +181,12 @@ pub(crate) struct Run<'a> {
 impl Run<'_> {
     fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
-        self.programs.kill(self.group);
+        self.programs.kill(self.program);
+    }
+
+    /// Returns the pipes that are still fed and read.
+    pub fn open_pipes(&self) -> (Option<Arc<ChildStdin>>, Option<Arc<ChildStdout>>) {
+        (self.stdin.upgrade(), self.stdout.upgrade())
     }
 
     /// Runs one side. If it fails, or panics, the program is killed: the other side would otherwise wait forever.
@@ -294,7 +271,7 @@ where
     OnCaller: FnOnce() -> Result<C, TaskFailure>,
 {
     let mut process = take_or_start(context, spec, purpose.as_ref())?;
-    let mut lives = Lives { programs: &context.programs, pid: process.pid, ended: false };
+    let mut lives = Lives { programs: &context.programs, number: process.number, ended: false };
     let (run, feed, output) = begin(context, &mut process, purpose.is_some())?;
     let drain = Drain::new(spec.stderr_log.as_deref(), &context.reports);
     let (on_thread, on_caller) = roles(feed, output);
@@ -306,9 +283,10 @@ where
     });
     context.reports.intake.end();
     let status = match left {
-        ProcessEnd::Ended => {
+        ProcessEnd::Ended(status, ending) => {
             lives.ended = true;
-            Some(reap(spec, process.pid)?)
+            ending.check(&spec.words[0])?;
+            Some(status.map_err(|error| environment(&error))?)
         }
         ProcessEnd::Waiting => None,
     };
@@ -331,7 +309,7 @@ where
         None => context.reports.check()?,
     }
     context.reports.says(tail);
-    if let (ProcessEnd::Waiting, Some(purpose)) = (left, purpose) {
+    if let (None, Some(purpose)) = (status, purpose) {
         lives.ended = true;
         keep_or_end(context, purpose, Process { stdin, stdout, ..process });
     }
@@ -353,11 +331,8 @@ fn take_or_start(
 ) -> Result<Process, TaskFailure> {
     let _starting = context.programs.starting()?;
     match purpose.and_then(|purpose| context.programs.take_idle(purpose)) {
-        Some(process) => {
-            context.programs.register(process.group(), &context.cancelled);
-            Ok(process)
-        }
-        None => Process::start(context, spec),
+        Some(process) => Ok(context.programs.register_again(process, &context.cancelled)),
+        None => Process::start(context, spec, PipeSize::Large),
     }
 }
 
@@ -372,7 +347,9 @@ fn begin<'a>(
     };
     let run = Run {
         programs: &context.programs,
-        group: process.group(),
+        program: process.number,
+        stdin: Arc::downgrade(&stdin),
+        stdout: stdout.as_ref().map(Arc::downgrade).unwrap_or_default(),
         abandoned: Arc::default(),
         any_exit_code: context.any_exit_code,
         memory_bytes: AtomicU64::new(0),
@@ -395,61 +372,8 @@ fn keep_or_end(context: &FunctionContext, purpose: Purpose, process: Process) {
     }
 }
 
-pub(crate) fn reap(spec: &ProgramSpec, pid: Pid) -> Result<ExitStatus, TaskFailure> {
-    Started::wait(pid).map_err(|error| {
-        TaskFailure::new(Blame::Environment, format!("waiting for {:?}: {error}", spec.words[0]))
-    })
-}
-
 fn join<T>(handle: ScopedJoinHandle<'_, T>) -> T {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-pub(crate) fn start(spec: &ProgramSpec) -> Result<Started, TaskFailure> {
-    let executable = find_program(&spec.words, &spec.work_dir, &spec.start_dir, &spec.env)
-        .map_err(|error| TaskFailure::new(Blame::UserData, error.to_string()))?;
-    let prepared = spec.sandbox.as_ref().map(|sandbox| sandbox.prepare(&executable, &spec.work_dir));
-    let prepared = prepared.transpose()?;
-    let environment = environment(spec);
-    let start_once = || launch(&executable, &spec.words, &environment, &spec.work_dir, prepared.as_ref());
-    unless_busy(start_once).map_err(|error| {
-        let program = &spec.words[0];
-        // The file was found above, so the interpreter of its first line is missing.
-        let (blame, what) = match error.kind() {
-            ErrorKind::NotFound => (Blame::UserData, "its interpreter or the work directory is missing"),
-            ErrorKind::InvalidInput => (Blame::UserData, "a zero byte in a word"),
-            ErrorKind::ExecutableFileBusy => (Blame::Environment, "something has it open for writing"),
-            ErrorKind::PermissionDenied => (Blame::UserData, "it is not executable"),
-            _ => (Blame::Environment, "it cannot be started"),
-        };
-        let path = executable.display();
-        TaskFailure::new(blame, format!("program {program:?} ({path}): {what}: {error}"))
-    })
-}
-
-/// Retries the start: a file that was just written may still be open for writing in a child that another thread is
-/// starting, until that child is its program. The kernel refuses to run such a file.
-fn unless_busy(start: impl Fn() -> std::io::Result<Started>) -> std::io::Result<Started> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        match start() {
-            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES_MAX => {
-                std::thread::sleep(BUSY_PAUSE);
-            }
-            other => return other,
-        }
-    }
-}
-
-/// Returns the environment of the program.
-fn environment(spec: &ProgramSpec) -> BTreeMap<OsString, OsString> {
-    let kept = std::env::vars_os().filter(|(name, _)| passes_through(name.as_encoded_bytes()));
-    kept.chain(spec.env.iter().map(|(name, value)| (name.into(), value.into()))).collect()
-}
-
-fn passes_through(name: &[u8]) -> bool {
-    matches!(name, b"PATH" | b"HOME" | b"LANG") || name.starts_with(b"LC_")
 }
 
 /// Adds the last status that the program reported to the message of its failure.

@@ -1,17 +1,21 @@
-//! Sandbox of user programs: Landlock rules of the kernel, and limits of the process.
+//! Sandbox of user programs: Landlock rules of the kernel, a filter of system calls, and limits of the process.
+
+#[cfg(test)]
+mod escapes;
+mod syscalls;
 
 use api::{Blame, TaskFailure};
+use containment::{Capabilities, Containment, OwnPath, Restrictions};
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
 use rustix::fs::FileType;
-use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::ErrorKind;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+pub use syscalls::Network;
 
 /// Minimum version of the rules: before version 3 Landlock allows truncation of read-only files.
 const ABI_MIN: ABI = ABI::V3;
@@ -69,13 +73,32 @@ pub type OpenNamed = Arc<dyn Fn(&Path) -> std::io::Result<OwnedFd> + Send + Sync
 #[derive(Clone, Debug, Default)]
 pub struct Sandbox {
     /// Paths that the program may read and execute, besides the system folders; set by the operator.
-    pub readable: Vec<PathBuf>,
+    readable: Vec<PathBuf>,
     /// The node's own directories with full access; the work directory is always one.
-    pub writable: Vec<PathBuf>,
+    writable: Vec<PathBuf>,
     /// Maximum memory that it may map; None: no limit.
-    pub memory_bytes: Option<u64>,
+    memory_bytes: Option<u64>,
+    network: Network,
     /// Paths in the job.
-    pub named: Option<Named>,
+    named: Option<Named>,
+    layers: Layers,
+}
+
+/// The parts of the sandbox; tests turn them off.
+#[derive(Clone, Copy, Debug)]
+struct Layers {
+    /// Landlock's rules.
+    files: bool,
+    /// The filter of system calls.
+    calls: bool,
+    /// Loss of the rights of root.
+    rights: bool,
+}
+
+impl Default for Layers {
+    fn default() -> Self {
+        Self { files: true, calls: true, rights: true }
+    }
 }
 
 /// Paths in a job, which may be exchanged for others until they are opened.
@@ -100,14 +123,29 @@ impl std::fmt::Debug for Named {
 pub struct NoSandbox(#[from] RulesetError);
 
 impl Sandbox {
+    /// Makes the sandbox of a node, whose operator lets programs read these paths and map so much memory.
+    pub fn new(readable: Vec<PathBuf>, memory_bytes: Option<u64>) -> Self {
+        Self { readable, memory_bytes, ..Self::default() }
+    }
+
+    /// Returns the sandbox for programs of a job, with full access to these directories of the node.
+    pub fn for_job(&self, named: Named, writable: Vec<PathBuf>, network: Network) -> Self {
+        Self { named: Some(named), writable, network, ..self.clone() }
+    }
+
     /// Returns whether this kernel supports the sandbox.
     pub fn check_kernel() -> Result<(), NoSandbox> {
         ruleset()?.create()?;
         Ok(())
     }
 
-    /// Makes the rules for a program in its work directory, to be applied between fork and exec.
-    pub(crate) fn prepare(&self, executable: &Path, work_dir: &Path) -> Result<Prepared, TaskFailure> {
+    /// Makes the rules for a program in its work directory.
+    pub(crate) fn prepare(
+        &self,
+        executable: &Path,
+        work_dir: &Path,
+        containment: Containment,
+    ) -> Result<Prepared, TaskFailure> {
         let failure = |error: &dyn std::fmt::Display| {
             TaskFailure::new(Blame::Environment, format!("cannot make the sandbox of a program: {error}"))
         };
@@ -115,7 +153,19 @@ impl Sandbox {
         let rules = self.rules(executable, work_dir, named).map_err(|error| failure(&error))?;
         let rules: Option<OwnedFd> = rules.into();
         let rules = rules.ok_or_else(|| failure(&"the kernel gave no rules"))?;
-        Ok(Prepared { rules, memory_bytes: self.memory_bytes })
+        let Layers { files, calls, rights } = self.layers;
+        let filters = calls.then(|| syscalls::filters(self.network, containment)).transpose()?;
+        let restrictions = Restrictions {
+            memory_bytes: self.memory_bytes,
+            open_files_max: OPEN_FILES_MAX,
+            capabilities: if rights { Capabilities::Dropped } else { Capabilities::Kept },
+            syscall_filters: filters.unwrap_or_default(),
+            own_paths: match containment {
+                Containment::Namespaces => own_paths(),
+                Containment::Subreaper => Vec::new(),
+            },
+        };
+        Ok(Prepared { rules: Some(rules).filter(|_| files), restrictions })
     }
 
     /// Opens the paths of the job: the rules apply to the opened files, even if their names change.
@@ -198,35 +248,25 @@ fn ruleset() -> Result<Ruleset, RulesetError> {
         .scope(Scope::from_all(ABI_WANTED))
 }
 
-/// Open rules: applying them takes only system calls.
+/// Returns the rules for paths that each job has of its own, which are other files than those of the same names here.
+fn own_paths() -> Vec<OwnPath> {
+    let own = |path: &str, access: BitFlags<AccessFs>| OwnPath { path: path.into(), access: access.bits() };
+    let (read, all) = (AccessFs::from_read(ABI_MIN), AccessFs::from_all(ABI_MIN));
+    vec![own("/proc", read), own("/tmp", all), own("/dev/shm", all), own("/run", all)]
+}
+
+/// Open rules, and limits that a program applies to itself.
 pub(crate) struct Prepared {
-    rules: OwnedFd,
-    memory_bytes: Option<u64>,
+    rules: Option<OwnedFd>,
+    restrictions: Restrictions,
 }
 
 impl Prepared {
-    /// Restricts this process, permanently, and any program that it becomes. Called by a child that shares the engine's
-    /// memory: nothing is changed there, allocated or dropped.
-    pub fn put_on(&self) -> Result<(), Errno> {
-        limit(Resource::Core, 0)?;
-        limit(Resource::Nofile, OPEN_FILES_MAX)?;
-        if let Some(bytes) = self.memory_bytes {
-            limit(Resource::As, bytes)?;
-        }
-        rustix::thread::set_no_new_privs(true)?;
-        // `RulesetCreated::restrict_self` does the same and closes the rules, which the engine must close.
-        // SAFETY: takes two numbers and changes only the rights of this process.
-        match unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.rules.as_raw_fd(), 0) } {
-            0 => Ok(()),
-            _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
-        }
+    pub fn rules(&self) -> Option<BorrowedFd<'_>> {
+        self.rules.as_ref().map(AsFd::as_fd)
     }
-}
 
-/// Lowers a limit; a lower limit stays.
-fn limit(resource: Resource, maximum: u64) -> Result<(), Errno> {
-    let now = getrlimit(resource);
-    let lowered = |limit: Option<u64>| Some(limit.map_or(maximum, |limit| limit.min(maximum)));
-    let new = Rlimit { current: lowered(now.current), maximum: lowered(now.maximum) };
-    setrlimit(resource, new)
+    pub fn restrictions(&self) -> Restrictions {
+        self.restrictions.clone()
+    }
 }

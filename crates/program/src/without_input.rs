@@ -2,17 +2,19 @@
 //! because such programs may be numerous and short.
 
 use crate::context::FunctionContext;
-use crate::launch::Started;
-use crate::process::Lives;
-use crate::running::{Exit, ProgramSpec, as_cancelled, judge, reap, start};
-use crate::standard_error::Drain;
+use crate::process::ending::{Ending, OpenPipes, Outcome, Rest};
+use crate::process::standard_error::Drain;
+use crate::process::{Lives, PipeSize, Process};
+use crate::running::{Exit, as_cancelled, judge};
+use crate::slots::environment;
+use crate::spec::ProgramSpec;
 use api::{Blame, TaskFailure};
-use rustix::event::{PollFd, PollFlags, poll};
+use containment::ContainmentError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{PidfdFlags, pidfd_open};
-use std::io::{ErrorKind, Read};
-use std::os::fd::{AsFd, OwnedFd};
-use std::process::{ChildStderr, ChildStdout};
+use std::os::fd::AsFd;
+use std::process::ExitStatus;
+use std::time::Instant;
 
 /// Bytes read from a program at once.
 const READ_BYTES: usize = 16 << 10;
@@ -30,105 +32,136 @@ pub fn run_without_input(
 fn run_inner(
     context: &FunctionContext,
     spec: &ProgramSpec,
-    mut on_output: impl FnMut(&[u8]),
+    on_output: impl FnMut(&[u8]),
 ) -> Result<(), TaskFailure> {
     let starting = context.programs.starting()?;
-    let Started { pid, stdin, stdout, stderr } = start(spec)?;
-    drop(stdin);
-    context.programs.register(pid.as_raw_pid(), &context.cancelled);
+    let mut process = Process::start(context, spec, PipeSize::Usual)?;
+    process.stdin = None;
     drop(starting);
-    let mut lives = Lives { programs: &context.programs, pid, ended: false };
-    let mut drain = Drain::new(spec.stderr_log.as_deref(), &context.reports);
-    let watched = |error: Errno| {
-        let message = format!("watching {:?}: {error}", spec.words[0]);
-        TaskFailure::new(Blame::Environment, message)
-    };
-    let end = pidfd_open(pid, PidfdFlags::empty()).map_err(watched)?;
-    let mut open = Open { stdout: Some(stdout), stderr: Some(stderr), end: Some(end) };
-    let mut buffer = vec![0; READ_BYTES];
-    while let Some(ready) = open.wait().map_err(watched)? {
-        if ready.stdout {
-            read_once(&mut open.stdout, &mut buffer, &mut on_output)?;
-        }
-        if ready.stderr {
-            read_once(&mut open.stderr, &mut buffer, |bytes| drain.add(bytes))?;
-        }
-        if ready.end {
-            // A grandchild that holds the pipes would keep this thread reading.
-            context.programs.kill_and_forget(pid.as_raw_pid());
-            open.end = None;
-        }
+    let mut lives = Lives { programs: &context.programs, number: process.number, ended: false };
+    let drain = Drain::new(spec.stderr_log.as_deref(), &context.reports);
+    let is_open = IsOpen { stdout: true, stderr: true };
+    let mut reading = Reading { context, process: &process, drain, is_open, ended: None, on_output };
+    while reading.goes_on() {
+        reading.step()?;
     }
     lives.ended = true;
-    let status = reap(spec, pid)?;
-    judge(context, spec, Exit { status, memory_bytes: 0 }, drain.finish())
+    let Some(Ended { status, ending, .. }) = reading.ended else {
+        return Err(TaskFailure::new(Blame::Engine, "a program was not waited for"));
+    };
+    let status = status.map_err(|error| environment(&error))?;
+    ending.check(&spec.words[0])?;
+    judge(context, spec, Exit { status, memory_bytes: 0 }, reading.drain.finish())
 }
 
-/// Pipes and end of the program that are still awaited.
-struct Open {
-    stdout: Option<ChildStdout>,
-    stderr: Option<ChildStderr>,
-    /// Becomes readable when the program ends.
-    end: Option<OwnedFd>,
+struct Reading<'a, OnOutput> {
+    context: &'a FunctionContext,
+    process: &'a Process,
+    drain: Drain<'a>,
+    is_open: IsOpen,
+    ended: Option<Ended>,
+    on_output: OnOutput,
 }
 
-/// Parts of [`Open`] that have news.
-#[derive(Clone, Copy, Default)]
-struct Ready {
+/// Pipes that are still to be read.
+struct IsOpen {
     stdout: bool,
     stderr: bool,
-    end: bool,
 }
 
-impl Open {
-    /// Waits for news. None: nothing is awaited any more.
-    fn wait(&self) -> Result<Option<Ready>, Errno> {
-        let mut ready = Ready::default();
-        let mut watched = Vec::with_capacity(3);
-        let mut news = Vec::with_capacity(3);
-        if let Some(stdout) = &self.stdout {
-            watched.push(PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::IN));
-            news.push(&mut ready.stdout);
+/// A program that has ended.
+struct Ended {
+    status: Result<ExitStatus, ContainmentError>,
+    ending: Ending,
+    rest: Rest,
+}
+
+impl<OnOutput: FnMut(&[u8])> Reading<'_, OnOutput> {
+    /// Returns whether something is still to come.
+    fn goes_on(&self) -> bool {
+        match self.ended.as_ref().map(|ended| ended.rest) {
+            None | Some(Rest::Awaited(_)) => true,
+            Some(Rest::Closed) => self.is_open.stdout || self.is_open.stderr,
+            Some(Rest::GivenUp) => false,
         }
-        if let Some(stderr) = &self.stderr {
-            watched.push(PollFd::from_borrowed_fd(stderr.as_fd(), PollFlags::IN));
-            news.push(&mut ready.stderr);
-        }
-        if let Some(end) = &self.end {
-            watched.push(PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN));
-            news.push(&mut ready.end);
-        }
-        if watched.is_empty() {
-            return Ok(None);
-        }
-        match poll(&mut watched, None) {
-            Ok(_) => {
-                for (watched, news) in watched.iter().zip(news) {
-                    *news = !watched.revents().is_empty();
-                }
-                Ok(Some(ready))
+    }
+
+    /// Waits for news and takes it in.
+    fn step(&mut self) -> Result<(), TaskFailure> {
+        let failure = |error: Errno| {
+            TaskFailure::new(Blame::Environment, format!("reading the output of the program: {error}"))
+        };
+        let stdout = self.process.stdout.as_deref().filter(|_| self.is_open.stdout);
+        let stderr = Some(&self.process.stderr).filter(|_| self.is_open.stderr);
+        let end = Some(&self.process.end).filter(|_| self.ended.is_none());
+        let [has_output, has_error, has_end] =
+            self.wait([stdout.map(AsFd::as_fd), stderr.map(AsFd::as_fd), end.map(AsFd::as_fd)])?;
+        let mut buffer = [0; READ_BYTES];
+        if let Some(stdout) = stdout.filter(|_| has_output) {
+            match rustix::io::read(stdout, &mut buffer) {
+                Ok(0) => self.is_open.stdout = false,
+                Ok(count) => (self.on_output)(&buffer[..count]),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(failure(error)),
             }
-            Err(Errno::INTR) => Ok(Some(Ready::default())),
-            Err(error) => Err(error),
         }
+        if let Some(stderr) = stderr.filter(|_| has_error) {
+            match rustix::io::read(stderr, &mut buffer) {
+                Ok(0) => self.is_open.stderr = false,
+                Ok(count) => self.drain.add(&buffer[..count]),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(failure(error)),
+            }
+        }
+        if has_end {
+            let status = self.process.end.wait();
+            let outcome = match status.as_ref().is_ok_and(ExitStatus::success) {
+                true => Outcome::Succeeded,
+                false => Outcome::Failed,
+            };
+            let ending = Ending::begin(outcome);
+            self.ended = Some(Ended { status, ending, rest: Rest::Awaited(Instant::now()) });
+        }
+        self.look_at_pipes();
+        Ok(())
     }
-}
 
-/// Reads available bytes; the source is removed at its end.
-fn read_once<R: Read>(
-    source: &mut Option<R>,
-    buffer: &mut [u8],
-    take: impl FnOnce(&[u8]),
-) -> Result<(), TaskFailure> {
-    let Some(open) = source else { return Ok(()) };
-    match open.read(buffer) {
-        Ok(0) => *source = None,
-        Ok(count) => take(&buffer[..count]),
-        Err(error) if error.kind() == ErrorKind::Interrupted => {}
-        Err(error) => {
-            let message = format!("reading the output of the program: {error}");
-            return Err(TaskFailure::new(Blame::Environment, message));
+    /// Returns which of these have news.
+    fn wait(&self, wanted: [Option<std::os::fd::BorrowedFd<'_>>; 3]) -> Result<[bool; 3], TaskFailure> {
+        let open = wanted.iter().flatten();
+        let mut watched: Vec<PollFd<'_>> =
+            open.map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN)).collect();
+        let patience = match self.ended.as_ref().map(|ended| ended.rest) {
+            Some(Rest::Awaited(until)) => {
+                let left = until.saturating_duration_since(Instant::now());
+                Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) })
+            }
+            _ => None,
+        };
+        match poll(&mut watched, patience.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => {
+                return Err(TaskFailure::new(Blame::Environment, format!("watching a program: {error}")));
+            }
         }
+        let mut looked_at = watched.into_iter();
+        let mut has_news = |wanted: Option<_>| {
+            wanted.is_some() && looked_at.next().is_some_and(|watched| !watched.revents().is_empty())
+        };
+        let [stdout, stderr, end] = wanted;
+        Ok([has_news(stdout), has_news(stderr), has_news(end)])
     }
-    Ok(())
+
+    /// Ends the processes that hold the pipes of the ended program too long.
+    fn look_at_pipes(&mut self) {
+        let Some(ended) = self.ended.as_mut().filter(|ended| matches!(ended.rest, Rest::Awaited(_))) else {
+            return;
+        };
+        let open = OpenPipes {
+            stdin: None,
+            stdout: self.process.stdout.as_deref().filter(|_| self.is_open.stdout),
+            stderr: Some(&self.process.stderr).filter(|_| self.is_open.stderr),
+        };
+        ended.rest = ended.ending.look(&self.context.programs, self.process, open, &mut self.drain);
+    }
 }

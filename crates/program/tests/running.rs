@@ -8,7 +8,6 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 fn context(directory: &Path) -> FunctionContext {
     FunctionContext {
@@ -25,6 +24,7 @@ fn context(directory: &Path) -> FunctionContext {
         task_env: Vec::new(),
         kept_for: None,
         sandbox: None,
+        named: Vec::new(),
     }
 }
 
@@ -180,13 +180,43 @@ fn hanging_programs_are_killed() {
 }
 
 #[test]
-fn children_of_program_are_killed() {
+fn child_that_holds_the_output_fails_the_attempt() {
     let directory = tempfile::tempdir().unwrap();
-    let started = Instant::now();
-    let script = "sleep 600 & echo parent";
+    let context = context(directory.path());
+    // In the group of the program, in a session of its own, and with the input open too.
+    for leave in ["sleep 600 &", "setsid sleep 600 &", "(setsid sleep 600 <&0 &)"] {
+        let script = format!("{leave}\necho parent");
+        let failure = pipe(&context, &["sh", "-c", &script], &vec![b'x'; 10_000_000]).unwrap_err();
+        assert_eq!(failure.blame, Blame::UserProgram);
+        assert!(failure.message.contains("ended, but sleep (process "), "{}", failure.message);
+    }
+    // A crash is the first reason.
+    let failure = pipe(&context, &["sh", "-c", "setsid sleep 600 & exit 3"], b"").unwrap_err();
+    assert_eq!(failure.exit_code, Some(3));
+}
+
+#[test]
+fn output_of_a_child_that_ends_soon_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = "(setsid sh -c 'sleep 0.1; seq 1 100000; echo last' &); echo first";
     let (_, output) = pipe(&context(directory.path()), &["sh", "-c", script], b"").unwrap();
-    assert_eq!(output, b"parent\n");
-    assert!(started.elapsed() < Duration::from_secs(60));
+    assert!(output.starts_with(b"first\n") && output.ends_with(b"100000\nlast\n"));
+}
+
+#[test]
+fn child_with_standard_error_is_ended_and_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut context = context(directory.path());
+    context.stderr_log = Some(directory.path().join("stderr.log"));
+    for leave in ["sleep 600 >/dev/null &", "setsid sleep 600 >/dev/null </dev/null &"] {
+        // Until the child is no copy of the shell any more.
+        let script = format!("{leave}\nwhile ! grep -q sleep /proc/$!/comm; do :; done; echo parent");
+        let (_, output) = pipe(&context, &["sh", "-c", &script], b"").unwrap();
+        assert_eq!(output, b"parent\n");
+    }
+    let log = std::fs::read_to_string(directory.path().join("stderr.log")).unwrap();
+    assert_eq!(log.matches("sailfish: ended sleep (process ").count(), 2, "{log}");
+    context.programs.end_attempt();
 }
 
 #[test]

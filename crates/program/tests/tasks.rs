@@ -47,6 +47,7 @@ fn context(directory: &Path) -> FunctionContext {
         reports: Arc::default(),
         any_exit_code: false,
         sandbox: None,
+        named: Vec::new(),
     }
 }
 
@@ -114,7 +115,8 @@ fn process_serves_the_tasks_of_one_job() {
     }
     assert_eq!((first.programs.live_count(), first.programs.idle_count()), (1, 1));
     first.programs.end_idle_of(JobId(2));
-    first.programs.end_idle_here(Some(JobId(1)));
+    first.programs.begin_attempt(JobId(1));
+    first.programs.end_attempt();
     assert!(is_there(pid));
     first.programs.end_idle_of(JobId(1));
     assert!(!is_there(pid));
@@ -144,7 +146,7 @@ fn process_serves_only_its_job_and_environment() {
     let elsewhere = next(&other_job);
     let of_thread = std::thread::spawn(move || {
         let pid = task(&elsewhere, "five").unwrap();
-        elsewhere.programs.end_idle_here(None);
+        elsewhere.programs.leave_slot();
         pid
     });
     let of_thread = of_thread.join().unwrap();
@@ -152,7 +154,7 @@ fn process_serves_only_its_job_and_environment() {
     let alone = FunctionContext { kept_for: None, ..next(&other_job) };
     let own = task(&alone, "six").unwrap();
     assert!(own != of_other_job && !is_there(own));
-    first.programs.end_idle_here(None);
+    first.programs.leave_slot();
     assert_eq!(first.programs.live_count(), 0);
 }
 
@@ -178,7 +180,7 @@ fn process_that_died_while_idle_is_replaced() {
     assert!(third != second && !is_there(second));
     first.programs.end_all();
     assert_eq!(task(&next(&first), "four").unwrap_err().blame, Blame::Cancelled);
-    first.programs.end_idle_here(None);
+    first.programs.leave_slot();
     assert!(!is_there(third));
 }
 
@@ -199,7 +201,7 @@ fn process_that_dies_at_work_fails_its_task() {
     assert_eq!(failure.stderr_tail, ["log of crash"]);
     assert!(!is_there(pid));
     assert!(task(&next(&first), "two").unwrap() != pid);
-    first.programs.end_idle_here(None);
+    first.programs.leave_slot();
     assert_eq!(first.programs.live_count(), 0);
 }
 
@@ -256,5 +258,5 @@ fn extra_output_is_refused_or_ends_the_program() {
         }
         Err(failure) => assert!(failure.message.contains("wrote more output after"), "{failure:?}"),
     }
-    first.programs.end_idle_here(None);
+    first.programs.leave_slot();
 }

@@ -5,7 +5,6 @@ use program::{FunctionContext, ProgramSpec, Programs, run_without_input};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 fn context(directory: &Path) -> FunctionContext {
     FunctionContext {
@@ -22,6 +21,7 @@ fn context(directory: &Path) -> FunctionContext {
         task_env: Vec::new(),
         kept_for: None,
         sandbox: None,
+        named: Vec::new(),
     }
 }
 
@@ -78,11 +78,16 @@ fn failure_has_code_or_signal_and_last_lines() {
 fn children_of_program_end_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let context = context(directory.path());
-    let began = Instant::now();
-    let (output, outcome) = run(&context, "sleep 600 & echo done");
-    outcome.unwrap();
-    assert_eq!(output, b"done\n");
-    assert!(began.elapsed() < Duration::from_secs(300), "the grandchild kept its pipes");
+    for leave in ["sleep 600 >/dev/null 2>&1 &", "setsid sleep 600 >/dev/null &"] {
+        let (output, outcome) = run(&context, &format!("{leave} echo done"));
+        outcome.unwrap();
+        assert_eq!(output, b"done\n");
+    }
+    for leave in ["sleep 600 &", "setsid sleep 600 &"] {
+        let failure = run(&context, &format!("{leave} echo done")).1.unwrap_err();
+        assert!(failure.message.contains("still had its standard output open"), "{}", failure.message);
+    }
+    context.programs.end_attempt();
 }
 
 #[test]

@@ -288,10 +288,12 @@ fn one_of_two_clients_wins_the_output() {
 fn node_drops_job_data_after_its_server_died() {
     let mut cluster = Cluster::builder().nodes(2).start();
     let mut here = cluster.sandbox.fifo("here");
-    let nodes = [cluster.node(0).id(), cluster.node(1).id()];
-    let mut go = nodes.map(|id| cluster.sandbox.fifo(&format!("go-{id}")));
+    let nodes = ["node-0", "node-1"];
+    let mut go = nodes.map(|name| cluster.sandbox.fifo(&format!("go-{name}")));
     let dir = cluster.sandbox.path("").display().to_string();
-    let text = format!("#!/bin/sh\necho $PPID > '{dir}/here'\nread line < '{dir}/go-'$PPID\nexec cat\n");
+    let text = format!(
+        "#!/bin/sh\necho $SAILFISH_NODE > '{dir}/here'\nread line < '{dir}/go-'$SAILFISH_NODE\nexec cat\n"
+    );
     let program = cluster.sandbox.script("waits.sh", &text);
     let program = program.to_str().expect("a sandbox has a plain path");
     // Two of them are too much for one map task.
@@ -305,7 +307,7 @@ fn node_drops_job_data_after_its_server_died() {
     // These take all places that are free now, so that the first job ends without the node that is stopped.
     let mut submit = cluster.sailfish(&["submit", "--wait", "--count", "12"]);
     let others = Running::start(submit.args(["--", program]));
-    (0..2).for_each(|_| assert_eq!(here.read_line(), nodes[0].to_string()));
+    (0..2).for_each(|_| assert_eq!(here.read_line(), nodes[0]));
     cluster.node(0).signal(Signal::STOP);
     // More than there are programs: what a slow machine gives up runs again, and waits for a line of its own.
     (0..60).for_each(|_| go[1].write_line("go on"));

@@ -4,6 +4,7 @@ mod cancels;
 mod causes;
 mod cluster;
 mod console_bombs;
+mod containment;
 mod drain;
 mod elastic;
 mod flow_cases;

@@ -12,7 +12,7 @@ use data_port::DataPort;
 use jobspec::{memory_size, paths, state_dir};
 use metastore::Metastore;
 use node::{Disks, Drill, DyingProcess, LeftOnDisks, Node, NodeLink, NodeOptions, Remote};
-use program::{Programs, Sandbox};
+use program::{Containment, Programs, Sandbox};
 use roots::Roots;
 use server::{Server, ServerOptions};
 use shipped::{Depot, Limits};
@@ -147,28 +147,21 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         return supervise::run(args);
     }
     machine::raise_open_file_limit();
+    let programs = contained_programs(args)?;
     let mut info = node_info(args).map_err(Failure::refused)?;
     let credentials = args.credentials.read(&args.server)?;
     let data_port = DataPort::open(args, &credentials).map_err(Failure::refused)?;
     info.data_url = data_port.url.clone();
     let disks = disk_dirs(args).map_err(Failure::refused)?;
-    let caches = disks.iter().map(|disk| file_cache(args, disk)).collect::<anyhow::Result<Vec<_>>>();
-    let caches = caches.map_err(Failure::refused)?;
+    let caches = file_caches(args, &disks).map_err(Failure::refused)?;
     let roots = own_roots(args).map_err(Failure::refused)?;
     let start_dir = std::env::current_dir().context("finding the current directory")?;
-    let current: Arc<Mutex<Option<Arc<Remote>>>> = Arc::default();
-    let (stopping, programs) = (Arc::new(AtomicBool::new(false)), Arc::new(Programs::new()));
+    let (current, stopping) =
+        (Arc::<Mutex<Option<Arc<Remote>>>>::default(), Arc::new(AtomicBool::new(false)));
     let (told, told_of, kill) = (Arc::clone(&stopping), Arc::clone(&current), Arc::clone(&programs));
     until_told(args.with_parent, move || {
         told.store(true, Ordering::Relaxed);
-        let remote = told_of.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(remote) = remote {
-            // If the server is unavailable, it learns this from the silence.
-            let _ = remote.link().leave();
-            remote.end();
-        }
-        kill.kill_all();
-        std::process::exit(0);
+        end_node(&told_of, &kill)
     })?;
     let mut again = args.again;
     while !stopping.load(Ordering::Relaxed) {
@@ -183,6 +176,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             .context("--disk")
             .map_err(Failure::refused)?;
         left.give_to(&disks, link.readmitted());
+        programs.set_temporary(disks.program_files());
         let (data, drill) = (data_port.client.clone(), drill(args, &programs));
         let remote = Arc::new(Remote::new(link, disks, data, caches.clone(), roots.clone(), drill));
         remote.tell_kept();
@@ -211,6 +205,33 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     loop {
         std::thread::park();
     }
+}
+
+/// Leaves the server, ends all programs, and then this process.
+fn end_node(current: &Mutex<Option<Arc<Remote>>>, programs: &Programs) -> ! {
+    let remote = current.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(remote) = remote {
+        // If the server is unavailable, it learns this from the silence.
+        let _ = remote.link().leave();
+        remote.end();
+    }
+    programs.end_all();
+    std::process::exit(0)
+}
+
+/// Returns the registry of this node's programs, contained as well as the machine allows. Its spawner starts now, while
+/// this process is small.
+fn contained_programs(args: &NodeArgs) -> Result<Arc<Programs>, Failure> {
+    let wanted = if args.no_contain { Containment::Subreaper } else { Containment::Namespaces };
+    let programs = Programs::contained(wanted);
+    programs.prepare().map_err(anyhow::Error::from)?;
+    if let Err(error) = programs.contain_as_allowed() {
+        tell(&format!(
+            "sailfish: programs see the processes and the /tmp of this machine, because namespaces are refused ({error}); \
+             their descendants end with their attempt all the same"
+        ));
+    }
+    Ok(Arc::new(programs))
 }
 
 /// Runs tasks and serves data, until the node leaves or is removed.
@@ -286,8 +307,12 @@ fn own_roots(args: &NodeArgs) -> anyhow::Result<Option<Roots>> {
     given.map(|roots| Roots::of_operator(roots)).transpose().context("--allow-root")
 }
 
-/// Opens the cache of files that this node, or an earlier one on the same disk, has fetched. The caches on other disks
-/// are used when the first disk fails.
+/// Opens the caches of files on all disks. Those on other disks are used when the first disk fails.
+fn file_caches(args: &NodeArgs, disks: &[PathBuf]) -> anyhow::Result<Vec<Arc<Depot>>> {
+    disks.iter().map(|disk| file_cache(args, disk)).collect()
+}
+
+/// Opens the cache of files that this node, or an earlier one on the same disk, has fetched.
 fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
     let text = args.shipped_max.as_deref();
     let bytes_max = text.map(memory_size::parse).transpose().context("--shipped-max")?;
@@ -311,7 +336,7 @@ fn sandbox(args: &NodeArgs, server_wants: bool) -> anyhow::Result<Option<Sandbox
     Sandbox::check_kernel().context("--sandbox")?;
     let memory = args.sandbox_memory.as_deref().map(memory_size::parse).transpose();
     let memory_bytes = memory.context("--sandbox-memory")?;
-    Ok(Some(Sandbox { readable: args.sandbox_read.clone(), memory_bytes, ..Sandbox::default() }))
+    Ok(Some(Sandbox::new(args.sandbox_read.clone(), memory_bytes)))
 }
 
 fn default_name() -> String {

@@ -19,17 +19,19 @@ use api::{Blame, JobReport, TaskFailure};
 use ids::AttemptKey;
 use jobspec::job_file::{self, Asked};
 use jobspec::{JobOptions, Plan, standard_output};
+use program::Containment;
 use server::JobOutcome;
 
 /// Checks, submits and waits. Exits with the code of the job.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
     let site = args.state.site();
+    let containment = if args.contain { Containment::Namespaces } else { Containment::Subreaper };
     match job_file::collect(args.command_line()).map_err(Failure::refused)? {
         Asked::Job(options) => {
             let plan = planned(*options, site.as_ref()).map_err(Failure::refused)?;
-            conclude(plan, site.as_ref())
+            conclude(plan, site.as_ref(), containment)
         }
-        Asked::Flow(stages) => flow::run(stages, site),
+        Asked::Flow(stages) => flow::run(stages, site, containment),
     }
 }
 
@@ -40,7 +42,7 @@ pub fn planned(options: JobOptions, site: Option<&Site>) -> anyhow::Result<Plan>
 }
 
 /// Submits a job, waits for its end and prints its result.
-pub fn conclude(mut plan: Plan, site: Option<&Site>) -> Result<(), Failure> {
+pub fn conclude(mut plan: Plan, site: Option<&Site>, containment: Containment) -> Result<(), Failure> {
     standard_output::sweep(&plan.spec.disks);
     let private_output = plan.standard_output.take();
     // Kept open until the job is over: its attempts read it through this process.
@@ -48,7 +50,7 @@ pub fn conclude(mut plan: Plan, site: Option<&Site>) -> Result<(), Failure> {
     let json = plan.json;
     let start_dir = plan.start_dir.clone();
     let display = Display::choose([&plan]);
-    let ended = engine::execute(plan, site, display)?;
+    let ended = engine::execute(plan, site, display, containment)?;
     let report = report_of(&ended)?;
     if json {
         let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;

@@ -96,6 +96,10 @@ pub struct RunArgs {
     pub slots: Option<u32>,
     #[command(flatten)]
     pub state: StateArgs,
+    /// Run programs in namespaces of their own, as nodes do: they see and signal no other process, and have an empty
+    /// /tmp, /run and /dev/shm in memory. What they cannot do: docs/operations/containment.md
+    #[arg(long, conflicts_with = "server")]
+    pub contain: bool,
     /// Directory for intermediate data; may be given several times [default: disk in the state directory]
     #[arg(long, value_name = "DIR")]
     pub disk: Vec<String>,

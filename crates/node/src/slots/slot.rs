@@ -17,11 +17,11 @@ pub(crate) fn slot_loop(shared: &Arc<Shared>, slot: u32) {
     let mut state = SlotState::default();
     let mut finished = None;
     while let Some(assignment) = shared.control.pull(slot, finished.take()) {
-        // A program that waits for a task of another job would mostly wait in vain.
-        shared.options.programs.end_idle_here(Some(assignment.attempt.task.job));
+        shared.options.programs.begin_attempt(assignment.attempt.task.job);
         finished = Some(run(shared, &mut state, &assignment));
+        shared.options.programs.end_attempt();
     }
-    shared.options.programs.end_idle_here(None);
+    shared.options.programs.leave_slot();
 }
 
 fn run(shared: &Arc<Shared>, state: &mut SlotState, assignment: &Assignment) -> Finished {

@@ -71,8 +71,8 @@ pub(crate) fn run(
     let base = shared.options.sandbox.as_ref();
     let sandbox = base.zip(temporary.as_ref()).map(|(base, temporary)| {
         let chosen = Some(task.directory.clone()).filter(|directory| *directory == work_dir);
-        let mut sandbox = sandbox_for(base, &assignment.job.paths, task.files.clone(), chosen);
-        sandbox.writable.push(temporary.0.clone());
+        let writable = vec![temporary.0.clone()];
+        let sandbox = sandbox_for(base, &assignment.job.paths, task.files.clone(), chosen, writable);
         env.push(("TMPDIR".to_string(), temporary.0.to_string_lossy().into_owned()));
         Arc::new(sandbox)
     });
@@ -92,6 +92,7 @@ pub(crate) fn run(
         any_exit_code: false,
         task_env: Vec::new(),
         kept_for: None,
+        named: task.files.iter().chain(temporary.iter().map(|own| &own.0)).cloned().collect(),
     };
     let spec = ProgramSpec::new(&task.words, &context);
     let outcome = program::run_without_input(&context, &spec, |bytes| output.add_output(bytes));

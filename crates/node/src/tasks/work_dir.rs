@@ -7,7 +7,7 @@ use crate::tasks::streaming_env::{self, TaskPlace};
 use api::{Blame, FileLink, Function, InputFile, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
-use program::{EnvFileError, FunctionContext, Named, OpenNamed, Sandbox};
+use program::{EnvFileError, FunctionContext, Named, Network, OpenNamed, Sandbox};
 use roots::JobPaths;
 use rustix::fs::Access;
 use std::collections::BTreeSet;
@@ -153,11 +153,12 @@ pub(crate) fn sandbox_for(
     paths: &JobPaths,
     readable: Vec<PathBuf>,
     work_dir: Option<PathBuf>,
+    writable: Vec<PathBuf>,
 ) -> Sandbox {
     let paths = paths.clone();
     let open: OpenNamed = Arc::new(move |path| paths.open_place(path));
     let named = Named { readable, work_dir, open };
-    Sandbox { named: Some(named), ..base.clone() }
+    base.for_job(named, writable, Network::None)
 }
 
 /// Returns the context of the functions of an attempt.
@@ -181,7 +182,9 @@ pub(crate) fn function_context(
         env.extend(streaming_env::variables(job, streaming, attempt, place, work_dir.path()));
     }
     let base = shared.options.sandbox.as_ref();
-    let sandbox = base.map(|base| Arc::new(sandbox_for(base, &job.run.paths, readable(job, place), None)));
+    let readable = readable(job, place);
+    let named = job.run.disk_dirs.iter().chain(&readable).cloned().collect();
+    let sandbox = base.map(|base| Arc::new(sandbox_for(base, &job.run.paths, readable, None, Vec::new())));
     if sandbox.is_some() {
         env.push(("TMPDIR".to_string(), work_dir.path().to_string_lossy().into_owned()));
     }
@@ -204,6 +207,7 @@ pub(crate) fn function_context(
         reports: Arc::default(),
         sandbox,
         any_exit_code: spec.streaming.as_ref().is_some_and(|streaming| streaming.any_exit_code),
+        named,
     })
 }
 

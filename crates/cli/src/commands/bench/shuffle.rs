@@ -19,6 +19,7 @@ use api::{
 };
 use clap::Args;
 use jobspec::{Plan, memory_size};
+use program::Containment;
 use std::path::PathBuf;
 
 const BYTES_PER_MAP_DEFAULT: u64 = 1 << 30;
@@ -47,7 +48,7 @@ pub fn run(args: ShuffleArgs) -> Result<(), Failure> {
     let plan = plan_of(&args, &resources, private.output()).map_err(Failure::refused)?;
     let rows = plan.spec.kind.generated().map_or(0, |generated| generated.rows);
     let display = Display::choose([&plan]);
-    let ended = engine::execute(plan, resources.server.as_ref(), display)?;
+    let ended = engine::execute(plan, resources.server.as_ref(), display, Containment::Subreaper)?;
     let report = report_of(&ended)?;
     let (_, checked) = output_sums(report);
     if checked != rows || report.proof.records != rows {

@@ -98,6 +98,10 @@ pub struct NodeArgs {
     /// Tasks that run at once, 1 to 1024 [default: one per core]
     #[arg(long, value_name = "N")]
     pub slots: Option<u32>,
+    /// Run user programs in the machine's namespaces: they see its processes and its /tmp. Their descendants end with
+    /// their attempt in any case
+    #[arg(long)]
+    pub no_contain: bool,
     /// Restrict user programs: they read only paths that their job names and system folders, and write only to their
     /// work directory and the directory that a one-task job names. Needs Linux 6.2
     #[arg(long)]

@@ -5,7 +5,7 @@ use crate::engine::embedded::Embedded;
 use crate::engine::interrupt::Interrupt;
 use crate::engine::progress::{self, Display};
 use crate::engine::resources::CommandLineFrontEnd;
-use crate::engine::{Ended, machine, remote, shipping};
+use crate::engine::{self, Ended, machine, remote, shipping};
 use crate::exit::Failure;
 use crate::options::connect::Site;
 use crate::show::quantity::{bytes, counted, seconds};
@@ -19,7 +19,7 @@ use client::Blocking;
 use ids::{JobId, StageKind};
 use jobspec::{JobOptions, Plan, StagePlace, standard_output};
 use node::{Node, NodeOptions};
-use program::Programs;
+use program::{Containment, Programs};
 use server::{JobOutcome, Server, ServerOptions, SubmittedJob};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -61,7 +61,7 @@ impl Jobs for Blocking {
 }
 
 /// Checks all stages, submits them, waits, and prints the result.
-pub fn run(stages: Vec<JobOptions>, site: Option<Site>) -> Result<(), Failure> {
+pub fn run(stages: Vec<JobOptions>, site: Option<Site>, containment: Containment) -> Result<(), Failure> {
     machine::raise_open_file_limit();
     let mut planned = Vec::with_capacity(stages.len());
     for options in stages {
@@ -77,7 +77,7 @@ pub fn run(stages: Vec<JobOptions>, site: Option<Site>) -> Result<(), Failure> {
     standard_output::sweep(&first.spec.disks);
     let (submitted, outcomes, interrupt) = match &site {
         Some(site) => in_cluster(site, &mut planned, display)?,
-        None => embedded(&planned, display)?,
+        None => embedded(&planned, display, containment)?,
     };
     let elapsed = begin.elapsed();
     conclude(planned, site.map(|site| site.url), submitted, outcomes, interrupt, elapsed, json)
@@ -119,8 +119,8 @@ fn in_cluster(site: &Site, stages: &mut [Stage], display: Display) -> Result<Run
     Ok((submitted, outcomes?, interrupt))
 }
 
-fn embedded(stages: &[Stage], display: Display) -> Result<Run, Failure> {
-    let programs = Arc::new(Programs::new());
+fn embedded(stages: &[Stage], display: Display, containment: Containment) -> Result<Run, Failure> {
+    let programs = engine::contained_programs(containment)?;
     let interrupt = Interrupt::listen(Arc::clone(&programs))?;
     let first = &stages[0].plan;
     let server =

@@ -10,6 +10,7 @@ use clap::Args;
 use ids::JobId;
 use jobspec::rerun::{EarlierJob, RerunOptions, note_on_partial_values, plan_again};
 use metastore::CLUSTER_OWNER;
+use program::Containment;
 use server::{KeptSource, NotReducible, check_reducible, kept_source};
 use std::path::PathBuf;
 
@@ -95,7 +96,7 @@ pub fn run(args: RerunArgs) -> Result<(), Failure> {
     if let Some(note) = note_on_partial_values(old, plan.spec.reducer.as_ref()) {
         tell(&format!("sailfish: note: job {job} {note}"));
     }
-    run::conclude(plan, site.as_ref())
+    run::conclude(plan, site.as_ref(), Containment::Subreaper)
 }
 
 /// Returns the job with the I-files. Fails if it cannot be reduced again.

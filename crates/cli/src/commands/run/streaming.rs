@@ -11,6 +11,7 @@ use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use jobspec::JobOptions;
 use jobspec::streaming::options;
+use program::Containment;
 use std::path::PathBuf;
 
 /// Words of a Hadoop command line. Its options have one dash, so the crate `streaming` parses them.
@@ -35,7 +36,7 @@ pub fn run(args: StreamingArgs) -> Result<(), Failure> {
     let options = options(*job, start_dir).map_err(Failure::refused)?;
     let options = JobOptions { in_cluster: site.is_some(), ..options };
     let plan = run::planned(options, site.as_ref()).map_err(|error| Failure::refused(as_typed(&error)))?;
-    run::conclude(plan, site.as_ref())
+    run::conclude(plan, site.as_ref(), Containment::Subreaper)
 }
 
 /// Replaces the names of options in an error by those of Hadoop Streaming.

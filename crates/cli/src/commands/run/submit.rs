@@ -2,7 +2,7 @@
 
 use crate::engine::embedded::Embedded;
 use crate::engine::interrupt::Interrupt;
-use crate::engine::{machine, remote, shipping, store};
+use crate::engine::{self, machine, remote, shipping, store};
 use crate::exit::{FAILED, Failure, INTERRUPTED};
 use crate::options::connect::{CredentialArgs, StateArgs};
 use crate::show::terminal::{ErrorLines, print, tell};
@@ -15,7 +15,7 @@ use ids::{AttemptNumber, JobId};
 use jobspec::{memory_size, paths, state_dir};
 use metastore::Metastore;
 use node::{Node, NodeOptions};
-use program::Programs;
+use program::Containment;
 use server::{Server, ServerOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -179,7 +179,7 @@ fn on_cluster(connection: Blocking, wait: bool, batches: &[JobBatch]) -> Result<
 }
 
 fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Failure> {
-    let programs = Arc::new(Programs::new());
+    let programs = engine::contained_programs(Containment::Subreaper)?;
     let interrupt = Interrupt::listen(Arc::clone(&programs))?;
     let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
     let server =

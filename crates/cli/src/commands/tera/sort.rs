@@ -13,6 +13,7 @@ use anyhow::Context;
 use api::{Codec, Partitioning};
 use jobspec::Plan;
 use jobspec::paths::{self, ExistingOutput};
+use program::Containment;
 
 /// Sorts the inputs.
 pub fn run(args: &SortArgs) -> Result<(), Failure> {
@@ -20,7 +21,7 @@ pub fn run(args: &SortArgs) -> Result<(), Failure> {
     let (json, start_dir) = (plan.json, plan.start_dir.clone());
     let site = args.engine.state.site();
     let display = Display::choose([&plan]);
-    let ended = engine::execute(plan, site.as_ref(), display)?;
+    let ended = engine::execute(plan, site.as_ref(), display, Containment::Subreaper)?;
     let report = report_of(&ended)?;
     if json {
         let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;

@@ -11,6 +11,7 @@ use crate::exit::{FAILED, Failure};
 use crate::show::terminal::{print, tell};
 use anyhow::{Context, anyhow};
 use api::{Function, JobReport, Partitioning};
+use program::Containment;
 use std::path::Path;
 use std::time::Duration;
 use tera::{RowLayout, SUMMARY_BYTES, Summary};
@@ -76,7 +77,7 @@ pub fn figures(
     let splits = mapreduce::splits::plan(&spec.inputs, spec.layout.split_bytes, spec.formats.input);
     let plan = resources.plan(spec, splits);
     let display = Display::choose([&plan]);
-    let ended = engine::execute(plan, resources.server.as_ref(), display)?;
+    let ended = engine::execute(plan, resources.server.as_ref(), display, Containment::Subreaper)?;
     read_results(report_of(&ended)?, &private.output(), &mut files)?;
     Ok(Figures { files, elapsed: ended.elapsed })
 }

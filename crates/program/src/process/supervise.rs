@@ -1,14 +1,15 @@
 //! The thread beside a running program: it reads its standard error, measures its memory, and detects its end, or that
 //! it waits for another task.
 
-use crate::killed::memory_bytes;
 use crate::process::Process;
+use crate::process::ending::{Ending, OpenPipes, Outcome, Rest};
+use crate::process::standard_error::Drain;
 use crate::running::Run;
-use crate::standard_error::Drain;
+use containment::ContainmentError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{WaitId, WaitIdOptions};
 use std::os::fd::AsFd;
+use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -20,10 +21,10 @@ const SETTLING_MAX: Duration = Duration::from_secs(5);
 const READ_BYTES: usize = 8 << 10;
 
 /// The end of supervision: the state of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum ProcessEnd {
-    /// It has ended, with all its group; it is not reaped.
-    Ended,
+    /// It has ended, with all its group. Error: its init was killed, so its status is unknown.
+    Ended(Result<ExitStatus, ContainmentError>, Ending),
     /// It has finished its work, reported everything about it, and waits for another task.
     Waiting,
 }
@@ -33,13 +34,20 @@ struct Supervisor<'a> {
     process: &'a Process,
     drain: Drain<'a>,
     stderr_is_open: bool,
-    has_ended: bool,
+    ended: Option<Ended>,
     /// Time of the next memory measurement.
     look: Instant,
     /// Time limit for settling; None: it has not announced that it stays.
     settles_until: Option<Instant>,
     /// It did not settle.
     given_up: bool,
+}
+
+/// A program that has ended.
+struct Ended {
+    status: Result<ExitStatus, ContainmentError>,
+    ending: Ending,
+    rest: Rest,
 }
 
 /// Sources that have news: standard error, the end of the program, or the signal of the pipes.
@@ -58,12 +66,12 @@ pub(crate) fn supervise(run: &Run<'_>, process: &Process, drain: Drain<'_>) -> (
         process,
         drain,
         stderr_is_open: true,
-        has_ended: false,
+        ended: None,
         look: Instant::now() + LOOK_AT_MEMORY_EVERY,
         settles_until: None,
         given_up: false,
     };
-    while supervisor.stderr_is_open || !supervisor.has_ended {
+    while supervisor.goes_on() {
         let news = supervisor.wait();
         if news.bell {
             run.pipes.heard();
@@ -74,12 +82,18 @@ pub(crate) fn supervise(run: &Run<'_>, process: &Process, drain: Drain<'_>) -> (
         if news.end {
             supervisor.see_end();
         }
+        supervisor.look_at_pipes();
         supervisor.look_at_memory();
         if supervisor.has_settled() {
             return (ProcessEnd::Waiting, supervisor.drain.finish());
         }
     }
-    (ProcessEnd::Ended, supervisor.drain.finish())
+    let Supervisor { ended, drain, .. } = supervisor;
+    let end = match ended {
+        Some(Ended { status, ending, .. }) => ProcessEnd::Ended(status, ending),
+        None => ProcessEnd::Waiting,
+    };
+    (end, drain.finish())
 }
 
 impl Supervisor<'_> {
@@ -93,15 +107,26 @@ impl Supervisor<'_> {
             watched.push(PollFd::from_borrowed_fd(self.process.stderr.as_fd(), PollFlags::IN));
             asked.push(&mut news.stderr);
         }
-        if !self.has_ended {
-            watched.push(PollFd::from_borrowed_fd(self.process.end.as_fd(), PollFlags::IN));
-            asked.push(&mut news.end);
+        let (stdin, stdout) = self.run.open_pipes();
+        let mut until = self.settles_until.map_or(self.look, |settles| settles.min(self.look));
+        match &self.ended {
+            None => {
+                watched.push(PollFd::from_borrowed_fd(self.process.end.as_fd(), PollFlags::IN));
+                asked.push(&mut news.end);
+            }
+            Some(ended) => {
+                if let Rest::Awaited(rest_until) = ended.rest {
+                    until = rest_until;
+                }
+                OpenPipes { stdin: stdin.as_deref(), stdout: stdout.as_deref(), stderr: None }
+                    .watch(&mut watched);
+            }
         }
-        let until = self.settles_until.map_or(self.look, |settles| settles.min(self.look));
         let left = until.saturating_duration_since(Instant::now());
         let patience = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
-        // After its end there are no measurements: the rest of its standard error arrives without a deadline.
-        let patience = (!self.has_ended).then_some(&patience);
+        // Without a holder the rest of its standard error arrives without a deadline.
+        let is_closed = self.ended.as_ref().is_some_and(|ended| ended.rest == Rest::Closed);
+        let patience = (!is_closed).then_some(&patience);
         if poll(&mut watched, patience).is_ok_and(|count| count > 0) {
             for (watched, news) in watched.iter().zip(asked) {
                 *news = !watched.revents().is_empty();
@@ -120,31 +145,53 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Checks how the leader ended without reaping it, then ends its remaining processes: a grandchild that holds the
-    /// pipes would keep the reader waiting.
+    /// Checks how the program ended.
     fn see_end(&mut self) {
-        self.has_ended = true;
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let status = loop {
-            match rustix::process::waitid(WaitId::Pid(self.process.pid), options) {
-                Err(Errno::INTR) => continue,
-                other => break other.ok().flatten(),
-            }
-        };
-        let failed = |code: Option<i32>| code.is_none_or(|code| code != 0 && !self.run.any_exit_code);
-        if status.is_some_and(|status| failed(status.exit_status())) {
+        let status = self.process.end.wait();
+        let has_failed =
+            |status: &ExitStatus| status.code().is_none_or(|code| code != 0 && !self.run.any_exit_code);
+        let has_failed = status.as_ref().map_or(true, has_failed);
+        if has_failed {
             self.run.abandoned.store(true, Ordering::Relaxed);
         }
-        self.run.programs.kill_and_forget(self.process.group());
+        let outcome = match self.run.abandoned.load(Ordering::Relaxed) {
+            true => Outcome::Failed,
+            false => Outcome::Succeeded,
+        };
+        let (ending, rest) = (Ending::begin(outcome), Rest::Awaited(Instant::now()));
+        self.ended = Some(Ended { status, ending, rest });
+    }
+
+    /// Returns whether something is still to come.
+    fn goes_on(&self) -> bool {
+        match self.ended.as_ref().map(|ended| ended.rest) {
+            None | Some(Rest::Awaited(_)) => true,
+            Some(Rest::Closed) => self.stderr_is_open,
+            Some(Rest::GivenUp) => false,
+        }
+    }
+
+    /// Ends the processes that hold the pipes of the ended program too long.
+    fn look_at_pipes(&mut self) {
+        let Some(ended) = self.ended.as_mut().filter(|ended| matches!(ended.rest, Rest::Awaited(_))) else {
+            return;
+        };
+        let (stdin, stdout) = self.run.open_pipes();
+        let stderr = Some(&self.process.stderr).filter(|_| self.stderr_is_open);
+        let open = OpenPipes { stdin: stdin.as_deref(), stdout: stdout.as_deref(), stderr };
+        ended.rest = ended.ending.look(self.run.programs, self.process, open, &mut self.drain);
+        if ended.rest == Rest::GivenUp {
+            self.run.pipes.give_up();
+        }
     }
 
     fn look_at_memory(&mut self) {
         let now = Instant::now();
-        if self.has_ended || now < self.look {
+        if self.ended.is_some() || now < self.look {
             return;
         }
         self.look = now + LOOK_AT_MEMORY_EVERY;
-        if let Some(bytes) = memory_bytes(self.process.pid) {
+        if let Some(bytes) = self.process.memory_bytes() {
             self.run.memory_bytes.store(bytes, Ordering::Relaxed);
         }
     }
@@ -152,7 +199,7 @@ impl Supervisor<'_> {
     /// Returns whether it waits for another task, and all its input and output has arrived.
     fn has_settled(&mut self) -> bool {
         let pipes = &self.run.pipes;
-        if self.has_ended || self.given_up || !pipes.waits() {
+        if self.ended.is_some() || self.given_up || !pipes.waits() {
             return false;
         }
         if pipes.has_fed() && self.drain.has_ended() {

@@ -1,15 +1,14 @@
 //! Programs that wait for another task.
 //!
-//! A program dies with the thread that started it, so each thread keeps its own: at most one, for the job of its last
-//! task.
+//! A program lives below the init of a thread, so each thread keeps its own: at most one, for the job of its last task.
 
-use crate::context::{FunctionContext, Programs};
-use crate::launch::Started;
+use crate::context::FunctionContext;
 use crate::process::Process;
-use crate::running::ProgramSpec;
+use crate::programs::Programs;
+use crate::spec::ProgramSpec;
 use ids::JobId;
-use rustix::event::Timespec;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -53,7 +52,8 @@ impl Programs {
     pub(crate) fn take_idle(&self, purpose: &Purpose) -> Option<Process> {
         let here = std::thread::current().id();
         let Idle { purpose: its, process, .. } = self.remove_idle(|idle| idle.thread == here).pop()?;
-        if its == *purpose && process.is_quiet() {
+        // Its init has seen by now whether it has ended.
+        if its == *purpose && process.memory_bytes().is_some() && process.is_quiet() {
             return Some(process);
         }
         self.end_gently(vec![process]);
@@ -63,8 +63,8 @@ impl Programs {
     /// Keeps a program of this thread until its next task. It is killed with all others, but no attempt's cancellation
     /// affects it.
     pub(crate) fn keep_idle(&self, purpose: Purpose, process: Process) {
-        self.register(process.group(), &Arc::default());
-        self.end_idle_here(None);
+        let process = self.register_again(process, &Arc::default());
+        self.end_idle_here();
         self.idle().push(Idle { thread: std::thread::current().id(), purpose, process });
     }
 
@@ -74,9 +74,21 @@ impl Programs {
     }
 
     /// Ends the waiting program of this thread, unless it is for a task of `job`.
-    pub fn end_idle_here(&self, job: Option<JobId>) {
+    pub(crate) fn end_idle_except(&self, job: JobId) {
         let here = std::thread::current().id();
-        self.end_each(|idle| idle.thread == here && Some(idle.purpose.job) != job);
+        self.end_each(|idle| idle.thread == here && idle.purpose.job != job);
+    }
+
+    /// Ends the waiting program of this thread.
+    pub(crate) fn end_idle_here(&self) {
+        let here = std::thread::current().id();
+        self.end_each(|idle| idle.thread == here);
+    }
+
+    /// Returns the process id of this thread's waiting program.
+    pub(crate) fn idle_here(&self) -> Option<i32> {
+        let here = std::thread::current().id();
+        self.idle().iter().find(|idle| idle.thread == here).map(|idle| idle.process.member.pid)
     }
 
     /// Returns the number of programs that wait for a task.
@@ -101,16 +113,18 @@ impl Programs {
         let until = Instant::now() + END_WAIT_MAX;
         for process in processes {
             let left = until.saturating_duration_since(Instant::now());
-            process.has_ended(&Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) });
-            self.end_now(process);
+            process.end.has_ended(left);
+            self.kill_and_forget(process.number);
+            // It was killed, so it ends at once; no caller needs its status.
+            let _ = process.end.wait();
         }
     }
 
-    /// Ends and reaps a program, with its group.
-    pub(crate) fn end_now(&self, process: Process) {
-        self.kill_and_forget(process.group());
-        // It was killed, so it ends at once; no caller needs the error.
-        let _ = Started::wait(process.pid);
+    /// Registers a program for another attempt.
+    pub(crate) fn register_again(&self, process: Process, cancelled: &Arc<AtomicBool>) -> Process {
+        self.forget(process.number);
+        let number = self.register(process.member.clone(), cancelled);
+        Process { number, ..process }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {

@@ -1,7 +1,7 @@
 //! State of the pipes of a program, shared by both sides of a run with the supervising thread.
 
 use api::{Blame, TaskFailure};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{ChildStdin, ChildStdout};
@@ -13,6 +13,8 @@ pub(crate) struct PipeState {
     state: Mutex<State>,
     /// Event descriptor that signals news.
     bell: OwnedFd,
+    /// Event descriptor that tells the reader to stop, although a process holds the pipe.
+    stop: OwnedFd,
 }
 
 /// State of a program's input when its feed ends.
@@ -32,16 +34,18 @@ struct State {
     /// The program has closed its input.
     is_closed: bool,
     /// Returned by the reader, because the program waits for another task.
-    stdout: Option<ChildStdout>,
+    stdout: Option<Arc<ChildStdout>>,
 }
 
 impl PipeState {
     /// Makes the state. `stdin`: kept open after the feed.
     pub fn new(stdin: Option<Arc<ChildStdin>>) -> Result<Self, TaskFailure> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| {
-            TaskFailure::new(Blame::Environment, format!("watching a user program: {error}"))
-        })?;
-        Ok(Self { state: Mutex::new(State { stdin, ..State::default() }), bell })
+        let event = || {
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| {
+                TaskFailure::new(Blame::Environment, format!("watching a user program: {error}"))
+            })
+        };
+        Ok(Self { state: Mutex::new(State { stdin, ..State::default() }), bell: event()?, stop: event()? })
     }
 
     pub fn bell(&self) -> BorrowedFd<'_> {
@@ -55,13 +59,20 @@ impl PipeState {
     }
 
     fn ring(&self) {
-        loop {
-            match rustix::io::write(&self.bell, &1_u64.to_ne_bytes()) {
-                Err(Errno::INTR) => {}
-                // A full pipe is enough: the signal is set.
-                Ok(_) | Err(_) => return,
-            }
-        }
+        signal(&self.bell);
+    }
+
+    /// Tells the reader to stop: the pipe will not end.
+    pub fn give_up(&self) {
+        signal(&self.stop);
+    }
+
+    /// Waits until the pipe has data or has ended. Returns false if the reader must stop.
+    pub fn wait_for_output(&self, stdout: &ChildStdout) -> bool {
+        let mut watched = [PollFd::new(stdout, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
+        // After an interruption the reader tries again.
+        let _ = poll(&mut watched, None);
+        watched[1].revents().is_empty()
     }
 
     /// Records the end of the feed.
@@ -78,7 +89,7 @@ impl PipeState {
     }
 
     /// Takes the output of a program that waits for another task; returns it if the program must not stay.
-    pub fn hand_back(&self, stdout: ChildStdout) -> Option<ChildStdout> {
+    pub fn hand_back(&self, stdout: Arc<ChildStdout>) -> Option<Arc<ChildStdout>> {
         let mut state = self.lock();
         if state.stdin.is_none() {
             return Some(stdout);
@@ -100,7 +111,7 @@ impl PipeState {
     }
 
     /// Returns both pipes of a program that stays; the output alone if its input has been closed.
-    pub fn take_pipes(&self) -> (Option<Arc<ChildStdin>>, Option<ChildStdout>) {
+    pub fn take_pipes(&self) -> (Option<Arc<ChildStdin>>, Option<Arc<ChildStdout>>) {
         let mut state = self.lock();
         let stdin = state.stdin.take();
         (stdin.filter(|_| !state.is_closed), state.stdout.take())
@@ -108,5 +119,15 @@ impl PipeState {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn signal(event: &OwnedFd) {
+    loop {
+        match rustix::io::write(event, &1_u64.to_ne_bytes()) {
+            Err(Errno::INTR) => {}
+            // A full counter is enough: the signal is set.
+            Ok(_) | Err(_) => return,
+        }
     }
 }

@@ -1,18 +1,9 @@
 //! Explanation for a program that was killed, but not by the engine: most often by the kernel, when memory runs out.
 
-use rustix::process::Pid;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// File with the kernel's count of processes that it killed for lack of memory, in a line `oom_kill N`.
 const KERNEL_COUNTS: &str = "/proc/vmstat";
-
-/// Returns the memory of a process; None if it has ended.
-pub(crate) fn memory_bytes(pid: Pid) -> Option<u64> {
-    let sizes = std::fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_pid())).ok()?;
-    let pages: u64 = sizes.split(' ').nth(1)?.parse().ok()?;
-    // An ended process has no memory, which is not the question.
-    (pages > 0).then(|| pages * rustix::param::page_size() as u64)
-}
 
 /// The kernel's count of processes killed for lack of memory, at the last check.
 #[derive(Debug)]
@@ -68,6 +59,5 @@ mod tests {
         let seen = OutOfMemory(AtomicU64::new(counted));
         assert_eq!(seen.why_killed(0), ", which sailfish did not send");
         assert_eq!(seen.why_killed(5 << 20), ", which sailfish did not send; it had 5 MiB at the last check");
-        assert!(memory_bytes(rustix::process::getpid()).expect("it runs") > 1 << 20);
     }
 }

@@ -1,0 +1,5 @@
+//! Containment with real processes.
+
+mod job_spaces;
+mod life;
+mod slot;

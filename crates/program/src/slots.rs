@@ -1,0 +1,235 @@
+//! The inits of the threads that run attempts: one each, made for its first program.
+
+use crate::spec::ProgramSpec;
+use crate::visible;
+use api::{Blame, TaskFailure};
+use containment::{Containment, ContainmentError, JobFiles, SlotInit, Space, Spawner};
+use ids::JobId;
+use std::collections::HashMap;
+use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+/// The inits of all threads.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    containment: Mutex<Containment>,
+    /// Paths that are followed by a number in those of directories for `/tmp`, in the order in which they are tried.
+    temporary: Mutex<Vec<PathBuf>>,
+    spawner: Mutex<Option<Spawner>>,
+    by_thread: Mutex<HashMap<ThreadId, Arc<Mutex<Slot>>>>,
+    temporary_count: AtomicU64,
+}
+
+/// The init of a thread.
+#[derive(Debug, Default)]
+struct Slot {
+    /// None until the first program.
+    init: Option<Arc<SlotInit>>,
+    /// Job of the thread's attempt.
+    job: Option<JobId>,
+    /// Job for which the init was prepared; None: for none yet.
+    prepared_for: Option<Option<JobId>>,
+    /// A program has been started since all were ended.
+    is_used: bool,
+    temporary: Option<TemporaryDir>,
+}
+
+/// The directory on a disk that contained programs see as `/tmp`.
+#[derive(Debug)]
+struct TemporaryDir(PathBuf);
+
+impl Drop for TemporaryDir {
+    fn drop(&mut self) {
+        // If this fails, only unused files are left, in a directory of the node.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Slots {
+    pub fn new(containment: Containment) -> Self {
+        let (temporary, spawner, by_thread) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let containment = Mutex::new(containment);
+        Self { containment, temporary, spawner, by_thread, temporary_count: AtomicU64::new(0) }
+    }
+
+    pub fn containment(&self) -> Containment {
+        *lock(&self.containment)
+    }
+
+    pub fn set_containment(&self, containment: Containment) {
+        *lock(&self.containment) = containment;
+    }
+
+    pub fn set_temporary(&self, prefixes: Vec<PathBuf>) {
+        *lock(&self.temporary) = prefixes;
+    }
+
+    /// Starts the spawner, if it does not run.
+    pub fn prepare(&self) -> Result<(), ContainmentError> {
+        let mut spawner = lock(&self.spawner);
+        if !spawner.as_ref().is_some_and(Spawner::is_alive) {
+            *spawner = Some(Spawner::start()?);
+        }
+        Ok(())
+    }
+
+    /// Makes an init, only to see whether that is possible.
+    pub fn check(&self) -> Result<(), ContainmentError> {
+        let visible = visible::under_own_directories(std::iter::empty());
+        self.new_init()?.new_job(JobFiles { temporary: None, visible }).map(|_| ())
+    }
+
+    fn new_init(&self) -> Result<SlotInit, ContainmentError> {
+        self.prepare()?;
+        let spawner = lock(&self.spawner);
+        spawner.as_ref().ok_or(ContainmentError::SpawnerEnded)?.new_init(self.containment())
+    }
+
+    /// Records the job of this thread's next attempts.
+    pub fn begin_attempt(&self, job: Option<JobId>) {
+        lock(&self.here()).job = job;
+    }
+
+    /// Ends everything that the attempt on this thread has started, except a program that waits for the next one.
+    /// Returns false if processes remain that cannot be killed.
+    pub fn end_attempt(&self, kept: Option<i32>) -> bool {
+        let slot = self.here();
+        let mut slot = lock(&slot);
+        let Some(init) = slot.init.clone().filter(|_| slot.is_used) else { return true };
+        slot.is_used = kept.is_some();
+        let ended = init.end_others(kept).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the programs of a slot are ended with its init");
+            (slot.init, slot.prepared_for) = (None, None);
+            true
+        });
+        if !ended {
+            tracing::warn!("a slot has processes that cannot be killed: they wait for a device");
+        }
+        ended
+    }
+
+    /// Ends the init of this thread, and everything below it.
+    pub fn leave(&self) {
+        let slot = lock(&self.by_thread).remove(&std::thread::current().id());
+        // Its end is waited for: when the slot has ended, nothing of it is left.
+        if let Some(init) = slot.and_then(|slot| lock(&slot).init.take()) {
+            let _ = init.end_others(None);
+        }
+    }
+
+    /// Returns the inits of all threads.
+    pub fn inits(&self) -> Vec<Arc<SlotInit>> {
+        let slots: Vec<Arc<Mutex<Slot>>> = lock(&self.by_thread).values().cloned().collect();
+        slots.iter().filter_map(|slot| slot.try_lock().ok()?.init.clone()).collect()
+    }
+
+    fn here(&self) -> Arc<Mutex<Slot>> {
+        Arc::clone(lock(&self.by_thread).entry(std::thread::current().id()).or_default())
+    }
+
+    /// Returns the init of this thread, ready for a program of its job. `named`: files that the job names.
+    pub fn init_for(
+        &self,
+        named: &[PathBuf],
+        spec: &ProgramSpec,
+        executable: &Path,
+    ) -> Result<Arc<SlotInit>, TaskFailure> {
+        let slot = self.here();
+        let mut slot = lock(&slot);
+        if self.containment() == Containment::Namespaces {
+            visible::check_work_dir(&spec.work_dir)?;
+        }
+        let visible = || {
+            let own = [spec.work_dir.as_path(), spec.start_dir.as_path(), executable].into_iter();
+            let named = own.chain(named.iter().map(PathBuf::as_path));
+            let texts = spec.words.iter().chain(spec.env.iter().map(|(_, value)| value));
+            let in_texts: Vec<PathBuf> = texts.flat_map(std::env::split_paths).collect();
+            visible::under_own_directories(named.chain(in_texts.iter().map(PathBuf::as_path)))
+        };
+        let outcome = match self.ready(&mut slot, visible) {
+            // It was killed. A new one is as good.
+            Err(ContainmentError::InitEnded | ContainmentError::Silent) => {
+                (slot.init, slot.prepared_for) = (None, None);
+                self.ready(&mut slot, visible)
+            }
+            other => other,
+        };
+        slot.is_used = true;
+        outcome.map_err(|error| {
+            (slot.init, slot.prepared_for) = (None, None);
+            environment(&error)
+        })
+    }
+
+    fn ready(
+        &self,
+        slot: &mut Slot,
+        visible: impl Fn() -> Vec<Vec<u8>>,
+    ) -> Result<Arc<SlotInit>, ContainmentError> {
+        let init = match &slot.init {
+            Some(init) => Arc::clone(init),
+            None => {
+                slot.prepared_for = None;
+                Arc::clone(slot.init.insert(Arc::new(self.new_init()?)))
+            }
+        };
+        if slot.prepared_for != Some(slot.job) {
+            match self.containment() {
+                Containment::Subreaper => drop(init.end_others(None)?),
+                Containment::Namespaces => self.give_space(slot, &init, visible())?,
+            }
+            slot.prepared_for = Some(slot.job);
+        }
+        Ok(init)
+    }
+
+    /// Gives an init the namespaces of a new job.
+    fn give_space(
+        &self,
+        slot: &mut Slot,
+        init: &SlotInit,
+        visible: Vec<Vec<u8>>,
+    ) -> Result<(), ContainmentError> {
+        let before = slot.temporary.take();
+        let is_clean =
+            |dir: &TemporaryDir| std::fs::read_dir(&dir.0).is_ok_and(|mut entries| entries.next().is_none());
+        let (clean, used) = match before {
+            Some(dir) if is_clean(&dir) => (Some(dir), None),
+            other => (None, other),
+        };
+        slot.temporary = clean.or_else(|| self.new_temporary());
+        let temporary = slot.temporary.as_ref().map(|dir| dir.0.as_os_str().as_bytes().to_vec());
+        let space = init.new_job(JobFiles { temporary, visible })?;
+        // Nothing uses it any more.
+        drop(used.filter(|_| space == Space::New));
+        Ok(())
+    }
+
+    /// Makes a directory on the first disk that takes one; None: `/tmp` will be in memory.
+    fn new_temporary(&self) -> Option<TemporaryDir> {
+        let number = self.temporary_count.fetch_add(1, Ordering::Relaxed);
+        let make = |prefix: &PathBuf| {
+            let mut path = prefix.clone().into_os_string();
+            path.push(number.to_string());
+            std::fs::create_dir(&path).ok()?;
+            let dir = TemporaryDir(path.into());
+            std::fs::set_permissions(&dir.0, Permissions::from_mode(0o1777)).ok()?;
+            Some(dir)
+        };
+        lock(&self.temporary).iter().find_map(make)
+    }
+}
+
+/// Returns the failure of an attempt whose program could not be contained: another node may do better.
+pub(crate) fn environment(error: &ContainmentError) -> TaskFailure {
+    TaskFailure::new(Blame::Environment, format!("containing a program: {error}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,22 @@
+//! A program to run.
+
+use crate::sandbox::Sandbox;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Program to run: its words, directories, environment and sandbox.
+#[derive(Clone, Debug)]
+pub struct ProgramSpec {
+    /// Program and arguments; never empty.
+    pub words: Vec<String>,
+    /// Current directory of the program.
+    pub work_dir: PathBuf,
+    /// Directory in which the user typed the command; the second place to look for the program.
+    pub start_dir: PathBuf,
+    /// Set on top of PATH, HOME, LANG and LC_*.
+    pub env: Vec<(String, String)>,
+    /// File to which standard error is copied, up to 1 MiB.
+    pub stderr_log: Option<PathBuf>,
+    /// Sandbox of the program; None: it may access whatever the engine may.
+    pub sandbox: Option<Arc<Sandbox>>,
+}
