@@ -112,6 +112,9 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub env_file: Option<PathBuf>,
+    /// In a sandbox: programs reach the network, on nodes that allow it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub network: bool,
     /// Keep intermediate files after the job.
     pub keep_ifiles: bool,
     /// Sync the output before it is renamed into place.
@@ -246,6 +249,7 @@ impl JobSpec {
             files: Vec::new(),
             env: Vec::new(),
             env_file: None,
+            network: false,
             keep_ifiles: false,
             sync: false,
             layout: Layout::default(),

@@ -47,6 +47,7 @@ pub struct JobFile {
     #[serde(default, deserialize_with = "name_values")]
     pub env: Option<Vec<(String, String)>>,
     pub env_file: Option<PathBuf>,
+    pub network: Option<bool>,
     pub codec: Option<Codec>,
     pub input_format: Option<String>,
     pub output_format: Option<String>,
@@ -140,6 +141,7 @@ impl JobFile {
             file: self.file.or(all.file),
             env: self.env.or(all.env),
             env_file: self.env_file.or(all.env_file),
+            network: self.network.or(all.network),
             codec: self.codec.or(all.codec),
             input_format: self.input_format.or(all.input_format),
             output_format: self.output_format.or(all.output_format),

@@ -61,6 +61,9 @@ pub struct RunTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub env_file: Option<PathBuf>,
+    /// In a sandbox: the program reaches the network, on a node that allows it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub network: bool,
     /// Number of retries of a program that failed, at most [`RUN_RETRIES_MAX`]. A run that was lost with its node is
     /// not a failure.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -61,7 +61,7 @@ pub fn execute(
     let options = NodeOptions {
         slots: plan.spec.slots,
         start_dir: plan.start_dir,
-        programs,
+        programs: Arc::clone(&programs),
         sandbox: None,
         program_env: Vec::new(),
     };
@@ -82,6 +82,7 @@ pub fn execute(
         outcome
     });
     server.shutdown();
+    programs.close();
     let (submitted, outcome) = ended?;
     let kept = submitted.disk_dirs.iter().map(|dir| dir.display().to_string()).collect();
     let elapsed = begin.elapsed();

@@ -231,6 +231,7 @@ fn merge(
         file: list(args.file, file.file),
         env,
         env_file: args.env_file.or(file.env_file),
+        network: args.network.or(file.network).unwrap_or(false),
         codec: args.codec.or(file.codec),
         formats: FormatOptions {
             input_format: args.input_format.or(file.input_format),

@@ -28,6 +28,7 @@ pub struct JobOptions {
     pub env: Vec<(String, String)>,
     /// Path as given.
     pub env_file: Option<PathBuf>,
+    pub network: bool,
     pub codec: Option<Codec>,
     pub formats: FormatOptions,
     pub keys: KeyOptions,

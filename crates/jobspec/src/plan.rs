@@ -58,11 +58,10 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
     let disks = disks(&options, &state_dir)?;
 
     let combiner = combiner.or_else(|| combiner_of(reducer.as_ref(), options.keys.key_tails));
-    let combines = combiner.is_some();
     let standard_input = inputs.take_standard_input(&disks[0], formats.input, options.in_cluster)?;
     let inputs = inputs.files;
     let input_bytes = inputs.iter().map(|input| input.size_bytes).sum();
-    // Errors of this call name the option.
+    let combines = combiner.is_some();
     let layout = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines })?;
     check_record_fits(&formats, &layout)?;
     let splits = mapreduce::splits::plan(&inputs, layout.split_bytes, formats.input);
@@ -85,6 +84,7 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
         files,
         env: options.env,
         env_file,
+        network: options.network,
         keep_ifiles,
         formats,
         keys,

@@ -23,6 +23,7 @@
 mod context;
 mod env_file;
 mod find;
+mod installation;
 mod process;
 mod programs;
 mod reports;

@@ -57,8 +57,6 @@ impl Process {
                 let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
             }
         }
-        // Only this end: the program sees a pipe as any other.
-        rustix::io::ioctl_fionbio(&stdout, true).map_err(pipe_failure)?;
         let streams = [its_stdin.as_fd(), its_stdout.as_fd(), its_stderr.as_fd()];
         let (member, end) = start(&context.programs, &context.named, spec, streams)?;
         let number = context.programs.register(member.clone(), &context.cancelled);

@@ -185,6 +185,13 @@ impl Programs {
         self.slots.leave();
     }
 
+    /// Ends the processes of containment, once all slots have ended, and waits for them: nothing is left, and their
+    /// processor time counts for this process. The next program would start them again.
+    pub fn close(&self) {
+        self.end_idle();
+        self.slots.close();
+    }
+
     /// Registers a new program. A flag that was set before takes effect at once, so that no process escapes between the
     /// setting of the flag and the killing.
     pub(crate) fn register(&self, member: Member, cancelled: &Arc<AtomicBool>) -> ProgramNumber {

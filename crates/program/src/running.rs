@@ -12,7 +12,6 @@ use crate::reports::Reports;
 use crate::slots::environment;
 use crate::spec::ProgramSpec;
 use api::{Blame, TaskFailure};
-use rustix::io::Errno;
 use rustix::process::Signal;
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -113,13 +112,14 @@ pub struct ProgramOutput {
 impl Read for ProgramOutput {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let Some(stdout) = &self.stdout else { return Ok(0) };
-        loop {
-            match rustix::io::read(&**stdout, &mut *buffer) {
-                Err(Errno::AGAIN) if self.pipes.wait_for_output(stdout) => {}
-                // The run fails: another process holds the pipe.
-                Err(Errno::AGAIN) => return Ok(0),
-                other => return Ok(other?),
-            }
+        if self.pipes.is_given_up() {
+            return Ok(0);
+        }
+        let read = rustix::io::read(&**stdout, buffer);
+        match self.pipes.is_given_up() {
+            // The run fails: another process holds the pipe.
+            true => Ok(0),
+            false => Ok(read?),
         }
     }
 }

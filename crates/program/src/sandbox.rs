@@ -4,6 +4,7 @@
 mod escapes;
 mod syscalls;
 
+use crate::installation::{executables_of, installations_in_path, installations_of};
 use api::{Blame, TaskFailure};
 use containment::{Capabilities, Containment, OwnPath, Restrictions};
 use landlock::{
@@ -78,6 +79,8 @@ pub struct Sandbox {
     writable: Vec<PathBuf>,
     /// Maximum memory that it may map; None: no limit.
     memory_bytes: Option<u64>,
+    /// The most that the operator allows.
+    allowed_network: Network,
     network: Network,
     /// Paths in the job.
     named: Option<Named>,
@@ -123,14 +126,26 @@ impl std::fmt::Debug for Named {
 pub struct NoSandbox(#[from] RulesetError);
 
 impl Sandbox {
-    /// Makes the sandbox of a node, whose operator lets programs read these paths and map so much memory.
-    pub fn new(readable: Vec<PathBuf>, memory_bytes: Option<u64>) -> Self {
-        Self { readable, memory_bytes, ..Self::default() }
+    /// Makes the sandbox of a node, whose operator lets programs read these paths, map so much memory, and reach the
+    /// network or not.
+    pub fn new(readable: Vec<PathBuf>, memory_bytes: Option<u64>, allowed_network: Network) -> Self {
+        Self { readable, memory_bytes, allowed_network, ..Self::default() }
     }
 
-    /// Returns the sandbox for programs of a job, with full access to these directories of the node.
-    pub fn for_job(&self, named: Named, writable: Vec<PathBuf>, network: Network) -> Self {
-        Self { named: Some(named), writable, network, ..self.clone() }
+    /// Returns the sandbox for programs of a job, with full access to these directories of the node. Error: the job asks
+    /// for a network that the operator does not allow; other nodes may.
+    pub fn for_job(
+        &self,
+        named: Named,
+        writable: Vec<PathBuf>,
+        network: Network,
+    ) -> Result<Self, TaskFailure> {
+        if network == Network::Allowed && self.allowed_network == Network::None {
+            let message =
+                "the job asks for --network, which this node does not allow: start it with --allow-network";
+            return Err(TaskFailure::new(Blame::Environment, message));
+        }
+        Ok(Self { named: Some(named), writable, network, ..self.clone() })
     }
 
     /// Returns whether this kernel supports the sandbox.
@@ -180,7 +195,7 @@ impl Sandbox {
         let program = Some(executable).filter(|_| !is_of_node_path(executable));
         let chosen = named.work_dir.as_deref().filter(|chosen| *chosen == work_dir);
         let wanted = readable.chain(program).map(|path| (path, read));
-        let mut opened = Vec::new();
+        let mut opened = self.open_installations(named, executable);
         for (path, access) in wanted.chain(chosen.map(|path| (path, all))) {
             match (named.open)(path).and_then(|place| Ok((access_to(&place, access)?, place))) {
                 Ok((access, place)) => opened.push((place, access)),
@@ -201,6 +216,18 @@ impl Sandbox {
         Ok(opened)
     }
 
+    /// Opens the installations of a program and its interpreter, as far as the job may name files there.
+    fn open_installations(&self, named: &Named, executable: &Path) -> Vec<(OwnedFd, BitFlags<AccessFs>)> {
+        let read = AccessFs::from_read(ABI_WANTED);
+        let of_job = executables_of(executable).into_iter().filter(|file| !is_of_node_path(file));
+        let parts = of_job.flat_map(|file| installations_of(&file));
+        let open = |part: PathBuf| {
+            let place = (named.open)(&part).ok()?;
+            Some((access_to(&place, read).ok()?, place))
+        };
+        parts.filter_map(open).map(|(access, place)| (place, access)).collect()
+    }
+
     fn rules(
         &self,
         executable: &Path,
@@ -212,7 +239,14 @@ impl Sandbox {
         let is_own_program = named.is_none() || is_of_node_path(executable);
         let system = SYSTEM_FOLDERS.iter().chain(SETTINGS).map(Path::new);
         let own_program = Some(executable).filter(|_| is_own_program);
-        let readable = system.chain(self.readable.iter().map(PathBuf::as_path)).chain(own_program);
+        // A job names files of its own programs only through its roots.
+        let of_program: Vec<PathBuf> = match named {
+            None => executables_of(executable).iter().flat_map(|file| installations_of(file)).collect(),
+            Some(_) => Vec::new(),
+        };
+        let installed = installations_in_path().iter().chain(&of_program).map(PathBuf::as_path);
+        let readable =
+            system.chain(self.readable.iter().map(PathBuf::as_path)).chain(own_program).chain(installed);
         let own_dir = Some(work_dir).filter(|_| named.is_none_or(|named| named.work_dir.is_none()));
         let writable = self.writable.iter().map(PathBuf::as_path).chain(own_dir);
         ruleset()?

@@ -122,6 +122,12 @@ impl Slots {
         }
     }
 
+    /// Ends all inits and the spawner.
+    pub fn close(&self) {
+        lock(&self.by_thread).clear();
+        drop(lock(&self.spawner).take());
+    }
+
     /// Returns the inits of all threads.
     pub fn inits(&self) -> Vec<Arc<SlotInit>> {
         let slots: Vec<Arc<Mutex<Slot>>> = lock(&self.by_thread).values().cloned().collect();

@@ -1,19 +1,19 @@
 //! Files that a contained program sees although they lie in a directory of which each job has its own, such as `/tmp`.
 
+use crate::installation::{executables_of, prefixes_of};
 use api::{Blame, TaskFailure};
 use containment::own_directory_above;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// File whose target some systems keep below `/run`.
 const NAME_SERVERS: &str = "/etc/resolv.conf";
+/// Folders of the system, where nothing leads to such a directory.
+const ELSEWHERE: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt"];
 /// Directories of executables and libraries that some systems keep below `/run`.
 const SYSTEM: [&str; 2] = ["/run/current-system", "/run/wrappers"];
-/// Bytes of a script in which its interpreter is named; the kernel reads no more.
-const FIRST_LINE_BYTES_MAX: u64 = 256;
 
 /// Fails if programs would work in a directory whose content they do not see: their files there would be lost.
 pub(crate) fn check_work_dir(work_dir: &Path) -> Result<(), TaskFailure> {
@@ -33,15 +33,12 @@ pub(crate) fn check_work_dir(work_dir: &Path) -> Result<(), TaskFailure> {
 /// Returns those of these paths, and of the paths that programs at them need, that lie in a directory of which each job
 /// has its own: parents first, and no path below another.
 pub(crate) fn under_own_directories<'a>(named: impl Iterator<Item = &'a Path>) -> Vec<Vec<u8>> {
-    let mut wanted: BTreeSet<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
-    wanted.extend(std::env::current_exe());
-    wanted.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-    wanted.extend(Path::new(NAME_SERVERS).canonicalize());
-    for path in named {
+    let mut wanted: BTreeSet<PathBuf> = of_this_process().iter().cloned().collect();
+    for path in named.filter(|path| !ELSEWHERE.iter().any(|system| path.starts_with(system))) {
         // A program may be about to make a file that is missing.
         let existing = path.ancestors().find(|path| path.exists());
         wanted.extend(existing.map(Path::to_path_buf));
-        wanted.extend(prefixes_of(path));
+        wanted.extend(executables_of(path).iter().flat_map(|executable| prefixes_of(executable)));
     }
     let is_below_own = |path: &PathBuf| own_directory_above(path).is_some_and(|own| own != path);
     let mut visible: Vec<PathBuf> = Vec::new();
@@ -54,33 +51,15 @@ pub(crate) fn under_own_directories<'a>(named: impl Iterator<Item = &'a Path>) -
     visible.into_iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect()
 }
 
-/// Returns the installations to which an executable belongs: its own, that of the file to which it is a link, and that
-/// of its interpreter. `PREFIX/bin/python` needs `PREFIX/lib`.
-fn prefixes_of(executable: &Path) -> Vec<PathBuf> {
-    let interpreter = interpreter_of(executable);
-    let mut prefixes = Vec::new();
-    for file in interpreter.iter().map(PathBuf::as_path).chain([executable]) {
-        let target = file.canonicalize().ok();
-        for file in target.iter().map(PathBuf::as_path).chain([file]) {
-            let Some(directory) = file.parent().filter(|directory| directory.ends_with("bin")) else {
-                continue;
-            };
-            prefixes.extend(directory.parent().map(Path::to_path_buf));
-        }
-    }
-    prefixes
-}
-
-/// Returns the interpreter that the first line of a script names.
-fn interpreter_of(script: &Path) -> Option<PathBuf> {
-    let mut first = Vec::new();
-    if !script.is_file() {
-        return None;
-    }
-    File::open(script).ok()?.take(FIRST_LINE_BYTES_MAX).read_to_end(&mut first).ok()?;
-    let line = first.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let path = line.trim_ascii().split(|byte| byte.is_ascii_whitespace()).next()?;
-    Some(PathBuf::from(std::ffi::OsStr::from_bytes(path))).filter(|path| path.is_absolute())
+/// Returns the paths that the system and this process keep in such directories for every program.
+fn of_this_process() -> &'static [PathBuf] {
+    static PATHS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    PATHS.get_or_init(|| {
+        let system = SYSTEM.iter().map(PathBuf::from).chain(std::env::current_exe());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let named = system.chain(std::env::split_paths(&path)).chain(Path::new(NAME_SERVERS).canonicalize());
+        named.filter(|path| own_directory_above(path).is_some()).collect()
+    })
 }
 
 #[cfg(test)]

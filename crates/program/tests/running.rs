@@ -195,6 +195,28 @@ fn child_that_holds_the_output_fails_the_attempt() {
     assert_eq!(failure.exit_code, Some(3));
 }
 
+/// A process that is no descendant gets the output through a socket, and nobody may end it.
+#[test]
+fn output_held_by_stranger_fails_the_attempt() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let keep = "import socket, sys, time
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print('ready', flush=True)
+c = s.accept()[0]; kept = socket.recv_fds(c, 1, 1); c.send(b'x'); time.sleep(3600)";
+    let mut stranger = Command::new("python3");
+    stranger.args(["-c", keep]).arg(&socket).stdout(std::process::Stdio::piped());
+    let mut stranger = stranger.spawn().unwrap();
+    let mut ready = [0; 6];
+    stranger.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    let give = "import socket, sys
+s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); socket.send_fds(s, [b'x'], [1]); s.recv(1); print('out')";
+    let command = ["python3", "-c", give, socket.to_str().unwrap()];
+    let failure = pipe(&context(directory.path()), &command, b"input").unwrap_err();
+    assert!(failure.message.contains("a process outside its attempt still had"), "{}", failure.message);
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
 #[test]
 fn output_of_a_child_that_ends_soon_counts() {
     let directory = tempfile::tempdir().unwrap();

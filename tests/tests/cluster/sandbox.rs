@@ -137,3 +137,71 @@ fn many_inputs_open_no_directory_to_a_program() {
     let directory = kept.place.path("in").display().to_string();
     run(&format!("cat; ls {directory}"), "refused").expect_failure(2, &["Permission denied"]);
 }
+
+/// Interpreters from wherever the node finds them, and one from an environment that the job names.
+#[test]
+fn interpreters_run_in_sandbox() {
+    let Some(kept) = Kept::start(&[]) else { return };
+    let python = "python3 -c 'import ctypes, json, multiprocessing, ssl, tempfile; tempfile.TemporaryFile(); print(6 * 7)'";
+    let java = "cd $TMPDIR; echo 'class A { public static void main(String[] a) { System.out.println(6 * 7); } }' > A.java
+        java -Xmx64m A.java";
+    let go = "go env GOROOT > /dev/null && go version > /dev/null && echo 42";
+    let node = "node -e 'console.log(6 * 7)'";
+    for (tool, script) in [
+        ("bash", "bash -c 'echo $((6 * 7))'"),
+        ("nice", "nice -n 5 echo 42"),
+        ("python3", python),
+        ("java", java),
+        ("node", node),
+        ("go", go),
+    ] {
+        let found = std::process::Command::new("sh").args(["-c", &format!("command -v {tool}")]).output();
+        if !found.is_ok_and(|found| found.status.success()) {
+            could_not_run(&format!("{tool} in a sandbox"), "it is not installed");
+            continue;
+        }
+        let said = kept.submit(script);
+        assert!(said.code() == Some(0) && said.text().contains("42"), "{tool}: {}", said.story());
+    }
+    let environment = kept.place.path("environment");
+    let mut made = std::process::Command::new("python3");
+    made.args(["-m", "venv", "--without-pip"]).arg(&environment);
+    assert!(made.status().expect("python3 runs").success());
+    kept.place.write("in.txt", "one line\n");
+    kept.place.write("map.py", "import json, sys\nprint(sys.stdin.read().strip() if sys.prefix != sys.base_prefix else sys.prefix)\n");
+    // A program that is given as a path would be shipped without its environment.
+    let path = format!("PATH={}:/usr/bin:/bin", environment.join("bin").display());
+    let mut command = kept.place.sailfish();
+    command.args(["run", "--server", &kept.url, "--memory", CLUSTER_MEMORY, "--slots", "2", "--map-only"]);
+    command.args([
+        "--input",
+        "in.txt",
+        "--file",
+        "map.py",
+        "--mapper",
+        "python3 map.py",
+        "--env",
+        &path,
+        "--output",
+        "from-environment",
+    ]);
+    Running::start(&mut command).wait().expect_success();
+    assert_eq!(kept.place.output_lines(&kept.place.path("from-environment")), ["one line"]);
+}
+
+#[test]
+fn network_needs_both_operator_and_job() {
+    let connect =
+        "python3 -c 'import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)'";
+    for (node_args, code) in [(&[][..], 1), (&["--allow-network"][..], 0)] {
+        let Some(kept) = Kept::start(node_args) else { return };
+        let address = kept.url.trim_start_matches("http://").replace(':', " ");
+        let script = format!("{connect} {address}");
+        kept.submit(&script).expect_failure(1, &[]);
+        let mut command = kept.place.sailfish();
+        command.args(["submit", "--server", &kept.url, "--wait", "--network", "--", "sh", "-c", &script]);
+        let told = Running::start(&mut command).wait();
+        assert_eq!(told.code() == Some(0), code == 0, "{}", told.story());
+        assert!(code == 0 || told.stderr.contains("--allow-network"), "{}", told.story());
+    }
+}

@@ -12,7 +12,7 @@ use data_port::DataPort;
 use jobspec::{memory_size, paths, state_dir};
 use metastore::Metastore;
 use node::{Disks, Drill, DyingProcess, LeftOnDisks, Node, NodeLink, NodeOptions, Remote};
-use program::{Containment, Programs, Sandbox};
+use program::{Containment, Network, Programs, Sandbox};
 use roots::Roots;
 use server::{Server, ServerOptions};
 use shipped::{Depot, Limits};
@@ -336,7 +336,8 @@ fn sandbox(args: &NodeArgs, server_wants: bool) -> anyhow::Result<Option<Sandbox
     Sandbox::check_kernel().context("--sandbox")?;
     let memory = args.sandbox_memory.as_deref().map(memory_size::parse).transpose();
     let memory_bytes = memory.context("--sandbox-memory")?;
-    Ok(Some(Sandbox::new(args.sandbox_read.clone(), memory_bytes)))
+    let allowed = if args.allow_network { Network::Allowed } else { Network::None };
+    Ok(Some(Sandbox::new(args.sandbox_read.clone(), memory_bytes, allowed)))
 }
 
 fn default_name() -> String {

@@ -112,6 +112,9 @@ pub struct RunArgs {
     /// File with more variables, one NAME=VALUE per line, for secrets: its content is kept out of rows, lists and logs
     #[arg(long, value_name = "FILE")]
     pub env_file: Option<PathBuf>,
+    /// In a sandbox: let functions reach the network, on nodes that allow it (node --allow-network)
+    #[arg(long)]
+    pub network: bool,
     /// Compression of intermediate data [default: lz4]
     #[arg(long, value_enum)]
     pub codec: Option<CodecArg>,
@@ -218,6 +221,7 @@ impl RunArgs {
             disk: list(self.disk),
             file: list(self.file),
             env_file: self.env_file,
+            network: self.network.then_some(true),
             codec: self.codec.map(Codec::from),
             input_format: self.input_format,
             output_format: self.output_format,

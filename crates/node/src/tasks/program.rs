@@ -3,7 +3,7 @@
 use crate::attempt::Assignment;
 use crate::failure::file_failure;
 use crate::shared::Shared;
-use crate::tasks::work_dir::{env_of_file, sandbox_for};
+use crate::tasks::work_dir::{SandboxNeeds, env_of_file, sandbox_for};
 use api::TaskFailure;
 use api::task::{RunResult, RunTask};
 use faults::{IoCall, io_call};
@@ -69,13 +69,17 @@ pub(crate) fn run(
         _ => task.directory.clone(),
     };
     let base = shared.options.sandbox.as_ref();
-    let sandbox = base.zip(temporary.as_ref()).map(|(base, temporary)| {
-        let chosen = Some(task.directory.clone()).filter(|directory| *directory == work_dir);
-        let writable = vec![temporary.0.clone()];
-        let sandbox = sandbox_for(base, &assignment.job.paths, task.files.clone(), chosen, writable);
+    let sandboxed = base.zip(temporary.as_ref()).map(|(base, temporary)| {
         env.push(("TMPDIR".to_string(), temporary.0.to_string_lossy().into_owned()));
-        Arc::new(sandbox)
+        let needs = SandboxNeeds {
+            readable: task.files.clone(),
+            work_dir: Some(task.directory.clone()).filter(|directory| *directory == work_dir),
+            writable: vec![temporary.0.clone()],
+            has_network: task.network,
+        };
+        sandbox_for(base, &assignment.job.paths, needs)
     });
+    let sandbox = sandboxed.transpose()?;
     env.extend(env_of_file(task.env_file.as_deref())?);
     env.extend(task.env.iter().cloned());
     let context = FunctionContext {

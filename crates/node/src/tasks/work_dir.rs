@@ -147,18 +147,28 @@ fn readable(job: &AttemptData, place: TaskPlace<'_>) -> Vec<PathBuf> {
     paths.into_iter().collect()
 }
 
+/// Paths and rights that the sandbox of a job's programs needs.
+pub(crate) struct SandboxNeeds {
+    pub readable: Vec<PathBuf>,
+    /// The work directory, if the job chose it.
+    pub work_dir: Option<PathBuf>,
+    /// Directories of the node.
+    pub writable: Vec<PathBuf>,
+    /// The job asks for the network.
+    pub has_network: bool,
+}
+
 /// Returns the sandbox of the node for a program of a job, which opens the job's paths through `paths`.
 pub(crate) fn sandbox_for(
     base: &Sandbox,
     paths: &JobPaths,
-    readable: Vec<PathBuf>,
-    work_dir: Option<PathBuf>,
-    writable: Vec<PathBuf>,
-) -> Sandbox {
+    needs: SandboxNeeds,
+) -> Result<Arc<Sandbox>, TaskFailure> {
     let paths = paths.clone();
     let open: OpenNamed = Arc::new(move |path| paths.open_place(path));
-    let named = Named { readable, work_dir, open };
-    base.for_job(named, writable, Network::None)
+    let named = Named { readable: needs.readable, work_dir: needs.work_dir, open };
+    let network = if needs.has_network { Network::Allowed } else { Network::None };
+    base.for_job(named, needs.writable, network).map(Arc::new)
 }
 
 /// Returns the context of the functions of an attempt.
@@ -184,7 +194,8 @@ pub(crate) fn function_context(
     let base = shared.options.sandbox.as_ref();
     let readable = readable(job, place);
     let named = job.run.disk_dirs.iter().chain(&readable).cloned().collect();
-    let sandbox = base.map(|base| Arc::new(sandbox_for(base, &job.run.paths, readable, None, Vec::new())));
+    let needs = SandboxNeeds { readable, work_dir: None, writable: Vec::new(), has_network: spec.network };
+    let sandbox = base.map(|base| sandbox_for(base, &job.run.paths, needs)).transpose()?;
     if sandbox.is_some() {
         env.push(("TMPDIR".to_string(), work_dir.path().to_string_lossy().into_owned()));
     }

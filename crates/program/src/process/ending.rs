@@ -116,7 +116,7 @@ impl Ending {
         let names = |pipe: BorrowedFd<'_>| {
             let holders = process.member.init.holders(pipe, HoldersThen::Live).unwrap_or_default();
             let names: Vec<String> = holders.iter().map(ToString::to_string).collect();
-            if names.is_empty() { "a process of another user".to_string() } else { names.join(", ") }
+            if names.is_empty() { "a process outside its attempt".to_string() } else { names.join(", ") }
         };
         match (held.stdout, held.stderr) {
             _ if self.has_failed => {}

@@ -85,6 +85,11 @@ impl Programs {
         self.end_each(|idle| idle.thread == here);
     }
 
+    /// Ends all waiting programs.
+    pub(crate) fn end_idle(&self) {
+        self.end_each(|_| true);
+    }
+
     /// Returns the process id of this thread's waiting program.
     pub(crate) fn idle_here(&self) -> Option<i32> {
         let here = std::thread::current().id();
@@ -134,6 +139,6 @@ impl Programs {
 
 impl Drop for Programs {
     fn drop(&mut self) {
-        self.end_each(|_| true);
+        self.end_idle();
     }
 }

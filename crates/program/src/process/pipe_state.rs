@@ -1,10 +1,15 @@
 //! State of the pipes of a program, shared by both sides of a run with the supervising thread.
 
 use api::{Blame, TaskFailure};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{ChildStdin, ChildStdout};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// State of the pipes, shared by their ends and the thread that supervises the program.
@@ -13,8 +18,8 @@ pub(crate) struct PipeState {
     state: Mutex<State>,
     /// Event descriptor that signals news.
     bell: OwnedFd,
-    /// Event descriptor that tells the reader to stop, although a process holds the pipe.
-    stop: OwnedFd,
+    /// The reader must stop, although a process holds the pipe.
+    is_given_up: AtomicBool,
 }
 
 /// State of a program's input when its feed ends.
@@ -40,12 +45,11 @@ struct State {
 impl PipeState {
     /// Makes the state. `stdin`: kept open after the feed.
     pub fn new(stdin: Option<Arc<ChildStdin>>) -> Result<Self, TaskFailure> {
-        let event = || {
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| {
-                TaskFailure::new(Blame::Environment, format!("watching a user program: {error}"))
-            })
-        };
-        Ok(Self { state: Mutex::new(State { stdin, ..State::default() }), bell: event()?, stop: event()? })
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| {
+            TaskFailure::new(Blame::Environment, format!("watching a user program: {error}"))
+        })?;
+        let state = Mutex::new(State { stdin, ..State::default() });
+        Ok(Self { state, bell, is_given_up: AtomicBool::new(false) })
     }
 
     pub fn bell(&self) -> BorrowedFd<'_> {
@@ -59,20 +63,27 @@ impl PipeState {
     }
 
     fn ring(&self) {
-        signal(&self.bell);
+        loop {
+            match rustix::io::write(&self.bell, &1_u64.to_ne_bytes()) {
+                Err(Errno::INTR) => {}
+                // A full counter is enough: the signal is set.
+                Ok(_) | Err(_) => return,
+            }
+        }
     }
 
-    /// Tells the reader to stop: the pipe will not end.
-    pub fn give_up(&self) {
-        signal(&self.stop);
+    /// Makes the reader stop: the pipe will not end, since a process beyond our reach holds it. The reader may wait in the
+    /// kernel, so it gets a byte that it throws away.
+    pub fn give_up(&self, stdout: &ChildStdout) {
+        self.is_given_up.store(true, Ordering::Relaxed);
+        let path = format!("/proc/self/fd/{}", stdout.as_fd().as_raw_fd());
+        let written = File::options().write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path);
+        // A full pipe wakes the reader as well.
+        let _ = written.and_then(|mut pipe| pipe.write(&[0]));
     }
 
-    /// Waits until the pipe has data or has ended. Returns false if the reader must stop.
-    pub fn wait_for_output(&self, stdout: &ChildStdout) -> bool {
-        let mut watched = [PollFd::new(stdout, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
-        // After an interruption the reader tries again.
-        let _ = poll(&mut watched, None);
-        watched[1].revents().is_empty()
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
     }
 
     /// Records the end of the feed.
@@ -119,15 +130,5 @@ impl PipeState {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn signal(event: &OwnedFd) {
-    loop {
-        match rustix::io::write(event, &1_u64.to_ne_bytes()) {
-            Err(Errno::INTR) => {}
-            // A full counter is enough: the signal is set.
-            Ok(_) | Err(_) => return,
-        }
     }
 }

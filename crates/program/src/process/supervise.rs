@@ -180,8 +180,8 @@ impl Supervisor<'_> {
         let stderr = Some(&self.process.stderr).filter(|_| self.stderr_is_open);
         let open = OpenPipes { stdin: stdin.as_deref(), stdout: stdout.as_deref(), stderr };
         ended.rest = ended.ending.look(self.run.programs, self.process, open, &mut self.drain);
-        if ended.rest == Rest::GivenUp {
-            self.run.pipes.give_up();
+        if let (Rest::GivenUp, Some(stdout)) = (ended.rest, &stdout) {
+            self.run.pipes.give_up(stdout);
         }
     }
 

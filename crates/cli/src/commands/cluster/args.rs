@@ -106,6 +106,9 @@ pub struct NodeArgs {
     /// work directory and the directory that a one-task job names. Needs Linux 6.2
     #[arg(long)]
     pub sandbox: bool,
+    /// With a sandbox: programs reach the network if their job asks for it (run and submit --network)
+    #[arg(long)]
+    pub allow_network: bool,
     /// With a sandbox: additional file or directory that programs may read; may be given several times
     #[arg(long, value_name = "PATH")]
     pub sandbox_read: Vec<PathBuf>,

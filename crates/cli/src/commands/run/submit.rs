@@ -77,6 +77,9 @@ pub struct SubmitArgs {
     /// File with more variables, one NAME=VALUE per line, for secrets: its content is kept out of rows, lists and logs
     #[arg(long, value_name = "FILE")]
     pub env_file: Option<PathBuf>,
+    /// In a sandbox: let the program reach the network, on nodes that allow it (node --allow-network)
+    #[arg(long)]
+    pub network: bool,
     /// File to put into a work directory of the program; the program runs there instead of in the current directory.
     /// May be given several times
     #[arg(long, value_name = "PATH")]
@@ -140,6 +143,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
             directory: directory.clone(),
             env,
             env_file: env_file.clone(),
+            network: args.network,
             retries: args.retries,
             files: files.clone(),
             memory_bytes: memory.unwrap_or(0),
@@ -196,7 +200,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
     let options = NodeOptions {
         slots: machine::default_slots(),
         start_dir,
-        programs,
+        programs: Arc::clone(&programs),
         sandbox: None,
         program_env: Vec::new(),
     };
@@ -205,6 +209,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
     node.join();
     interrupt.disarm();
     server.shutdown();
+    programs.close();
     store::run(async {
         let store = Metastore::open(&state_dir).await?;
         let mut code = None;
