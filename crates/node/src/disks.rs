@@ -158,7 +158,10 @@ impl Disks {
     /// Returns paths, one per disk, that become those of directories for temporary files of programs by a number at their
     /// end. Such directories are removed with the process.
     pub fn program_files(&self) -> Vec<PathBuf> {
-        self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-{PROGRAM_FILES}", self.name))).collect()
+        self.disks
+            .iter()
+            .map(|disk| disk.path.join(format!(".{MARK}{}-{PROGRAM_FILES}", self.name)))
+            .collect()
     }
 
     /// Creates the directories of a job.
@@ -334,7 +337,7 @@ fn owner_of_lock(file_name: &OsStr) -> Option<String> {
 fn remove_of(path: &Path, name: &str) -> std::io::Result<()> {
     let of_jobs = format!("{MARK}{name}-job");
     let of_users = format!("{MARK}{name}-{USER_FILES}");
-    let of_programs = format!("{MARK}{name}-{PROGRAM_FILES}");
+    let of_programs = format!(".{MARK}{name}-{PROGRAM_FILES}");
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
         let is_of_it =

@@ -36,6 +36,8 @@ struct Slot {
     prepared_for: Option<Option<JobId>>,
     /// A program has been started since all were ended.
     is_used: bool,
+    /// An attempt runs.
+    is_busy: bool,
     temporary: Option<TemporaryDir>,
 }
 
@@ -92,7 +94,9 @@ impl Slots {
 
     /// Records the job of this thread's next attempts.
     pub fn begin_attempt(&self, job: Option<JobId>) {
-        lock(&self.here()).job = job;
+        let slot = self.here();
+        let mut slot = lock(&slot);
+        (slot.job, slot.is_busy) = (job, true);
     }
 
     /// Ends everything that the attempt on this thread has started, except a program that waits for the next one.
@@ -100,6 +104,7 @@ impl Slots {
     pub fn end_attempt(&self, kept: Option<i32>) -> bool {
         let slot = self.here();
         let mut slot = lock(&slot);
+        slot.is_busy = false;
         let Some(init) = slot.init.clone().filter(|_| slot.is_used) else { return true };
         slot.is_used = kept.is_some();
         let ended = init.end_others(kept).unwrap_or_else(|error| {
@@ -119,6 +124,17 @@ impl Slots {
         // Its end is waited for: when the slot has ended, nothing of it is left.
         if let Some(init) = slot.and_then(|slot| lock(&slot).init.take()) {
             let _ = init.end_others(None);
+        }
+    }
+
+    /// Removes the temporary files of a finished job from slots that run nothing of it any more.
+    pub fn forget(&self, job: JobId) {
+        for slot in lock(&self.by_thread).values() {
+            // A slot that is being prepared or ended removes them itself.
+            let Ok(mut slot) = slot.try_lock() else { continue };
+            if slot.prepared_for == Some(Some(job)) && !slot.is_busy {
+                (slot.temporary, slot.prepared_for) = (None, None);
+            }
         }
     }
 

@@ -32,17 +32,21 @@ pub(super) enum FaultKind {
     NodeStopped,
     ProgramKilled,
     ProgramStopped,
+    InitKilled,
+    SpawnerKilled,
     FileDamaged,
 }
 
 /// Kills and stops with their weights.
-const STRIKES: [(FaultKind, u64); 6] = [
+const STRIKES: [(FaultKind, u64); 8] = [
     (FaultKind::ServerKilled, 14),
     (FaultKind::ServerStopped, 12),
     (FaultKind::NodeKilled, 22),
     (FaultKind::NodeStopped, 18),
     (FaultKind::ProgramKilled, 20),
     (FaultKind::ProgramStopped, 14),
+    (FaultKind::InitKilled, 8),
+    (FaultKind::SpawnerKilled, 4),
 ];
 
 /// A fault and its moment.

@@ -28,13 +28,15 @@ impl fmt::Display for Struck {
 }
 
 /// The rows of the table; what stands here and never fired is told.
-pub(super) const WHAT: [&str; 15] = [
+pub(super) const WHAT: [&str; 17] = [
     "server killed",
     "server stopped",
     "node killed",
     "node stopped",
     "program killed",
     "program stopped",
+    "init killed",
+    "spawner killed",
     "run: bytes changed",
     "run: cut off",
     "run: taken away",
@@ -46,6 +48,8 @@ pub(super) const WHAT: [&str; 15] = [
     "part: taken away",
 ];
 
+/// The first row about files.
+const FILES: usize = 8;
 /// Chance, in percent, that a part of a stage is damaged instead of a run, if there is any.
 const PARTS_PERCENT: u64 = 40;
 
@@ -56,6 +60,7 @@ impl World {
             FaultKind::ServerKilled | FaultKind::ServerStopped => self.strike_server(fault),
             FaultKind::NodeKilled | FaultKind::NodeStopped => self.strike_node(fault),
             FaultKind::ProgramKilled | FaultKind::ProgramStopped => self.strike_program(fault, jobs),
+            FaultKind::InitKilled | FaultKind::SpawnerKilled => self.strike_containment(fault, jobs),
             FaultKind::FileDamaged => self.damage_file(fault, jobs),
         }
     }
@@ -94,16 +99,10 @@ impl World {
 
     fn strike_program(&mut self, fault: &Fault, jobs: &mut Jobs) -> Option<Struck> {
         let kills = fault.kind == FaultKind::ProgramKilled;
-        let nodes = self.working().into_iter().filter_map(|number| self.nodes[number].process.as_ref());
-        let mut programs: Vec<Program> = nodes.flat_map(|node| programs_of(node.id())).collect();
+        let mut programs = self.programs();
         programs.retain(|program| !kills || jobs.may_kill_program_of(program.job));
-        programs.sort_by_key(|program| (program.job, program.id));
-        if programs.is_empty() {
-            return None;
-        }
-        let chosen = (fault.choice % programs.len() as u64) as usize;
-        let Program { job, id, node } = programs.swap_remove(chosen);
-        let handle = handle_of(id, node)?;
+        let Program { job, id, init, .. } = one_of(programs, fault)?;
+        let handle = handle_of(id, init)?;
         let signal = if kills { Signal::KILL } else { Signal::STOP };
         pidfd_send_signal(&handle, signal).ok()?;
         if kills {
@@ -112,6 +111,35 @@ impl World {
         }
         self.later(fault.stop, Undo::ProgramGoesOn(handle));
         Some(Struck { what: WHAT[5], detail: format!("of job {job} for {:?}", fault.stop) })
+    }
+
+    /// Kills the init of a program, or the spawner of its node: all programs below it end, and their attempts run again.
+    fn strike_containment(&mut self, fault: &Fault, jobs: &mut Jobs) -> Option<Struck> {
+        let programs = self.programs();
+        let may_end = |of: &dyn Fn(&Program) -> bool| {
+            programs.iter().filter(|program| of(program)).all(|program| jobs.may_kill_program_of(program.job))
+        };
+        let is_init = fault.kind == FaultKind::InitKilled;
+        let ends_with = |victim: &Program, other: &Program| match is_init {
+            true => other.init == victim.init,
+            false => other.spawner == victim.spawner,
+        };
+        let possible = programs.iter().filter(|victim| may_end(&|other| ends_with(victim, other)));
+        let victim = one_of(possible.copied().collect(), fault)?;
+        let (id, parent, what) = match is_init {
+            true => (victim.init, victim.spawner, WHAT[6]),
+            false => (victim.spawner, victim.node, WHAT[7]),
+        };
+        pidfd_send_signal(&handle_of(id as i32, parent)?, Signal::KILL).ok()?;
+        let ended: Vec<i64> =
+            programs.iter().filter(|other| ends_with(&victim, other)).map(|other| other.job).collect();
+        ended.iter().for_each(|job| jobs.killed_program_of(*job));
+        Some(Struck { what, detail: format!("with programs of jobs {ended:?}") })
+    }
+
+    fn programs(&self) -> Vec<Program> {
+        let nodes = self.working().into_iter().filter_map(|number| self.nodes[number].process.as_ref());
+        nodes.flat_map(|node| programs_of(node.id())).collect()
     }
 
     /// Raw chunks are rare and go first; parts of stages are few beside runs.
@@ -143,27 +171,64 @@ impl World {
         // It may have gone just now.
         let detail = detail.ok()?;
         jobs.damaged(file.job);
-        let what = WHAT[6 + 3 * file.contents as usize + row];
+        let what = WHAT[FILES + 3 * file.contents as usize + row];
         let name = file.path.strip_prefix(self.cluster.sandbox.path("")).unwrap_or(&file.path);
         Some(Struck { what, detail: format!("of job {}: {detail} of {}", file.job, name.display()) })
     }
 }
 
-/// A user program that runs.
+/// A user program that runs, and the processes above it.
+#[derive(Clone, Copy)]
 struct Program {
     job: i64,
     id: i32,
+    init: u32,
+    spawner: u32,
     node: u32,
 }
 
-/// The children of a node that know their job: what was forked and is no program yet does not.
+fn one_of(mut programs: Vec<Program>, fault: &Fault) -> Option<Program> {
+    programs.sort_by_key(|program| (program.job, program.id));
+    let count = programs.len() as u64;
+    (count > 0).then(|| programs[(fault.choice % count) as usize])
+}
+
+/// The children of a node's inits that know their job: what was forked and is no program yet does not.
 fn programs_of(node: u32) -> Vec<Program> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{node}/task")) else { return Vec::new() };
+    let mut programs = Vec::new();
+    for spawner in children_of(node) {
+        for init in children_of(spawner) {
+            let jobs = children_of(init).into_iter().map(|id| id as i32);
+            let known = jobs.filter_map(|id| Some((job_of_process(id)?, id)));
+            programs.extend(known.map(|(job, id)| Program { job, id, init, spawner, node }));
+        }
+    }
+    programs
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
     let children =
         |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children")).unwrap_or_default();
     let lists: Vec<String> = threads.flatten().map(children).collect();
-    let ids = lists.iter().flat_map(|list| list.split_whitespace()).filter_map(|id| id.parse().ok());
-    ids.filter_map(|id: i32| job_of_process(id).map(|job| Program { job, id, node })).collect()
+    lists.iter().flat_map(|list| list.split_whitespace()).filter_map(|id| id.parse().ok()).collect()
+}
+
+/// Returns the processes of programs of jobs of a server.
+pub(super) fn programs_left(url: &str) -> Vec<String> {
+    let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let server = format!("SAILFISH_SERVER={url}");
+    let is_its = |id: &i32| {
+        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == server.as_bytes())
+    };
+    let of_jobs = ids.filter(|id| is_its(id) && job_of_process(*id).is_some());
+    of_jobs
+        .map(|id| {
+            format!("{id} {}", fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default().trim())
+        })
+        .collect()
 }
 
 fn job_of_process(id: i32) -> Option<i64> {

@@ -1,5 +1,6 @@
 //! A server, nodes in two racks with two disks each, and the faults that are still to be undone.
 
+use super::strike::programs_left;
 use super::tally::Tally;
 use crate::{Cluster, Running, WAIT_MAX, exchange_within, leftovers, questions};
 use rustix::process::Signal;
@@ -230,12 +231,15 @@ impl World {
             self.bring_all_back();
             self.tend(tally);
             let left = self.left_behind();
+            let programs = programs_left(&self.cluster.url);
             let all_work = self.working().len() == NODES;
-            if all_work && left.is_empty() {
+            if all_work && left.is_empty() && programs.is_empty() {
                 break;
             }
             if Instant::now() >= deadline {
-                tally.problem(format!("no rest: all nodes work: {all_work}; left behind: {left:?}"));
+                tally.problem(format!(
+                    "no rest: all nodes work: {all_work}; left behind: {left:?}, {programs:?}"
+                ));
                 break;
             }
             Running::wait_for_any(&self.processes(), LOOK_AFTER);

@@ -54,6 +54,16 @@ fn job_that_leaves_nothing_hands_on_its_namespaces() {
 }
 
 #[test]
+fn filled_memory_is_free_for_the_next_job() {
+    let slot = Slot::new(Containment::Namespaces);
+    let used = "df --output=used /dev/shm | tail -n 1 | tr -d ' '";
+    let fill = "exec 3> /dev/shm/kept; rm /dev/shm/kept; head -c 64M /dev/zero | tee /dev/shm/filled >&3; setsid sleep 3600 > /dev/null &";
+    assert!(slot.run(&format!("{fill} {used} >&2")).0.success());
+    assert_eq!(next_job(&slot), Space::New);
+    assert_eq!(slot.run(used).1, "0\n");
+}
+
+#[test]
 fn named_files_stay_visible_and_others_do_not() {
     let dir = tempfile::tempdir().unwrap();
     let seen = dir.path().join("seen/deep");

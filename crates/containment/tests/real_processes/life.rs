@@ -43,6 +43,20 @@ fn program_sees_three_descriptors_and_no_others() {
 }
 
 #[test]
+fn writes_to_every_descriptor_harm_nothing() {
+    for containment in BOTH {
+        let slot = Slot::new(containment);
+        let write = "import os
+for number in [*range(3, 1024), *range(0, 3)]:
+    try: os.write(number, b'\\x01\\xff' * 4096)
+    except OSError: pass";
+        slot.run(&format!("python3 -c \"{write}\" | head -c 1 > /dev/null"));
+        assert_eq!(slot.run("echo next").1, "next\n", "{containment:?}");
+        assert!(slot.spawner.new_init(containment).is_ok());
+    }
+}
+
+#[test]
 fn leftovers_end_with_the_attempt() {
     for containment in BOTH {
         let (slot, mark) = (Slot::new(containment), mark());

@@ -68,9 +68,10 @@ impl Programs {
         self.idle().push(Idle { thread: std::thread::current().id(), purpose, process });
     }
 
-    /// Ends the programs that wait for tasks of a finished job.
+    /// Ends the programs that wait for tasks of a finished job, and removes its temporary files.
     pub fn end_idle_of(&self, job: JobId) {
         self.end_each(|idle| idle.purpose.job == job);
+        self.slots.forget(job);
     }
 
     /// Ends the waiting program of this thread, unless it is for a task of `job`.
