@@ -272,6 +272,8 @@ def _worker(settings: Settings, directory: Path) -> tuple[list[str], list[str], 
     elif "/" in python:
         # The engine would send the interpreter to the nodes, without its environment. So the job carries a script that starts it in place.
         starter = write_interpreter(directory, python)
+        # A contained worker sees the installation of an interpreter that a variable names.
+        environment["SAILFISH_PYTHON"] = python
         return [f"./{starter.name}", archive.name], [str(archive), str(starter)], environment
     return [python, archive.name], [str(archive)], environment
 

@@ -154,18 +154,19 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Makes the rules for a program in its work directory.
+    /// Makes the rules for a program in its work directory. The first executable is the program, the others are
+    /// interpreters that it may start.
     pub(crate) fn prepare(
         &self,
-        executable: &Path,
+        executables: &[PathBuf],
         work_dir: &Path,
         containment: Containment,
     ) -> Result<Prepared, TaskFailure> {
         let failure = |error: &dyn std::fmt::Display| {
             TaskFailure::new(Blame::Environment, format!("cannot make the sandbox of a program: {error}"))
         };
-        let named = self.open_named(executable, work_dir)?;
-        let rules = self.rules(executable, work_dir, named).map_err(|error| failure(&error))?;
+        let named = self.open_named(executables, work_dir)?;
+        let rules = self.rules(executables, work_dir, named).map_err(|error| failure(&error))?;
         let rules: Option<OwnedFd> = rules.into();
         let rules = rules.ok_or_else(|| failure(&"the kernel gave no rules"))?;
         let Layers { files, calls, rights } = self.layers;
@@ -186,16 +187,16 @@ impl Sandbox {
     /// Opens the paths of the job: the rules apply to the opened files, even if their names change.
     fn open_named(
         &self,
-        executable: &Path,
+        executables: &[PathBuf],
         work_dir: &Path,
     ) -> Result<Vec<(OwnedFd, BitFlags<AccessFs>)>, TaskFailure> {
         let Some(named) = &self.named else { return Ok(Vec::new()) };
         let (all, read) = (AccessFs::from_all(ABI_WANTED), AccessFs::from_read(ABI_WANTED));
         let readable = named.readable.iter().map(PathBuf::as_path);
-        let program = Some(executable).filter(|_| !is_of_node_path(executable));
+        let program = executables.first().map(PathBuf::as_path).filter(|program| !is_of_node_path(program));
         let chosen = named.work_dir.as_deref().filter(|chosen| *chosen == work_dir);
         let wanted = readable.chain(program).map(|path| (path, read));
-        let mut opened = self.open_installations(named, executable);
+        let mut opened = self.open_installations(named, executables);
         for (path, access) in wanted.chain(chosen.map(|path| (path, all))) {
             match (named.open)(path).and_then(|place| Ok((access_to(&place, access)?, place))) {
                 Ok((access, place)) => opened.push((place, access)),
@@ -216,10 +217,15 @@ impl Sandbox {
         Ok(opened)
     }
 
-    /// Opens the installations of a program and its interpreter, as far as the job may name files there.
-    fn open_installations(&self, named: &Named, executable: &Path) -> Vec<(OwnedFd, BitFlags<AccessFs>)> {
+    /// Opens the installations of a program and its interpreters, as far as the job may name files there.
+    fn open_installations(
+        &self,
+        named: &Named,
+        executables: &[PathBuf],
+    ) -> Vec<(OwnedFd, BitFlags<AccessFs>)> {
         let read = AccessFs::from_read(ABI_WANTED);
-        let of_job = executables_of(executable).into_iter().filter(|file| !is_of_node_path(file));
+        let all = executables.iter().flat_map(|executable| executables_of(executable));
+        let of_job = all.filter(|file| !is_of_node_path(file));
         let parts = of_job.flat_map(|file| installations_of(&file));
         let open = |part: PathBuf| {
             let place = (named.open)(&part).ok()?;
@@ -230,18 +236,21 @@ impl Sandbox {
 
     fn rules(
         &self,
-        executable: &Path,
+        executables: &[PathBuf],
         work_dir: &Path,
         opened: Vec<(OwnedFd, BitFlags<AccessFs>)>,
     ) -> Result<RulesetCreated, RulesetError> {
         let (all, read) = (AccessFs::from_all(ABI_WANTED), AccessFs::from_read(ABI_WANTED));
         let named = self.named.as_ref();
-        let is_own_program = named.is_none() || is_of_node_path(executable);
+        let is_own_program = |program: &&Path| named.is_none() || is_of_node_path(program);
         let system = SYSTEM_FOLDERS.iter().chain(SETTINGS).map(Path::new);
-        let own_program = Some(executable).filter(|_| is_own_program);
+        let own_program = executables.first().map(PathBuf::as_path).filter(is_own_program);
         // A job names files of its own programs only through its roots.
         let of_program: Vec<PathBuf> = match named {
-            None => executables_of(executable).iter().flat_map(|file| installations_of(file)).collect(),
+            None => {
+                let all = executables.iter().flat_map(|executable| executables_of(executable));
+                all.flat_map(|file| installations_of(&file)).collect()
+            }
             Some(_) => Vec::new(),
         };
         let installed = installations_in_path().iter().chain(&of_program).map(PathBuf::as_path);

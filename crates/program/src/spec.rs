@@ -1,6 +1,7 @@
 //! A program to run.
 
 use crate::sandbox::Sandbox;
+use rustix::fs::Access;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -19,4 +20,13 @@ pub struct ProgramSpec {
     pub stderr_log: Option<PathBuf>,
     /// Sandbox of the program; None: it may access whatever the engine may.
     pub sandbox: Option<Arc<Sandbox>>,
+}
+
+impl ProgramSpec {
+    /// Returns the executables that words and variables name by absolute paths: interpreters that scripts start.
+    pub(crate) fn named_executables(&self) -> impl Iterator<Item = PathBuf> {
+        let texts = self.words.iter().skip(1).chain(self.env.iter().map(|(_, value)| value));
+        let paths = texts.map(PathBuf::from).filter(|path| path.is_absolute());
+        paths.filter(|path| path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok())
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::find::find_program;
 use crate::programs::{Member, Programs};
-use crate::sandbox::Prepared;
+use crate::sandbox::{Prepared, Sandbox};
 use crate::slots::environment;
 use crate::spec::ProgramSpec;
 use api::{Blame, TaskFailure};
@@ -13,6 +13,7 @@ use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Time for retries of starting a program that another process still has open for writing.
@@ -29,8 +30,12 @@ pub(crate) fn start(
     let executable = find_program(&spec.words, &spec.work_dir, &spec.start_dir, &spec.env)
         .map_err(|error| TaskFailure::new(Blame::UserData, error.to_string()))?;
     let containment = programs.slots.containment();
-    let prepared =
-        spec.sandbox.as_ref().map(|sandbox| sandbox.prepare(&executable, &spec.work_dir, containment));
+    let prepare = |sandbox: &Arc<Sandbox>| {
+        let executables: Vec<PathBuf> =
+            [executable.clone()].into_iter().chain(spec.named_executables()).collect();
+        sandbox.prepare(&executables, &spec.work_dir, containment)
+    };
+    let prepared = spec.sandbox.as_ref().map(prepare);
     let prepared = prepared.transpose()?;
     let launch = launch_of(spec, &executable, prepared.as_ref())?;
     let init = programs.slots.init_for(named, spec, &executable)?;

@@ -1,8 +1,8 @@
 //! Programs on nodes end with their attempt and see nothing of other jobs, as root and as a plain user.
 
-use blackbox::{Cluster, Running, wait_until};
+use blackbox::{Cluster, Mounts, Running, wait_until};
 use rustix::process::{Pid, Signal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A cluster with one node of two slots, and a word that none but its programs have as an argument.
 struct Contained {
@@ -37,12 +37,16 @@ impl Contained {
                 true
             }
         };
+        has_started.then(|| Self::around(cluster, &format!("{kind:?}")))
+    }
+
+    fn around(cluster: Cluster, name: &str) -> Self {
         let directory = cluster.sandbox.path("job");
         std::fs::create_dir_all(&directory).expect("a directory");
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(&directory, open).expect("our own directory");
-        let mark = format!("mark-of-{}-{kind:?}", std::process::id());
-        has_started.then_some(Self { cluster, mark, directory })
+        let mark = format!("mark-of-{}-{name}", std::process::id());
+        Self { cluster, mark, directory }
     }
 
     /// Starts a job that runs a script; `$MARK` is an argument that no other process has.
@@ -213,4 +217,19 @@ fn killed_local_run_leaves_no_process() {
         run.signal(Signal::KILL);
         wait_until(&format!("no process is left, {option:?}"), || !marked());
     }
+}
+
+/// As in many containers: without the right to see all of /proc, a user namespace cannot mount one of its own.
+#[test]
+fn node_without_namespaces_says_so_and_ends_programs() {
+    let Some(mounts) = Mounts::start("a node where namespaces are refused") else { return };
+    mounts.small_disk(Path::new("/proc/tty"), "size=4k");
+    let mut cluster = Cluster::builder().server_command(|command| _ = command.arg("--no-tokens")).start();
+    if !cluster.add_plain_node_inside(&mounts) {
+        return;
+    }
+    cluster.node(0).wait_for_stderr("because namespaces are refused (mount /proc: ");
+    let place = Contained::around(cluster, "masked");
+    place.start_job(&format!("{} > /dev/null; echo out", leaves("2> /dev/null"))).wait().expect_success();
+    place.wait_until_none_is_left("after the job");
 }
