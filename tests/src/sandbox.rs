@@ -177,7 +177,11 @@ impl Sandbox {
         // The binary may lie where only root looks.
         let binary = self.path("sailfish");
         // Not by this process: a child that another test is starting would have it open for writing, and then nobody can start it.
-        let copied = Command::new("cp").arg("--").arg(sailfish_binary()).arg(&binary).status();
+        let copied = Command::new("cp")
+            .args(["--remove-destination", "--"])
+            .arg(sailfish_binary())
+            .arg(&binary)
+            .status();
         assert!(copied.is_ok_and(|status| status.success()), "our own directory takes the binary");
         self.set_mode("", 0o755);
         if let Err(error) = give_away(self.root.path()) {

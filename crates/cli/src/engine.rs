@@ -55,13 +55,13 @@ pub fn execute(
         return remote::execute(site, plan, display);
     }
     let programs = contained_programs(containment)?;
-    let interrupt = Interrupt::listen(Arc::clone(&programs))?;
+    let interrupt = Interrupt::listen(programs.share())?;
     let server = Server::open(ServerOptions::embedded(plan.state_dir)).map_err(Failure::from_server)?;
     let server = Arc::new(server);
     let options = NodeOptions {
         slots: plan.spec.slots,
         start_dir: plan.start_dir,
-        programs: Arc::clone(&programs),
+        programs: programs.share(),
         sandbox: None,
         program_env: Vec::new(),
     };
@@ -82,23 +82,37 @@ pub fn execute(
         outcome
     });
     server.shutdown();
-    programs.close();
     let (submitted, outcome) = ended?;
     let kept = submitted.disk_dirs.iter().map(|dir| dir.display().to_string()).collect();
     let elapsed = begin.elapsed();
     Ok(Ended { submitted, outcome, spec: plan.spec, server: None, kept, elapsed, interrupt })
 }
 
+/// Programs of jobs that run in this process. When it goes, nothing of them is left, and no process of ours either.
+pub struct LocalPrograms(Arc<Programs>);
+
+impl LocalPrograms {
+    pub fn share(&self) -> Arc<Programs> {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Drop for LocalPrograms {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// Returns a registry of programs on this machine. Its spawner starts now, while this process is small. Error: the
 /// machine does not allow the containment.
-pub fn contained_programs(containment: Containment) -> Result<Arc<Programs>, Failure> {
+pub fn contained_programs(containment: Containment) -> Result<LocalPrograms, Failure> {
     let programs = Programs::contained(containment);
     programs.prepare().map_err(anyhow::Error::from)?;
     if containment == Containment::Namespaces {
         let allowed = programs.contain_as_allowed().map_err(anyhow::Error::from);
         allowed.context("--contain is not possible here").map_err(Failure::refused)?;
     }
-    Ok(Arc::new(programs))
+    Ok(LocalPrograms(Arc::new(programs)))
 }
 
 fn wait(

@@ -50,6 +50,8 @@ pub(crate) fn run(ends: InitEnds) {
     let Ok(children) = Children::new(containment) else { return };
     let mut init = Init { engine, children, spaces };
     while init.serve(&spawner).is_some() {}
+    // The programs did not end by themselves: without a report the engine knows that they were ended.
+    init.children.forget_programs();
     init.children.end_others(None);
 }
 

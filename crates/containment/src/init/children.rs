@@ -45,6 +45,11 @@ impl Children {
         self.programs.insert(pid, report);
     }
 
+    /// Closes the pipes for reports.
+    pub fn forget_programs(&mut self) {
+        self.programs.clear();
+    }
+
     pub fn descendants(&self) -> Vec<Descendant> {
         descendants_of(self.here)
     }

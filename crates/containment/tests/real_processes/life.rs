@@ -137,8 +137,10 @@ fn nothing_outlives_init_spawner_and_engine() {
         again.new_job(Default::default()).unwrap();
         let mut program = start(&again, &script);
         assert_eq!(read_line(&mut program.output), "up");
-        // The spawner is killed.
+        let running = start(&again, "exec sleep 3600");
+        // The spawner is killed. That is no failure of a program.
         kill(spawner);
+        running.end.wait().unwrap_err();
         wait_until("end after the spawner", || with_argument(&mark).is_empty());
         assert!(!slot.spawner.is_alive() && slot.spawner.new_init(containment).is_err());
     }

@@ -121,14 +121,14 @@ fn in_cluster(site: &Site, stages: &mut [Stage], display: Display) -> Result<Run
 
 fn embedded(stages: &[Stage], display: Display, containment: Containment) -> Result<Run, Failure> {
     let programs = engine::contained_programs(containment)?;
-    let interrupt = Interrupt::listen(Arc::clone(&programs))?;
+    let interrupt = Interrupt::listen(programs.share())?;
     let first = &stages[0].plan;
     let server =
         Server::open(ServerOptions::embedded(first.state_dir.clone())).map_err(Failure::from_server)?;
     let server = Arc::new(server);
     let start_dir = first.start_dir.clone();
     let slots = stages.iter().map(|stage| stage.plan.spec.slots).max().unwrap_or(1);
-    let (for_node, sandbox) = (Arc::clone(&programs), None);
+    let (for_node, sandbox) = (programs.share(), None);
     let options = NodeOptions { slots, start_dir, programs: for_node, sandbox, program_env: Vec::new() };
     let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);
     let ended = started.map_err(Failure::from).and_then(|node| {
@@ -147,7 +147,6 @@ fn embedded(stages: &[Stage], display: Display, containment: Containment) -> Res
         outcome
     });
     server.shutdown();
-    programs.close();
     let (submitted, outcomes) = ended?;
     Ok((submitted, outcomes, interrupt))
 }

@@ -184,7 +184,7 @@ fn on_cluster(connection: Blocking, wait: bool, batches: &[JobBatch]) -> Result<
 
 fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Failure> {
     let programs = engine::contained_programs(Containment::Subreaper)?;
-    let interrupt = Interrupt::listen(Arc::clone(&programs))?;
+    let interrupt = Interrupt::listen(programs.share())?;
     let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
     let server =
         Arc::new(Server::open(ServerOptions::embedded(state_dir.clone())).map_err(Failure::from_server)?);
@@ -200,7 +200,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
     let options = NodeOptions {
         slots: machine::default_slots(),
         start_dir,
-        programs: Arc::clone(&programs),
+        programs: programs.share(),
         sandbox: None,
         program_env: Vec::new(),
     };
@@ -209,7 +209,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
     node.join();
     interrupt.disarm();
     server.shutdown();
-    programs.close();
+    drop(programs);
     store::run(async {
         let store = Metastore::open(&state_dir).await?;
         let mut code = None;
