@@ -66,6 +66,7 @@ pub use object_server::{ObjectServer, Verdict};
 pub use openapi::{Document, Route, spoiled};
 pub use programs::{
     LAST_WORDS, LAST_WORDS_MAPPER, WAITS_AFTER_A_LINE, WAITS_AT_ITS_END, WAITS_AT_THE_GATE, WaitingProgram,
+    any_process_names,
 };
 pub use proxy::SlowProxy;
 pub use questions::{Answers, Event, Question, Questions, Stage, State, rows_of};

@@ -1,6 +1,9 @@
 //! Programs of jobs that wait until the test lets them go on.
 
 use crate::{Fifo, Sandbox};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Stands in a script for a loop that ends when the test opens the gate: see [`Sandbox::open_gate`].
 const GATE: &str = "GATE";
@@ -90,4 +93,14 @@ impl Sandbox {
         let path = self.program(&format!("{name}.sh"), &text);
         WaitingProgram { here, go, path }
     }
+}
+
+/// Returns whether any process has an argument that names a file below a directory.
+pub fn any_process_names(directory: &Path) -> bool {
+    let processes = std::fs::read_dir("/proc").expect("Linux has it").flatten();
+    processes.into_iter().any(|process| {
+        let arguments = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let mut paths = arguments.split(|byte| *byte == 0).map(OsStr::from_bytes).map(Path::new);
+        paths.any(|path| path.starts_with(directory))
+    })
 }

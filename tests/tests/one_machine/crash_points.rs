@@ -1,7 +1,7 @@
 //! The list of crash points: the process is aborted at each, then the same job runs again. The output is right,
 //! nothing is left, and between the two there is no output that looks whole unless it is.
 
-use blackbox::{Fifo, Finished, Questions, Running, Sandbox};
+use blackbox::{Fifo, Finished, Questions, Running, Sandbox, any_process_names, wait_until};
 use faults::CrashPoint;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -111,6 +111,10 @@ impl Setup {
     #[track_caller]
     fn run_again(&mut self) {
         if let Some(gate) = &mut self.gate {
+            // A program of the crashed run would take a line for itself.
+            wait_until("the crashed run has no program", || {
+                !any_process_names(&self.sandbox.path("waits.sh"))
+            });
             (0..CROWD).for_each(|_| gate.write_line("go"));
         }
         let mut command = self.command();
