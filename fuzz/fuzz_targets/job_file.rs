@@ -86,6 +86,7 @@ fn written_keys(file: &JobFile) -> Vec<(&'static str, Option<String>)> {
         file => written_list,
         env => written_env,
         env_file => written_path,
+        network => plain,
         codec => codec_name,
         input_format => quoted,
         output_format => quoted,
