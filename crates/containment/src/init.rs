@@ -104,11 +104,12 @@ impl Init {
             Request::NewJob(files) => {
                 let all_ended = self.children.end_others(None);
                 match &mut self.spaces {
-                    None => Answer::Ended(all_ended),
-                    Some(spaces) => match spaces.begin(files) {
+                    // What still lives would see the namespaces of the next job.
+                    Some(spaces) if all_ended => match spaces.begin(files) {
                         Ok(space) => Answer::Space(space),
                         Err(refusal) => Answer::Refused(refusal),
                     },
+                    _ => Answer::Ended(all_ended),
                 }
             }
             Request::Holders { pipe_inode, then } => {

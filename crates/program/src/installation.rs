@@ -44,8 +44,9 @@ pub(crate) fn prefixes_of(executable: &Path) -> Vec<PathBuf> {
 /// Returns the directories of the installations of an executable. A prefix that does not look like an installation, or
 /// that is a home directory, has none.
 pub(crate) fn installations_of(executable: &Path) -> Vec<PathBuf> {
-    let prefixes = prefixes_of(executable).into_iter().filter(|prefix| is_installation(prefix));
-    prefixes
+    // `/x/../bin/sh` would lead to the root directory by another name.
+    let real = prefixes_of(executable).into_iter().filter_map(|prefix| prefix.canonicalize().ok());
+    real.filter(|prefix| is_installation(prefix))
         .flat_map(|prefix| match prefix.ends_with(LOCAL) {
             true => LOCAL_PARTS.map(|part| prefix.join(part)).to_vec(),
             false => vec![prefix],
@@ -70,7 +71,7 @@ pub(crate) fn installations_in_path() -> &'static [PathBuf] {
         all.extend(
             settings.filter(|path| path.to_string_lossy().starts_with(JAVA_SETTINGS) && path.is_dir()),
         );
-        all.into_iter().filter(|prefix| !prefix.starts_with("/usr") && prefix != Path::new("/")).collect()
+        all.into_iter().filter(|prefix| !prefix.starts_with("/usr")).collect()
     })
 }
 
@@ -85,7 +86,10 @@ fn is_installation(prefix: &Path) -> bool {
         let entries = std::fs::read_dir(prefix.join("lib")).into_iter().flatten().flatten();
         entries.into_iter().any(is_python)
     };
-    !MARKS_OF_HOME.iter().any(|name| has(name)) && (MARKS.iter().any(|name| has(name)) || has_python())
+    let is_above_home = std::env::var_os("HOME").is_some_and(|home| Path::new(&home).starts_with(prefix));
+    // The system's `/lib` looks like an installation, but `/` holds everything.
+    let is_excluded = prefix == Path::new("/") || is_above_home || MARKS_OF_HOME.iter().any(|name| has(name));
+    !is_excluded && (MARKS.iter().any(|name| has(name)) || has_python())
 }
 
 /// Returns the interpreter that the first line of a script names.
@@ -114,6 +118,7 @@ fn in_path(name: &OsStr) -> Option<PathBuf> {
 mod tests {
     use super::{executables_of, installations_of};
     use std::os::unix::fs::symlink;
+    use std::path::Path;
 
     #[test]
     fn installation_is_no_home_directory() {
@@ -137,6 +142,12 @@ mod tests {
         assert_eq!(installations_of(&path("venv/bin/python")), ["venv", "conda"].map(path));
         assert!(installations_of(&path("home/bin/tool")).is_empty());
         assert!(installations_of(&path("none/bin/tool")).is_empty());
+        for file in ["/bin/sh", "/usr/../bin/sh", "/etc/../../bin/sh"] {
+            assert!(
+                !installations_of(Path::new(file)).iter().any(|prefix| prefix == Path::new("/")),
+                "{file}"
+            );
+        }
         std::fs::write(path("script"), format!("#!{} -u\n", path("venv/bin/python").display())).unwrap();
         assert_eq!(executables_of(&path("script"))[1..], [path("venv/bin/python")]);
         std::fs::write(path("by-env"), "#!/usr/bin/env -S sh -e\n").unwrap();

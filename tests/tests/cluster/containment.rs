@@ -153,6 +153,20 @@ fn node_spawner_and_init_killed_leave_nothing() {
     }
 }
 
+/// Without namespaces the spawner adopts the programs of a killed init, also when the node has ended.
+#[test]
+fn node_and_subreaper_killed_leave_nothing() {
+    for first in [0, 1] {
+        let Some(place) = Contained::start(NodeKind::Uncontained) else { continue };
+        let _job = place.start_job(&format!("{} & sleep 3600", leaves("")));
+        wait_until("it runs", || !place.marked().is_empty());
+        let spawner = children_named(place.node(), "sailfish-spawn")[0];
+        let both = [place.node(), children_named(spawner, "sailfish-init")[0]];
+        [both[first], both[1 - first]].into_iter().for_each(kill);
+        place.wait_until_none_is_left("after node and init");
+    }
+}
+
 #[test]
 fn node_replaces_killed_init_and_spawner() {
     for kind in KINDS {

@@ -3,7 +3,6 @@
 use crate::message::Refusal;
 use crate::process::refused;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use std::io::{Error, ErrorKind};
 
 /// The smallest and the largest number after which the processes of a slot are counted. Two programs that name files by
 /// their process number rarely meet.
@@ -49,11 +48,8 @@ pub(crate) fn enter(user: Option<User>) -> Result<(), Refusal> {
 }
 
 fn write(path: &str, text: &str) -> Result<(), Refusal> {
-    std::fs::write(path, text)
-        .map_err(|error| Refusal { step: format!("write {path}"), errno: number(&error) })
-}
-
-fn number(error: &Error) -> i32 {
-    let unknown = if error.kind() == ErrorKind::NotFound { libc::ENOENT } else { libc::EIO };
-    error.raw_os_error().unwrap_or(unknown)
+    std::fs::write(path, text).map_err(|error| Refusal {
+        step: format!("write {path}"),
+        errno: error.raw_os_error().unwrap_or(libc::EIO),
+    })
 }

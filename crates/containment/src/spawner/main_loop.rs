@@ -119,10 +119,11 @@ impl Spawner {
         loop {
             self.reap();
             let left = self.leftovers();
-            if left.is_empty() || Instant::now() >= until {
+            let is_empty = left.is_empty();
+            left.into_iter().for_each(Descendant::kill);
+            if is_empty || Instant::now() >= until {
                 return;
             }
-            left.into_iter().for_each(Descendant::kill);
             self.news.wait(LOOK_AGAIN_AFTER);
         }
     }

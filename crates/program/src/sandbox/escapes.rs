@@ -219,6 +219,8 @@ fn attempt(outside: &Outside, code: &str, without: &str) -> Result<(), String> {
     let sandbox = Sandbox { layers: layers_without(without), named: Some(named), ..Sandbox::default() };
     let directory = tempfile::tempdir_in(outside.work.path()).unwrap();
     let variables = [
+        // An interpreter whose prefix is the root directory opens nothing.
+        ("SHELL", "/usr/../bin/sh".to_string()),
         ("SECRET", outside.directory.path().join("secret").display().to_string()),
         ("VICTIM", outside.victim.id().to_string()),
         ("PORT", outside.port.to_string()),

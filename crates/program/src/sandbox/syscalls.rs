@@ -92,8 +92,8 @@ const WITH_PROCESS: &[(i64, u8)] = &[
 ];
 /// Kinds of target of `setpriority` and `ioprio_set` that mean all processes of a user.
 const ALL_OF_USER: [(i64, u64); 2] = [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)];
-/// Flags of a clone that make a namespace.
-const NAMESPACES: [i32; 8] = [
+/// Flags of a clone that make a namespace, or let the tracer of the caller trace the child.
+const CLONE_FLAGS: [i32; 8] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
     libc::CLONE_NEWPID,
@@ -140,7 +140,7 @@ fn make(network: Network, containment: Containment) -> Result<Vec<Vec<u8>>, secc
     for (call, kind) in ALL_OF_USER {
         refuse(call, vec![argument(0, SeccompCmpOp::Eq, kind)?])?;
     }
-    for flag in NAMESPACES.map(|flag| flag as u64) {
+    for flag in CLONE_FLAGS.map(|flag| flag as u64) {
         refuse(libc::SYS_clone, vec![argument(0, SeccompCmpOp::MaskedEq(flag), flag)?])?;
     }
     for operation in TERMINAL {
