@@ -23,6 +23,8 @@ pub const PLACES_MAX: u32 = 256;
 pub const BODY_BYTES_MAX: usize = 256 << 20;
 /// Longest time that the server delays the answer to a poll without news, in milliseconds.
 pub const POLL_MS_MAX: u64 = 5_000;
+/// Header with the number of a job: a node sends the request for a program of that job, with the rights of its user.
+pub const JOB_HEADER: &str = "sailfish-job";
 
 /// Maximum number of keys in an order to end an attempt earlier.
 pub const END_KEYS_MAX: usize = 16;
@@ -490,4 +492,22 @@ pub enum ErrorCode {
     TooLarge,
     /// The server cannot continue; another one may.
     Failed,
+}
+
+impl ErrorCode {
+    /// Returns the HTTP status of such an answer.
+    pub fn http_status(self) -> u16 {
+        match self {
+            Self::BadRequest => 400,
+            Self::Refused => 422,
+            Self::NotFound => 404,
+            Self::UnknownNode => 410,
+            Self::VersionMismatch => 409,
+            Self::Unauthenticated => 401,
+            Self::Forbidden => 403,
+            Self::TooMany => 429,
+            Self::TooLarge => 413,
+            Self::Failed => 503,
+        }
+    }
 }

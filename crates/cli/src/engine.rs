@@ -63,6 +63,7 @@ pub fn execute(
         start_dir: plan.start_dir,
         programs: programs.share(),
         sandbox: None,
+        program_port: None,
         program_env: Vec::new(),
     };
     let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);

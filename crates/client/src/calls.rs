@@ -4,7 +4,7 @@ use crate::ClientError;
 use crate::addresses::Addresses;
 use crate::own_tokens::OwnTokens;
 use api::control::{
-    BODY_BYTES_MAX, BoundariesProposal, CancelRequest, ClusterStatus, ErrorAnswer, ErrorCode, JobBatch,
+    BODY_BYTES_MAX, BoundariesProposal, CancelRequest, ClusterStatus, ErrorAnswer, ErrorCode, JOB_HEADER, JobBatch,
     JobBrief, JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
     NodeWelcome, POLL_MS_MAX, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob, WaitAnswer,
 };
@@ -65,6 +65,8 @@ pub struct Client {
     /// Source of tokens if there is no such header; with one, it limits the header to ports of this user or root.
     own_tokens: Option<Arc<OwnTokens>>,
     has_proxy: bool,
+    /// The job for whose program a node sends the requests.
+    job: Option<JobId>,
 }
 
 impl std::fmt::Debug for Client {
@@ -108,6 +110,10 @@ impl Client {
             // Proxies of the environment are not used either, since they may be meant for other programs.
             None => builder.no_proxy(),
         };
+        let builder = match credentials.socket() {
+            Some(socket) => builder.unix_socket(socket),
+            None => builder,
+        };
         let http = builder
             .tls_backend_preconfigured(credentials.to_control_port()?)
             // A token is sent only to the named server.
@@ -121,7 +127,7 @@ impl Client {
             .map_err(|source| ClientError::Unreachable { url: url.to_string(), source })?;
         let own_tokens = credentials.own_tokens().map(|dir| Arc::new(OwnTokens::new(dir)));
         let has_proxy = credentials.proxy().is_some();
-        Ok(Self { addresses, http, bearer, own_tokens, has_proxy })
+        Ok(Self { addresses, http, bearer, own_tokens, has_proxy, job: None })
     }
 
     /// Returns the same client, which acts as the node with this secret. If the port belongs to this user or to root,
@@ -137,6 +143,12 @@ impl Client {
         bearer.set_sensitive(true);
         let own_tokens = self.own_tokens.clone().filter(|own| own.is_own_port(self.addresses.current()));
         Ok(Self { bearer: Some(bearer), own_tokens, ..self.clone() })
+    }
+
+    /// Returns the same client of a node, which sends requests for a program of this job.
+    #[must_use]
+    pub fn for_program_of(self, job: JobId) -> Self {
+        Self { job: Some(job), ..self }
     }
 
     /// Returns the server's address; the current one if there are several.
@@ -163,6 +175,9 @@ impl Client {
         if method != Method::GET {
             // Proves that no page of a web site sent it, with or without a body.
             request = request.header(REQUEST_HEADER, "1");
+        }
+        if let Some(job) = self.job {
+            request = request.header(JOB_HEADER, job.0);
         }
         match &self.bearer {
             Some(bearer) => request.header(AUTHORIZATION, bearer.clone()),

@@ -83,18 +83,8 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = match self.0.code {
-            ErrorCode::BadRequest => StatusCode::BAD_REQUEST,
-            ErrorCode::Refused => StatusCode::UNPROCESSABLE_ENTITY,
-            ErrorCode::NotFound => StatusCode::NOT_FOUND,
-            ErrorCode::UnknownNode => StatusCode::GONE,
-            ErrorCode::VersionMismatch => StatusCode::CONFLICT,
-            ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
-            ErrorCode::Forbidden => StatusCode::FORBIDDEN,
-            ErrorCode::TooMany => StatusCode::TOO_MANY_REQUESTS,
-            ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            ErrorCode::Failed => StatusCode::SERVICE_UNAVAILABLE,
-        };
+        let status = StatusCode::from_u16(self.0.code.http_status());
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = json(status, serde_json::to_vec(&self.0).unwrap_or_default());
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

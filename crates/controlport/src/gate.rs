@@ -5,6 +5,7 @@ mod caller;
 mod failed_tokens;
 mod keyring;
 mod limits;
+mod programs;
 mod rules;
 
 pub(crate) use audit::{Refusals, TELL_EVERY};
@@ -58,6 +59,13 @@ pub(crate) async fn gate(State(port): State<Port>, mut request: Request, next: N
                 port.failed_tokens.wait(source).await;
             }
             let kind = Kind { user: None, source, action, code: problem.code() };
+            return refuse(&port, kind, &target, problem).await;
+        }
+    };
+    let caller = match programs::caller_behind(&port, rule, caller, request.headers()).await {
+        Ok(caller) => caller,
+        Err((node, problem)) => {
+            let kind = Kind { user: node.user, source, action, code: problem.code() };
             return refuse(&port, kind, &target, problem).await;
         }
     };
@@ -117,10 +125,10 @@ fn identify(port: &Port, rule: &Rule, headers: &HeaderMap) -> Result<Caller, Pro
         Holder::OfToken { name, .. } if is_own => Caller { token: Some(name), ..Caller::local() },
         Holder::OfToken { name, user, role } => {
             let quota = is_limited(role).then_some(port.access.limits.quota);
-            Caller { user: Some(user), role, token: Some(name), node: None, quota }
+            Caller { user: Some(user), role, token: Some(name), quota, ..Caller::local() }
         }
         Holder::Node { node, user } => {
-            Caller { user, role: Role::Node, token: None, node: Some(node), quota: None }
+            Caller { user, role: Role::Node, node: Some(node), ..Caller::local() }
         }
     })
 }
@@ -140,10 +148,11 @@ async fn admit(port: &Port, rule: &Rule, caller: &Caller, request: &mut Request)
             None => return forbidden(NO_NODE.to_string()),
         },
         // The secret of a node permits the actions of a node, and no joining.
-        Admits::Roles(_) | Admits::OwnerOfJob if caller.node.is_some() => {
+        Admits::Roles(_) | Admits::SubmittersAndPrograms | Admits::OwnerOfJob if caller.node.is_some() => {
             return forbidden("a node may not do this".to_string());
         }
         Admits::Roles(roles) if roles.contains(&role) => {}
+        Admits::SubmittersAndPrograms if matches!(role, Role::Admin | Role::User) => {}
         Admits::OwnerOfJob if role == Role::Admin => {}
         Admits::OwnerOfJob if role == Role::User => {
             if let Some(owner) = owner_of_job(port, request.uri().path()).await?
@@ -152,7 +161,7 @@ async fn admit(port: &Port, rule: &Rule, caller: &Caller, request: &mut Request)
                 return forbidden("the job belongs to another user".to_string());
             }
         }
-        Admits::Roles(_) | Admits::OwnerOfJob => {
+        Admits::Roles(_) | Admits::SubmittersAndPrograms | Admits::OwnerOfJob => {
             return forbidden(format!("a caller of the role {} may not do this", role.word()));
         }
     }

@@ -41,7 +41,7 @@ pub use hosts::{chunk_hosts, replica_hosts};
 pub use placement::{Candidate, ChunkPlacement, SpreadByIfile};
 pub use request::any_run::{AnyRun, FailoverCursor};
 pub use request::append::{RemoteChunks, RemoteChunksOptions};
-pub use request::client::{DataClient, Peer, Unanswered};
+pub use request::client::{DataClient, Passed, Peer, Unanswered};
 pub use request::copy::run::CopiedRun;
 pub use request::failover::{Fallback, Places};
 pub use request::scan::run::RemoteRun;

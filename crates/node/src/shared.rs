@@ -9,6 +9,7 @@ use crate::slots::progress::Counters;
 use crate::tasks::program_output::RunningOutputs;
 use ids::{JobId, RunId};
 use program::{Programs, Sandbox};
+use programport::ProgramPort;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,8 @@ pub struct NodeOptions {
     /// Sandbox with the paths that user programs may access besides those of their job; None permits all that the node
     /// can access.
     pub sandbox: Option<Sandbox>,
+    /// Opens sockets by which programs reach the server; None if there is none.
+    pub program_port: Option<ProgramPort>,
     /// Environment of every user program: access to the server, if there is one.
     pub program_env: Vec<(String, String)>,
 }

@@ -254,6 +254,9 @@ impl Sandbox {
             Some(_) => Vec::new(),
         };
         let installed = installations_in_path().iter().chain(&of_program).map(PathBuf::as_path);
+        // Programs run it to reach their server.
+        let this_executable = std::env::current_exe().ok();
+        let installed = installed.chain(this_executable.as_deref());
         let readable =
             system.chain(self.readable.iter().map(PathBuf::as_path)).chain(own_program).chain(installed);
         let own_dir = Some(work_dir).filter(|_| named.is_none_or(|named| named.work_dir.is_none()));

@@ -206,6 +206,9 @@ impl EventLoop {
             }
             Request::Drain { name, reply } => control.drain(outbox, &name, caller(reply)),
             Request::Brief { node, job, question, reply } => self.brief(node, job, &question, reply),
+            Request::UserOfRunning { node, job, reply } => {
+                drop(reply.send(control.user_of_running(node, job).map_err(Into::into)));
+            }
             Request::RenewTokens { node, question, reply } => self.renew_tokens(node, &question, reply),
             Request::Places { job, question, reply } => control.places(outbox, job, &question, caller(reply)),
             Request::Audit { rows } => rows.into_iter().for_each(|row| outbox.write(Change::Audit { row })),

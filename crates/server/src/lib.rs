@@ -602,6 +602,11 @@ impl Server {
         self.ask_later(|reply| Request::Brief { node, job, question, reply }).await
     }
 
+    /// Returns the user of a job of which a node runs an attempt.
+    pub async fn user_of_running(&self, node: NodeId, job: JobId) -> Result<String, ServerError> {
+        self.ask_later(|reply| Request::UserOfRunning { node, job, reply }).await
+    }
+
     /// Returns the current locations of runs of a running job.
     pub async fn places(&self, job: JobId, question: PlacesQuestion) -> Result<PlacesAnswer, ServerError> {
         self.ask_later(|reply| Request::Places { job, question, reply }).await

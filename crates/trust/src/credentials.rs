@@ -16,6 +16,7 @@ pub struct Credentials {
     is_for_tls: bool,
     own_tokens: Option<PathBuf>,
     proxy: Option<String>,
+    socket: Option<PathBuf>,
 }
 
 impl Credentials {
@@ -47,7 +48,7 @@ impl Credentials {
     pub fn of_token(token: TokenText) -> Self {
         let is_for_tls = token.authority.is_some();
         let believed = token.authority.map(Believed::Hash);
-        Self { secret: Some(token.secret), believed, is_for_tls, own_tokens: None, proxy: None }
+        Self { secret: Some(token.secret), believed, is_for_tls, ..Self::default() }
     }
 
     /// Without a token: the directory in which servers of this user keep their own tokens.
@@ -70,6 +71,16 @@ impl Credentials {
     /// Returns the proxy for the control port.
     pub fn proxy(&self) -> Option<&str> {
         self.proxy.as_deref()
+    }
+
+    /// Makes the credentials of a program that reaches its cluster only through the socket of its node.
+    pub fn through_socket(socket: PathBuf) -> Self {
+        Self { socket: Some(socket), ..Self::default() }
+    }
+
+    /// Returns the UNIX socket to which all requests go, over plain HTTP.
+    pub fn socket(&self) -> Option<&Path> {
+        self.socket.as_deref()
     }
 
     /// Makes the caller trust this authority, unless another one is given.

@@ -82,6 +82,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("client", &["ids", "api", "shipped", "trust", "stagefile", "dataport"]),
     ("controlport", &["ids", "api", "shipped", "client", "listener", "metastore", "server", "trust"]),
+    ("programport", &["ids", "api", "client", "dataport", "trust"]),
     ("node", NODE_BELOW),
     ("cli", CLI_BELOW),
 ];
@@ -103,6 +104,7 @@ const SIM_BELOW: &[&str] = &[
 ];
 
 const NODE_BELOW: &[&str] = &[
+    "programport",
     "ids",
     "diskfile",
     "api",
@@ -135,6 +137,7 @@ const CLI_BELOW: &[&str] = &[
     "faults",
     "arena",
     "program",
+    "programport",
     "ifile",
     "iappender",
     "imerger",

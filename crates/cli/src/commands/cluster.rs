@@ -188,6 +188,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             start_dir: start_dir.clone(),
             programs: Arc::clone(&programs),
             sandbox,
+            program_port: Some(data_port.program_port(remote.link())),
             program_env: program_env(args, &info),
         };
         work(&remote, options, &data_port)?;
@@ -296,9 +297,22 @@ fn program_env(args: &NodeArgs, info: &NodeInfo) -> Vec<(String, String)> {
         (connect::SERVER_VARIABLE.to_string(), args.server.clone()),
         (connect::NODE_VARIABLE.to_string(), info.name.clone()),
     ];
+    env.extend(path_with_this_program().map(|path| ("PATH".to_string(), path)));
     // The directory has servers' own tokens.
     env.extend(std::env::var(STATE_HOME).map(|dir| (STATE_HOME.to_string(), dir)));
     env
+}
+
+/// Returns the PATH for programs, on which they find `sailfish` last; None if they find it anyway.
+fn path_with_this_program() -> Option<String> {
+    let this = std::env::current_exe().ok().filter(|this| this.file_name() == Some("sailfish".as_ref()))?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    if dirs.iter().any(|dir| dir.join("sailfish").is_file()) {
+        return None;
+    }
+    dirs.push(this.parent()?.to_path_buf());
+    std::env::join_paths(dirs).ok()?.into_string().ok()
 }
 
 /// Returns the roots below which this node lets jobs name paths; None if only those of the server apply.
@@ -330,10 +344,18 @@ fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
 
 /// Returns the sandbox of user programs on this node; None if neither the node nor the server asks for one.
 fn sandbox(args: &NodeArgs, server_wants: bool) -> anyhow::Result<Option<Sandbox>> {
+    let checked = Sandbox::check_kernel();
     if !args.sandbox && !server_wants {
+        if let Err(error) = checked {
+            tell(&format!("sailfish: programs run with the rights of this node: {error}"));
+        }
         return Ok(None);
     }
-    Sandbox::check_kernel().context("--sandbox")?;
+    let asked = match args.sandbox {
+        true => "--sandbox",
+        false => "the server requires a sandbox (server --sandbox or --require-tokens without --no-sandbox)",
+    };
+    checked.context(asked)?;
     let memory = args.sandbox_memory.as_deref().map(memory_size::parse).transpose();
     let memory_bytes = memory.context("--sandbox-memory")?;
     let allowed = if args.allow_network { Network::Allowed } else { Network::None };

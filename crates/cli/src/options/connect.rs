@@ -15,6 +15,10 @@ pub const TOKEN_FILE_VARIABLE: &str = "SAILFISH_TOKEN_FILE";
 pub const SERVER_VARIABLE: &str = "SAILFISH_SERVER";
 pub const NODE_VARIABLE: &str = "SAILFISH_NODE";
 pub const CA_VARIABLE: &str = "SAILFISH_CA";
+/// Variable with the socket of the node, for programs of cluster jobs.
+const SOCKET_VARIABLE: &str = "SAILFISH_SOCKET";
+/// URL of requests that go through such a socket: its host is not looked up.
+pub const SOCKET_URL: &str = "http://localhost";
 
 /// Given with every `--server`, also behind a subcommand such as `nodes drain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
@@ -47,6 +51,14 @@ impl CredentialArgs {
             None => given,
         };
         Ok(given.or_own_tokens_in(dir))
+    }
+
+    /// Returns the credentials of a program of a job, which reaches its server through the socket of its node; None for
+    /// other programs, and for one that names a token or another server.
+    pub fn of_program(&self, url: Option<&str>) -> Option<Credentials> {
+        let socket = std::env::var_os(SOCKET_VARIABLE).filter(|socket| !socket.is_empty())?;
+        let is_of_node = url.is_none() || url == std::env::var(SERVER_VARIABLE).ok().as_deref();
+        (is_of_node && self.token_file.is_none()).then(|| Credentials::through_socket(socket.into()))
     }
 
     /// Returns a connection to a server.

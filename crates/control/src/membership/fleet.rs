@@ -182,8 +182,14 @@ impl Fleet {
 
     /// Returns whether a node runs an attempt of a job, or holds data of the job that no writer sent to it.
     pub fn has_to_do_with(&self, node: NodeId, job: JobId) -> bool {
-        let Some(node) = self.nodes.get(&node) else { return false };
-        node.holds.contains(&job) || node.running.keys().any(|attempt| attempt.task.job == job)
+        let holds = self.nodes.get(&node).is_some_and(|node| node.holds.contains(&job));
+        holds || self.runs(node, job)
+    }
+
+    /// Returns whether a node runs an attempt of a job.
+    pub fn runs(&self, node: NodeId, job: JobId) -> bool {
+        let node = self.nodes.get(&node);
+        node.is_some_and(|node| node.running.keys().any(|attempt| attempt.task.job == job))
     }
 
     /// Records that a node holds data of these jobs, or has been asked to hold it.

@@ -5,7 +5,7 @@ use api::control::ErrorCode;
 use api::people::Role;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use ids::NodeId;
+use ids::{JobId, NodeId};
 use server::{Submitter, UserQuota};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub(crate) struct Caller {
     pub token: Option<Arc<str>>,
     /// The node that sent the request, if a node did.
     pub node: Option<NodeId>,
+    /// The job whose program sent the request through its node.
+    pub program_of: Option<JobId>,
     /// Quota of the user; None is unlimited.
     pub quota: Option<UserQuota>,
 }
@@ -26,7 +28,7 @@ pub(crate) struct Caller {
 impl Caller {
     /// Returns the caller of a server that requires no token.
     pub fn local() -> Self {
-        Self { user: None, role: Role::Admin, token: None, node: None, quota: None }
+        Self { user: None, role: Role::Admin, token: None, node: None, program_of: None, quota: None }
     }
 
     /// Returns a caller without a token, who sees only public data.

@@ -111,6 +111,12 @@ impl Keyring {
         known.nodes.insert(hash, KnownNode { node, join_token });
     }
 
+    /// Returns whether a token was ever issued to a user.
+    pub fn knows_user(&self, name: &str) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.tokens.values().any(|token| &*token.user == name)
+    }
+
     /// Returns the owner of a valid secret.
     pub fn find(&self, secret: &Secret, now_ns: u64) -> Result<Holder, Problem> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);

@@ -9,6 +9,8 @@ pub(crate) enum Admits {
     /// All callers, even without a token.
     Everybody,
     Roles(&'static [Role]),
+    /// The roles that may submit jobs, and programs of jobs through the node on which they run.
+    SubmittersAndPrograms,
     /// Nodes that have joined; if the path names a node, only that node.
     Nodes,
     /// Administrators, and the user who owns the job in the path.
@@ -64,10 +66,10 @@ pub(crate) const RULES: &[Rule] = &[
     looks("POST", "/v1/files/missing", SUBMITTERS),
     changes("PUT", "/v1/files/{sha256}", SUBMITTERS),
     looks("GET", "/v1/files/{sha256}", NODES),
-    changes("POST", "/v1/intermediate-files", SUBMITTERS),
-    looks("GET", "/v1/intermediate-files", SUBMITTERS),
-    looks("POST", "/v1/intermediate-files/open", SUBMITTERS),
-    changes("POST", "/v1/intermediate-files/remove", SUBMITTERS),
+    changes("POST", "/v1/intermediate-files", Admits::SubmittersAndPrograms),
+    looks("GET", "/v1/intermediate-files", Admits::SubmittersAndPrograms),
+    looks("POST", "/v1/intermediate-files/open", Admits::SubmittersAndPrograms),
+    changes("POST", "/v1/intermediate-files/remove", Admits::SubmittersAndPrograms),
     looks("POST", "/v1/nodes/{node}/intermediate-files", NODES),
     looks("GET", "/v1/tokens", ADMINS),
     changes("POST", "/v1/tokens", ADMINS),

@@ -145,6 +145,10 @@ impl DataClient {
             let builder = reqwest::Client::builder().tls_backend_preconfigured(tls);
             // Nodes of a cluster are reached directly, without proxies of the environment.
             let builder = builder.tcp_nodelay(true).no_proxy().redirect(reqwest::redirect::Policy::none());
+            let builder = match credentials.socket() {
+                Some(socket) => builder.unix_socket(socket),
+                None => builder,
+            };
             Ok(builder.connect_timeout(CONNECT_TIMEOUT).pool_idle_timeout(IDLE_MAX))
         };
         let http = builder()?.read_timeout(SILENCE_MAX).build().map_err(DataError::Client)?;
@@ -328,6 +332,22 @@ impl DataClient {
         answer_of(peer, sent).await.map(|_| ())
     }
 
+    /// Sends a request of somebody else, once and with that caller's token only. Returns the answer, whatever its status.
+    pub async fn pass_on(&self, peer: &Peer, passed: Passed<'_>) -> Result<reqwest::Response, DataError> {
+        let url = format!("{}/data/v1/{}/{}", peer.url.trim_end_matches('/'), DataScope::Users, passed.route);
+        let request = self.http.request(passed.method, url).header(INCARNATION_HEADER, peer.incarnation);
+        let request = match passed.authorization {
+            Some(value) => request.header(reqwest::header::AUTHORIZATION, value),
+            None => request,
+        };
+        let sent = self.heard(peer.node, request.body(passed.body).send()).await;
+        sent.map_err(|source| DataError::Unreachable {
+            node: peer.node,
+            url: peer.url.clone(),
+            source: source.without_url(),
+        })
+    }
+
     /// Reads blocks of a stage file in stored form.
     pub(crate) async fn stage_blocks(
         &self,
@@ -427,6 +447,16 @@ fn unreached(error: &reqwest::Error) -> Unreached {
         }
     }
     if error.is_timeout() || error.is_connect() { Unreached::TimedOut } else { Unreached::CutOff }
+}
+
+/// A request about an intermediate file that is passed on.
+pub struct Passed<'a> {
+    pub method: reqwest::Method,
+    /// Path and query below `/data/v1/intermediate`.
+    pub route: &'a str,
+    /// Header of the caller.
+    pub authorization: Option<reqwest::header::HeaderValue>,
+    pub body: Bytes,
 }
 
 /// Reader of a scan: its attempt, and its number of tries.

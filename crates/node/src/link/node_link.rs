@@ -13,7 +13,7 @@ use api::intermediate::{IntermediateAnswer, IntermediateNews, IntermediateNote};
 use api::kept::KeptAnnouncement;
 use api::machine::{LostOnDisk, NodeReport, ReplicatedPart, ReplicatedRun};
 use api::{Boundaries, ContentHash, KeyBytes};
-use client::{Blocking, ClientError};
+use client::{Blocking, Client, ClientError};
 use ids::{JobId, NodeId, RunId};
 use std::sync::mpsc as blocking;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,6 +54,11 @@ impl NodeLink {
         let poller = Poller::new(client.clone(), welcome.clone(), slots, message, shared);
         runtime.spawn(poller.run(inbox));
         Ok(Self { welcome, up, down, messages: Mutex::new(messages), peers, keys, blocking })
+    }
+
+    /// Returns the client that acts as this node.
+    pub fn client(&self) -> Client {
+        self.blocking.parts().1.clone()
     }
 
     /// Returns the number of this node.

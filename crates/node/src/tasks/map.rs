@@ -47,7 +47,7 @@ pub(crate) fn run(
         }
     }
     let spec = &job.run.spec;
-    let work_dir = WorkDir::create(job, attempt, &[spec.mapper.as_ref(), spec.combiner.as_ref()])?;
+    let work_dir = WorkDir::create(shared, job, attempt, &[spec.mapper.as_ref(), spec.combiner.as_ref()])?;
     let ran = run_in(shared, state, job, task, &work_dir);
     let result = ran.map_err(|failure| work_dir.excuse(failure))?;
     Ok(MapResult { not_resent, ..result })

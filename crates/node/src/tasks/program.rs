@@ -3,7 +3,7 @@
 use crate::attempt::Assignment;
 use crate::failure::file_failure;
 use crate::shared::Shared;
-use crate::tasks::work_dir::{SandboxNeeds, env_of_file, sandbox_for};
+use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
 use api::TaskFailure;
 use api::task::{RunResult, RunTask};
 use faults::{IoCall, io_call};
@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Temporary directory of a program in a sandbox, or of a program with files, which finds links to them in it.
+/// Temporary directory of a program in a sandbox, for the socket of the node, and for links to files of the job.
 struct TemporaryDir(PathBuf);
 
 impl TemporaryDir {
@@ -62,8 +62,11 @@ pub(crate) fn run(
     ];
     env.extend(shared.options.program_env.iter().cloned());
     // The working directory belongs to the job; temporary files do not go there.
-    let needs_own = shared.options.sandbox.is_some() || !task.files.is_empty();
+    let needs_own =
+        shared.options.sandbox.is_some() || shared.options.program_port.is_some() || !task.files.is_empty();
     let temporary = needs_own.then(|| TemporaryDir::create(attempt)).transpose()?;
+    let port = temporary.as_ref().map(|own| open_port(shared, attempt.task.job, &own.0)).transpose()?.flatten();
+    env.extend(port.as_ref().map(socket_variable));
     let work_dir = match &temporary {
         Some(own) if !task.files.is_empty() => own.link(&task.files)?,
         _ => task.directory.clone(),

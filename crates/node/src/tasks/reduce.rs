@@ -98,7 +98,7 @@ impl Reducing<'_> {
             bytes: 0,
             tails: spec.keys.tails.then(KeyTails::default),
         };
-        let work_dir = WorkDir::create(job, attempt, &[spec.reducer.as_ref()])?;
+        let work_dir = WorkDir::create(shared, job, attempt, &[spec.reducer.as_ref()])?;
         let context = function_context(shared, job, attempt, TaskPlace::Reduce(task.part_index), &work_dir)?;
         if matches!(spec.reducer, Some(Function::Command { .. })) {
             meter.is_done_by(&context.reports);

@@ -6,8 +6,9 @@ use crate::shared::Shared;
 use crate::tasks::streaming_env::{self, TaskPlace};
 use api::{Blame, FileLink, Function, InputFile, TaskFailure};
 use faults::{IoCall, io_call};
-use ids::AttemptKey;
+use ids::{AttemptKey, JobId};
 use program::{EnvFileError, FunctionContext, Named, Network, OpenNamed, Sandbox};
+use programport::OpenPort;
 use roots::JobPaths;
 use rustix::fs::Access;
 use std::collections::BTreeSet;
@@ -20,20 +21,25 @@ use std::sync::Arc;
 pub(crate) struct WorkDir {
     path: PathBuf,
     created: bool,
+    /// Leads the programs to the server.
+    port: Option<OpenPort>,
 }
 
 impl WorkDir {
     /// Creates the directory with links to the job's files, if one of the functions is a program.
     pub fn create(
+        shared: &Shared,
         job: &AttemptData,
         attempt: AttemptKey,
         functions: &[Option<&Function>],
     ) -> Result<Self, TaskFailure> {
         let name = format!("work-{}-{}-{}", attempt.task.stage.0, attempt.task.task.0, attempt.attempt.0);
         if !functions.iter().flatten().any(|function| matches!(function, Function::Command { .. })) {
-            return Ok(Self { path: job.run.disk_dirs[0].join(name), created: false });
+            return Ok(Self { path: job.run.disk_dirs[0].join(name), created: false, port: None });
         }
-        let work_dir = Self { path: create_on_one_of(&job.run.disk_dirs, &name)?, created: true };
+        let path = create_on_one_of(&job.run.disk_dirs, &name)?;
+        let mut work_dir = Self { path, created: true, port: None };
+        work_dir.port = open_port(shared, attempt.task.job, &work_dir.path)?;
         for file in &job.run.spec.files {
             let name = file.file_name().unwrap_or(file.as_os_str());
             let link = work_dir.path.join(name);
@@ -77,6 +83,11 @@ impl WorkDir {
         &self.path
     }
 
+    /// Returns the variable that names the socket of the node.
+    fn socket_variable(&self) -> Option<(String, String)> {
+        self.port.as_ref().map(socket_variable)
+    }
+
     /// Returns the failure of the attempt; it is not the user's if the directory is lost or not writable, because its
     /// disk failed.
     pub fn excuse(&self, failure: TaskFailure) -> TaskFailure {
@@ -104,6 +115,20 @@ impl Drop for WorkDir {
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
+}
+
+/// Variable with the socket of the node, for programs.
+const SOCKET_VARIABLE: &str = "SAILFISH_SOCKET";
+
+/// Opens a socket of this node for the programs of an attempt; None without a server.
+pub(crate) fn open_port(shared: &Shared, job: JobId, dir: &Path) -> Result<Option<OpenPort>, TaskFailure> {
+    let port = shared.options.program_port.as_ref();
+    let opened = port.map(|port| io_call(IoCall::Create, dir).and_then(|()| port.open(dir, job)));
+    opened.transpose().map_err(|error| file_failure("open a socket in", dir, error))
+}
+
+pub(crate) fn socket_variable(port: &OpenPort) -> (String, String) {
+    (SOCKET_VARIABLE.to_string(), port.socket().to_string_lossy().into_owned())
 }
 
 /// Creates a directory on the first disk that accepts it.
@@ -185,6 +210,7 @@ pub(crate) fn function_context(
         ("SAILFISH_TASK".to_string(), attempt.task.task.0.to_string()),
         ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
     ];
+    task_env.extend(work_dir.socket_variable());
     let mut env = vec![("SAILFISH_JOB".to_string(), attempt.task.job.to_string())];
     env.extend(task_env.iter().cloned());
     env.extend(shared.options.program_env.iter().cloned());

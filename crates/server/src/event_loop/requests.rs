@@ -92,6 +92,12 @@ pub(crate) enum Request {
         question: BriefQuestion,
         reply: Reply<JobBrief>,
     },
+    /// Asks for the user of a job of which a node runs an attempt.
+    UserOfRunning {
+        node: NodeId,
+        job: JobId,
+        reply: Reply<String>,
+    },
     /// Sends a node tokens of jobs that are signed with the newest key.
     RenewTokens {
         node: NodeId,

@@ -2,7 +2,7 @@
 //! language.
 
 use crate::exit::{FAILED, Failure};
-use crate::options::connect::{CredentialArgs, NODE_VARIABLE, SERVER_VARIABLE};
+use crate::options::connect::{CredentialArgs, NODE_VARIABLE, SERVER_VARIABLE, SOCKET_URL};
 use crate::show::escape;
 use crate::show::quantity::{self, bytes, date_and_time};
 use crate::show::tables::{facts, left, right, table};
@@ -69,7 +69,8 @@ impl OldFileCommand {
 }
 
 const PUT_EXAMPLES: &str = "\
-Programs of cluster jobs get the server and the node from their environment (SAILFISH_SERVER, SAILFISH_NODE).
+Programs of cluster jobs need no options: they reach the server through a socket of their node (SAILFISH_SOCKET),
+with the rights of their job's user.
 
 Examples:
   sort edges.txt | sailfish intermediate put edges --server http://127.0.0.1:7070 --keep-for 1d
@@ -174,8 +175,14 @@ fn connect(args: &SiteArgs) -> Result<Intermediates, Failure> {
             "--server is missing: intermediate files lie on the nodes of a cluster; `sailfish local` starts one on this machine"
         ))
     };
-    let server = args.server.as_deref().ok_or_else(missing)?;
-    let files = Intermediates::with(server, &args.credentials.read(server)?).map_err(Failure::from_client)?;
+    let files = match args.credentials.of_program(args.server.as_deref()) {
+        Some(credentials) => Intermediates::with(SOCKET_URL, &credentials),
+        None => {
+            let server = args.server.as_deref().ok_or_else(missing)?;
+            Intermediates::with(server, &args.credentials.read(server)?)
+        }
+    };
+    let files = files.map_err(Failure::from_client)?;
     Ok(files.of_user(args.user.clone()).near(args.near.clone()))
 }
 

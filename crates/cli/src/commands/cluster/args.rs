@@ -41,9 +41,14 @@ pub struct ServerArgs {
     /// these names are refused, because they may come from a web page
     #[arg(long, value_name = "HOST")]
     pub host_name: Vec<String>,
-    /// Require every node to run user programs in a sandbox, as by `node --sandbox`; nodes without one cannot join
+    /// Require every node to run user programs in a sandbox, as by `node --sandbox`; nodes without one cannot join. On
+    /// with --require-tokens
     #[arg(long)]
     pub sandbox: bool,
+    /// With --require-tokens: leave the sandbox to each node (`node --sandbox`). Programs of users then run with the
+    /// rights of the node
+    #[arg(long, conflicts_with = "sandbox")]
+    pub no_sandbox: bool,
     /// Maximum number of running and waiting jobs of a user [default: 100000]
     #[arg(long, value_name = "N", requires = "require_tokens")]
     pub user_jobs_max: Option<u32>,
@@ -103,7 +108,7 @@ pub struct NodeArgs {
     #[arg(long)]
     pub no_contain: bool,
     /// Restrict user programs: they read only paths that their job names and system folders, and write only to their
-    /// work directory and the directory that a one-task job names. Needs Linux 6.2
+    /// work directory and the directory that a one-task job names. Needs Linux 6.2. A server may require it
     #[arg(long)]
     pub sandbox: bool,
     /// With a sandbox: programs reach the network if their job asks for it (run and submit --network)

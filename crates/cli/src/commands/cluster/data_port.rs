@@ -6,6 +6,8 @@ use anyhow::{Context, ensure};
 use api::people::{Admission, AdmissionRequest};
 use client::Blocking;
 use dataport::{Chunkservers, DataClient};
+use node::NodeLink;
+use programport::ProgramPort;
 use listener::{ConnectionLimits, Door, HostNames};
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -53,6 +55,11 @@ impl DataPort {
         let client = DataClient::with(runtime.handle().clone(), credentials);
         let client = client.context("starting the data port")?;
         Ok(DataPort { runtime, listener, tls, url, client })
+    }
+
+    /// Returns the ports by which programs of this node reach the server and other nodes.
+    pub fn program_port(&self, link: &NodeLink) -> ProgramPort {
+        ProgramPort::new(self.runtime.handle().clone(), link.client(), self.client.clone())
     }
 
     /// Serves these chunkservers until the returned task is aborted.

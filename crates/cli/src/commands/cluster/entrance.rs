@@ -101,7 +101,7 @@ pub fn open(
             (false, false) => TokensAsked::OwnOrIssued,
         },
         limits: limits(args)?,
-        sandbox: args.sandbox,
+        sandbox: args.sandbox || (args.require_tokens && !args.no_sandbox),
         console: Some(console::program),
         ..Access::default()
     };

@@ -129,7 +129,14 @@ fn embedded(stages: &[Stage], display: Display, containment: Containment) -> Res
     let start_dir = first.start_dir.clone();
     let slots = stages.iter().map(|stage| stage.plan.spec.slots).max().unwrap_or(1);
     let (for_node, sandbox) = (programs.share(), None);
-    let options = NodeOptions { slots, start_dir, programs: for_node, sandbox, program_env: Vec::new() };
+    let options = NodeOptions {
+        slots,
+        start_dir,
+        programs: for_node,
+        sandbox,
+        program_port: None,
+        program_env: Vec::new(),
+    };
     let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);
     let ended = started.map_err(Failure::from).and_then(|node| {
         let submitted = server.submit_flow(submission(stages)).map_err(Failure::from_server);

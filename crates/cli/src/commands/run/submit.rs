@@ -202,6 +202,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
         start_dir,
         programs: programs.share(),
         sandbox: None,
+        program_port: None,
         program_env: Vec::new(),
     };
     let node = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from)?;

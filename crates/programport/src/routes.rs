@@ -1,0 +1,218 @@
+//! Requests of programs, which go on to the server or to the node of a file.
+
+use api::control::{ErrorAnswer, ErrorCode};
+use api::intermediate::{
+    CreatedIntermediate, IntermediatePlace, NewIntermediate, OpenIntermediate,
+    OpenedIntermediate, RemoveIntermediate,
+};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use client::{Client, ClientError};
+use dataport::{DataClient, Passed, Peer};
+use ids::NodeId;
+use reqwest::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::runtime::Handle;
+
+/// Maximum number of nodes that a port remembers; more forget the one with the lowest number, which is the oldest.
+const NODES_MAX: usize = 4096;
+
+/// The state of one port.
+#[derive(Clone)]
+pub(crate) struct Asking {
+    client: Client,
+    data: DataClient,
+    /// The nodes that the server has named in answers.
+    nodes: Arc<Mutex<BTreeMap<NodeId, IntermediatePlace>>>,
+}
+
+impl Asking {
+    /// Makes the state of a port whose requests go through `client`, which names the job.
+    pub fn new(client: Client, data: DataClient) -> Self {
+        Self { client, data, nodes: Arc::default() }
+    }
+
+    /// Remembers the node of a place, and returns the place as programs reach it: through this port.
+    fn by_this_port(&self, place: IntermediatePlace) -> IntermediatePlace {
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.insert(place.node, place.clone());
+        if nodes.len() > NODES_MAX {
+            nodes.pop_first();
+        }
+        IntermediatePlace { data_url: format!("http://localhost/nodes/{}", place.node.0), ..place }
+    }
+
+    /// Asks the server on a thread that may wait: calls are repeated while it restarts.
+    async fn ask<T: Send + 'static>(
+        &self,
+        call: impl AsyncFnOnce(&Client) -> Result<T, ClientError> + Send + 'static,
+    ) -> Result<T, Response> {
+        let (client, runtime) = (self.client.clone(), Handle::current());
+        let asked = tokio::task::spawn_blocking(move || runtime.block_on(call(&client))).await;
+        match asked {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(ClientError::Refused { answer })) => Err(refusal(answer.code, answer.message)),
+            Ok(Err(error)) => Err(refusal(ErrorCode::Failed, error.to_string())),
+            Err(error) => Err(refusal(ErrorCode::Failed, error.to_string())),
+        }
+    }
+
+    fn peer(&self, node: NodeId) -> Option<Peer> {
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = nodes.get(&node)?;
+        Some(Peer { node, url: place.data_url.clone(), incarnation: place.incarnation })
+    }
+}
+
+pub(crate) fn routes(asking: Asking) -> Router {
+    Router::new()
+        .route("/v1/intermediate-files", post(create).get(list))
+        .route("/v1/intermediate-files/open", post(open))
+        .route("/v1/intermediate-files/remove", post(remove))
+        .route("/nodes/{node}/data/v1/intermediate/stage-blocks", post(blocks))
+        .route("/nodes/{node}/data/v1/intermediate/{file}", get(read))
+        .route("/nodes/{node}/data/v1/intermediate/{file}/write", post(write))
+        .route("/nodes/{node}/data/v1/intermediate/{file}/close", post(close))
+        .route("/nodes/{node}/data/v1/intermediate/{file}/abandon", post(abandon))
+        .fallback(async || {
+            let message = "a program reaches only intermediate files through the socket of its node; anything else needs \
+                 --server, a token and the network";
+            refusal(ErrorCode::Forbidden, message.to_string())
+        })
+        .with_state(asking)
+}
+
+fn refusal(code: ErrorCode, message: String) -> Response {
+    let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let body = serde_json::to_vec(&ErrorAnswer { code, message }).unwrap_or_default();
+    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Response> {
+    let parsed = serde_json::from_slice(body);
+    parsed.map_err(|error| refusal(ErrorCode::BadRequest, format!("the request cannot be read: {error}")))
+}
+
+fn message<T: Serialize>(message: &T) -> Response {
+    match serde_json::to_vec(message) {
+        Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+        Err(error) => refusal(ErrorCode::Failed, error.to_string()),
+    }
+}
+
+async fn create(State(asking): State<Asking>, body: Bytes) -> Result<Response, Response> {
+    let new: NewIntermediate = parsed(&body)?;
+    let created = asking.ask(async move |client| client.create_intermediate(&new).await).await?;
+    Ok(message(&CreatedIntermediate { place: asking.by_this_port(created.place), ..created }))
+}
+
+async fn list(State(asking): State<Asking>) -> Result<Response, Response> {
+    Ok(message(&asking.ask(async |client| client.intermediates().await).await?))
+}
+
+async fn open(State(asking): State<Asking>, body: Bytes) -> Result<Response, Response> {
+    let open: OpenIntermediate = parsed(&body)?;
+    let opened = asking.ask(async move |client| client.open_intermediate(&open).await).await?;
+    let places = opened.places.into_iter().map(|place| asking.by_this_port(place)).collect();
+    Ok(message(&OpenedIntermediate { places, ..opened }))
+}
+
+async fn remove(State(asking): State<Asking>, body: Bytes) -> Result<Response, Response> {
+    let remove: RemoveIntermediate = parsed(&body)?;
+    asking.ask(async move |client| client.remove_intermediate(&remove).await).await?;
+    Ok(message(&()))
+}
+
+/// Node of a request, and its file.
+type OfFile = Path<(u32, i64)>;
+
+async fn blocks(
+    State(asking): State<Asking>,
+    Path(node): Path<u32>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let request = Request { node, method: Method::POST, route: "stage-blocks".to_string(), body };
+    pass_on(&asking, request, &headers).await
+}
+
+async fn read(
+    State(asking): State<Asking>,
+    Path((node, file)): OfFile,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let request = Request { node, method: Method::GET, route: route(file, "", query), body: Bytes::new() };
+    pass_on(&asking, request, &headers).await
+}
+
+async fn write(
+    State(asking): State<Asking>,
+    Path((node, file)): OfFile,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let request = Request { node, method: Method::POST, route: route(file, "/write", query), body };
+    pass_on(&asking, request, &headers).await
+}
+
+async fn close(
+    State(asking): State<Asking>,
+    Path((node, file)): OfFile,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let request =
+        Request { node, method: Method::POST, route: route(file, "/close", query), body: Bytes::new() };
+    pass_on(&asking, request, &headers).await
+}
+
+async fn abandon(
+    State(asking): State<Asking>,
+    Path((node, file)): OfFile,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let request = Request { node, method: Method::POST, route: route(file, "/abandon", None), body };
+    pass_on(&asking, request, &headers).await
+}
+
+fn route(file: i64, verb: &str, query: Option<String>) -> String {
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{file}{verb}{query}")
+}
+
+/// A request to the data port of a node.
+struct Request {
+    node: u32,
+    method: Method,
+    route: String,
+    body: Bytes,
+}
+
+/// Sends a request to a node with the grant of the program, and never with a right of this node.
+async fn pass_on(asking: &Asking, request: Request, headers: &HeaderMap) -> Response {
+    let node = NodeId(request.node);
+    let Some(peer) = asking.peer(node) else {
+        let message = format!("{node} is the place of no file that this program has created or opened");
+        return (StatusCode::FORBIDDEN, message).into_response();
+    };
+    let passed = Passed {
+        method: request.method,
+        route: &request.route,
+        authorization: headers.get(header::AUTHORIZATION).cloned(),
+        body: request.body,
+    };
+    match asking.data.pass_on(&peer, passed).await {
+        Ok(answer) => (answer.status(), Body::new(reqwest::Body::from(answer))).into_response(),
+        Err(error) => (StatusCode::BAD_GATEWAY, dataport::with_causes(&error)).into_response(),
+    }
+}
