@@ -87,6 +87,7 @@ fn written_keys(file: &JobFile) -> Vec<(&'static str, Option<String>)> {
         env => written_env,
         env_file => written_path,
         network => plain,
+        limit => written_list,
         codec => codec_name,
         input_format => quoted,
         output_format => quoted,

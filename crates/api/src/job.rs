@@ -1,6 +1,7 @@
 //! A job as submitted: all choices of the user, with defaults filled in, and the pinned inputs.
 
 mod kind;
+mod limits;
 
 use crate::task::RunTask;
 use crate::{Compression, FlowStage, Formats, Function, KeyRules, Layout, ObjectPin, ShippedFile, StageFile};
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 pub use kind::{JobKind, MapReduce, TasksKind};
+pub use limits::{AttemptLimits, LimitKind};
 
 /// An input file as it was at submit. A reader refuses the file if its size or time has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -115,6 +117,9 @@ pub struct JobSpec {
     /// In a sandbox: programs reach the network, on nodes that allow it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub network: bool,
+    /// Limits of its programs; those of the node hold too.
+    #[serde(default, skip_serializing_if = "AttemptLimits::is_none")]
+    pub limits: AttemptLimits,
     /// Keep intermediate files after the job.
     pub keep_ifiles: bool,
     /// Sync the output before it is renamed into place.
@@ -250,6 +255,7 @@ impl JobSpec {
             env: Vec::new(),
             env_file: None,
             network: false,
+            limits: AttemptLimits::default(),
             keep_ifiles: false,
             sync: false,
             layout: Layout::default(),

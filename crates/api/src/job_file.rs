@@ -48,6 +48,9 @@ pub struct JobFile {
     pub env: Option<Vec<(String, String)>>,
     pub env_file: Option<PathBuf>,
     pub network: Option<bool>,
+    /// Limits of programs, `NAME=VALUE`; one or a list.
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub limit: Option<Vec<String>>,
     pub codec: Option<Codec>,
     pub input_format: Option<String>,
     pub output_format: Option<String>,
@@ -142,6 +145,7 @@ impl JobFile {
             env: self.env.or(all.env),
             env_file: self.env_file.or(all.env_file),
             network: self.network.or(all.network),
+            limit: self.limit.or(all.limit),
             codec: self.codec.or(all.codec),
             input_format: self.input_format.or(all.input_format),
             output_format: self.output_format.or(all.output_format),

@@ -39,8 +39,8 @@ pub mod task;
 
 pub use flow::{FlowStage, StageFile, StageFilePlace};
 pub use job::{
-    Codec, FileLink, InputFile, JobKind, JobSpec, MAX_REGENERATIONS, MapReduce, MapperInput, Notice,
-    Partitioning, Replication, Segment, Split, Streaming, TasksKind,
+    AttemptLimits, Codec, FileLink, InputFile, JobKind, JobSpec, LimitKind, MAX_REGENERATIONS, MapReduce,
+    MapperInput, Notice, Partitioning, Replication, Segment, Split, Streaming, TasksKind,
 };
 pub use job_file::{JobFile, JobFileError, KeyOrder};
 pub use layout::Layout;

@@ -9,6 +9,7 @@ pub(crate) mod proof;
 pub use failure::{Blame, LostInput, TaskFailure};
 pub use proof::{DataSum, SourceCommit};
 
+use crate::AttemptLimits;
 use crate::{KeyBytes, ShippedFile, Split, StageFilePlace};
 use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source};
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,9 @@ pub struct RunTask {
     /// In a sandbox: the program reaches the network, on a node that allows it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub network: bool,
+    /// Limits of its programs; those of the node hold too.
+    #[serde(default, skip_serializing_if = "AttemptLimits::is_none")]
+    pub limits: AttemptLimits,
     /// Number of retries of a program that failed, at most [`RUN_RETRIES_MAX`]. A run that was lost with its node is
     /// not a failure.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -64,6 +64,7 @@ pub fn execute(
         programs: programs.share(),
         sandbox: None,
         program_port: None,
+        limits: api::AttemptLimits::default(),
         program_env: Vec::new(),
     };
     let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);

@@ -4,9 +4,10 @@ use crate::ClientError;
 use crate::addresses::Addresses;
 use crate::own_tokens::OwnTokens;
 use api::control::{
-    BODY_BYTES_MAX, BoundariesProposal, CancelRequest, ClusterStatus, ErrorAnswer, ErrorCode, JOB_HEADER, JobBatch,
-    JobBrief, JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll, NodeStatus,
-    NodeWelcome, POLL_MS_MAX, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob, WaitAnswer,
+    BODY_BYTES_MAX, BoundariesProposal, CancelRequest, ClusterStatus, ErrorAnswer, ErrorCode, JOB_HEADER,
+    JobBatch, JobBrief, JobLogs, JobOutcome, JobProgress, JobSubmission, NodeInfo, NodeOrders, NodePoll,
+    NodeStatus, NodeWelcome, POLL_MS_MAX, PlacesAnswer, PlacesQuestion, SubmittedBatch, SubmittedJob,
+    WaitAnswer,
 };
 use api::data_access::{BriefQuestion, SecretText, TokensAnswer, TokensQuestion};
 use api::drill::{DrillFault, DrillNews, DrillOutcome};

@@ -4,8 +4,10 @@
 //! program has a pipe on which its start and its end are reported.
 
 mod children;
+mod group;
 mod job_space;
 mod namespaces;
+mod usage;
 
 use crate::channel::{Channel, Received};
 use crate::launch::{Ends, launch};
@@ -13,10 +15,12 @@ use crate::message::{Answer, Containment, HoldersThen, Report, Request};
 use crate::process;
 use crate::processes::{group_of, holder, memory_of};
 use children::Children;
+use group::Groups;
 use job_space::JobSpaces;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
+use usage::{OwnDirectories, measure};
 
 /// Ends of an init, given by the spawner.
 pub(crate) struct InitEnds {
@@ -48,7 +52,7 @@ pub(crate) fn run(ends: InitEnds) {
         return;
     }
     let Ok(children) = Children::new(containment) else { return };
-    let mut init = Init { engine, children, spaces };
+    let mut init = Init { engine, children, spaces, groups: Groups::default() };
     while init.serve(&spawner).is_some() {}
     // The programs did not end by themselves: without a report the engine knows that they were ended.
     init.children.forget_programs();
@@ -60,6 +64,7 @@ struct Init {
     children: Children,
     /// None: all programs share the machine's namespaces.
     spaces: Option<JobSpaces>,
+    groups: Groups,
 }
 
 impl Init {
@@ -128,6 +133,11 @@ impl Init {
                 Answer::IsAlone(!has_children && !others.into_iter().any(|other| is_its(other.pid)))
             }
             Request::Memory { pid } => Answer::Memory(memory_of(pid)),
+            Request::Usage { with_unlinked } => {
+                let own =
+                    if self.spaces.is_some() { OwnDirectories::Present } else { OwnDirectories::Absent };
+                Answer::Usage(measure(&self.groups, &self.children.descendants(), own, with_unlinked))
+            }
         };
         self.engine.send(&answer, &[]).ok()
     }
@@ -141,7 +151,8 @@ impl Init {
             // A rule covers everything below a directory, also what lies there only to be seen.
             restrictions.own_paths.retain(|own| !spaces.has_visible_below(&own.path));
         }
-        let started = launch(program, ends);
+        let groups = self.groups.prepare(&program.limits);
+        let started = launch(program, ends, &groups);
         let news = match &started {
             Ok(pid) => Report::Started { pid: pid.as_raw_pid() },
             Err(error) => Report::NotStarted { errno: error.raw_os_error().unwrap_or(libc::EINVAL) },

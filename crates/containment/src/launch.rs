@@ -4,14 +4,14 @@
 //! (`CLONE_VFORK`), as in the C library's `posix_spawn`. That function cannot be used: it supports neither a parent's
 //! death signal nor restrictions.
 
-use crate::message::{Capabilities, Launch, OwnPath, Restrictions};
+use crate::message::{Capabilities, Launch, OwnPath, ProcessLimits, Restrictions};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 
 /// Stack of a child until it is the program: a handful of system calls.
@@ -67,6 +67,9 @@ struct Child<'a> {
     work_dir: CString,
     ends: Ends<'a>,
     restrictions: Option<Restrictions>,
+    limits: ProcessLimits,
+    /// Files by which it enters control groups.
+    groups: &'a [OwnedFd],
     /// Those of the restrictions.
     filters: Vec<libc::sock_fprog>,
     parent: Pid,
@@ -75,8 +78,8 @@ struct Child<'a> {
 }
 
 /// Starts a program in its own process group. It is killed when this process ends. Error: the system's, of any step.
-pub(crate) fn launch(launch: Launch, ends: Ends<'_>) -> io::Result<Pid> {
-    let Launch { executable, arguments, environment, work_dir, restrictions } = launch;
+pub(crate) fn launch(launch: Launch, ends: Ends<'_>, groups: &[OwnedFd]) -> io::Result<Pid> {
+    let Launch { executable, arguments, environment, work_dir, restrictions, limits } = launch;
     let shell = SHELL.to_bytes().to_vec();
     let shell_arguments = [shell].into_iter().chain(arguments.iter().cloned()).collect();
     if let (Some(restrictions), Some(rules)) = (&restrictions, ends.rules) {
@@ -97,6 +100,8 @@ pub(crate) fn launch(launch: Launch, ends: Ends<'_>) -> io::Result<Pid> {
         work_dir: CString::new(work_dir)?,
         ends,
         restrictions,
+        limits,
+        groups,
         parent: rustix::process::getpid(),
         error: 0,
     };
@@ -154,6 +159,16 @@ fn exec(child: &Child<'_>) -> Result<std::convert::Infallible, Errno> {
         if unsafe { libc::dup2(end.as_raw_fd(), number as RawFd) } < 0 {
             return Err(last_error());
         }
+    }
+    for group in child.groups {
+        // The kernel takes 0 for this process.
+        rustix::io::write(group, b"0")?;
+    }
+    if let Some(files) = child.limits.open_files {
+        limit(Resource::Nofile, files)?;
+    }
+    if let Some(bytes) = child.limits.file_bytes {
+        limit(Resource::Fsize, bytes)?;
     }
     rustix::process::chdir(child.work_dir.as_c_str())?;
     if let Some(restrictions) = &child.restrictions {

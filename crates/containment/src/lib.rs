@@ -38,7 +38,8 @@ mod spawner;
 
 pub use error::ContainmentError;
 pub use message::{
-    Capabilities, Containment, Holder, HoldersThen, JobFiles, Launch, OwnPath, Restrictions, Space,
+    Capabilities, Containment, Holder, HoldersThen, JobFiles, Launch, OwnPath, ProcessLimits, Restrictions,
+    Space, Usage,
 };
 pub use slot_init::{ProgramEnd, ProgramEnds, SlotInit, StartError, Started};
 pub use spawner::Spawner;

@@ -42,6 +42,20 @@ pub struct Launch {
     pub work_dir: Vec<u8>,
     /// None: it may do whatever the engine may.
     pub restrictions: Option<Restrictions>,
+    pub limits: ProcessLimits,
+}
+
+/// Limits of a program; None: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessLimits {
+    /// Open files of each of its processes.
+    pub open_files: Option<u64>,
+    /// Bytes of each file that they write.
+    pub file_bytes: Option<u64>,
+    /// Processes of the slot, where the kernel can limit them.
+    pub processes: Option<u64>,
+    /// Memory of the slot's processes, where the kernel can limit it.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Limits that a program applies to itself before it starts. Landlock's rules come with the message.
@@ -98,6 +112,8 @@ pub(crate) enum Request {
     IsAlone { pid: i32 },
     /// Asks for the memory of a program.
     Memory { pid: i32 },
+    /// Asks what everything in the slot uses; files without a name are counted on demand.
+    Usage { with_unlinked: bool },
 }
 
 /// Fate of the processes that hold a pipe.
@@ -118,6 +134,7 @@ pub(crate) enum Answer {
     Holders(Vec<Holder>),
     IsAlone(bool),
     Memory(Option<u64>),
+    Usage(Usage),
 }
 
 /// Namespaces of a new job.
@@ -126,6 +143,20 @@ pub enum Space {
     New,
     /// Those of the job before, which left nothing in them.
     Unchanged,
+}
+
+/// What the programs of a slot use, as far as the kernel does not limit it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub processes: u64,
+    /// Resident memory, and files in the slot's own directories that are in memory.
+    pub memory_bytes: u64,
+    /// Bytes of open files on disks that have no name any more.
+    pub unlinked_bytes: u64,
+    /// The kernel has ended a process at the limit on memory.
+    pub ended_for_memory: bool,
+    /// The kernel has refused a process at the limit on processes.
+    pub refused_processes: bool,
 }
 
 /// A process that holds a pipe.

@@ -2,7 +2,9 @@
 
 use crate::channel::{Channel, is_ready_within};
 use crate::error::ContainmentError;
-use crate::message::{Answer, Holder, HoldersThen, JobFiles, Launch, REPORT_BYTES, Report, Request, Space};
+use crate::message::{
+    Answer, Holder, HoldersThen, JobFiles, Launch, REPORT_BYTES, Report, Request, Space, Usage,
+};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::Serialize;
@@ -151,6 +153,14 @@ impl SlotInit {
         match self.ask(&Request::Memory { pid }) {
             Ok(Answer::Memory(bytes)) => bytes,
             _ => None,
+        }
+    }
+
+    /// Measures what everything in the slot uses; open files without a name only if asked.
+    pub fn usage(&self, with_unlinked: bool) -> Result<Usage, ContainmentError> {
+        match self.ask(&Request::Usage { with_unlinked })? {
+            Answer::Usage(usage) => Ok(usage),
+            _ => Err(ContainmentError::InitEnded),
         }
     }
 

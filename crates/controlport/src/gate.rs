@@ -127,9 +127,7 @@ fn identify(port: &Port, rule: &Rule, headers: &HeaderMap) -> Result<Caller, Pro
             let quota = is_limited(role).then_some(port.access.limits.quota);
             Caller { user: Some(user), role, token: Some(name), quota, ..Caller::local() }
         }
-        Holder::Node { node, user } => {
-            Caller { user, role: Role::Node, node: Some(node), ..Caller::local() }
-        }
+        Holder::Node { node, user } => Caller { user, role: Role::Node, node: Some(node), ..Caller::local() },
     })
 }
 

@@ -161,6 +161,8 @@ mod tests {
             buffer_bytes: 64,
             cancelled: Arc::default(),
             stderr_log: None,
+            limits: Default::default(),
+            disk_dirs: Vec::new(),
             reports: Default::default(),
             any_exit_code: false,
             task_env: Vec::new(),

@@ -232,6 +232,7 @@ fn merge(
         env,
         env_file: args.env_file.or(file.env_file),
         network: args.network.or(file.network).unwrap_or(false),
+        limit: list(args.limit, file.limit),
         codec: args.codec.or(file.codec),
         formats: FormatOptions {
             input_format: args.input_format.or(file.input_format),

@@ -19,6 +19,7 @@ pub mod duration;
 mod front_end;
 pub mod job_file;
 pub mod key_options;
+pub mod limits;
 pub mod memory_size;
 mod options;
 pub mod paths;

@@ -29,6 +29,8 @@ pub struct JobOptions {
     /// Path as given.
     pub env_file: Option<PathBuf>,
     pub network: bool,
+    /// Limits of programs, as in `memory=2G`.
+    pub limit: Vec<String>,
     pub codec: Option<Codec>,
     pub formats: FormatOptions,
     pub keys: KeyOptions,

@@ -85,6 +85,7 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
         env: options.env,
         env_file,
         network: options.network,
+        limits: crate::limits::parse(&options.limit)?,
         keep_ifiles,
         formats,
         keys,

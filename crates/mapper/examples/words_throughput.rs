@@ -39,6 +39,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         buffer_bytes: limits.buffer_bytes,
         cancelled: Arc::default(),
         stderr_log: None,
+        limits: Default::default(),
+        disk_dirs: Vec::new(),
         reports: Default::default(),
         any_exit_code: false,
         task_env: Vec::new(),

@@ -65,6 +65,8 @@ fn context() -> FunctionContext {
         buffer_bytes: 1000,
         cancelled: Arc::default(),
         stderr_log: None,
+        limits: Default::default(),
+        disk_dirs: Vec::new(),
         reports: Default::default(),
         any_exit_code: false,
         task_env: Vec::new(),

@@ -7,6 +7,7 @@ use crate::shuffle::remote::{OtherNodes, RecordData};
 use crate::slots::meters::Meters;
 use crate::slots::progress::Counters;
 use crate::tasks::program_output::RunningOutputs;
+use api::AttemptLimits;
 use ids::{JobId, RunId};
 use program::{Programs, Sandbox};
 use programport::ProgramPort;
@@ -27,6 +28,8 @@ pub struct NodeOptions {
     /// Sandbox with the paths that user programs may access besides those of their job; None permits all that the node
     /// can access.
     pub sandbox: Option<Sandbox>,
+    /// Limits of the programs of each attempt.
+    pub limits: AttemptLimits,
     /// Opens sockets by which programs reach the server; None if there is none.
     pub program_port: Option<ProgramPort>,
     /// Environment of every user program: access to the server, if there is one.

@@ -1,5 +1,6 @@
 //! Context of a user function from the node.
 
+use crate::limits::Limits;
 use crate::programs::{Programs, cancelled_failure};
 use crate::reports::Reports;
 use crate::sandbox::Sandbox;
@@ -32,6 +33,10 @@ pub struct FunctionContext {
     pub buffer_bytes: usize,
     /// Set before the processes of a cancelled attempt are killed.
     pub cancelled: Arc<AtomicBool>,
+    /// Limits of its programs.
+    pub limits: Limits,
+    /// Directories whose content counts for the limit on disks, besides the `/tmp` of a contained program.
+    pub disk_dirs: Vec<PathBuf>,
     /// File to which standard error is also copied, up to a limit.
     pub stderr_log: Option<PathBuf>,
     /// Collector of the counters and the status that programs of this attempt report.
@@ -64,6 +69,7 @@ impl ProgramSpec {
             env: context.env.clone(),
             stderr_log: context.stderr_log.clone(),
             sandbox: context.sandbox.clone(),
+            limits: context.limits,
         }
     }
 }

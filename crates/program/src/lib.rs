@@ -13,8 +13,8 @@
 //! and the system folders, and writes in its work directory; the kernel enforces that.
 //!
 //! # Deliberately absent
-//! No shell, no records, keys or lines of data: only bytes in and bytes out. No time limits: a program that
-//! hangs is ended by [`Programs::kill_all`].
+//! No shell, no records, keys or lines of data: only bytes in and bytes out. No time limit of its own: a program that
+//! hangs is ended by its job's [`Limits`], or by [`Programs::kill_all`].
 //!
 //! # How it is tested
 //! With real processes in `tests/`: exit codes, signals, early close, large output, hangs, grandchildren, one task
@@ -24,6 +24,7 @@ mod context;
 mod env_file;
 mod find;
 mod installation;
+mod limits;
 mod process;
 mod programs;
 mod reports;
@@ -39,6 +40,7 @@ pub use containment::{Containment, ContainmentError};
 pub use context::FunctionContext;
 pub use env_file::{EnvFileError, read_env_file};
 pub use find::{ProgramError, check_program};
+pub use limits::Limits;
 pub use programs::Programs;
 pub use reports::Reports;
 pub use running::{AfterTask, Feed, ProgramOutput, run, run_task};

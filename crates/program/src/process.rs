@@ -1,9 +1,11 @@
 //! A process with the engine's ends of its pipes, from its start until it has ended or is kept for another task.
 
+pub(crate) mod disk_usage;
 pub(crate) mod ending;
 pub(crate) mod idle;
 pub(crate) mod intake;
 pub(crate) mod killed;
+pub(crate) mod limit_watch;
 pub(crate) mod pipe_state;
 pub(crate) mod standard_error;
 pub(crate) mod supervise;

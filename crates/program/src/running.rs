@@ -3,9 +3,10 @@
 use crate::context::FunctionContext;
 use crate::process::idle::Purpose;
 use crate::process::intake::write_piece;
+use crate::process::limit_watch::LimitWatch;
 use crate::process::pipe_state::{InputPipe, PipeState};
 use crate::process::standard_error::Drain;
-use crate::process::supervise::{ProcessEnd, supervise};
+use crate::process::supervise::{ProcessEnd, Supervised, supervise};
 use crate::process::{Lives, PipeSize, Process};
 use crate::programs::{ProgramNumber, Programs, cancelled_failure};
 use crate::reports::Reports;
@@ -274,15 +275,20 @@ where
     let mut lives = Lives { programs: &context.programs, number: process.number, ended: false };
     let (run, feed, output) = begin(context, &mut process, purpose.is_some())?;
     let drain = Drain::new(spec.stderr_log.as_deref(), &context.reports);
+    let limits = LimitWatch::begin(context);
     let (on_thread, on_caller) = roles(feed, output);
-    let (thread_outcome, caller_outcome, (left, tail)) = std::thread::scope(|scope| {
-        let supervisor = scope.spawn(|| supervise(&run, &process, drain));
+    let (thread_outcome, caller_outcome, supervised) = std::thread::scope(|scope| {
+        let supervisor = scope.spawn(|| supervise(&run, &process, drain, limits));
         let worker = scope.spawn(|| run.abandon_unless_done(on_thread));
         let caller_outcome = run.abandon_unless_done(on_caller);
         (join(worker), caller_outcome, join(supervisor))
     });
     context.reports.intake.end();
-    let status = match left {
+    let Supervised { end, tail, passed } = supervised;
+    if let Some(passed) = passed {
+        return Err(context.limits.failure(&passed, tail));
+    }
+    let status = match end {
         ProcessEnd::Ended(status, ending) => {
             lives.ended = true;
             ending.check(&spec.words[0])?;
@@ -401,6 +407,9 @@ pub(crate) fn judge(
     let Exit { status, memory_bytes } = exit;
     if status.success() || (context.any_exit_code && status.code().is_some()) {
         return context.reports.check();
+    }
+    if let Some(passed) = context.limits.refused(status, &tail) {
+        return Err(context.limits.failure(&passed, tail));
     }
     let program = &spec.words[0];
     let message = match (status.code(), status.signal()) {

@@ -138,6 +138,13 @@ impl Slots {
         }
     }
 
+    /// Returns the directory that is `/tmp` for the contained programs of this thread.
+    pub fn temporary_here(&self) -> Option<PathBuf> {
+        let slot = self.here();
+        let slot = lock(&slot);
+        slot.temporary.as_ref().map(|dir| dir.0.clone())
+    }
+
     /// Ends all inits and the spawner.
     pub fn close(&self) {
         lock(&self.by_thread).clear();

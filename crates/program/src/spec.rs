@@ -1,5 +1,6 @@
 //! A program to run.
 
+use crate::limits::Limits;
 use crate::sandbox::Sandbox;
 use rustix::fs::Access;
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ pub struct ProgramSpec {
     pub stderr_log: Option<PathBuf>,
     /// Sandbox of the program; None: it may access whatever the engine may.
     pub sandbox: Option<Arc<Sandbox>>,
+    /// Limits of the attempt.
+    pub limits: Limits,
 }
 
 impl ProgramSpec {

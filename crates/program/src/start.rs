@@ -5,8 +5,8 @@ use crate::programs::{Member, Programs};
 use crate::sandbox::{Prepared, Sandbox};
 use crate::slots::environment;
 use crate::spec::ProgramSpec;
-use api::{Blame, TaskFailure};
-use containment::{Launch, ProgramEnd, ProgramEnds, StartError, Started, own_directory_above};
+use api::{Blame, LimitKind, TaskFailure};
+use containment::{Launch, ProcessLimits, ProgramEnd, ProgramEnds, StartError, Started, own_directory_above};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -90,6 +90,12 @@ fn launch_of(
         environment: environment_of(spec).into_iter().map(variable).collect(),
         work_dir: bytes(&spec.work_dir),
         restrictions: prepared.map(Prepared::restrictions),
+        limits: ProcessLimits {
+            open_files: spec.limits.get(LimitKind::OpenFiles),
+            file_bytes: spec.limits.get(LimitKind::FileSize),
+            processes: spec.limits.get(LimitKind::Processes),
+            memory_bytes: spec.limits.get(LimitKind::Memory),
+        },
     };
     let has_zero = |strings: &[Vec<u8>]| strings.iter().any(|string| string.contains(&0));
     if has_zero(&launch.arguments) || has_zero(&launch.environment) || launch.work_dir.contains(&0) {

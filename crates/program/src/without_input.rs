@@ -3,6 +3,7 @@
 
 use crate::context::FunctionContext;
 use crate::process::ending::{Ending, OpenPipes, Outcome, Rest};
+use crate::process::limit_watch::LimitWatch;
 use crate::process::standard_error::Drain;
 use crate::process::{Lives, PipeSize, Process};
 use crate::running::{Exit, as_cancelled, judge};
@@ -41,17 +42,23 @@ fn run_inner(
     let mut lives = Lives { programs: &context.programs, number: process.number, ended: false };
     let drain = Drain::new(spec.stderr_log.as_deref(), &context.reports);
     let is_open = IsOpen { stdout: true, stderr: true };
-    let mut reading = Reading { context, process: &process, drain, is_open, ended: None, on_output };
+    let limits = LimitWatch::begin(context);
+    let mut reading = Reading { context, process: &process, drain, is_open, ended: None, limits, on_output };
     while reading.goes_on() {
         reading.step()?;
     }
+    let Reading { ended, drain, limits, .. } = reading;
+    let tail = drain.finish();
+    if let Some(passed) = limits.passed() {
+        return Err(context.limits.failure(&passed, tail));
+    }
     lives.ended = true;
-    let Some(Ended { status, ending, .. }) = reading.ended else {
+    let Some(Ended { status, ending, .. }) = ended else {
         return Err(TaskFailure::new(Blame::Engine, "a program was not waited for"));
     };
     let status = status.map_err(|error| environment(&error))?;
     ending.check(&spec.words[0])?;
-    judge(context, spec, Exit { status, memory_bytes: 0 }, reading.drain.finish())
+    judge(context, spec, Exit { status, memory_bytes: 0 }, tail)
 }
 
 struct Reading<'a, OnOutput> {
@@ -60,6 +67,7 @@ struct Reading<'a, OnOutput> {
     drain: Drain<'a>,
     is_open: IsOpen,
     ended: Option<Ended>,
+    limits: LimitWatch,
     on_output: OnOutput,
 }
 
@@ -119,8 +127,14 @@ impl<OnOutput: FnMut(&[u8])> Reading<'_, OnOutput> {
                 true => Outcome::Succeeded,
                 false => Outcome::Failed,
             };
+            if outcome == Outcome::Failed {
+                self.limits.look_at_failed(self.process);
+            }
             let ending = Ending::begin(outcome);
             self.ended = Some(Ended { status, ending, rest: Rest::Awaited(Instant::now()) });
+        }
+        if self.ended.is_none() {
+            self.limits.look(self.process);
         }
         self.look_at_pipes();
         Ok(())
@@ -131,13 +145,15 @@ impl<OnOutput: FnMut(&[u8])> Reading<'_, OnOutput> {
         let open = wanted.iter().flatten();
         let mut watched: Vec<PollFd<'_>> =
             open.map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN)).collect();
-        let patience = match self.ended.as_ref().map(|ended| ended.rest) {
-            Some(Rest::Awaited(until)) => {
-                let left = until.saturating_duration_since(Instant::now());
-                Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) })
-            }
-            _ => None,
+        let until = match self.ended.as_ref().map(|ended| ended.rest) {
+            Some(Rest::Awaited(until)) => Some(until),
+            Some(_) => None,
+            None => self.limits.next(),
         };
+        let patience = until.map(|until| {
+            let left = until.saturating_duration_since(Instant::now());
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
+        });
         match poll(&mut watched, patience.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => {

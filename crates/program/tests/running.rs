@@ -19,6 +19,8 @@ fn context(directory: &Path) -> FunctionContext {
         buffer_bytes: 64 << 10,
         cancelled: Arc::default(),
         stderr_log: None,
+        limits: Default::default(),
+        disk_dirs: Vec::new(),
         reports: Default::default(),
         any_exit_code: false,
         task_env: Vec::new(),

@@ -16,6 +16,8 @@ fn context(directory: &Path) -> FunctionContext {
         buffer_bytes: 0,
         cancelled: Arc::default(),
         stderr_log: Some(directory.join("log")),
+        limits: Default::default(),
+        disk_dirs: Vec::new(),
         reports: Default::default(),
         any_exit_code: false,
         task_env: Vec::new(),

@@ -2,11 +2,12 @@
 
 use api::control::{ErrorAnswer, ErrorCode};
 use api::intermediate::{
-    CreatedIntermediate, IntermediatePlace, NewIntermediate, OpenIntermediate,
-    OpenedIntermediate, RemoveIntermediate,
+    CreatedIntermediate, IntermediatePlace, NewIntermediate, OpenIntermediate, OpenedIntermediate,
+    RemoveIntermediate,
 };
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -81,12 +82,16 @@ pub(crate) fn routes(asking: Asking) -> Router {
         .route("/nodes/{node}/data/v1/intermediate/{file}/write", post(write))
         .route("/nodes/{node}/data/v1/intermediate/{file}/close", post(close))
         .route("/nodes/{node}/data/v1/intermediate/{file}/abandon", post(abandon))
-        .fallback(async || {
-            let message = "a program reaches only intermediate files through the socket of its node; anything else needs \
-                 --server, a token and the network";
-            refusal(ErrorCode::Forbidden, message.to_string())
-        })
+        .fallback(elsewhere)
+        .method_not_allowed_fallback(elsewhere)
         .with_state(asking)
+}
+
+/// Reads the body first: a program that still sends it would not see the answer.
+async fn elsewhere(_: Result<Bytes, BytesRejection>) -> Response {
+    let message = "a program reaches only intermediate files through the socket of its node; anything else needs \
+         --server, a token and the network";
+    refusal(ErrorCode::Forbidden, message.to_string())
 }
 
 fn refusal(code: ErrorCode, message: String) -> Response {

@@ -21,21 +21,21 @@ impl Answers for Guarded {
 }
 
 /// A server with tokens and TLS, and the tokens of some users.
-struct Guarded {
-    sandbox: Sandbox,
-    url: String,
+pub(super) struct Guarded {
+    pub sandbox: Sandbox,
+    pub url: String,
     server: Option<Running>,
     nodes: Vec<Running>,
 }
 
 impl Guarded {
-    fn start() -> Guarded {
+    pub fn start() -> Guarded {
         let sandbox = Sandbox::new();
         let server = serve_jobs(&sandbox, "127.0.0.1:0");
         Self::of(sandbox, server)
     }
 
-    fn of(sandbox: Sandbox, server: Running) -> Guarded {
+    pub fn of(sandbox: Sandbox, server: Running) -> Guarded {
         server.wait_for_stderr("serving at");
         let told = server.stderr_so_far();
         let url = told.split_whitespace().find(|word| word.starts_with("https://"));
@@ -53,12 +53,12 @@ impl Guarded {
         self.by(&self.admin_token(), &args).expect_success();
     }
 
-    fn admin_token(&self) -> String {
+    pub fn admin_token(&self) -> String {
         self.sandbox.path("server-state/admin.token").display().to_string()
     }
 
     /// A subcommand with `--server`, and the token in a file.
-    fn command(&self, token_file: &str, args: &[&str]) -> Command {
+    pub fn command(&self, token_file: &str, args: &[&str]) -> Command {
         let mut command = self.sandbox.sailfish();
         // A program of the job stands last.
         let dashes = args.iter().position(|arg| *arg == "--").unwrap_or(args.len());
@@ -68,11 +68,11 @@ impl Guarded {
     }
 
     #[track_caller]
-    fn by(&self, token_file: &str, args: &[&str]) -> Finished {
+    pub fn by(&self, token_file: &str, args: &[&str]) -> Finished {
         Running::start(&mut self.command(token_file, args)).wait()
     }
 
-    fn node_command(&self, token_file: &str, name: &str) -> Command {
+    pub fn node_command(&self, token_file: &str, name: &str) -> Command {
         let args = ["node", "--slots", "2", "--memory", CLUSTER_MEMORY, "--name", name];
         let mut command = self.command(token_file, &args);
         command.arg("--disk").arg(self.sandbox.path(name));
@@ -83,11 +83,11 @@ impl Guarded {
         Running::start(&mut self.node_command(token_file, name))
     }
 
-    fn add_node(&mut self) {
+    pub fn add_node(&mut self) {
         self.add_changed_node(|_| ());
     }
 
-    fn add_changed_node(&mut self, change: impl FnOnce(&mut Command)) {
+    pub fn add_changed_node(&mut self, change: impl FnOnce(&mut Command)) {
         let mut command = self.node_command("rack.token", &format!("node-{}", self.nodes.len()));
         change(&mut command);
         let node = Running::start(&mut command);
@@ -114,7 +114,7 @@ impl Guarded {
     }
 }
 
-fn serve(sandbox: &Sandbox, address: &str, more: &[&str]) -> Running {
+pub(super) fn serve(sandbox: &Sandbox, address: &str, more: &[&str]) -> Running {
     let mut command = sandbox.sailfish();
     command.args(["server", "--listen", address, "--require-tokens", "--tls"]).args(more);
     Running::start(command.arg("--state").arg(sandbox.path("server-state")))

@@ -155,6 +155,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     let disks = disk_dirs(args).map_err(Failure::refused)?;
     let caches = file_caches(args, &disks).map_err(Failure::refused)?;
     let roots = own_roots(args).map_err(Failure::refused)?;
+    let limits = jobspec::limits::parse(&args.limit).map_err(Failure::refused)?;
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let (current, stopping) =
         (Arc::<Mutex<Option<Arc<Remote>>>>::default(), Arc::new(AtomicBool::new(false)));
@@ -188,6 +189,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             start_dir: start_dir.clone(),
             programs: Arc::clone(&programs),
             sandbox,
+            limits,
             program_port: Some(data_port.program_port(remote.link())),
             program_env: program_env(args, &info),
         };

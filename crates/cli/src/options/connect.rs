@@ -4,6 +4,8 @@ use crate::exit::Failure;
 use clap::Args;
 use client::Blocking;
 use jobspec::state_dir;
+use rustix::fs::{Mode, OFlags};
+use std::os::fd::IntoRawFd;
 use std::path::PathBuf;
 use trust::Credentials;
 
@@ -17,6 +19,8 @@ pub const NODE_VARIABLE: &str = "SAILFISH_NODE";
 pub const CA_VARIABLE: &str = "SAILFISH_CA";
 /// Variable with the socket of the node, for programs of cluster jobs.
 const SOCKET_VARIABLE: &str = "SAILFISH_SOCKET";
+/// Longest path of a socket, in bytes.
+const SOCKET_BYTES_MAX: usize = 107;
 /// URL of requests that go through such a socket: its host is not looked up.
 pub const SOCKET_URL: &str = "http://localhost";
 
@@ -58,12 +62,26 @@ impl CredentialArgs {
     pub fn of_program(&self, url: Option<&str>) -> Option<Credentials> {
         let socket = std::env::var_os(SOCKET_VARIABLE).filter(|socket| !socket.is_empty())?;
         let is_of_node = url.is_none() || url == std::env::var(SERVER_VARIABLE).ok().as_deref();
-        (is_of_node && self.token_file.is_none()).then(|| Credentials::through_socket(socket.into()))
+        (is_of_node && self.token_file.is_none()).then(|| Credentials::through_socket(short(socket.into())))
     }
 
     /// Returns a connection to a server.
     pub fn connect(&self, url: &str) -> Result<Blocking, Failure> {
         Blocking::with(url, &self.read(url)?).map_err(Failure::from_client)
+    }
+}
+
+/// Returns a path of a socket that is short enough for the kernel.
+fn short(socket: PathBuf) -> PathBuf {
+    let (Some(dir), Some(name)) = (socket.parent(), socket.file_name()) else { return socket };
+    if socket.as_os_str().len() <= SOCKET_BYTES_MAX {
+        return socket;
+    }
+    match rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        // Each connection of this process looks it up again.
+        Ok(held) => PathBuf::from(format!("/proc/self/fd/{}", held.into_raw_fd())).join(name),
+        // The connection fails and says why.
+        Err(_) => socket,
     }
 }
 

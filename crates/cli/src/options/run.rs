@@ -115,6 +115,11 @@ pub struct RunArgs {
     /// In a sandbox: let functions reach the network, on nodes that allow it (node --allow-network)
     #[arg(long)]
     pub network: bool,
+    /// Limit of the programs of each attempt: processes=N, open-files=N, file-size=SIZE, disk=SIZE, memory=SIZE or
+    /// time=DURATION; may be given several times. A limit of the node (node --limit) holds too. An attempt that passes a
+    /// limit fails, and the job with it: docs/operations/containment.md
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub limit: Vec<String>,
     /// Compression of intermediate data [default: lz4]
     #[arg(long, value_enum)]
     pub codec: Option<CodecArg>,
@@ -222,6 +227,7 @@ impl RunArgs {
             file: list(self.file),
             env_file: self.env_file,
             network: self.network.then_some(true),
+            limit: list(self.limit),
             codec: self.codec.map(Codec::from),
             input_format: self.input_format,
             output_format: self.output_format,

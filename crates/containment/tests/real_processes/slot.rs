@@ -72,6 +72,7 @@ pub fn start(init: &SlotInit, script: &str) -> Program {
         environment: vec![b"PATH=/usr/bin:/bin:/usr/local/bin".to_vec()],
         work_dir: b"/".to_vec(),
         restrictions: None,
+        limits: Default::default(),
     };
     let ends =
         ProgramEnds { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd(), rules: None };

@@ -8,7 +8,7 @@ use api::TaskFailure;
 use api::task::{RunResult, RunTask};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
-use program::{FunctionContext, ProgramSpec};
+use program::{FunctionContext, Limits, ProgramSpec};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,10 +62,13 @@ pub(crate) fn run(
     ];
     env.extend(shared.options.program_env.iter().cloned());
     // The working directory belongs to the job; temporary files do not go there.
-    let needs_own =
-        shared.options.sandbox.is_some() || shared.options.program_port.is_some() || !task.files.is_empty();
+    let needs_own = task.limits.disk_bytes.is_some()
+        || shared.options.sandbox.is_some()
+        || shared.options.program_port.is_some()
+        || !task.files.is_empty();
     let temporary = needs_own.then(|| TemporaryDir::create(attempt)).transpose()?;
-    let port = temporary.as_ref().map(|own| open_port(shared, attempt.task.job, &own.0)).transpose()?.flatten();
+    let port =
+        temporary.as_ref().map(|own| open_port(shared, attempt.task.job, &own.0)).transpose()?.flatten();
     env.extend(port.as_ref().map(socket_variable));
     let work_dir = match &temporary {
         Some(own) if !task.files.is_empty() => own.link(&task.files)?,
@@ -90,6 +93,9 @@ pub(crate) fn run(
         work_dir,
         start_dir: task.directory.clone(),
         env,
+        limits: Limits { of_job: task.limits, of_node: shared.options.limits },
+        // The directory in which it runs belongs to the job, and may hold more.
+        disk_dirs: temporary.iter().map(|own| own.0.clone()).collect(),
         record_bytes_max: 0,
         buffer_bytes: 0,
         cancelled: Arc::clone(&assignment.cancelled),

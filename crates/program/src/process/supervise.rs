@@ -1,8 +1,10 @@
 //! The thread beside a running program: it reads its standard error, measures its memory, and detects its end, or that
 //! it waits for another task.
 
+use crate::limits::Passed;
 use crate::process::Process;
 use crate::process::ending::{Ending, OpenPipes, Outcome, Rest};
+use crate::process::limit_watch::LimitWatch;
 use crate::process::standard_error::Drain;
 use crate::running::Run;
 use containment::ContainmentError;
@@ -41,6 +43,7 @@ struct Supervisor<'a> {
     settles_until: Option<Instant>,
     /// It did not settle.
     given_up: bool,
+    limits: LimitWatch,
 }
 
 /// A program that has ended.
@@ -58,9 +61,22 @@ struct News {
     bell: bool,
 }
 
-/// Supervises a program until it has ended or waits for another task. Also returns the last lines of its standard
-/// error.
-pub(crate) fn supervise(run: &Run<'_>, process: &Process, drain: Drain<'_>) -> (ProcessEnd, Vec<String>) {
+/// The result of supervision.
+pub(crate) struct Supervised {
+    pub end: ProcessEnd,
+    /// The last lines of standard error.
+    pub tail: Vec<String>,
+    /// The limit that its attempt passed.
+    pub passed: Option<Passed>,
+}
+
+/// Supervises a program until it has ended or waits for another task.
+pub(crate) fn supervise(
+    run: &Run<'_>,
+    process: &Process,
+    drain: Drain<'_>,
+    limits: LimitWatch,
+) -> Supervised {
     let mut supervisor = Supervisor {
         run,
         process,
@@ -70,6 +86,7 @@ pub(crate) fn supervise(run: &Run<'_>, process: &Process, drain: Drain<'_>) -> (
         look: Instant::now() + LOOK_AT_MEMORY_EVERY,
         settles_until: None,
         given_up: false,
+        limits,
     };
     while supervisor.goes_on() {
         let news = supervisor.wait();
@@ -84,16 +101,17 @@ pub(crate) fn supervise(run: &Run<'_>, process: &Process, drain: Drain<'_>) -> (
         }
         supervisor.look_at_pipes();
         supervisor.look_at_memory();
+        supervisor.look_at_limits();
         if supervisor.has_settled() {
-            return (ProcessEnd::Waiting, supervisor.drain.finish());
+            break;
         }
     }
-    let Supervisor { ended, drain, .. } = supervisor;
+    let Supervisor { ended, drain, limits, .. } = supervisor;
     let end = match ended {
         Some(Ended { status, ending, .. }) => ProcessEnd::Ended(status, ending),
         None => ProcessEnd::Waiting,
     };
-    (end, drain.finish())
+    Supervised { end, tail: drain.finish(), passed: limits.passed() }
 }
 
 impl Supervisor<'_> {
@@ -108,7 +126,8 @@ impl Supervisor<'_> {
             asked.push(&mut news.stderr);
         }
         let (stdin, stdout) = self.run.open_pipes();
-        let mut until = self.settles_until.map_or(self.look, |settles| settles.min(self.look));
+        let looks = [Some(self.look), self.settles_until, self.limits.next()];
+        let mut until = looks.into_iter().flatten().min().unwrap_or(self.look);
         match &self.ended {
             None => {
                 watched.push(PollFd::from_borrowed_fd(self.process.end.as_fd(), PollFlags::IN));
@@ -152,6 +171,7 @@ impl Supervisor<'_> {
             |status: &ExitStatus| status.code().is_none_or(|code| code != 0 && !self.run.any_exit_code);
         let has_failed = status.as_ref().map_or(true, has_failed);
         if has_failed {
+            self.limits.look_at_failed(self.process);
             self.run.abandoned.store(true, Ordering::Relaxed);
         }
         let outcome = match self.run.abandoned.load(Ordering::Relaxed) {
@@ -182,6 +202,12 @@ impl Supervisor<'_> {
         ended.rest = ended.ending.look(self.run.programs, self.process, open, &mut self.drain);
         if let (Rest::GivenUp, Some(stdout)) = (ended.rest, &stdout) {
             self.run.pipes.give_up(stdout);
+        }
+    }
+
+    fn look_at_limits(&mut self) {
+        if self.ended.is_none() && self.limits.look(self.process) {
+            self.run.abandoned.store(true, Ordering::Relaxed);
         }
     }
 

@@ -236,6 +236,8 @@ fn attempt(outside: &Outside, code: &str, without: &str) -> Result<(), String> {
         buffer_bytes: 0,
         cancelled: Arc::default(),
         stderr_log: None,
+        limits: Default::default(),
+        disk_dirs: Vec::new(),
         reports: Arc::default(),
         sandbox: Some(Arc::new(sandbox)),
         any_exit_code: false,

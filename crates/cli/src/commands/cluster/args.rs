@@ -107,6 +107,10 @@ pub struct NodeArgs {
     /// their attempt in any case
     #[arg(long)]
     pub no_contain: bool,
+    /// Limit of the user programs of each attempt: processes=N, open-files=N, file-size=SIZE, disk=SIZE, memory=SIZE or
+    /// time=DURATION; may be given several times. A job may set lower ones (run and submit --limit)
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub limit: Vec<String>,
     /// Restrict user programs: they read only paths that their job names and system folders, and write only to their
     /// work directory and the directory that a one-task job names. Needs Linux 6.2. A server may require it
     #[arg(long)]

@@ -135,6 +135,7 @@ fn embedded(stages: &[Stage], display: Display, containment: Containment) -> Res
         programs: for_node,
         sandbox,
         program_port: None,
+        limits: api::AttemptLimits::default(),
         program_env: Vec::new(),
     };
     let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);

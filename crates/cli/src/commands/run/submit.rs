@@ -80,6 +80,11 @@ pub struct SubmitArgs {
     /// In a sandbox: let the program reach the network, on nodes that allow it (node --allow-network)
     #[arg(long)]
     pub network: bool,
+    /// Limit of the program and its children: processes=N, open-files=N, file-size=SIZE, disk=SIZE, memory=SIZE or
+    /// time=DURATION; may be given several times. A limit of the node (node --limit) holds too. A job that passes a
+    /// limit fails: docs/operations/containment.md
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub limit: Vec<String>,
     /// File to put into a work directory of the program; the program runs there instead of in the current directory.
     /// May be given several times
     #[arg(long, value_name = "PATH")]
@@ -132,6 +137,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
         let (name, value) = pair.split_once('=').ok_or_else(|| anyhow!("--env {pair}: give NAME=VALUE"))?;
         env.push((name.to_string(), value.to_string()));
     }
+    let limits = jobspec::limits::parse(&args.limit)?;
     let env_file = args.env_file.as_deref().map(|path| paths::env_file(path, &directory)).transpose()?;
     let task = |index: u32| {
         let mut env = env.clone();
@@ -144,6 +150,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
             env,
             env_file: env_file.clone(),
             network: args.network,
+            limits,
             retries: args.retries,
             files: files.clone(),
             memory_bytes: memory.unwrap_or(0),
@@ -203,6 +210,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
         programs: programs.share(),
         sandbox: None,
         program_port: None,
+        limits: api::AttemptLimits::default(),
         program_env: Vec::new(),
     };
     let node = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from)?;

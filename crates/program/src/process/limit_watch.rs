@@ -1,0 +1,111 @@
+//! Measures the programs of an attempt against its limits, from time to time.
+
+use crate::context::FunctionContext;
+use crate::limits::{Limits, Passed};
+use crate::process::Process;
+use crate::process::disk_usage::disk_usage;
+use api::LimitKind;
+use containment::Usage;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Interval between two measurements.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// The limits of one run, and the next time to look at them.
+#[derive(Debug)]
+pub(crate) struct LimitWatch {
+    limits: Limits,
+    dirs: Vec<PathBuf>,
+    started: Instant,
+    /// None: no limit needs a look, or one has been passed.
+    next: Option<Instant>,
+    passed: Option<Passed>,
+}
+
+impl LimitWatch {
+    /// Begins with the run of a program on this thread's slot.
+    pub fn begin(context: &FunctionContext) -> Self {
+        let limits = context.limits;
+        let has = |kind| limits.get(kind).is_some();
+        let needs_looks =
+            [LimitKind::Time, LimitKind::Memory, LimitKind::Disk, LimitKind::Processes].into_iter().any(has);
+        let own_temporary = context.programs.slots.temporary_here().filter(|_| has(LimitKind::Disk));
+        let dirs = context.disk_dirs.iter().cloned().chain(own_temporary).collect();
+        let started = Instant::now();
+        Self { limits, dirs, started, next: needs_looks.then(|| started + LOOK_EVERY), passed: None }
+    }
+
+    /// Returns when to look again.
+    pub fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Measures, if it is time, and ends everything of the attempt that has passed a limit; returns whether it has.
+    pub fn look(&mut self, process: &Process) -> bool {
+        let now = Instant::now();
+        if self.next.is_none_or(|next| now < next) {
+            return false;
+        }
+        self.next = Some(now + LOOK_EVERY);
+        self.passed = self.measure(process, now);
+        if self.passed.is_none() {
+            return false;
+        }
+        self.next = None;
+        process.member.init.kill_all();
+        true
+    }
+
+    /// Looks for what the kernel has ended or refused, once a program has failed.
+    pub fn look_at_failed(&mut self, process: &Process) {
+        if self.passed.is_none()
+            && let Some(usage) = self.usage(process)
+        {
+            self.passed = self.refused_in_group(usage);
+        }
+        self.next = None;
+    }
+
+    /// Returns the limit that was passed.
+    pub fn passed(self) -> Option<Passed> {
+        self.passed
+    }
+
+    fn measure(&self, process: &Process, now: Instant) -> Option<Passed> {
+        let over = |kind: LimitKind, measured: u64| {
+            let is_over = self.limits.get(kind).is_some_and(|limit| measured > limit);
+            is_over.then_some(Passed { kind, measured: Some(measured) })
+        };
+        // The whole second in which it ends still belongs to the time.
+        let seconds = now.duration_since(self.started).as_millis().div_ceil(1000) as u64;
+        if let Some(passed) = over(LimitKind::Time, seconds) {
+            return Some(passed);
+        }
+        let usage = self.usage(process).unwrap_or_default();
+        let refused = self.refused_in_group(usage).filter(|refused| refused.kind == LimitKind::Memory);
+        let passed = refused
+            .or_else(|| over(LimitKind::Processes, usage.processes))
+            .or_else(|| over(LimitKind::Memory, usage.memory_bytes));
+        passed.or_else(|| {
+            self.limits.get(LimitKind::Disk)?;
+            over(LimitKind::Disk, usage.unlinked_bytes.saturating_add(disk_usage(&self.dirs)))
+        })
+    }
+
+    /// Returns the limit of the control group that the kernel has enforced.
+    fn refused_in_group(&self, usage: Usage) -> Option<Passed> {
+        let kind = match usage {
+            Usage { ended_for_memory: true, .. } => LimitKind::Memory,
+            Usage { refused_processes: true, .. } => LimitKind::Processes,
+            _ => return None,
+        };
+        self.limits.get(kind).map(|_| Passed { kind, measured: None })
+    }
+
+    fn usage(&self, process: &Process) -> Option<Usage> {
+        let has = |kind| self.limits.get(kind).is_some();
+        let wanted = [LimitKind::Memory, LimitKind::Disk, LimitKind::Processes].into_iter().any(has);
+        wanted.then(|| process.member.init.usage(has(LimitKind::Disk)).ok()).flatten()
+    }
+}
