@@ -88,8 +88,13 @@ impl Slots {
 
     fn new_init(&self) -> Result<SlotInit, ContainmentError> {
         self.prepare()?;
-        let spawner = lock(&self.spawner);
-        spawner.as_ref().ok_or(ContainmentError::SpawnerEnded)?.new_init(self.containment())
+        let containment = self.containment();
+        let mut spawner = lock(&self.spawner);
+        match spawner.as_ref().ok_or(ContainmentError::SpawnerEnded)?.new_init(containment) {
+            // It was killed, and has not quite ended. A new one is as good.
+            Err(ContainmentError::SpawnerEnded) => spawner.insert(Spawner::start()?).new_init(containment),
+            other => other,
+        }
     }
 
     /// Records the job of this thread's next attempts.

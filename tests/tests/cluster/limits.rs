@@ -69,7 +69,9 @@ fn attempts_over_a_limit_fail_once_and_name_it() {
 #[test]
 fn limits_hold_without_namespaces_and_root() {
     let mut cluster = Cluster::builder().nodes(0).start();
-    cluster.add_changed_node(|command| drop(command.arg("--no-contain")));
+    cluster.add_changed_node(|command| {
+        command.arg("--no-contain");
+    });
     assert_limited(&cluster, "without namespaces");
     let mut cluster = Cluster::builder().nodes(0).start();
     match cluster.add_plain_node(&[]) {
@@ -82,7 +84,9 @@ fn limits_hold_without_namespaces_and_root() {
 fn limits_of_a_node_hold_for_all_jobs() {
     let mut cluster = Cluster::builder().nodes(0).start();
     let limits = ["--limit", "time=30m", "--limit", "open-files=100", "--limit", "memory=100M"];
-    cluster.add_changed_node(|command| drop(command.args(limits)));
+    cluster.add_changed_node(|command| {
+        command.args(limits);
+    });
     let told = submit(&cluster, &["--limit", "memory=1G"], PASSING[2].2);
     told.expect_failure(2, &["--limit memory=100M of this node"]);
     let said = submit(&cluster, &["--limit", "open-files=50"], "ulimit -n").expect_success().text();

@@ -130,7 +130,8 @@ impl Place {
         let Self::At(group) = self else { return None };
         let entrance = group.open(limit);
         if entrance.is_none() {
-            // Another process may have removed it while it was empty.
+            // Another process may have removed it while it was empty. It is dropped first, which removes its directory.
+            *self = Self::Nowhere;
             *self = kinds.iter().find_map(Group::make).map_or(Self::Nowhere, Self::At);
             let Self::At(group) = self else { return None };
             return group.open(limit);
@@ -183,11 +184,13 @@ impl Group {
     fn open(&mut self, limit: u64) -> Option<OwnedFd> {
         let members = read_to_string(self.file("cgroup.procs")).ok()?;
         if members.is_empty() || !self.is_limited {
+            // The limit of memory with swap may never be below that of memory. It is missing where the kernel does not
+            // count swap.
+            let also =
+                |value: &str| self.files.also.iter().for_each(|file| drop(write(self.file(file), value)));
+            also("-1");
             write(self.file(self.files.limit), limit.to_string()).ok()?;
-            for also in self.files.also {
-                // It is missing where the kernel does not count swap.
-                let _ = write(self.file(also), limit.to_string());
-            }
+            also(&limit.to_string());
             // The limit holds for memory and swap together.
             let _ = write(self.file("memory.swap.max"), "0");
             self.count_before = self.count()?;

@@ -142,7 +142,8 @@ fn nothing_outlives_init_spawner_and_engine() {
         kill(spawner);
         running.end.wait().unwrap_err();
         wait_until("end after the spawner", || with_argument(&mark).is_empty());
-        assert!(!slot.spawner.is_alive() && slot.spawner.new_init(containment).is_err());
+        assert!(slot.spawner.new_init(containment).is_err());
+        wait_until("end of the spawner", || !slot.spawner.is_alive());
     }
 }
 

@@ -2,4 +2,5 @@
 
 mod job_spaces;
 mod life;
+mod limits;
 mod slot;

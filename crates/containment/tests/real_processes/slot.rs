@@ -1,6 +1,6 @@
 //! Programs below an init, for tests.
 
-use containment::{Containment, JobFiles, Launch, ProgramEnd, ProgramEnds, SlotInit, Spawner};
+use containment::{Containment, JobFiles, Launch, ProcessLimits, ProgramEnd, ProgramEnds, SlotInit, Spawner};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::File;
 use std::io::Read;
@@ -63,6 +63,10 @@ pub fn read_line(output: &mut File) -> String {
 }
 
 pub fn start(init: &SlotInit, script: &str) -> Program {
+    start_limited(init, script, ProcessLimits::default())
+}
+
+pub fn start_limited(init: &SlotInit, script: &str, limits: ProcessLimits) -> Program {
     let (stdin, _) = pipe_with(PipeFlags::CLOEXEC).unwrap();
     let (output, stdout) = pipe_with(PipeFlags::CLOEXEC).unwrap();
     let stderr = File::options().write(true).open("/dev/null").unwrap();
@@ -72,7 +76,7 @@ pub fn start(init: &SlotInit, script: &str) -> Program {
         environment: vec![b"PATH=/usr/bin:/bin:/usr/local/bin".to_vec()],
         work_dir: b"/".to_vec(),
         restrictions: None,
-        limits: Default::default(),
+        limits,
     };
     let ends =
         ProgramEnds { stdin: stdin.as_fd(), stdout: stdout.as_fd(), stderr: stderr.as_fd(), rules: None };
