@@ -67,7 +67,8 @@ pub struct RunTask {
     pub network: bool,
     /// Limits of its programs; those of the node hold too.
     #[serde(default, skip_serializing_if = "AttemptLimits::is_none")]
-    pub limits: AttemptLimits,
+    #[schema(value_type = AttemptLimits)]
+    pub limits: Box<AttemptLimits>,
     /// Number of retries of a program that failed, at most [`RUN_RETRIES_MAX`]. A run that was lost with its node is
     /// not a failure.
     #[serde(default, skip_serializing_if = "is_zero")]

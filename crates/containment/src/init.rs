@@ -133,10 +133,10 @@ impl Init {
                 Answer::IsAlone(!has_children && !others.into_iter().any(|other| is_its(other.pid)))
             }
             Request::Memory { pid } => Answer::Memory(memory_of(pid)),
-            Request::Usage { with_unlinked } => {
+            Request::Usage { unlinked } => {
                 let own =
                     if self.spaces.is_some() { OwnDirectories::Present } else { OwnDirectories::Absent };
-                Answer::Usage(measure(&self.groups, &self.children.descendants(), own, with_unlinked))
+                Answer::Usage(measure(&self.groups, &self.children.descendants(), own, unlinked))
             }
         };
         self.engine.send(&answer, &[]).ok()

@@ -112,8 +112,8 @@ pub(crate) enum Request {
     IsAlone { pid: i32 },
     /// Asks for the memory of a program.
     Memory { pid: i32 },
-    /// Asks what everything in the slot uses; files without a name are counted on demand.
-    Usage { with_unlinked: bool },
+    /// Asks for the usage of everything in the slot.
+    Usage { unlinked: UnlinkedFiles },
 }
 
 /// Fate of the processes that hold a pipe.
@@ -145,7 +145,14 @@ pub enum Space {
     Unchanged,
 }
 
-/// What the programs of a slot use, as far as the kernel does not limit it.
+/// Open files on disks that have no name any more: finding them takes a look at every open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UnlinkedFiles {
+    Counted,
+    LeftOut,
+}
+
+/// Usage of the programs of a slot, as far as the kernel does not limit it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     pub processes: u64,

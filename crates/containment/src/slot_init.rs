@@ -3,7 +3,7 @@
 use crate::channel::{Channel, is_ready_within};
 use crate::error::ContainmentError;
 use crate::message::{
-    Answer, Holder, HoldersThen, JobFiles, Launch, REPORT_BYTES, Report, Request, Space, Usage,
+    Answer, Holder, HoldersThen, JobFiles, Launch, REPORT_BYTES, Report, Request, Space, UnlinkedFiles, Usage,
 };
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -156,9 +156,9 @@ impl SlotInit {
         }
     }
 
-    /// Measures what everything in the slot uses; open files without a name only if asked.
-    pub fn usage(&self, with_unlinked: bool) -> Result<Usage, ContainmentError> {
-        match self.ask(&Request::Usage { with_unlinked })? {
+    /// Measures the usage of everything in the slot.
+    pub fn usage(&self, unlinked: UnlinkedFiles) -> Result<Usage, ContainmentError> {
+        match self.ask(&Request::Usage { unlinked })? {
             Answer::Usage(usage) => Ok(usage),
             _ => Err(ContainmentError::InitEnded),
         }

@@ -199,6 +199,10 @@ fn read_text(path: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
+fn list(flags: Option<Vec<String>>, written: Option<Vec<String>>) -> Vec<String> {
+    flags.or(written).unwrap_or_default()
+}
+
 fn merge(
     line: CommandLine,
     file: JobFile,
@@ -210,8 +214,6 @@ fn merge(
         (None, Some(text)) => Some(FunctionText { text, dir: file_dir.to_path_buf() }),
         (None, None) => None,
     };
-    let list =
-        |flags: Option<Vec<String>>, written: Option<Vec<String>>| flags.or(written).unwrap_or_default();
     let args = line.options;
     let mut env = file.env.unwrap_or_default();
     add_variables(&mut env, &line.env)?;

@@ -52,7 +52,6 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
     let formats = record_formats::formats(&options.formats, functions)?;
     check_formats(&options, &formats)?;
     let mut inputs = listed_inputs(&options, formats.input, front_end)?;
-    let named_inputs = options.input.len() as u32;
     let output_dir = output_dir(&options, &inputs.files, front_end)?;
     let state_dir = state_dir::state_dir(options.state.as_deref())?;
     let disks = disks(&options, &state_dir)?;
@@ -61,8 +60,8 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
     let standard_input = inputs.take_standard_input(&disks[0], formats.input, options.in_cluster)?;
     let inputs = inputs.files;
     let input_bytes = inputs.iter().map(|input| input.size_bytes).sum();
-    let combines = combiner.is_some();
-    let layout = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines })?;
+    let request = LayoutRequest { memory_bytes, slots, input_bytes, combines: combiner.is_some() };
+    let layout = layout::derive(&request)?;
     check_record_fits(&formats, &layout)?;
     let splits = mapreduce::splits::plan(&inputs, layout.split_bytes, formats.input);
     let (output, standard_output) = standard_output::unless_named(output_dir, &disks[0])?;
@@ -98,7 +97,7 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
         // An output that is printed and removed need not be synced.
         sync: !options.no_sync && standard_output.is_none(),
         layout,
-        stage: options.stage.as_ref().map(|stage| stage.of_job(named_inputs)),
+        stage: options.stage.as_ref().map(|stage| stage.of_job(options.input.len() as u32)),
         ..JobSpec::named(name)
     };
     let (start_dir, json) = (options.start_dir, options.json);

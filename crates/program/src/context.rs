@@ -1,6 +1,6 @@
 //! Context of a user function from the node.
 
-use crate::limits::Limits;
+use crate::limits::ProgramLimits;
 use crate::programs::{Programs, cancelled_failure};
 use crate::reports::Reports;
 use crate::sandbox::Sandbox;
@@ -34,7 +34,7 @@ pub struct FunctionContext {
     /// Set before the processes of a cancelled attempt are killed.
     pub cancelled: Arc<AtomicBool>,
     /// Limits of its programs.
-    pub limits: Limits,
+    pub limits: ProgramLimits,
     /// Directories whose content counts for the limit on disks, besides the `/tmp` of a contained program.
     pub disk_dirs: Vec<PathBuf>,
     /// File to which standard error is also copied, up to a limit.

@@ -14,7 +14,7 @@
 //!
 //! # Deliberately absent
 //! No shell, no records, keys or lines of data: only bytes in and bytes out. No time limit of its own: a program that
-//! hangs is ended by its job's [`Limits`], or by [`Programs::kill_all`].
+//! hangs is ended by its job's [`ProgramLimits`], or by [`Programs::kill_all`].
 //!
 //! # How it is tested
 //! With real processes in `tests/`: exit codes, signals, early close, large output, hangs, grandchildren, one task
@@ -40,7 +40,7 @@ pub use containment::{Containment, ContainmentError};
 pub use context::FunctionContext;
 pub use env_file::{EnvFileError, read_env_file};
 pub use find::{ProgramError, check_program};
-pub use limits::Limits;
+pub use limits::ProgramLimits;
 pub use programs::Programs;
 pub use reports::Reports;
 pub use running::{AfterTask, Feed, ProgramOutput, run, run_task};

@@ -9,7 +9,7 @@ const SHELL_SIGNALS: i32 = 128;
 
 /// Limits of an attempt. The lower one of each kind holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct ProgramLimits {
     pub of_job: AttemptLimits,
     pub of_node: AttemptLimits,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Passed {
     pub measured: Option<u64>,
 }
 
-impl Limits {
+impl ProgramLimits {
     /// Returns the limit that holds.
     pub fn get(&self, kind: LimitKind) -> Option<u64> {
         [self.of_job.get(kind), self.of_node.get(kind)].into_iter().flatten().min()
@@ -91,7 +91,7 @@ fn shown(kind: LimitKind, measured: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Limits, Passed};
+    use super::{Passed, ProgramLimits};
     use api::{AttemptLimits, LimitKind};
     use std::os::unix::process::ExitStatusExt;
     use std::process::ExitStatus;
@@ -100,7 +100,7 @@ mod tests {
     fn lower_limit_holds_and_its_owner_is_named() {
         let of_job = AttemptLimits { memory_bytes: Some(64 << 20), processes: Some(9), ..Default::default() };
         let of_node = AttemptLimits { memory_bytes: Some(1 << 30), processes: Some(8), ..Default::default() };
-        let limits = Limits { of_job, of_node };
+        let limits = ProgramLimits { of_job, of_node };
         let message = |kind, measured| limits.failure(&Passed { kind, measured }, Vec::new()).message;
         let memory = message(LimitKind::Memory, Some(65 << 20));
         assert!(memory.ends_with("--limit memory=64M of the job: 65 MiB at the last check"), "{memory}");
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn refusals_of_the_kernel_are_recognized() {
         let of_job = AttemptLimits { file_bytes: Some(1), open_files: Some(64), ..Default::default() };
-        let limits = Limits { of_job, ..Limits::default() };
+        let limits = ProgramLimits { of_job, ..ProgramLimits::default() };
         let kind = |raw, tail: &str| {
             let refused = limits.refused(ExitStatus::from_raw(raw), &[tail.to_string()]);
             refused.map(|passed| passed.kind)
@@ -121,6 +121,6 @@ mod tests {
         assert_eq!(kind((128 + libc::SIGXFSZ) << 8, ""), Some(LimitKind::FileSize));
         assert_eq!(kind(1 << 8, "OSError: [Errno 24] Too many open files: 'x'"), Some(LimitKind::OpenFiles));
         assert_eq!(kind(1 << 8, "no"), None);
-        assert_eq!(Limits::default().refused(ExitStatus::from_raw(libc::SIGXFSZ), &[]), None);
+        assert_eq!(ProgramLimits::default().refused(ExitStatus::from_raw(libc::SIGXFSZ), &[]), None);
     }
 }

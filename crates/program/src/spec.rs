@@ -1,6 +1,6 @@
 //! A program to run.
 
-use crate::limits::Limits;
+use crate::limits::ProgramLimits;
 use crate::sandbox::Sandbox;
 use rustix::fs::Access;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub struct ProgramSpec {
     /// Sandbox of the program; None: it may access whatever the engine may.
     pub sandbox: Option<Arc<Sandbox>>,
     /// Limits of the attempt.
-    pub limits: Limits,
+    pub limits: ProgramLimits,
 }
 
 impl ProgramSpec {

@@ -54,14 +54,14 @@ impl Asking {
     async fn ask<T: Send + 'static>(
         &self,
         call: impl AsyncFnOnce(&Client) -> Result<T, ClientError> + Send + 'static,
-    ) -> Result<T, Response> {
+    ) -> Result<T, Refused> {
         let (client, runtime) = (self.client.clone(), Handle::current());
         let asked = tokio::task::spawn_blocking(move || runtime.block_on(call(&client))).await;
         match asked {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(ClientError::Refused { answer })) => Err(refusal(answer.code, answer.message)),
-            Ok(Err(error)) => Err(refusal(ErrorCode::Failed, error.to_string())),
-            Err(error) => Err(refusal(ErrorCode::Failed, error.to_string())),
+            Ok(Err(ClientError::Refused { answer })) => Err(Refused(answer)),
+            Ok(Err(error)) => Err(Refused::new(ErrorCode::Failed, error.to_string())),
+            Err(error) => Err(Refused::new(ErrorCode::Failed, error.to_string())),
         }
     }
 
@@ -91,45 +91,58 @@ pub(crate) fn routes(asking: Asking) -> Router {
 async fn elsewhere(_: Result<Bytes, BytesRejection>) -> Response {
     let message = "a program reaches only intermediate files through the socket of its node; anything else needs \
          --server, a token and the network";
-    refusal(ErrorCode::Forbidden, message.to_string())
+    Refused::new(ErrorCode::Forbidden, message.to_string()).into_response()
 }
 
-fn refusal(code: ErrorCode, message: String) -> Response {
-    let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let body = serde_json::to_vec(&ErrorAnswer { code, message }).unwrap_or_default();
-    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+/// A request that was not done.
+struct Refused(ErrorAnswer);
+
+impl Refused {
+    fn new(code: ErrorCode, message: String) -> Self {
+        Self(ErrorAnswer { code, message })
+    }
 }
 
-fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Response> {
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.code.http_status());
+        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+        let head = [(header::CONTENT_TYPE, "application/json")];
+        (status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), head, body).into_response()
+    }
+}
+
+fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
     let parsed = serde_json::from_slice(body);
-    parsed.map_err(|error| refusal(ErrorCode::BadRequest, format!("the request cannot be read: {error}")))
+    parsed
+        .map_err(|error| Refused::new(ErrorCode::BadRequest, format!("the request cannot be read: {error}")))
 }
 
 fn message<T: Serialize>(message: &T) -> Response {
     match serde_json::to_vec(message) {
         Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
-        Err(error) => refusal(ErrorCode::Failed, error.to_string()),
+        Err(error) => Refused::new(ErrorCode::Failed, error.to_string()).into_response(),
     }
 }
 
-async fn create(State(asking): State<Asking>, body: Bytes) -> Result<Response, Response> {
+async fn create(State(asking): State<Asking>, body: Bytes) -> Result<Response, Refused> {
     let new: NewIntermediate = parsed(&body)?;
     let created = asking.ask(async move |client| client.create_intermediate(&new).await).await?;
     Ok(message(&CreatedIntermediate { place: asking.by_this_port(created.place), ..created }))
 }
 
-async fn list(State(asking): State<Asking>) -> Result<Response, Response> {
+async fn list(State(asking): State<Asking>) -> Result<Response, Refused> {
     Ok(message(&asking.ask(async |client| client.intermediates().await).await?))
 }
 
-async fn open(State(asking): State<Asking>, body: Bytes) -> Result<Response, Response> {
+async fn open(State(asking): State<Asking>, body: Bytes) -> Result<Response, Refused> {
     let open: OpenIntermediate = parsed(&body)?;
     let opened = asking.ask(async move |client| client.open_intermediate(&open).await).await?;
     let places = opened.places.into_iter().map(|place| asking.by_this_port(place)).collect();
     Ok(message(&OpenedIntermediate { places, ..opened }))
 }
 
-async fn remove(State(asking): State<Asking>, body: Bytes) -> Result<Response, Response> {
+async fn remove(State(asking): State<Asking>, body: Bytes) -> Result<Response, Refused> {
     let remove: RemoveIntermediate = parsed(&body)?;
     asking.ask(async move |client| client.remove_intermediate(&remove).await).await?;
     Ok(message(&()))

@@ -56,7 +56,7 @@ fn assert_limited(cluster: &Cluster, place: &str) {
 }
 
 #[test]
-fn attempts_over_a_limit_fail_once_and_name_it() {
+fn attempts_over_limits_fail_once_by_name() {
     let cluster = Cluster::builder().nodes(1).start();
     assert_limited(&cluster, "contained");
     let attempts = "select count(*) from attempts";

@@ -19,7 +19,7 @@ pub(crate) struct Groups {
     processes: Place,
 }
 
-/// What the kernel did to enforce limits since the attempt began.
+/// Actions of the kernel at a limit since the attempt began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Enforced {
     /// Whether the kernel limits it.
@@ -28,7 +28,7 @@ pub(crate) struct Enforced {
     pub count: u64,
 }
 
-/// Where a group of one kind is.
+/// Place of a group of one kind.
 #[derive(Default)]
 enum Place {
     #[default]

@@ -2,8 +2,9 @@
 
 use crate::init::group::Groups;
 use crate::init::job_space::OWN;
-use crate::message::Usage;
+use crate::message::{UnlinkedFiles, Usage};
 use crate::processes::{Descendant, is_zombie, memory_of};
+use rustix::fs::FsWord;
 use std::collections::BTreeSet;
 use std::fs::{metadata, read_dir};
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +14,7 @@ const OPEN_FILES_MAX: usize = 100_000;
 /// Unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 /// The kernel's number for file systems in memory.
-const TMPFS: i64 = 0x0102_1994;
+const TMPFS: FsWord = 0x0102_1994;
 
 /// Whether the slot has directories in memory of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,12 +23,12 @@ pub(crate) enum OwnDirectories {
     Absent,
 }
 
-/// Measures everything; files without a name only if `with_unlinked`.
+/// Measures everything; files without a name only on demand.
 pub(crate) fn measure(
     groups: &Groups,
     descendants: &[Descendant],
     own: OwnDirectories,
-    with_unlinked: bool,
+    unlinked: UnlinkedFiles,
 ) -> Usage {
     let (memory, processes) = (groups.memory(), groups.processes());
     let living = || descendants.iter().filter(|each| !is_zombie(each.pid));
@@ -39,7 +40,10 @@ pub(crate) fn measure(
             true => 0,
             false => living().filter_map(|each| memory_of(each.pid)).sum::<u64>() + in_directories(),
         },
-        unlinked_bytes: if with_unlinked { unlinked_bytes(descendants) } else { 0 },
+        unlinked_bytes: match unlinked {
+            UnlinkedFiles::Counted => unlinked_bytes(descendants),
+            UnlinkedFiles::LeftOut => 0,
+        },
         ended_for_memory: memory.count > 0,
         refused_processes: processes.count > 0,
     }
@@ -51,7 +55,7 @@ fn bytes_in_memory() -> u64 {
     let mut bytes = 0_u64;
     for (path, _) in OWN {
         let (Ok(stat), Ok(place)) = (rustix::fs::statfs(path), metadata(path)) else { continue };
-        if i64::from(stat.f_type) == TMPFS && systems.insert(place.dev()) {
+        if stat.f_type == TMPFS && systems.insert(place.dev()) {
             bytes += (stat.f_blocks - stat.f_bfree) * stat.f_bsize as u64;
         }
     }
@@ -75,5 +79,5 @@ fn unlinked_bytes(descendants: &[Descendant]) -> u64 {
 }
 
 fn is_in_memory(path: &std::path::Path) -> bool {
-    rustix::fs::statfs(path).is_ok_and(|stat| i64::from(stat.f_type) == TMPFS)
+    rustix::fs::statfs(path).is_ok_and(|stat| stat.f_type == TMPFS)
 }

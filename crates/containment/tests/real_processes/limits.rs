@@ -1,7 +1,7 @@
 //! Limits of a program and its children: by control groups where this user may make them, else measured.
 
 use crate::slot::{Slot, read_line, start_limited};
-use containment::{Containment, ProcessLimits, Usage};
+use containment::{Containment, ProcessLimits, UnlinkedFiles, Usage};
 
 const MIB: u64 = 1 << 20;
 
@@ -9,7 +9,7 @@ const MIB: u64 = 1 << 20;
 fn usage(slot: &Slot, script: &str, limits: ProcessLimits) -> Usage {
     let mut program = start_limited(&slot.init, script, limits);
     read_line(&mut program.output);
-    let usage = slot.init.usage(true).unwrap();
+    let usage = slot.init.usage(UnlinkedFiles::Counted).unwrap();
     assert!(slot.init.end_others(None).unwrap());
     usage
 }

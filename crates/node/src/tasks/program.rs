@@ -8,7 +8,7 @@ use api::TaskFailure;
 use api::task::{RunResult, RunTask};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
-use program::{FunctionContext, Limits, ProgramSpec};
+use program::{FunctionContext, ProgramLimits, ProgramSpec};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ pub(crate) fn run(
         work_dir,
         start_dir: task.directory.clone(),
         env,
-        limits: Limits { of_job: task.limits, of_node: shared.options.limits },
+        limits: ProgramLimits { of_job: *task.limits, of_node: shared.options.limits },
         // The directory in which it runs belongs to the job, and may hold more.
         disk_dirs: temporary.iter().map(|own| own.0.clone()).collect(),
         record_bytes_max: 0,

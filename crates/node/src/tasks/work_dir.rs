@@ -7,7 +7,7 @@ use crate::tasks::streaming_env::{self, TaskPlace};
 use api::{Blame, FileLink, Function, InputFile, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::{AttemptKey, JobId};
-use program::{EnvFileError, FunctionContext, Limits, Named, Network, OpenNamed, Sandbox};
+use program::{EnvFileError, FunctionContext, Named, Network, OpenNamed, ProgramLimits, Sandbox};
 use programport::OpenPort;
 use roots::JobPaths;
 use rustix::fs::Access;
@@ -240,7 +240,7 @@ pub(crate) fn function_context(
         record_bytes_max: spec.layout.record_bytes_max,
         buffer_bytes: job.buffer_bytes(),
         cancelled: Arc::clone(&job.cancelled),
-        limits: Limits { of_job: spec.limits, of_node: shared.options.limits },
+        limits: ProgramLimits { of_job: spec.limits, of_node: shared.options.limits },
         disk_dirs: vec![work_dir.path().to_path_buf()],
         stderr_log: None,
         reports: Arc::default(),

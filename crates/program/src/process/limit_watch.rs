@@ -1,11 +1,11 @@
 //! Measures the programs of an attempt against its limits, from time to time.
 
 use crate::context::FunctionContext;
-use crate::limits::{Limits, Passed};
+use crate::limits::{Passed, ProgramLimits};
 use crate::process::Process;
 use crate::process::disk_usage::disk_usage;
 use api::LimitKind;
-use containment::Usage;
+use containment::{UnlinkedFiles, Usage};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The limits of one run, and the next time to look at them.
 #[derive(Debug)]
 pub(crate) struct LimitWatch {
-    limits: Limits,
+    limits: ProgramLimits,
     dirs: Vec<PathBuf>,
     started: Instant,
     /// None: no limit needs a look, or one has been passed.
@@ -106,6 +106,10 @@ impl LimitWatch {
     fn usage(&self, process: &Process) -> Option<Usage> {
         let has = |kind| self.limits.get(kind).is_some();
         let wanted = [LimitKind::Memory, LimitKind::Disk, LimitKind::Processes].into_iter().any(has);
-        wanted.then(|| process.member.init.usage(has(LimitKind::Disk)).ok()).flatten()
+        let unlinked = match has(LimitKind::Disk) {
+            true => UnlinkedFiles::Counted,
+            false => UnlinkedFiles::LeftOut,
+        };
+        wanted.then(|| process.member.init.usage(unlinked).ok()).flatten()
     }
 }

@@ -137,7 +137,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
         let (name, value) = pair.split_once('=').ok_or_else(|| anyhow!("--env {pair}: give NAME=VALUE"))?;
         env.push((name.to_string(), value.to_string()));
     }
-    let limits = jobspec::limits::parse(&args.limit)?;
+    let limits = Box::new(jobspec::limits::parse(&args.limit)?);
     let env_file = args.env_file.as_deref().map(|path| paths::env_file(path, &directory)).transpose()?;
     let task = |index: u32| {
         let mut env = env.clone();
@@ -150,7 +150,7 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
             env,
             env_file: env_file.clone(),
             network: args.network,
-            limits,
+            limits: limits.clone(),
             retries: args.retries,
             files: files.clone(),
             memory_bytes: memory.unwrap_or(0),
