@@ -8,7 +8,7 @@ start_world() { # start_world NODES SLOTS MEMORY: starts a cluster with its file
     nodes=$1 slots=$2 memory=$3
     make_racks "$nodes"
     touch "$home/server.log" "$home/store.log"
-    become_inside "$hub" env -i PATH="$PATH" "${objects[@]}" "$sailfish" server --listen "$HUB:7070" --require-tokens --tls --state "$home/state" \
+    become_inside "$hub" env -i PATH="$PATH" "${objects[@]}" "$sailfish" server --listen "$HUB:7070" --require-tokens --no-sandbox --tls --state "$home/state" \
         --allow-root "$bench_dir" s3://lake/ > "$home/url" 2> "$home/server.log" &
     server=$!
     disown "$server"

@@ -2,7 +2,7 @@
 //! limited to.
 
 use api::control::{
-    ErrorAnswer, ErrorCode, JobBatch, NodeInfo, NodeWelcome, PROTOCOL_VERSION, SubmittedBatch,
+    ErrorAnswer, ErrorCode, JOB_HEADER, JobBatch, NodeInfo, NodeWelcome, PROTOCOL_VERSION, SubmittedBatch,
 };
 use api::people::{IssuedToken, Role, TokenList, TokenRequest};
 use api::task::RunTask;
@@ -124,7 +124,22 @@ impl Place {
         token: Option<&str>,
         body: impl Into<Body>,
     ) -> (StatusCode, Option<ErrorCode>, Vec<u8>) {
+        self.ask_for(method, path, token, None, body)
+    }
+
+    /// The same, for a program of the job that the text names.
+    fn ask_for(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&str>,
+        job: Option<&str>,
+        body: impl Into<Body>,
+    ) -> (StatusCode, Option<ErrorCode>, Vec<u8>) {
         let mut request = Request::builder().method(method.to_uppercase().as_str()).uri(path);
+        if let Some(job) = job {
+            request = request.header(JOB_HEADER, job);
+        }
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
@@ -243,6 +258,29 @@ fn every_route_by_every_caller() {
         tried.insert((method, path));
     }
     assert_eq!(tried.len(), MATRIX.len(), "the matrix has rows of routes that are no more");
+}
+
+/// The positive case is a program on a real node, in the black-box tests.
+#[test]
+fn nodes_speak_only_for_programs_they_run() {
+    let place = Place::new(TokensAsked::Issued, UserLimits::default());
+    let ann = place.token("ann", Role::User, None).token;
+    let rack = place.token("rack", Role::Node, None).token;
+    let (_, secret) = place.join("n1", Some(&rack));
+    let job = place.submit(&ann, 1).expect("a job").first.to_string();
+    let code = |path: &str, token: &str, job: Option<&str>| {
+        place.ask_for("get", path, Some(token), job, Body::empty()).1
+    };
+    let files = "/v1/intermediate-files";
+    assert_eq!(code(files, &secret, None), Some(ErrorCode::Forbidden));
+    // It waits: the node has not asked for it.
+    assert!(code(files, &secret, Some(&job)).is_some());
+    assert_eq!(code(files, &secret, Some("999")), Some(ErrorCode::NotFound));
+    assert_eq!(code(files, &secret, Some("1x")), Some(ErrorCode::BadRequest));
+    // The header gives no other route, and nothing to other callers.
+    assert_eq!(code("/v1/jobs", &secret, Some(&job)), Some(ErrorCode::Forbidden));
+    assert_eq!(code(files, &rack, Some(&job)), Some(ErrorCode::Forbidden));
+    assert_eq!(code(files, &ann, Some("999")), None);
 }
 
 #[test]

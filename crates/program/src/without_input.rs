@@ -127,9 +127,7 @@ impl<OnOutput: FnMut(&[u8])> Reading<'_, OnOutput> {
                 true => Outcome::Succeeded,
                 false => Outcome::Failed,
             };
-            if outcome == Outcome::Failed {
-                self.limits.look_at_failed(self.process);
-            }
+            self.limits.look_at_ended(self.process, outcome);
             let ending = Ending::begin(outcome);
             self.ended = Some(Ended { status, ending, rest: Rest::Awaited(Instant::now()) });
         }

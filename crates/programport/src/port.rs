@@ -27,6 +27,8 @@ use trust::Secret;
 
 /// Maximum number of connections of an attempt; others wait.
 const CONNECTIONS_MAX: usize = 32;
+/// Maximum number of questions to the server at once, each with a thread; others wait.
+const QUESTIONS_MAX: usize = 64;
 /// Time for the head of a request, and for which an idle connection stays open: longer than clients keep theirs.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
 /// Pause when no file descriptor is free.
@@ -42,6 +44,8 @@ pub struct ProgramPort {
     runtime: Handle,
     client: Client,
     data: DataClient,
+    /// Places for questions to the server, of all attempts.
+    questions: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for ProgramPort {
@@ -53,7 +57,7 @@ impl std::fmt::Debug for ProgramPort {
 impl ProgramPort {
     /// Makes the ports of the node that `client` acts as. `data` must present no token of its own.
     pub fn new(runtime: Handle, client: Client, data: DataClient) -> Self {
-        Self { runtime, client, data }
+        Self { runtime, client, data, questions: Arc::new(Semaphore::new(QUESTIONS_MAX)) }
     }
 
     /// Opens a port in a directory for the programs of an attempt of this job.
@@ -69,7 +73,8 @@ impl ProgramPort {
         listener.set_nonblocking(true)?;
         let _runtime = self.runtime.enter();
         let listener = UnixListener::from_std(listener)?;
-        let routes = routes(Asking::new(self.client.clone().for_program_of(job), self.data.clone()));
+        let client = self.client.clone().for_program_of(job);
+        let routes = routes(Asking::new(client, self.data.clone(), Arc::clone(&self.questions)));
         let accepting = self.runtime.spawn(serve(listener, routes)).abort_handle();
         Ok(OpenPort { dir, accepting })
     }

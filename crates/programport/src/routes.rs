@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 /// Maximum number of nodes that a port remembers; more forget the one with the lowest number, which is the oldest.
 const NODES_MAX: usize = 4096;
@@ -32,12 +33,14 @@ pub(crate) struct Asking {
     data: DataClient,
     /// The nodes that the server has named in answers.
     nodes: Arc<Mutex<BTreeMap<NodeId, IntermediatePlace>>>,
+    /// Places for questions to the server.
+    questions: Arc<Semaphore>,
 }
 
 impl Asking {
     /// Makes the state of a port whose requests go through `client`, which names the job.
-    pub fn new(client: Client, data: DataClient) -> Self {
-        Self { client, data, nodes: Arc::default() }
+    pub fn new(client: Client, data: DataClient, questions: Arc<Semaphore>) -> Self {
+        Self { client, data, nodes: Arc::default(), questions }
     }
 
     /// Remembers the node of a place, and returns the place as programs reach it: through this port.
@@ -55,6 +58,8 @@ impl Asking {
         &self,
         call: impl AsyncFnOnce(&Client) -> Result<T, ClientError> + Send + 'static,
     ) -> Result<T, Refused> {
+        // The places are never closed.
+        let _place = self.questions.acquire().await.ok();
         let (client, runtime) = (self.client.clone(), Handle::current());
         let asked = tokio::task::spawn_blocking(move || runtime.block_on(call(&client))).await;
         match asked {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// Programs that pass a limit, each with its limit.
-const PASSING: [(&str, &str, &str); 9] = [
+const PASSING: [(&str, &str, &str); 10] = [
     ("time", "time=1s", "sleep 60"),
     ("a child's time", "time=1s", "setsid sleep 60 & wait"),
     (
@@ -18,6 +18,11 @@ const PASSING: [(&str, &str, &str); 9] = [
         "memory=200M",
         "hold='import time; b = bytearray(b\"x\") * (130 << 20); time.sleep(60)'
         python3 -c \"$hold\" & python3 -c \"$hold\"; wait; exit 1",
+    ),
+    (
+        "memory of a child whose end is ignored",
+        "memory=90M",
+        "python3 -c 'import time; b = bytearray(b\"x\") * (300 << 20); time.sleep(1)' || true",
     ),
     ("processes", "processes=40", "for i in $(seq 100); do sleep 60 & done; sleep 60"),
     ("open files", "open-files=64", "python3 -c 'files = [open(\"/dev/null\") for _ in range(100)]'"),

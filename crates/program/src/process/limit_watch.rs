@@ -4,6 +4,7 @@ use crate::context::FunctionContext;
 use crate::limits::{Passed, ProgramLimits};
 use crate::process::Process;
 use crate::process::disk_usage::disk_usage;
+use crate::process::ending::Outcome;
 use api::LimitKind;
 use containment::{UnlinkedFiles, Usage};
 use std::path::PathBuf;
@@ -57,12 +58,16 @@ impl LimitWatch {
         true
     }
 
-    /// Looks for what the kernel has ended or refused, once a program has failed.
-    pub fn look_at_failed(&mut self, process: &Process) {
+    /// Looks at the actions of the kernel once a program has ended. A program that succeeded although processes were
+    /// refused to it has passed no limit.
+    pub fn look_at_ended(&mut self, process: &Process, outcome: Outcome) {
         if self.passed.is_none()
             && let Some(usage) = self.usage(process)
         {
-            self.passed = self.refused_in_group(usage);
+            let refused = self.refused_in_group(usage);
+            let is_passed =
+                |refused: &Passed| outcome == Outcome::Failed || refused.kind == LimitKind::Memory;
+            self.passed = refused.filter(is_passed);
         }
         self.next = None;
     }

@@ -171,13 +171,13 @@ impl Supervisor<'_> {
             |status: &ExitStatus| status.code().is_none_or(|code| code != 0 && !self.run.any_exit_code);
         let has_failed = status.as_ref().map_or(true, has_failed);
         if has_failed {
-            self.limits.look_at_failed(self.process);
             self.run.abandoned.store(true, Ordering::Relaxed);
         }
         let outcome = match self.run.abandoned.load(Ordering::Relaxed) {
             true => Outcome::Failed,
             false => Outcome::Succeeded,
         };
+        self.limits.look_at_ended(self.process, outcome);
         let (ending, rest) = (Ending::begin(outcome), Rest::Awaited(Instant::now()));
         self.ended = Some(Ended { status, ending, rest });
     }
