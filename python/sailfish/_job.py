@@ -99,14 +99,16 @@ class MapReduce:
         python: str | None = None,
         sync: bool = True,
         name: str | None = None,
+        limits: Mapping[str, str | int] | None = None,
     ) -> Result:
         """Runs the job and waits until it has ended.
 
         ``engine``: ``"local"`` or None for this machine, or the URL of a server. The nodes of a server must see input and output under the
         same paths, or as ``s3://``. ``python``: the interpreter that runs the functions, with the libraries of its environment; the default
         is the current interpreter, on a server ``python3.N`` with the same minor version. ``sync``: the output is durable on disk when the
-        job has ended. ``name`` overrides the name of the job. Errors: `JobFailed`, with the traceback of the failed function;
-        `KeyboardInterrupt`, raised after all processes of the job have ended.
+        job has ended. ``name`` overrides the name of the job. ``limits``: of the processes of each attempt, such as
+        ``{"memory": "2G", "time": "1h"}``; the names are those of the option ``--limit``. Errors: `JobFailed`, with the traceback of
+        the failed function; `KeyboardInterrupt`, raised after all processes of the job have ended.
         """
         settings = Settings(
             engine,
@@ -121,6 +123,7 @@ class MapReduce:
             self._modules,
             self._env,
             self._requirements,
+            limits,
         )
         kept = None
         if self._output is None:

@@ -64,6 +64,8 @@ class Settings:
     env: Mapping[str, str] | None = None
     #: Libraries to install and to send with the job, in the syntax of pip.
     requirements: Sequence[str] = ()
+    #: Limits of the processes of each attempt, such as `{"memory": "2G", "time": "1h"}`.
+    limits: Mapping[str, str | int] | None = None
     #: A directory that this machine and all nodes share.
     scratch: str | os.PathLike[str] | None = None
 
@@ -74,6 +76,8 @@ class Settings:
         wrong = [module for module in self.modules if not isinstance(module, ModuleType)]
         if wrong:
             raise TypeError(f"modules={wrong!r:.200} must be a list of imported modules, not of names")
+        if self.limits is not None and not isinstance(self.limits, Mapping):
+            raise TypeError(f"limits={self.limits!r:.200} must map names to values, such as {{'memory': '2G'}}")
         if isinstance(self.requirements, str):
             raise TypeError(f"requirements={self.requirements!r} must be a list, such as ['humanize>=4']")
         if not self.is_local and not self.url.startswith(("http://", "https://")):
@@ -210,6 +214,7 @@ def _job_file(stages: list[Stage], output: str, settings: Settings, directory: P
         "slots": settings.slots,
         "overwrite": settings.overwrite or None,
         "no_sync": not settings.sync or None,
+        "limit": [f"{name.replace('_', '-')}={value}" for name, value in (settings.limits or {}).items()] or None,
     }
     common.update({name: value for name, value in given.items() if value is not None})
     tables = []

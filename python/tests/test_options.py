@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pwd
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -173,6 +174,22 @@ def test_documented_options_are_accepted(tmp_path: Path) -> None:
     assert (dict(named), named.report["name"]) == ({"a": 1}, "run")
     assert sf.from_iterable([1]).collect(engine=None, sync=False, name="collected") == [1]
     assert Settings(engine=None).is_local
+
+
+def test_limits_end_a_function(tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("a\n")
+
+    def waits(line: str) -> list[tuple[str, int]]:
+        time.sleep(60)
+        return []
+
+    job = sf.MapReduce(tmp_path / "in", waits)
+    with pytest.raises(sf.JobFailed, match="--limit time=1s of the job"):
+        job.run(limits={"time": "1s"})
+    with pytest.raises(sf.JobFailed, match="--limit open-files=3: no program starts with so few"):
+        job.run(limits={"open_files": 3})
+    with pytest.raises(TypeError, match="limits='time=1s' must map names to values"):
+        job.run(limits="time=1s")  # type: ignore[arg-type]
 
 
 def test_dict_of_a_result(tmp_path: Path) -> None:
