@@ -45,5 +45,6 @@ pub use programs::Programs;
 pub use reports::Reports;
 pub use running::{AfterTask, Feed, ProgramOutput, run, run_task};
 pub use sandbox::{Named, Network, NoSandbox, OpenNamed, Sandbox};
+pub use slots::TemporaryDir;
 pub use spec::ProgramSpec;
 pub use without_input::run_without_input;

@@ -2,7 +2,7 @@
 
 use crate::process::idle::Idle;
 use crate::process::killed::OutOfMemory;
-use crate::slots::Slots;
+use crate::slots::{Slots, TemporaryDir};
 use api::{Blame, TaskFailure};
 use containment::{Containment, ContainmentError, SlotInit};
 use ids::JobId;
@@ -108,6 +108,16 @@ impl Programs {
     /// it, and the first that can be made is used. Without any it is in memory.
     pub fn set_temporary(&self, prefixes: Vec<PathBuf>) {
         self.slots.set_temporary(prefixes);
+    }
+
+    /// Makes a private directory on one of these disks, or, without any, where the machine keeps temporary files.
+    pub fn private_directory(&self) -> std::io::Result<TemporaryDir> {
+        self.slots.private_directory()
+    }
+
+    /// Returns the private directory of this thread for sockets by which its programs reach the engine.
+    pub fn socket_directory(&self) -> std::io::Result<PathBuf> {
+        self.slots.sockets_here()
     }
 
     /// Kills everything that the programs of all attempts have started. An attempt whose `cancelled` flag is set ends

@@ -8,7 +8,7 @@ use ids::JobId;
 use std::collections::HashMap;
 use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,11 +39,33 @@ struct Slot {
     /// An attempt runs.
     is_busy: bool,
     temporary: Option<TemporaryDir>,
+    /// Directory for sockets of the engine.
+    sockets: Option<TemporaryDir>,
 }
 
-/// The directory on a disk that contained programs see as `/tmp`.
+/// A directory on a disk for temporary files of programs, which is removed with its owner.
 #[derive(Debug)]
-struct TemporaryDir(PathBuf);
+pub struct TemporaryDir(PathBuf);
+
+/// Mode of the directory that contained programs see as `/tmp`.
+const MODE_OF_TMP: u32 = 0o1777;
+/// Mode of directories that only the engine and its programs use.
+const MODE_OF_PRIVATE: u32 = 0o700;
+
+impl TemporaryDir {
+    /// Makes one where the machine keeps temporary files.
+    fn of_machine(mode: u32) -> std::io::Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("sailfish-{}-{number}", std::process::id()));
+        std::fs::DirBuilder::new().mode(mode).create(&path)?;
+        Ok(Self(path))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
 
 impl Drop for TemporaryDir {
     fn drop(&mut self) {
@@ -150,6 +172,25 @@ impl Slots {
         slot.temporary.as_ref().map(|dir| dir.0.clone())
     }
 
+    /// Returns the private directory of this thread for sockets.
+    pub fn sockets_here(&self) -> std::io::Result<PathBuf> {
+        let slot = self.here();
+        let mut slot = lock(&slot);
+        if let Some(dir) = slot.sockets.as_ref().filter(|dir| dir.0.is_dir()) {
+            return Ok(dir.0.clone());
+        }
+        let dir = self.private_directory()?;
+        Ok(slot.sockets.insert(dir).0.clone())
+    }
+
+    /// Makes a private directory on one of the disks, or, without any, where the machine keeps temporary files.
+    pub fn private_directory(&self) -> std::io::Result<TemporaryDir> {
+        match self.new_temporary(MODE_OF_PRIVATE) {
+            Some(dir) => Ok(dir),
+            None => TemporaryDir::of_machine(MODE_OF_PRIVATE),
+        }
+    }
+
     /// Ends all inits and the spawner.
     pub fn close(&self) {
         lock(&self.by_thread).clear();
@@ -236,7 +277,7 @@ impl Slots {
             Some(dir) if is_clean(&dir) => (Some(dir), None),
             other => (None, other),
         };
-        slot.temporary = clean.or_else(|| self.new_temporary());
+        slot.temporary = clean.or_else(|| self.new_temporary(MODE_OF_TMP));
         let temporary = slot.temporary.as_ref().map(|dir| dir.0.as_os_str().as_bytes().to_vec());
         let space = init.new_job(JobFiles { temporary, visible })?;
         // Nothing uses it any more.
@@ -244,15 +285,18 @@ impl Slots {
         Ok(())
     }
 
-    /// Makes a directory on the first disk that takes one; None: `/tmp` will be in memory.
-    fn new_temporary(&self) -> Option<TemporaryDir> {
+    /// Makes a directory with this mode on the first disk that takes one; None: there is no such disk.
+    fn new_temporary(&self, mode: u32) -> Option<TemporaryDir> {
         let number = self.temporary_count.fetch_add(1, Ordering::Relaxed);
         let make = |prefix: &PathBuf| {
             let mut path = prefix.clone().into_os_string();
             path.push(number.to_string());
-            std::fs::create_dir(&path).ok()?;
+            std::fs::DirBuilder::new().mode(mode).create(&path).ok()?;
             let dir = TemporaryDir(path.into());
-            std::fs::set_permissions(&dir.0, Permissions::from_mode(0o1777)).ok()?;
+            if mode == MODE_OF_TMP {
+                // The mask of this process does not apply.
+                std::fs::set_permissions(&dir.0, Permissions::from_mode(mode)).ok()?;
+            }
             Some(dir)
         };
         lock(&self.temporary).iter().find_map(make)

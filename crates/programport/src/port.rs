@@ -14,7 +14,6 @@ use rustix::fs::{Mode, OFlags, open};
 use std::convert::Infallible;
 use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +32,8 @@ const QUESTIONS_MAX: usize = 64;
 const HEAD_TIME_MAX: Duration = Duration::from_secs(60);
 /// Pause when no file descriptor is free.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// Name of the socket in its directory.
-const SOCKET: &str = "server";
+/// Beginning of the name of a socket.
+const PREFIX: &str = ".sailfish-";
 /// Digits of the secret part of its path.
 const SECRET_DIGITS: usize = 32;
 
@@ -63,43 +62,49 @@ impl ProgramPort {
     /// Opens a port in a directory for the programs of an attempt of this job.
     pub fn open(&self, dir: &Path, job: JobId) -> Result<OpenPort> {
         let secret = Secret::random().map_err(Error::other)?.text();
-        let dir = dir.join(format!(".sailfish-{}", &secret[secret.len() - SECRET_DIGITS..]));
-        std::fs::DirBuilder::new().mode(0o700).create(&dir)?;
-        // The kernel lists the names under which sockets were bound for all to see: this one does not show the secret.
-        // It also limits the length of such names.
-        let held = open(&dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let path = format!("/proc/self/fd/{}/{SOCKET}", held.as_raw_fd());
-        let listener = std::os::unix::net::UnixListener::bind(path)?;
-        listener.set_nonblocking(true)?;
+        let socket = dir.join(format!("{PREFIX}{}", &secret[secret.len() - SECRET_DIGITS..]));
+        let listener = bind_secretly(dir, &socket)?;
         let _runtime = self.runtime.enter();
         let listener = UnixListener::from_std(listener)?;
         let client = self.client.clone().for_program_of(job);
         let routes = routes(Asking::new(client, self.data.clone(), Arc::clone(&self.questions)));
         let accepting = self.runtime.spawn(serve(listener, routes)).abort_handle();
-        Ok(OpenPort { dir, accepting })
+        Ok(OpenPort { socket, accepting })
     }
 }
 
 /// An open port. Its drop ends all connections, and removes the socket.
 #[derive(Debug)]
 pub struct OpenPort {
-    dir: PathBuf,
+    socket: PathBuf,
     accepting: AbortHandle,
 }
 
 impl OpenPort {
     /// Returns the path of the socket.
-    pub fn socket(&self) -> PathBuf {
-        self.dir.join(SOCKET)
+    pub fn socket(&self) -> &Path {
+        &self.socket
     }
 }
 
 impl Drop for OpenPort {
     fn drop(&mut self) {
         self.accepting.abort();
-        // The directory of the attempt is removed with all its files.
-        let _ = std::fs::remove_file(self.socket()).and_then(|()| std::fs::remove_dir(&self.dir));
+        // It may have gone with its directory.
+        let _ = std::fs::remove_file(&self.socket);
     }
+}
+
+/// Binds a socket, and gives it its name afterwards: the kernel lists the names under which sockets were bound for all
+/// to see, and limits their length.
+fn bind_secretly(dir: &Path, socket: &Path) -> Result<std::os::unix::net::UnixListener> {
+    let held = open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let first = format!("{PREFIX}{}", held.as_raw_fd());
+    let listener =
+        std::os::unix::net::UnixListener::bind(format!("/proc/self/fd/{}/{first}", held.as_raw_fd()))?;
+    std::fs::rename(dir.join(first), socket)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 /// Answers requests of this user's processes until it is dropped.

@@ -7,41 +7,62 @@ use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, 
 use api::TaskFailure;
 use api::task::{RunResult, RunTask};
 use faults::{IoCall, io_call};
-use ids::AttemptKey;
-use program::{FunctionContext, ProgramLimits, ProgramSpec};
-use std::os::unix::fs::{DirBuilderExt, symlink};
-use std::path::PathBuf;
+use ids::JobId;
+use program::{FunctionContext, ProgramLimits, ProgramSpec, Sandbox, TemporaryDir};
+use programport::OpenPort;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Temporary directory of a program in a sandbox, for the socket of the node, and for links to files of the job.
-struct TemporaryDir(PathBuf);
+/// Names of directories of programs in errors.
+const SOCKETS: &str = "the directory for sockets of programs";
+const TEMPORARY: &str = "the directory for temporary files of a program";
 
-impl TemporaryDir {
-    fn create(attempt: AttemptKey) -> Result<Self, TaskFailure> {
-        let name = format!("sailfish-{}-job{}-{}", std::process::id(), attempt.task.job, attempt.attempt.0);
-        let path = std::env::temp_dir().join(name);
-        let made = io_call(IoCall::Create, &path)
-            .and_then(|()| std::fs::DirBuilder::new().mode(0o700).create(&path));
-        made.map_err(|error| file_failure("create", &path, error))?;
-        Ok(Self(path))
+/// Creates links to files in a directory.
+fn link(files: &[PathBuf], dir: &Path) -> Result<(), TaskFailure> {
+    for file in files {
+        let link = dir.join(file.file_name().unwrap_or(file.as_os_str()));
+        let linked = io_call(IoCall::Create, &link).and_then(|()| symlink(file, &link));
+        linked.map_err(|error| file_failure("link", &link, error))?;
     }
-
-    /// Creates links to files in it, and returns its path.
-    fn link(&self, files: &[PathBuf]) -> Result<PathBuf, TaskFailure> {
-        for file in files {
-            let link = self.0.join(file.file_name().unwrap_or(file.as_os_str()));
-            let linked = io_call(IoCall::Create, &link).and_then(|()| symlink(file, &link));
-            linked.map_err(|error| file_failure("link", &link, error))?;
-        }
-        Ok(self.0.clone())
-    }
+    Ok(())
 }
 
-impl Drop for TemporaryDir {
-    fn drop(&mut self) {
-        // If this fails, only unused files are left.
-        let _ = std::fs::remove_dir_all(&self.0);
+/// Opens a socket of the node for the program; None without a server.
+fn open_socket(shared: &Shared, job: JobId) -> Result<Option<OpenPort>, TaskFailure> {
+    if shared.options.program_port.is_none() {
+        return Ok(None);
     }
+    let dir = shared.options.programs.socket_directory();
+    let dir = dir.map_err(|error| file_failure("create", Path::new(SOCKETS), error))?;
+    open_port(shared, job, &dir)
+}
+
+/// Makes a directory for the temporary files of a program in a sandbox, or for links to files of the job.
+fn temporary_dir(shared: &Shared, task: &RunTask) -> Result<Option<TemporaryDir>, TaskFailure> {
+    let needs_own =
+        task.limits.disk_bytes.is_some() || shared.options.sandbox.is_some() || !task.files.is_empty();
+    let dir = needs_own.then(|| shared.options.programs.private_directory());
+    dir.transpose().map_err(|error| file_failure("create", Path::new(TEMPORARY), error))
+}
+
+/// Returns the sandbox of a program; None: the node has none.
+fn sandbox_in(
+    shared: &Shared,
+    assignment: &Assignment,
+    task: &RunTask,
+    temporary: Option<&TemporaryDir>,
+) -> Result<Option<Arc<Sandbox>>, TaskFailure> {
+    let Some(base) = &shared.options.sandbox else { return Ok(None) };
+    // With files it runs in its own directory.
+    let work_dir = Some(task.directory.clone()).filter(|_| task.files.is_empty());
+    let needs = SandboxNeeds {
+        readable: task.files.clone(),
+        work_dir,
+        writable: temporary.map(|own| own.path().to_path_buf()).into_iter().collect(),
+        has_network: task.network,
+    };
+    sandbox_for(base, &assignment.job.paths, needs).map(Some)
 }
 
 /// Runs the program, or nothing if none is named. A failure includes its output too.
@@ -61,33 +82,25 @@ pub(crate) fn run(
         ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
     ];
     env.extend(shared.options.program_env.iter().cloned());
+    let socket = open_socket(shared, attempt.task.job)?;
+    env.extend(socket.as_ref().map(socket_variable));
     // The working directory belongs to the job; temporary files do not go there.
-    let needs_own = task.limits.disk_bytes.is_some()
-        || shared.options.sandbox.is_some()
-        || shared.options.program_port.is_some()
-        || !task.files.is_empty();
-    let temporary = needs_own.then(|| TemporaryDir::create(attempt)).transpose()?;
-    let port =
-        temporary.as_ref().map(|own| open_port(shared, attempt.task.job, &own.0)).transpose()?.flatten();
-    env.extend(port.as_ref().map(socket_variable));
+    let temporary = temporary_dir(shared, task)?;
     let work_dir = match &temporary {
-        Some(own) if !task.files.is_empty() => own.link(&task.files)?,
+        Some(own) if !task.files.is_empty() => {
+            link(&task.files, own.path())?;
+            own.path().to_path_buf()
+        }
         _ => task.directory.clone(),
     };
-    let base = shared.options.sandbox.as_ref();
-    let sandboxed = base.zip(temporary.as_ref()).map(|(base, temporary)| {
-        env.push(("TMPDIR".to_string(), temporary.0.to_string_lossy().into_owned()));
-        let needs = SandboxNeeds {
-            readable: task.files.clone(),
-            work_dir: Some(task.directory.clone()).filter(|directory| *directory == work_dir),
-            writable: vec![temporary.0.clone()],
-            has_network: task.network,
-        };
-        sandbox_for(base, &assignment.job.paths, needs)
-    });
-    let sandbox = sandboxed.transpose()?;
+    let sandbox = sandbox_in(shared, assignment, task, temporary.as_ref())?;
+    if let Some(own) = temporary.as_ref().filter(|_| sandbox.is_some()) {
+        env.push(("TMPDIR".to_string(), own.path().to_string_lossy().into_owned()));
+    }
     env.extend(env_of_file(task.env_file.as_deref())?);
     env.extend(task.env.iter().cloned());
+    let socket_dir = socket.as_ref().and_then(|socket| socket.socket().parent());
+    let own = temporary.as_ref().map(TemporaryDir::path).into_iter().chain(socket_dir);
     let context = FunctionContext {
         programs: Arc::clone(&shared.options.programs),
         work_dir,
@@ -95,7 +108,7 @@ pub(crate) fn run(
         env,
         limits: ProgramLimits { of_job: *task.limits, of_node: shared.options.limits },
         // The directory in which it runs belongs to the job, and may hold more.
-        disk_dirs: temporary.iter().map(|own| own.0.clone()).collect(),
+        disk_dirs: temporary.iter().map(|own| own.path().to_path_buf()).collect(),
         record_bytes_max: 0,
         buffer_bytes: 0,
         cancelled: Arc::clone(&assignment.cancelled),
@@ -105,7 +118,7 @@ pub(crate) fn run(
         any_exit_code: false,
         task_env: Vec::new(),
         kept_for: None,
-        named: task.files.iter().chain(temporary.iter().map(|own| &own.0)).cloned().collect(),
+        named: task.files.iter().map(PathBuf::as_path).chain(own).map(Path::to_path_buf).collect(),
     };
     let spec = ProgramSpec::new(&task.words, &context);
     let outcome = program::run_without_input(&context, &spec, |bytes| output.add_output(bytes));
