@@ -272,6 +272,11 @@ where
     OnCaller: FnOnce() -> Result<C, TaskFailure>,
 {
     let mut process = take_or_start(context, spec, purpose.as_ref())?;
+    if let Err(cancelled) = context.check_cancelled() {
+        // Its end has been ordered, but a short task could be done before.
+        context.programs.end_gently(vec![process]);
+        return Err(cancelled);
+    }
     let mut lives = Lives { programs: &context.programs, number: process.number, ended: false };
     let (run, feed, output) = begin(context, &mut process, purpose.is_some())?;
     let drain = Drain::new(spec.stderr_log.as_deref(), &context.reports);

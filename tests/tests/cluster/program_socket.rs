@@ -83,8 +83,11 @@ fn socket_of_a_node_leads_nowhere_else() {
     let ask = r#"import http.client, os, socket
 class Connection(http.client.HTTPConnection):
     def connect(self):
+        # The whole path may be longer than the kernel takes.
+        directory, name = os.path.split(os.environ["SAILFISH_SOCKET"])
+        os.chdir(directory)
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(os.environ["SAILFISH_SOCKET"])
+        self.sock.connect(name)
 def ask(method, path, body=None, headers={}):
     connection = Connection("localhost")
     connection.request(method, path, body, headers)
@@ -105,8 +108,8 @@ print([ask("GET", "/v1/intermediate-files", None, {"sailfish-job": "1", "authori
     assert_eq!(lines[2], "[200]", "{said}");
     // It ends with the attempt.
     assert!(!std::path::Path::new(lines[3]).exists(), "{said}");
-    let listed = "grep -c '[.]sailfish-' /proc/net/unix || true";
-    assert!(submit(&guarded, "ann.token", listed).expect_success().text().contains('0'));
+    let listed = "grep -c $(basename $SAILFISH_SOCKET) /proc/net/unix || true";
+    assert!(submit(&guarded, "ann.token", listed).expect_success().text().lines().any(|line| line == "0"));
 }
 
 /// Runs a command on a kernel without Landlock.

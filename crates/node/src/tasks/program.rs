@@ -4,8 +4,8 @@ use crate::attempt::Assignment;
 use crate::failure::file_failure;
 use crate::shared::Shared;
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
-use api::TaskFailure;
 use api::task::{RunResult, RunTask};
+use api::{LimitKind, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::JobId;
 use program::{FunctionContext, ProgramLimits, ProgramSpec, Sandbox, TemporaryDir};
@@ -38,10 +38,15 @@ fn open_socket(shared: &Shared, job: JobId) -> Result<Option<OpenPort>, TaskFail
     open_port(shared, job, &dir)
 }
 
-/// Makes a directory for the temporary files of a program in a sandbox, or for links to files of the job.
-fn temporary_dir(shared: &Shared, task: &RunTask) -> Result<Option<TemporaryDir>, TaskFailure> {
-    let needs_own =
-        task.limits.disk_bytes.is_some() || shared.options.sandbox.is_some() || !task.files.is_empty();
+/// Makes a directory for the temporary files of a program in a sandbox or with a limit on disks, or for links to files
+/// of the job.
+fn temporary_dir(
+    shared: &Shared,
+    task: &RunTask,
+    limits: &ProgramLimits,
+) -> Result<Option<TemporaryDir>, TaskFailure> {
+    let is_measured = limits.get(LimitKind::Disk).is_some();
+    let needs_own = is_measured || shared.options.sandbox.is_some() || !task.files.is_empty();
     let dir = needs_own.then(|| shared.options.programs.private_directory());
     dir.transpose().map_err(|error| file_failure("create", Path::new(TEMPORARY), error))
 }
@@ -85,7 +90,8 @@ pub(crate) fn run(
     let socket = open_socket(shared, attempt.task.job)?;
     env.extend(socket.as_ref().map(socket_variable));
     // The working directory belongs to the job; temporary files do not go there.
-    let temporary = temporary_dir(shared, task)?;
+    let limits = ProgramLimits { of_job: *task.limits, of_node: shared.options.limits };
+    let temporary = temporary_dir(shared, task, &limits)?;
     let work_dir = match &temporary {
         Some(own) if !task.files.is_empty() => {
             link(&task.files, own.path())?;
@@ -94,7 +100,7 @@ pub(crate) fn run(
         _ => task.directory.clone(),
     };
     let sandbox = sandbox_in(shared, assignment, task, temporary.as_ref())?;
-    if let Some(own) = temporary.as_ref().filter(|_| sandbox.is_some()) {
+    if let Some(own) = temporary.as_ref().filter(|_| task.files.is_empty() || sandbox.is_some()) {
         env.push(("TMPDIR".to_string(), own.path().to_string_lossy().into_owned()));
     }
     env.extend(env_of_file(task.env_file.as_deref())?);
@@ -106,7 +112,7 @@ pub(crate) fn run(
         work_dir,
         start_dir: task.directory.clone(),
         env,
-        limits: ProgramLimits { of_job: *task.limits, of_node: shared.options.limits },
+        limits,
         // The directory in which it runs belongs to the job, and may hold more.
         disk_dirs: temporary.iter().map(|own| own.path().to_path_buf()).collect(),
         record_bytes_max: 0,
