@@ -4,7 +4,8 @@
 use crate::message::ProcessLimits;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::fs::{read_dir, read_to_string, write};
+use std::fs::{read_dir, read_to_string};
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -155,7 +156,7 @@ impl Group {
     fn make(files: &'static Files) -> Option<Self> {
         let own = own_group(files)?;
         // A group of version 2 that has processes can have no limited groups below it.
-        let parents = [Some(own.as_path()), own.parent()];
+        let parents = [Some(own.path.as_path()), own.path.parent().filter(|_| own.path != own.mount)];
         parents.into_iter().flatten().find_map(|parent| Self::make_below(parent, files))
     }
 
@@ -170,7 +171,7 @@ impl Group {
         let group = Self { dir, files, count_before: 0, is_limited: false };
         if !group.file(files.limit).exists() && files.is_unified {
             // Refused where the group has processes of its own; then the next parent is tried.
-            let _ = write(parent.join("cgroup.subtree_control"), format!("+{}", files.controller));
+            let _ = set(&parent.join("cgroup.subtree_control"), &format!("+{}", files.controller));
         }
         // Without the file the drop removes the group.
         group.file(files.limit).exists().then_some(group)
@@ -187,12 +188,12 @@ impl Group {
             // The limit of memory with swap may never be below that of memory. It is missing where the kernel does not
             // count swap.
             let also =
-                |value: &str| self.files.also.iter().for_each(|file| drop(write(self.file(file), value)));
+                |value: &str| self.files.also.iter().for_each(|file| drop(set(&self.file(file), value)));
             also("-1");
-            write(self.file(self.files.limit), limit.to_string()).ok()?;
+            set(&self.file(self.files.limit), &limit.to_string()).ok()?;
             also(&limit.to_string());
             // The limit holds for memory and swap together.
-            let _ = write(self.file("memory.swap.max"), "0");
+            let _ = set(&self.file("memory.swap.max"), "0");
             self.count_before = self.count()?;
             self.is_limited = true;
         }
@@ -214,6 +215,12 @@ impl Drop for Group {
     }
 }
 
+/// Writes to a file of the kernel. A missing one stays missing: a directory that is no group gets no files.
+fn set(file: &Path, value: &str) -> std::io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().write(true).open(file)?;
+    file.write_all(value.as_bytes())
+}
+
 /// Removes groups whose inits were killed. A group that is in use cannot be removed.
 fn remove_empty(parent: &Path) {
     for entry in read_dir(parent).into_iter().flatten().flatten() {
@@ -229,15 +236,23 @@ fn own_name() -> Option<String> {
     Some(format!("{NAME}{namespace}-{}", rustix::process::getpid().as_raw_pid()))
 }
 
-/// Returns the directory of the group in which this process runs.
-fn own_group(files: &Files) -> Option<PathBuf> {
+/// The group in which this process runs.
+#[derive(Debug, PartialEq, Eq)]
+struct OwnGroup {
+    path: PathBuf,
+    /// Directory of its tree, above which there are no groups.
+    mount: PathBuf,
+}
+
+/// Returns the group in which this process runs.
+fn own_group(files: &Files) -> Option<OwnGroup> {
     let groups = read_to_string("/proc/self/cgroup").ok()?;
     let mounts = read_to_string("/proc/self/mountinfo").ok()?;
     find_group(&groups, &mounts, files)
 }
 
 /// Finds a group in the kernel's lists of groups and mounts.
-fn find_group(groups: &str, mounts: &str, files: &Files) -> Option<PathBuf> {
+fn find_group(groups: &str, mounts: &str, files: &Files) -> Option<OwnGroup> {
     let path = groups.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
@@ -258,7 +273,7 @@ fn find_group(groups: &str, mounts: &str, files: &Files) -> Option<PathBuf> {
         let mut place = place.split(' ').skip(3);
         let (root, at) = (place.next()?, place.next()?);
         let below = Path::new(path).strip_prefix(root).ok()?;
-        is_it.then(|| Path::new(at).join(below))
+        is_it.then(|| OwnGroup { path: Path::new(at).join(below), mount: at.into() })
     })
 }
 
@@ -275,7 +290,7 @@ mod tests {
     #[test]
     fn groups_are_found_below_their_mounts() {
         let groups = "8:pids:/x\n4:memory:/docker/a/b\n0::/user.slice/y";
-        let found = |files| find_group(groups, MOUNTS, files);
+        let found = |files| find_group(groups, MOUNTS, files).map(|own| own.path);
         assert_eq!(found(&MEMORY[0]), Some(PathBuf::from("/sys/fs/cgroup/unified/user.slice/y")));
         assert_eq!(found(&MEMORY[1]), Some(PathBuf::from("/sys/fs/cgroup/memory/b")));
         assert_eq!(found(&PROCESSES[1]), Some(PathBuf::from("/sys/fs/cgroup/pids/x")));
