@@ -86,8 +86,8 @@ class Dataset(Generic[T]):
     A dataset is derived from others and never changes. A call of ``write_text``, ``write_jsonl``, ``write_csv``, ``write_parquet``,
     ``collect``, ``count``, ``to_arrow``, ``to_pandas`` or ``to_polars`` runs the whole dataflow as stages of map and reduce; nothing runs
     before. `explain` shows the stages. These calls take the same options: ``engine``, ``memory``, ``slots``, ``progress``, ``python``,
-    ``sync``, ``name``, ``limits``, ``files``, ``modules``, ``env`` and ``requirements``, as for `MapReduce`, and ``scratch``, a directory that
-    this machine and the nodes of a server share: items pass through it to the nodes and back.
+    ``sync``, ``name``, ``limits``, ``files``, ``modules``, ``env`` and ``requirements``, as for `MapReduce`, and ``scratch``, a directory
+    that this machine and the nodes of a server share: items pass through it to the nodes and back.
 
     Methods by key take items that are ``(key, value)`` tuples. `MapReduce` lists the types of keys.
 
