@@ -177,7 +177,8 @@ impl Outside {
         let mut sockets = Vec::new();
         for path in Self::sockets(port) {
             let _ = std::fs::remove_file(&path);
-            sockets.push(UnixListener::bind(&path).unwrap());
+            // Another user than root makes none in /run.
+            sockets.extend(UnixListener::bind(&path));
         }
         let name = SocketAddr::from_abstract_name(format!("escape-{port}")).unwrap();
         sockets.push(UnixListener::bind_addr(&name).unwrap());
@@ -251,19 +252,18 @@ fn attempt(outside: &Outside, code: &str, without: &str) -> Result<(), String> {
 
 #[test]
 fn escapes_fail_by_the_layers_they_name() {
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
+    // Another user has fewer ways out: without the layers some escapes fail all the same.
+    let is_root = rustix::process::geteuid().is_root();
     let mut wrong = Vec::new();
     for (name, without, code) in ESCAPES {
-        let outside = Outside::new();
-        if let Err(reason) = attempt(&outside, code, without) {
+        if is_root && let Err(reason) = attempt(&Outside::new(), code, without) {
             wrong.push(format!("{name}: does not succeed without {without}: {reason}"));
         }
         let outside = Outside::new();
         match attempt(&outside, code, "") {
             Ok(()) => wrong.push(format!("{name}: succeeds")),
             Err(reason) => {
+                println!("{name}: {reason}");
                 // A mistake in the escape is no protection.
                 let is_mistake =
                     ["SyntaxError", "NameError", "TypeError", "IndentationError", "ModuleNotFound"];
