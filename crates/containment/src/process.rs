@@ -27,6 +27,27 @@ pub(crate) fn name(name: &CStr) {
     let _ = rustix::thread::set_name(name);
 }
 
+/// Fields of `/proc/self/stat` after the name: bounds of the words and variables with which the process was started.
+const FIELD_OF_WORDS: usize = 45;
+const FIELD_AFTER_VARIABLES: usize = 48;
+
+/// Erases the words and variables of the engine from this copy of it: a contained program sees the init of its slot, and
+/// could read them there. Nothing in this process uses them.
+pub(crate) fn erase_words_and_variables() {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> =
+        stat.rsplit_once(") ").map(|(_, fields)| fields.split(' ').collect()).unwrap_or_default();
+    let address = |field: usize| fields.get(field)?.trim().parse::<usize>().ok();
+    // Without the numbers, which the kernel gives a process about itself, they stay.
+    let (Some(begin), Some(end)) = (address(FIELD_OF_WORDS), address(FIELD_AFTER_VARIABLES)) else { return };
+    if begin == 0 || end <= begin {
+        return;
+    }
+    // SAFETY: the kernel has put these strings at the top of the initial stack, above all frames, where they are
+    // writable; this process has one thread, and calls nothing that looks at them.
+    unsafe { ptr::write_bytes(begin as *mut u8, 0, end - begin) };
+}
+
 /// Makes orphans below this process its children.
 pub(crate) fn adopt_orphans(step: &str) -> Result<(), Refusal> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(refused(step))

@@ -3,7 +3,9 @@
 use crate::channel::Channel;
 use crate::init::{self, InitEnds, User};
 use crate::message::{Answer, Containment, NewInit, Refusal};
-use crate::process::{ChildNews, adopt_orphans, leave_signals_to_engine, name, run_to_end};
+use crate::process::{
+    ChildNews, adopt_orphans, erase_words_and_variables, leave_signals_to_engine, name, run_to_end,
+};
 use crate::processes::{Descendant, descendants_of};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -32,6 +34,7 @@ struct Spawner {
 /// Serves the engine until it has ended, and then waits for the inits.
 pub(super) fn run(engine: Channel) {
     name(c"sailfish-spawn");
+    erase_words_and_variables();
     // Ctrl-C reaches the processes of the terminal's group: the engine decides about the programs.
     let _ = rustix::process::setpgid(None, None);
     leave_signals_to_engine();
