@@ -38,7 +38,8 @@ use ids::{Placement, StageKind};
 pub use memory::{MEMORY_PATIENCE_NS, left_out, wait_of};
 pub use reactor::handle;
 pub use speculation::{
-    COMPARED_MIN, JUDGED_AFTER_NS, Label, NO_PROGRESS_NS, SpeculationFigures, Waits, WhyLeft,
+    COMPARED_MIN, JUDGED_AFTER_NS, Label, NO_PROGRESS_NS, NO_PROGRESS_TIMES, SpeculationFigures, Waits,
+    WhyLeft,
 };
 pub use speculative_attempts::{COPIES_MIN, COPIES_PER_TASK, SLOW_NODE_NS, WASTE_PER_TASK_TIME};
 pub use state::{StageCounts, State, has_jobs, stage_counts};

@@ -19,6 +19,8 @@ pub const COMPARED_MIN: usize = 3;
 /// Time without growth of its data after which an attempt makes no progress, if it is also three times the pauses of
 /// others.
 pub const NO_PROGRESS_NS: u64 = 5_000_000_000;
+/// Factor of that time after which an attempt makes no progress even if it was slow before.
+pub const NO_PROGRESS_TIMES: u64 = 4;
 /// Bounds of the factor by which a unit of a slow attempt costs more than usual.
 const SLOW_TIMES_MIN: f64 = 1.5;
 const SLOW_TIMES_MAX: f64 = 4.0;
@@ -312,14 +314,17 @@ fn judge_one(
     judged(label, advice, node_is_slow)
 }
 
-/// Returns whether it ran as usual, and its data has not grown for longer than any pause of others. A program may
-/// compute after reading everything: ended attempts show that.
+/// Returns whether it ran as usual, and its data has not grown for longer than any pause of others; or was slow, and
+/// has not grown for much longer. A program may compute after reading everything: ended attempts show that.
 fn is_stuck(slow: &Observed, usual: &Usual) -> bool {
     let still_ns = slow.until.0.saturating_sub(slow.grew.0);
     let knows_ends = slow.left > 0 || usual.ended >= COMPARED_MIN;
-    knows_ends
-        && pauses(slow, usual)
-        && still_ns >= NO_PROGRESS_NS.max(usual.gap_ns.saturating_mul(3)).max(usual.took_ns / 2)
+    let limit_ns = NO_PROGRESS_NS.max(usual.gap_ns.saturating_mul(3)).max(usual.took_ns / 2);
+    let is_still = match pauses(slow, usual) {
+        true => still_ns >= limit_ns,
+        false => still_ns >= limit_ns.saturating_mul(NO_PROGRESS_TIMES),
+    };
+    knows_ends && is_still
 }
 
 /// Returns whether it would not be slow without its current pause: it continues soon, or makes no progress.

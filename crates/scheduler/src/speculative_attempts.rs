@@ -281,12 +281,16 @@ impl Job {
         all
     }
 
-    /// Returns an error with the reason if the job may have no further copy.
-    fn may_copy(&self, now: UnixNanos) -> Result<(), WhyLeft> {
+    /// Returns an error with the reason if the job may have no further copy. The budget does not bind copies of attempts
+    /// without progress: the job may not end without them.
+    fn may_copy(&self, now: UnixNanos, label: Label) -> Result<(), WhyLeft> {
         let tasks = self.stages[usize::from(self.current.0)].tasks.len();
         let most = (tasks as f64 * COPIES_PER_TASK).max(COPIES_MIN);
         if self.watch.copies.len() as f64 + 1.0 > most {
             return Err(WhyLeft::EnoughCopies);
+        }
+        if label == Label::NoProgress {
+            return Ok(());
         }
         let runs_ns = self.running.values().map(|running| now.0.saturating_sub(running.started.0));
         let all_ns = runs_ns.sum::<u64>().saturating_add(self.watch.spent_ns);
@@ -346,7 +350,7 @@ pub(crate) fn speculate(state: &mut State, outbox: &mut impl Outbox, now: UnixNa
 fn act(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, id: JobId, judged: Judged) {
     let Judged { attempt, label, inputs, advice, .. } = judged;
     let place = advice.and_then(|place| {
-        state.jobs[&id].may_copy(now)?;
+        state.jobs[&id].may_copy(now, label)?;
         find_slot(state, now, attempt, &place).ok_or(WhyLeft::NoSlot)
     });
     let node = inputs.node;

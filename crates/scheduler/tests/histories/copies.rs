@@ -3,8 +3,8 @@
 use crate::{JOB, World, anywhere, attempt, expand, failed, succeeded};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
 use scheduler::{
-    Action, Claim, Event, FAILURES_MAX, FailureCause, Label, NO_PROGRESS_NS, RecoveredTask, SLOW_NODE_NS,
-    Slot, Waits, WhyLeft,
+    Action, Claim, Event, FAILURES_MAX, FailureCause, Label, NO_PROGRESS_NS, NO_PROGRESS_TIMES,
+    RecoveredTask, SLOW_NODE_NS, Slot, Waits, WhyLeft,
 };
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -304,6 +304,27 @@ fn attempt_without_progress_is_copied() {
             false => assert_eq!(said, [(attempt(0, 3, 0), Label::NoProgress, Ok(attempt(0, 3, 1)))]),
         }
     }
+}
+
+/// It is slow from the start, and nothing but its records explains that, so it gets no copy until it has stopped for long.
+#[test]
+fn slow_attempt_that_stops_is_copied() {
+    let mut world = four_running(anywhere(4));
+    world.feed(Event::SlotFree { slot: on(4) });
+    let stopped = 3;
+    let stuck_at = stopped + NO_PROGRESS_TIMES * NO_PROGRESS_NS / SECOND_NS;
+    let mut said = Vec::new();
+    for second in 1..=stuck_at {
+        let reading = Waits { read_ns: second * SECOND_NS, read_from: Some(NodeId(3)), ..Waits::default() };
+        report(&mut world, second, stopped.min(second) * 20, reading);
+        if second == 10 {
+            done(&mut world, 3);
+        }
+        world.feed(Event::Tick);
+        said.extend(decided(&mut world).into_iter().map(|(_, label, result)| (second, label, result)));
+    }
+    let left = (5, Label::SlowRead, Err(WhyLeft::SameBottleneck));
+    assert_eq!(said, [left, (stuck_at, Label::NoProgress, Ok(attempt(0, 3, 1)))]);
 }
 
 #[test]
