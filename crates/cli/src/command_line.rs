@@ -6,6 +6,7 @@ use crate::commands::admin::tokens::TokenCommand;
 use crate::commands::bench::BenchCommand;
 use crate::commands::cluster::{LocalArgs, NodeArgs, ServerArgs};
 use crate::commands::drill::{self, DrillArgs};
+use crate::commands::files::FilesArgs;
 use crate::commands::inspect::explain::ExplainArgs;
 use crate::commands::inspect::fsck::{self, FsckArgs};
 use crate::commands::inspect::ifile_files::IfileCommand;
@@ -141,6 +142,8 @@ pub enum Command {
     /// Answer one question of the console, from standard input: for servers
     #[command(hide = true)]
     ConsoleQuestion,
+    /// Store files with versions and checksums on this machine: put, get, list, read, remove and check them
+    Files(FilesArgs),
     /// Write, read, list and remove intermediate files of a cluster, from any program
     #[command(subcommand)]
     Intermediate(FileCommand),

@@ -4,6 +4,7 @@ pub mod admin;
 pub mod bench;
 pub mod cluster;
 pub mod drill;
+pub mod files;
 pub mod inspect;
 pub mod run;
 pub mod tera;

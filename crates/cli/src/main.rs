@@ -29,7 +29,7 @@ use commands::inspect::{
     explain, fsck, ifile_files, jobs, nodes, report, show as show_job, state, timeline, verify,
 };
 use commands::run::{self, rerun, streaming, submit, wait};
-use commands::{bench, drill, tera};
+use commands::{bench, drill, files, tera};
 use exit::Failure;
 use show::terminal;
 use std::ffi::OsString;
@@ -78,6 +78,7 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::RerunReduce(args) => rerun::run(*args),
         Command::Timeline(args) => timeline::run(&args),
         Command::Gc(args) => gc::run(&args),
+        Command::Files(args) => files::run(&args),
         Command::Streaming(args) => streaming::run(args),
         Command::Server(args) => cluster::run_server(&args),
         Command::Node(args) => cluster::run_node(&args),

@@ -77,6 +77,12 @@ named! {
         GcBeforeMark = "gc-before-mark",
         GcAfterMark = "gc-after-mark",
         GcAfterRemove = "gc-after-remove",
+        FilesBegun = "files-begun",
+        FilesWritten = "files-written",
+        FilesSynced = "files-synced",
+        FilesCommitted = "files-committed",
+        FilesRetired = "files-retired",
+        FilesRemoved = "files-removed",
     }
 }
 

@@ -87,6 +87,27 @@ id!(
     IntermediateId(i64), ""
 );
 id!(
+    /// A change of the tree of files, unique within one store; counts from 1. A name with a version means the tree as it
+    /// was after that change. Shown as a bare number.
+    FileVersion(i64), ""
+);
+id!(
+    /// A put of files, or another change that makes files or directories; counts from 1, and numbers are never reused.
+    PutId(i64), "put-"
+);
+id!(
+    /// A directory of the tree of files, unique within one store; the root is 0.
+    DirectoryId(i64), "directory-"
+);
+id!(
+    /// The bytes of a version of a logical file; copies of the file share it.
+    ContentId(i64), "content-"
+);
+id!(
+    /// A file on a disk that is a part of a logical file (Clustera, section 3.4).
+    ConcreteId(i64), "concrete-"
+);
+id!(
     /// A version of the reduce plan; the first is 1.
     PlanVersion(u32), "plan-"
 );
@@ -121,6 +142,39 @@ macro_rules! lies_on_a_node {
         }
     };
 }
+
+/// Bits of a [`DirectoryId`], [`ContentId`] or [`ConcreteId`] that number items within a put.
+pub const ITEM_BITS: u32 = 24;
+/// Maximum number of directories and concrete files of one put.
+pub const ITEMS_MAX: u32 = 1 << ITEM_BITS;
+/// Upper bound of the numbers of puts, so that an id of an item fits the signed numbers of a store.
+const PUTS_MAX: i64 = 1 << (63 - ITEM_BITS);
+
+macro_rules! made_by_a_put {
+    ($name:ident) => {
+        impl $name {
+            /// Makes the id of item `number` of a put; None if either is out of range.
+            pub fn of(put: PutId, number: u32) -> Option<Self> {
+                let fits = (0..PUTS_MAX).contains(&put.0) && number < ITEMS_MAX;
+                fits.then(|| Self(put.0 << ITEM_BITS | i64::from(number)))
+            }
+
+            /// Returns the put that made it.
+            pub fn put(self) -> PutId {
+                PutId(self.0 >> ITEM_BITS)
+            }
+
+            /// Returns its number within the put.
+            pub fn number(self) -> u32 {
+                (self.0 & i64::from(ITEMS_MAX - 1)) as u32
+            }
+        }
+    };
+}
+
+made_by_a_put!(DirectoryId);
+made_by_a_put!(ContentId);
+made_by_a_put!(ConcreteId);
 
 lies_on_a_node!(ChunkId);
 lies_on_a_node!(RunId);

@@ -33,6 +33,7 @@ mod stored_spec;
 #[cfg(test)]
 mod suite;
 mod tables;
+mod transaction;
 mod writer;
 
 pub use api::history::{
@@ -48,3 +49,4 @@ pub use rows::{
     Recovered, RecoveredJob, ReplicaRow, ReplicaState, RunRow, SampleRow, TaskRow, TokenRow, UserRow,
     WaitingJobRow, WinningCommits,
 };
+pub use tables::files::{FileChange, FileFacts, FileQuestion, RetirePins, Retired};

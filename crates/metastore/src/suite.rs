@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+mod files;
 mod intermediate_files;
 mod listing;
 mod lost_data;
@@ -27,6 +28,9 @@ mod secrets;
 mod table_names;
 mod waiting;
 
+use files::{
+    files_have_names_and_versions, old_versions_go_unless_they_are_read, puts_are_remembered_until_they_end,
+};
 use intermediate_files::intermediate_files_are_remembered;
 use listing::{
     dead_nodes_are_listed_for_a_while, jobs_are_listed_by_state_user_and_name, logs_of_tasks_are_no_events,
@@ -766,6 +770,9 @@ on_every_back_end!(
     answers_end_where_they_are_large,
     questions_find_tables_by_both_names,
     intermediate_files_are_remembered,
+    files_have_names_and_versions,
+    old_versions_go_unless_they_are_read,
+    puts_are_remembered_until_they_end,
     jobs_that_wait_are_told_apart,
     a_half_run_job_comes_back,
     a_stage_gets_its_inputs_when_those_before_it_are_done,

@@ -1,5 +1,6 @@
 //! Groups of tables by subject, with the statements for their rows.
 
+pub(crate) mod files;
 pub(crate) mod fleet;
 pub(crate) mod intermediate_files;
 pub(crate) mod kept;

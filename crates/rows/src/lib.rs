@@ -13,6 +13,7 @@
 //! By the suite of `metastore`, which writes every change to both databases and reads it back.
 
 mod change;
+mod files;
 mod fleet;
 mod intermediate_files;
 mod jobs;
@@ -20,6 +21,7 @@ mod people;
 mod recovered;
 
 pub use change::{Change, Keep, ProofRow};
+pub use files::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FilePutRow, FoundNames, PutFileRow};
 pub use fleet::{
     DiskRow, DiskState, NodeRow, NodeSecretRow, NodeState, PartReplicaRow, ReplicaRow, ReplicaState,
     SampleRow,

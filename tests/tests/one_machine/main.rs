@@ -5,6 +5,7 @@ mod crash_points;
 mod debugging;
 mod disks;
 mod field_report;
+mod files;
 mod formats;
 mod hadoop;
 mod interrupts;

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("arena", &[]),
     ("diskfile", &["faults"]),
     ("stagefile", &["faults", "diskfile"]),
+    ("concretefile", &["ids", "faults"]),
     ("tera", &[]),
     ("trust", &["faults"]),
     ("listener", &["trust"]),
@@ -61,9 +62,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("rows", &["ids", "api"]),
+    ("filetree", &["ids", "rows"]),
+    ("filetransfer", &["ids", "rows", "concretefile", "filetree"]),
     ("control", &["ids", "api", "rows", "mapreduce", "scheduler"]),
     ("sim", SIM_BELOW),
     ("metastore", &["ids", "api", "rows", "faults"]),
+    ("filestore", &["ids", "rows", "faults", "concretefile", "filetree", "filetransfer", "metastore"]),
     (
         "server",
         &[
@@ -132,6 +136,10 @@ const NODE_BELOW: &[&str] = &[
 
 const CLI_BELOW: &[&str] = &[
     "ids",
+    "rows",
+    "filestore",
+    "filetransfer",
+    "filetree",
     "api",
     "shipped",
     "faults",
@@ -165,8 +173,18 @@ const CLI_BELOW: &[&str] = &[
 ];
 
 /// Law 1: no I/O, no clock, no randomness.
-pub const PURE_CRATES: &[&str] =
-    &["ids", "ifile", "keys", "iappender", "chunksorter", "workbuilder", "imerger", "scheduler", "control"];
+pub const PURE_CRATES: &[&str] = &[
+    "ids",
+    "ifile",
+    "keys",
+    "iappender",
+    "chunksorter",
+    "workbuilder",
+    "imerger",
+    "scheduler",
+    "control",
+    "filetree",
+];
 
 /// Crates that a pure crate must not reach, at any distance.
 const IMPURE: &[&str] = &["tokio", "sqlx", "axum", "datafusion"];

@@ -1,0 +1,142 @@
+//! `sailfish files`: the files that this machine stores.
+
+mod changes;
+mod listing;
+mod transfer;
+
+use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED};
+use crate::show::escape;
+use crate::show::terminal::tell;
+use clap::{Args, Subcommand};
+use filestore::{FileStore, FilesError};
+use filetree::{TreeName, TreePath};
+use jobspec::state_dir::state_dir;
+use std::path::PathBuf;
+
+/// Maximum number of entries of a source that are named because they cannot be put.
+const NAMED_MAX: usize = 1000;
+
+const EXAMPLES: &str = "\
+A name looks like logs/2026/a.txt, with or without `files:` before it; NAME@VERSION is an older version.
+Each change of the tree makes a version: `sailfish files versions NAME` lists them.
+
+Examples:
+  sailfish files put ./logs logs
+  sailfish files ls logs
+  sailfish files get logs ./copy
+  sort big.txt | sailfish files put - sorted.txt
+  sailfish files cat sorted.txt | head";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct FilesArgs {
+    #[command(subcommand)]
+    verb: FilesVerb,
+    /// Directory of the state [default: sailfish in the XDG state directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum FilesVerb {
+    /// Store a file, a directory or standard input (`-`) under a name, as one version
+    Put(transfer::PutArgs),
+    /// Write a stored file or directory to a path, verified
+    Get(transfer::GetArgs),
+    /// List a directory
+    Ls(listing::LsArgs),
+    /// Print files
+    Cat(transfer::CatArgs),
+    /// Show a file or a directory: owner, time, size and parts
+    Stat(listing::StatArgs),
+    /// Remove files and directories
+    Rm(changes::RmArgs),
+    /// Rename a file or a directory
+    Mv(changes::TwoNames),
+    /// Make directories
+    Mkdir(changes::MkdirArgs),
+    /// Copy a file or a directory; the copy shares its bytes
+    Cp(changes::TwoNames),
+    /// List the changes of a name and of everything below it, newest first
+    Versions(listing::VersionsArgs),
+    /// Read and verify everything below a name, by default all files
+    Fsck(listing::FsckArgs),
+}
+
+/// The files of a state directory, for the verbs.
+pub(super) struct Opened {
+    pub store: FileStore,
+}
+
+impl FilesArgs {
+    /// Opens the files. Reading must not create a state.
+    fn open(&self) -> Result<Opened, Failure> {
+        let dir = state_dir(self.state.as_deref()).map_err(Failure::refused)?;
+        let creates = matches!(self.verb, FilesVerb::Put(_) | FilesVerb::Mkdir(_));
+        if !creates && !FileStore::exists(&dir) {
+            let none = anyhow::anyhow!(
+                "no files are stored in {}: `sailfish files put` stores some, --state names another directory",
+                dir.display()
+            );
+            return Err(Failure::refused(none));
+        }
+        let user = std::env::var("USER").unwrap_or_default();
+        Ok(Opened { store: FileStore::open(&dir, &user).map_err(failure)? })
+    }
+}
+
+/// Runs a verb.
+pub fn run(args: &FilesArgs) -> Result<(), Failure> {
+    let opened = args.open()?;
+    match &args.verb {
+        FilesVerb::Put(args) => transfer::put(&opened, args),
+        FilesVerb::Get(args) => transfer::get(&opened, args),
+        FilesVerb::Cat(args) => transfer::cat(&opened, args),
+        FilesVerb::Ls(args) => listing::ls(&opened, args),
+        FilesVerb::Stat(args) => listing::stat(&opened, args),
+        FilesVerb::Versions(args) => listing::versions(&opened, args),
+        FilesVerb::Fsck(args) => listing::fsck(&opened, args),
+        FilesVerb::Rm(args) => changes::rm(&opened, args),
+        FilesVerb::Mv(args) => changes::mv(&opened, args),
+        FilesVerb::Cp(args) => changes::cp(&opened, args),
+        FilesVerb::Mkdir(args) => changes::mkdir(&opened, args),
+    }
+}
+
+/// Parses a name, perhaps at a version.
+fn name(text: &str) -> Result<TreeName, Failure> {
+    TreeName::parse(text).map_err(|source| failure(FilesError::Name { text: text.to_string(), source }))
+}
+
+/// Parses the name of something that is to be changed.
+fn path(text: &str) -> Result<TreePath, Failure> {
+    let name = name(text)?;
+    match name.version {
+        None => Ok(name.path),
+        Some(_) => {
+            let unversioned = TreeName { version: None, ..name };
+            Err(failure(FilesError::OfVersion(unversioned)))
+        }
+    }
+}
+
+/// Converts an error. Names that cannot be put are printed here.
+fn failure(error: FilesError) -> Failure {
+    if let FilesError::Unsuitable { unsuitable, .. } = &error {
+        for each in unsuitable.iter().take(NAMED_MAX) {
+            let path = escape::cell(&each.path.to_string_lossy());
+            tell(&format!("sailfish: {path}: {}", each.reason));
+        }
+        if unsuitable.len() > NAMED_MAX {
+            tell(&format!("sailfish: and {} more", unsuitable.len() - NAMED_MAX));
+        }
+        let advice = "rename or remove them, or leave them out with --skip; nothing was put";
+        return Failure { code: REFUSED, error: Some(anyhow::anyhow!("{error}: {advice}")) };
+    }
+    let code = match &error {
+        error if error.is_interruption() => INTERRUPTED,
+        error if error.is_of_the_user() => REFUSED,
+        _ => FAILED,
+    };
+    Failure { code, error: Some(error.into()) }
+}

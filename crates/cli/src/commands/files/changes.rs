@@ -1,0 +1,58 @@
+//! `sailfish files rm | mv | mkdir | cp`.
+
+use super::{Opened, failure, path};
+use crate::exit::Failure;
+use clap::Args;
+use filestore::TreeChange;
+use filetree::{Parents, Recursion};
+
+#[derive(Debug, Args)]
+pub struct RmArgs {
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+    /// Remove directories with everything below them
+    #[arg(long, short = 'r')]
+    pub recursive: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TwoNames {
+    #[arg(value_name = "FROM")]
+    pub from: String,
+    #[arg(value_name = "TO")]
+    pub to: String,
+}
+
+#[derive(Debug, Args)]
+pub struct MkdirArgs {
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+    /// Make missing directories above it too; an existing directory is no error
+    #[arg(long, short = 'p')]
+    pub parents: bool,
+}
+
+/// Makes the changes one by one, after every name was parsed.
+fn make(opened: &Opened, changes: impl IntoIterator<Item = TreeChange>) -> Result<(), Failure> {
+    changes.into_iter().try_for_each(|change| opened.store.change(&change).map(drop).map_err(failure))
+}
+
+pub fn rm(opened: &Opened, args: &RmArgs) -> Result<(), Failure> {
+    let recursive = if args.recursive { Recursion::Yes } else { Recursion::No };
+    let paths = args.names.iter().map(|text| path(text)).collect::<Result<Vec<_>, _>>()?;
+    make(opened, paths.into_iter().map(|path| TreeChange::Remove { path, recursive }))
+}
+
+pub fn mkdir(opened: &Opened, args: &MkdirArgs) -> Result<(), Failure> {
+    let parents = if args.parents { Parents::Made } else { Parents::Required };
+    let paths = args.names.iter().map(|text| path(text)).collect::<Result<Vec<_>, _>>()?;
+    make(opened, paths.into_iter().map(|path| TreeChange::MakeDirectory { path, parents }))
+}
+
+pub fn mv(opened: &Opened, args: &TwoNames) -> Result<(), Failure> {
+    make(opened, [TreeChange::Rename { from: path(&args.from)?, to: path(&args.to)? }])
+}
+
+pub fn cp(opened: &Opened, args: &TwoNames) -> Result<(), Failure> {
+    make(opened, [TreeChange::Copy { from: path(&args.from)?, to: path(&args.to)? }])
+}

@@ -1,0 +1,218 @@
+//! `sailfish files ls | stat | versions | fsck`.
+
+use super::{Opened, failure, name, path};
+use crate::exit::{FAILED, Failure};
+use crate::show::escape;
+use crate::show::quantity::{bytes, counted, date_and_time};
+use crate::show::tables::{facts, left, right, table};
+use crate::show::terminal::{print, print_with, tell};
+use clap::Args;
+use filestore::{FileEntry, FilesError};
+use rows::{FileItem, FileNameRow};
+use serde_json::{Value, json};
+
+/// Rows that are fitted to columns; a longer list has one line for each entry, as they come.
+const TABLE_MAX: usize = 10_000;
+
+#[derive(Debug, Args)]
+pub struct LsArgs {
+    /// Directory or file [default: the root]
+    #[arg(value_name = "NAME", default_value = "/")]
+    pub name: String,
+    /// List everything below the directory
+    #[arg(long, short = 'r')]
+    pub recursive: bool,
+    /// Print a JSON object for each entry
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct StatArgs {
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct VersionsArgs {
+    #[arg(value_name = "NAME", default_value = "/")]
+    pub name: String,
+    /// Maximum number of changes
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub limit: u32,
+    /// Print a JSON object for each change
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct FsckArgs {
+    #[arg(value_name = "NAME", default_value = "/")]
+    pub name: String,
+}
+
+fn is_directory(entry: &FileEntry) -> bool {
+    entry.row.as_ref().is_none_or(|row| matches!(row.item, FileItem::Directory(_)))
+}
+
+fn as_json(name: &str, row: &FileNameRow) -> Value {
+    let is_directory = matches!(row.item, FileItem::Directory(_));
+    json!({
+        "name": name,
+        "kind": if is_directory { "directory" } else { "file" },
+        "bytes": row.bytes,
+        "parts": row.parts,
+        "user": row.user,
+        "version": row.since.0,
+        "created_ns": row.created_ns,
+    })
+}
+
+fn cells(name: &str, row: &FileNameRow) -> Vec<String> {
+    let is_directory = matches!(row.item, FileItem::Directory(_));
+    let (size, slash) = match is_directory {
+        true => (String::new(), "/"),
+        false => (bytes(row.bytes), ""),
+    };
+    let version = row.since.to_string();
+    let user = escape::cell(&row.user);
+    vec![size, version, date_and_time(row.created_ns), user, format!("{}{slash}", escape::sentence(name))]
+}
+
+pub fn ls(opened: &Opened, args: &LsArgs) -> Result<(), Failure> {
+    let name = name(&args.name)?;
+    let mut failed = None;
+    print_with(|out| {
+        let mut held: Vec<Vec<String>> = Vec::new();
+        let mut is_long = false;
+        let mut take = |entry: FileEntry| {
+            let Some(row) = &entry.row else { return Ok(()) };
+            let written = match args.json {
+                true => writeln!(out, "{}", as_json(&entry.name, row)),
+                false if is_long => writeln!(out, "{}", cells(&entry.name, row).join("  ")),
+                false => {
+                    held.push(cells(&entry.name, row));
+                    is_long = held.len() > TABLE_MAX;
+                    match is_long {
+                        true => held.drain(..).try_for_each(|cells| writeln!(out, "{}", cells.join("  "))),
+                        false => Ok(()),
+                    }
+                }
+            };
+            written.map_err(|source| FilesError::Io {
+                action: "write",
+                path: "standard output".into(),
+                source,
+            })
+        };
+        let listed = match args.recursive {
+            true => opened.store.walk(&name, &mut take),
+            false => opened.store.list(&name, &mut take),
+        };
+        match listed {
+            Err(FilesError::Io { action: "write", source, .. }) => return Err(source.into()),
+            Err(error) => failed = Some(failure(error)),
+            Ok(()) if held.is_empty() => {}
+            Ok(()) => {
+                let columns = [right("size"), right("version"), left("created"), left("user"), left("name")];
+                out.write_all(table(&columns, held).as_bytes())?;
+            }
+        }
+        Ok(())
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+pub fn stat(opened: &Opened, args: &StatArgs) -> Result<(), Failure> {
+    let name = name(&args.name)?;
+    let entry = opened.store.entry(&name).map_err(failure)?;
+    let Some(row) = &entry.row else {
+        return Ok(print("the root of the tree of files\n")?);
+    };
+    let parts = opened.store.parts(row).map_err(failure)?;
+    if args.json {
+        let mut value = as_json(&entry.name, row);
+        let parts = parts.iter().map(|part| {
+            json!({ "bytes": part.bytes, "crc32c": format!("{:08x}", part.crc32c), "concrete": part.concrete.0 })
+        });
+        value["concrete_files"] = parts.collect();
+        return Ok(print(&format!("{value}\n"))?);
+    }
+    let kind = if is_directory(&entry) { "directory" } else { "file" };
+    let mut rows = vec![
+        ("name", escape::sentence(&entry.name)),
+        ("kind", kind.to_string()),
+        ("user", escape::cell(&row.user)),
+        ("created", date_and_time(row.created_ns)),
+        ("version", row.since.to_string()),
+    ];
+    if !is_directory(&entry) {
+        rows.push(("size", format!("{} ({} bytes)", bytes(row.bytes), row.bytes)));
+        rows.push(("parts", parts.len().to_string()));
+        rows.push(("versions kept", row.keep_versions.to_string()));
+    }
+    Ok(print(&facts(&rows))?)
+}
+
+pub fn versions(opened: &Opened, args: &VersionsArgs) -> Result<(), Failure> {
+    let path = path(&args.name)?;
+    let commits = opened.store.versions(&path, args.limit).map_err(failure)?;
+    if args.json {
+        let line = |commit: &rows::FileCommitRow| {
+            let value = json!({
+                "version": commit.version.0, "verb": commit.verb, "name": commit.path, "user": commit.user,
+                "files": commit.files, "bytes": commit.bytes, "created_ns": commit.created_ns,
+            });
+            format!("{value}\n")
+        };
+        return Ok(print(&commits.iter().map(line).collect::<String>())?);
+    }
+    let columns = [
+        right("version"),
+        left("created"),
+        left("user"),
+        left("change"),
+        right("files"),
+        right("size"),
+        left("name"),
+    ];
+    let row = |commit: &rows::FileCommitRow| {
+        vec![
+            commit.version.to_string(),
+            date_and_time(commit.created_ns),
+            escape::cell(&commit.user),
+            commit.verb.clone(),
+            commit.files.to_string(),
+            bytes(commit.bytes),
+            escape::sentence(&commit.path),
+        ]
+    };
+    Ok(print(&table(&columns, commits.iter().map(row).collect()))?)
+}
+
+pub fn fsck(opened: &Opened, args: &FsckArgs) -> Result<(), Failure> {
+    let name = name(&args.name)?;
+    let checked = opened.store.check(&name).map_err(failure)?;
+    for problem in &checked.problems {
+        let name =
+            problem.name.as_deref().map_or_else(String::new, |name| format!("{}: ", escape::cell(name)));
+        tell(&format!("sailfish: {name}{}", escape::sentence(&problem.text)));
+    }
+    for path in &checked.unfinished {
+        tell(&format!("sailfish: an unfinished put of {}: the same put goes on", escape::cell(path)));
+    }
+    let files = counted(checked.files, "file");
+    print(&format!(
+        "{files}, {}, {} verified; {}\n",
+        counted(checked.parts, "part"),
+        bytes(checked.bytes),
+        counted(checked.problems.len() as u64, "problem")
+    ))?;
+    match checked.problems.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::said(FAILED)),
+    }
+}

@@ -1,0 +1,69 @@
+//! Errors of files.
+
+use concretefile::ConcreteError;
+use filetransfer::{TransferError, Unsuitable};
+use filetree::{NameError, TreeError, TreeName};
+use metastore::StoreError;
+use std::path::PathBuf;
+
+/// Reason why a command on files did nothing, or not all.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    #[error("{text:?} is no name of a file: {source}")]
+    Name { text: String, source: NameError },
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error("there is no file or directory {0}")]
+    Missing(TreeName),
+    #[error("{0} is a directory")]
+    IsADirectory(TreeName),
+    #[error("version {0} does not exist: `sailfish files versions` lists them")]
+    NoSuchVersion(ids::FileVersion),
+    #[error("a version cannot be changed: give {0} without `@`")]
+    OfVersion(TreeName),
+    /// Files of a source that cannot be put; nothing was put.
+    #[error("{} below {source_path} cannot be put", counted(unsuitable.len()), source_path = source_path.display())]
+    Unsuitable { source_path: PathBuf, unsuitable: Vec<Unsuitable> },
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+    #[error(transparent)]
+    Concrete(#[from] ConcreteError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+    #[error("cannot {action} {path}", path = path.display())]
+    Io { action: &'static str, path: PathBuf, source: std::io::Error },
+}
+
+fn counted(count: usize) -> String {
+    match count {
+        1 => "1 entry".to_string(),
+        count => format!("{count} entries"),
+    }
+}
+
+impl FilesError {
+    /// Returns whether the user can change the cause: a name, an option or the source.
+    pub fn is_of_the_user(&self) -> bool {
+        match self {
+            Self::Name { .. }
+            | Self::Tree(_)
+            | Self::Missing(_)
+            | Self::IsADirectory(_)
+            | Self::NoSuchVersion(_)
+            | Self::OfVersion(_)
+            | Self::Unsuitable { .. } => true,
+            Self::Transfer(error) => matches!(
+                error,
+                TransferError::RaggedRecords { .. } | TransferError::TooMany | TransferError::Io { .. }
+            ),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the command was interrupted by a signal.
+    pub fn is_interruption(&self) -> bool {
+        matches!(self, Self::Transfer(TransferError::Interrupted))
+    }
+}

@@ -1,0 +1,298 @@
+//! Puts: a file, a directory or a stream becomes a logical file or a directory of them, as one version.
+
+use crate::changes::CommittedChange;
+use crate::error::FilesError;
+use crate::{FileStore, Parts, concrete_rows, now_ns};
+use concretefile::PutLock;
+use faults::{CrashPoint, crash_point};
+use filetransfer::{
+    DonePart, Links, ListedSource, PutPlan, RecordEnds, SourceFile, TransferError, Watch, list_source, put,
+    put_stream,
+};
+use filetree::{FileSize, FoundPath, Making, TreeDecision, TreeError, TreePath, place};
+use ids::{ContentId, DirectoryId, PutId};
+use metastore::{FileChange, FileFacts, FileQuestion};
+use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FilePutRow};
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Options of a put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutOptions {
+    /// Wished number of parts of each file; None derives it from the size.
+    pub parts: Option<u32>,
+    pub records: RecordEnds,
+    pub links: Links,
+    /// True if entries that cannot be put are left out.
+    pub skip_unsuitable: bool,
+    /// Number of versions that are kept, with the new one.
+    pub keep_versions: u32,
+    pub threads: usize,
+}
+
+/// The source of a put.
+pub enum PutSource<'a> {
+    Path(&'a Path),
+    /// Bytes without a length, such as standard input.
+    Stream(&'a mut dyn Read),
+}
+
+/// Files of a put that are all on disk.
+struct ReadyPut {
+    put: PutId,
+    is_directory: bool,
+    directories: Vec<String>,
+    /// Names below the put with their parts.
+    files: Box<dyn Iterator<Item = (String, ContentId, Vec<DonePart>)>>,
+    files_count: u64,
+    bytes: u64,
+}
+
+impl FileStore {
+    /// Puts a source under a name: a new version of a file, or of a directory with everything below it. Entries that
+    /// were left out are given to `left_out`.
+    ///
+    /// Durable when this returns. A put that was interrupted goes on with the files that it has, if source and name are
+    /// the same.
+    pub fn put(
+        &self,
+        source: PutSource<'_>,
+        name: &TreePath,
+        options: &PutOptions,
+        watch: &Watch,
+        left_out: &mut dyn FnMut(&filetransfer::Unsuitable),
+    ) -> Result<CommittedChange, FilesError> {
+        if name.is_root() {
+            return Err(TreeError::Root.into());
+        }
+        self.sweep()?;
+        let listed = match &source {
+            PutSource::Stream(_) => None,
+            PutSource::Path(path) => Some(self.listed(path, name, options, left_out)?),
+        };
+        self.check_place(name, listed.as_ref().is_some_and(|listed| listed.is_directory))?;
+        let (put, lock) = self.begin(&source, name)?;
+        crash_point(CrashPoint::FilesBegun);
+        let ready = match (source, listed) {
+            (PutSource::Path(_), Some(listed)) => self.write_listed(put, listed, options, watch),
+            (PutSource::Stream(stream), _) => self.write_stream(put, stream, watch),
+            (PutSource::Path(path), None) => unreachable!("{} was listed", path.display()),
+        };
+        let committed = ready.and_then(|ready| {
+            crash_point(CrashPoint::FilesWritten);
+            self.disk.sync()?;
+            crash_point(CrashPoint::FilesSynced);
+            self.commit(ready, name, options)
+        });
+        if let Err(error) = &committed
+            && !goes_on(error)
+        {
+            drop(lock);
+            // The first error is the one to report.
+            let _ = self.abandon(put);
+        }
+        let committed = committed?;
+        crash_point(CrashPoint::FilesCommitted);
+        self.retire()?;
+        Ok(committed)
+    }
+
+    fn listed(
+        &self,
+        source: &Path,
+        name: &TreePath,
+        options: &PutOptions,
+        left_out: &mut dyn FnMut(&filetransfer::Unsuitable),
+    ) -> Result<ListedSource, FilesError> {
+        let listed = list_source(source, options.links, name.to_string().len())?;
+        match options.skip_unsuitable || listed.unsuitable.is_empty() {
+            true => listed.unsuitable.iter().for_each(left_out),
+            false => {
+                let (source_path, unsuitable) = (source.to_path_buf(), listed.unsuitable);
+                return Err(FilesError::Unsuitable { source_path, unsuitable });
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Returns an error before any byte is read if the name cannot be used.
+    fn check_place(&self, name: &TreePath, is_directory: bool) -> Result<(), FilesError> {
+        let rows = self.run(self.store.found_names(name.components(), None))?;
+        let found = FoundPath { path: name.clone(), rows: rows.rows, has_entries: rows.has_entries };
+        let item = match is_directory {
+            true => FileItem::Directory(DirectoryId(0)),
+            false => FileItem::File(ContentId(0)),
+        };
+        place(&found, item, FileSize::default(), &mut self.making(FileFacts::default(), 1))?;
+        Ok(())
+    }
+
+    /// Begins a put, or goes on with one that was interrupted.
+    fn begin(&self, source: &PutSource<'_>, name: &TreePath) -> Result<(PutId, PutLock), FilesError> {
+        let source = match source {
+            PutSource::Stream(_) => None,
+            PutSource::Path(path) => std::fs::canonicalize(path).ok(),
+        };
+        let source = source.as_deref().map(Path::to_string_lossy).unwrap_or_default().into_owned();
+        let (user, path) = (self.user.clone(), name.to_string());
+        for row in self.run(self.store.file_puts())? {
+            let is_same = !source.is_empty() && row.source == source && row.path == path && row.user == user;
+            if is_same && let Some(lock) = self.disk.lock(row.put)? {
+                // Files that were being written when it was interrupted.
+                self.remove_unknown(row.put)?;
+                return Ok((row.put, lock));
+            }
+        }
+        let put = self.run(self.store.reserve_put_id())?;
+        let row = FilePutRow { put, user, path, source, created_ns: now_ns() };
+        // The lock comes first: a row without a lock is a put that was interrupted.
+        let lock = self.disk.lock(put)?.ok_or_else(|| FilesError::Io {
+            action: "lock",
+            path: PathBuf::from(format!("put {put}")),
+            source: std::io::ErrorKind::WouldBlock.into(),
+        })?;
+        self.run(self.store.begin_put(&row))?;
+        Ok((put, lock))
+    }
+
+    fn write_listed(
+        &self,
+        put_id: PutId,
+        listed: ListedSource,
+        options: &PutOptions,
+        watch: &Watch,
+    ) -> Result<ReadyPut, FilesError> {
+        let (bytes, files_count) = (listed.bytes(), listed.files.len() as u64);
+        let ListedSource { files, directories, is_directory, .. } = listed;
+        let plan = self.plan(put_id, files, options)?;
+        put(&plan, &Parts { files: self, put: put_id }, options.threads, watch)?;
+        let files = (0..plan.files.len()).filter_map(move |index| {
+            let file = &plan.files[index];
+            let content = ContentId::of(put_id, file.first_number)?;
+            Some((file.source.name.clone(), content, plan.done_parts(file)))
+        });
+        Ok(ReadyPut { put: put_id, is_directory, directories, files: Box::new(files), files_count, bytes })
+    }
+
+    /// Cuts the files. Those that an interrupted put has already, with the same size and time, keep their numbers.
+    fn plan(&self, put: PutId, files: Vec<SourceFile>, options: &PutOptions) -> Result<PutPlan, FilesError> {
+        let mut known = HashMap::new();
+        for row in self.run(self.store.put_files(put))? {
+            known.insert(row.name.clone(), row);
+        }
+        let first_number = match known.is_empty() {
+            true => 0,
+            // Behind all files that the put may have written.
+            false => self.disk.files(put)?.into_iter().map(|file| file.number() + 1).max().unwrap_or(0),
+        };
+        let mut plan = PutPlan::new(put, files, options.parts, options.records, first_number)?;
+        for index in 0..plan.files.len() {
+            let file = &plan.files[index];
+            let Some(row) = known.get(&file.source.name) else { continue };
+            let is_same = row.bytes == file.source.bytes && row.modified_ns == file.source.modified_ns;
+            let parts = self.run(self.store.concrete_files(row.content))?;
+            let ends: Vec<u64> = parts
+                .iter()
+                .scan(0, |end, part| {
+                    *end += part.bytes;
+                    Some(*end)
+                })
+                .collect();
+            if is_same && ends == file.ends {
+                let sums: Vec<u32> = parts.iter().map(|part| part.crc32c).collect();
+                plan.is_done_already(index, row.content.number(), &sums);
+            }
+        }
+        Ok(plan)
+    }
+
+    fn write_stream(&self, put: PutId, stream: &mut dyn Read, watch: &Watch) -> Result<ReadyPut, FilesError> {
+        let parts = put_stream(put, stream, Path::new("standard input"), &Parts { files: self, put }, watch)?;
+        let bytes = parts.iter().map(|part| part.content.bytes).sum();
+        let content = ContentId::of(put, 0).ok_or(TransferError::TooMany)?;
+        let files = Box::new(std::iter::once((String::new(), content, parts)));
+        Ok(ReadyPut { put, is_directory: false, directories: Vec::new(), files, files_count: 1, bytes })
+    }
+
+    /// Gives everything its names, in one transaction.
+    fn commit(
+        &self,
+        ready: ReadyPut,
+        name: &TreePath,
+        options: &PutOptions,
+    ) -> Result<CommittedChange, FilesError> {
+        let (files, bytes, put) = (ready.files_count, ready.bytes, ready.put);
+        let question = FileQuestion { paths: vec![name.components()], subtree: false };
+        let decide = |facts: FileFacts| {
+            let mut making = self.making(facts.clone(), options.keep_versions);
+            let found = crate::changes::found(&facts, 0, name);
+            let (decision, more) = decide_put(ready, &found, &mut making)?;
+            let commit = FileCommitRow {
+                version: facts.version,
+                user: self.user.clone(),
+                verb: "put".to_string(),
+                path: name.to_string(),
+                files,
+                bytes,
+                created_ns: making.now_ns,
+            };
+            let TreeDecision { ends, begins } = decision;
+            Ok::<_, TreeError>(Some(FileChange { commit, ends, begins, more, ended_put: Some(put) }))
+        };
+        let version = self.run(self.store.change_files(&question, decide))??;
+        Ok(CommittedChange { version: version.unwrap_or_default(), files, bytes })
+    }
+}
+
+/// Rows that are made one after the other.
+type MoreRows = Box<dyn Iterator<Item = (FileNameRow, Vec<ConcreteRow>)>>;
+
+fn decide_put(
+    ready: ReadyPut,
+    found: &FoundPath,
+    making: &mut Making,
+) -> Result<(TreeDecision, MoreRows), TreeError> {
+    let ReadyPut { is_directory, directories, mut files, bytes, .. } = ready;
+    if !is_directory {
+        let Some((_, content, parts)) = files.next() else { return Err(TreeError::TooMany) };
+        let item = FileItem::File(content);
+        let mut decision = place(found, item, FileSize { bytes, parts: parts.len() as u32 }, making)?;
+        let rows = concrete_rows(content, &parts);
+        // The last row is that of the file.
+        let last = decision.begins.pop().map(|row| (row, rows));
+        return Ok((decision, Box::new(last.into_iter())));
+    }
+    let root = making.directory_id()?;
+    let mut decision = place(found, FileItem::Directory(root), FileSize::default(), making)?;
+    let mut ids: HashMap<String, DirectoryId> = HashMap::from([(String::new(), root)]);
+    for name in directories {
+        let (above, last) = name.rsplit_once('/').unwrap_or(("", &name));
+        let id = making.directory_id()?;
+        decision.begins.push(making.row(ids[above], last, FileItem::Directory(id), FileSize::default()));
+        ids.insert(name, id);
+    }
+    let making = making.clone();
+    let more = files.map(move |(name, content, parts)| {
+        let (above, last) = name.rsplit_once('/').unwrap_or(("", &name));
+        let bytes = parts.iter().map(|part| part.content.bytes).sum();
+        let row = making.row(
+            ids[above],
+            last,
+            FileItem::File(content),
+            FileSize { bytes, parts: parts.len() as u32 },
+        );
+        (row, concrete_rows(content, &parts))
+    });
+    Ok((decision, Box::new(more)))
+}
+
+/// Returns whether an interrupted put is kept, so that the same command goes on with it.
+fn goes_on(error: &FilesError) -> bool {
+    match error {
+        FilesError::Transfer(error) => {
+            matches!(error, TransferError::Interrupted | TransferError::Changed { .. })
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,81 @@
+//! Removal of everything that nobody needs: puts that were given up, and versions that are no longer kept.
+
+use crate::error::FilesError;
+use crate::{FileStore, now_ns};
+use faults::{CrashPoint, crash_point};
+use ids::PutId;
+use metastore::RetirePins;
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+
+/// How long the files of an interrupted put are kept for the same put.
+pub const UNFINISHED_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// Concrete files that are removed before their rows are.
+const REMOVED_AT_ONCE: u32 = 1000;
+
+impl FileStore {
+    /// Removes interrupted puts that are too old to go on.
+    pub(crate) fn sweep(&self) -> Result<(), FilesError> {
+        let kept_ns = UNFINISHED_KEPT.as_nanos() as u64;
+        for row in self.run(self.store.file_puts())? {
+            if row.created_ns.saturating_add(kept_ns) < now_ns()
+                && let Some(lock) = self.disk.lock(row.put)?
+            {
+                drop(lock);
+                self.abandon(row.put)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up a put: removes its rows and all its files.
+    pub(crate) fn abandon(&self, put: PutId) -> Result<(), FilesError> {
+        self.run(self.store.abandon_put(put))?;
+        self.remove_marked()?;
+        self.remove_unknown(put)?;
+        Ok(self.disk.remove_empty(put)?)
+    }
+
+    /// Removes files of a put that have no row.
+    pub(crate) fn remove_unknown(&self, put: PutId) -> Result<(), FilesError> {
+        let rows = self.run(self.store.concrete_files_of_put(put))?;
+        let known: HashSet<_> = rows.iter().map(|row| row.concrete).collect();
+        for file in self.disk.files(put)? {
+            if !known.contains(&file) {
+                self.disk.remove(file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes names and files that no version needs.
+    pub(crate) fn retire(&self) -> Result<(), FilesError> {
+        loop {
+            let pins = RetirePins { versions: self.pinned()? };
+            let retired = self.run(self.store.retire_file_names(&pins))?;
+            if !retired.more {
+                break;
+            }
+        }
+        self.remove_marked()
+    }
+
+    /// Removes concrete files that are marked, and then their rows.
+    fn remove_marked(&self) -> Result<(), FilesError> {
+        loop {
+            let files = self.run(self.store.removed_concrete_files(REMOVED_AT_ONCE))?;
+            let Some(last) = files.last().copied() else { return Ok(()) };
+            crash_point(CrashPoint::FilesRetired);
+            let mut puts = BTreeSet::new();
+            for file in files {
+                self.disk.remove(file)?;
+                puts.insert(file.put());
+            }
+            crash_point(CrashPoint::FilesRemoved);
+            self.run(self.store.forget_removed_files(last))?;
+            for put in puts {
+                self.disk.remove_empty(put)?;
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Errors of transfers.
+
+use concretefile::ConcreteError;
+use std::path::{Path, PathBuf};
+
+/// Reason why a put or a get ended without its result.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    #[error("cannot {action} {path}", path = path.display())]
+    Io { action: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("{path} changed while it was read; put it again when it is complete", path = path.display())]
+    Changed { path: PathBuf },
+    #[error("{path} has {bytes} bytes, which are not whole records of {record_bytes} bytes", path = path.display())]
+    RaggedRecords { path: PathBuf, bytes: u64, record_bytes: u64 },
+    #[error(
+        "one put has more than {} files and parts: put its directories one by one, or larger parts",
+        ids::ITEMS_MAX
+    )]
+    TooMany,
+    /// A part has other bytes than its row says.
+    #[error(
+        "part {part} of {name} has other bytes than were put: its checksum is {computed:#010x} instead of {expected:#010x}"
+    )]
+    WrongBytes { name: String, part: usize, expected: u32, computed: u32 },
+    #[error(transparent)]
+    Concrete(#[from] ConcreteError),
+    #[error("it was interrupted")]
+    Interrupted,
+    /// The store could not keep files; the text is a whole sentence.
+    #[error("{0}")]
+    Store(String),
+}
+
+impl TransferError {
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// Returns whether a disk has no space left.
+    pub fn is_full(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        match self {
+            Self::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),
+            Self::Concrete(error) => error.is_full(),
+            _ => false,
+        }
+    }
+}

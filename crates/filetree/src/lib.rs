@@ -1,0 +1,29 @@
+//! # What it does
+//! The tree of logical files: names, and the decision what a put, mkdir, rm, mv or cp changes.
+//!
+//! # Where it sits
+//! filestore (commands of users) -> filetree -> metastore (names as rows, in one transaction with the decision).
+//!
+//! # Invariants
+//! The tree has versions: each change makes the next one, and a name belongs to the versions from `since` up to `until`.
+//! So one put of a directory is visible at once, and an older version stays readable until its rows are removed. A
+//! decision sees the rows of its paths as they are inside the transaction that writes it.
+//!
+//! # Deliberately absent
+//! No I/O, clock or numbers of its own: the caller gives time, version and ids. No bytes of files.
+//!
+//! # How it is tested
+//! Names beside the code and by a fuzz target; decisions by `filestore`, against a map of whole paths as the model.
+//!
+//! Source: logical files are sets of concrete files (Clustera, section 3.5).
+
+mod decide;
+mod error;
+mod names;
+
+pub use decide::{
+    FileSize, FoundPath, Making, Parents, Recursion, TreeDecision, copy, make_directory, place, remove,
+    rename,
+};
+pub use error::TreeError;
+pub use names::{NAME_BYTES_MAX, NameError, PATH_BYTES_MAX, TreeName, TreePath, check_component};

@@ -1,0 +1,52 @@
+//! The tree of files: its names and contents. A change is decided inside the transaction that writes it.
+
+mod changes;
+mod lookups;
+mod puts;
+mod retirement;
+
+pub use changes::{FileChange, FileFacts, FileQuestion};
+pub use retirement::{RetirePins, Retired};
+
+use crate::database::Row;
+use crate::{Metastore, StoreError};
+use ids::{ConcreteId, ContentId, DirectoryId, FileVersion};
+use rows::{ConcreteRow, FileItem, FileNameRow};
+
+impl Metastore {
+    fn file_name_row(&self, row: &Row) -> Result<FileNameRow, StoreError> {
+        let item = match self.get::<i64>(row, "is_directory")? {
+            0 => FileItem::File(ContentId(self.get(row, "item")?)),
+            _ => FileItem::Directory(DirectoryId(self.get(row, "item")?)),
+        };
+        Ok(FileNameRow {
+            directory: DirectoryId(self.get(row, "directory")?),
+            name: self.get(row, "name")?,
+            since: FileVersion(self.get(row, "since_version")?),
+            until: self.get::<Option<i64>>(row, "until_version")?.map(FileVersion),
+            item,
+            user: self.get(row, "user_name")?,
+            bytes: self.number(row, "bytes")?,
+            parts: self.number(row, "parts")?,
+            created_ns: self.number(row, "created_ns")?,
+            keep_versions: self.number(row, "keep_versions")?,
+        })
+    }
+
+    fn file_name_rows(&self, rows: &[Row]) -> Result<Vec<FileNameRow>, StoreError> {
+        rows.iter().map(|row| self.file_name_row(row)).collect()
+    }
+
+    fn concrete_rows(&self, rows: &[Row]) -> Result<Vec<ConcreteRow>, StoreError> {
+        let one = |row: &Row| {
+            Ok(ConcreteRow {
+                concrete: ConcreteId(self.get(row, "concrete")?),
+                content: ContentId(self.get(row, "content")?),
+                part: self.number(row, "part")?,
+                bytes: self.number(row, "bytes")?,
+                crc32c: self.number(row, "crc32c")?,
+            })
+        };
+        rows.iter().map(one).collect()
+    }
+}

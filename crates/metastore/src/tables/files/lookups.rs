@@ -1,0 +1,153 @@
+//! Reads of the tree of files.
+
+use crate::apply::ApplyError;
+use crate::database::{Session, Value};
+use crate::{Metastore, StoreError};
+use ids::{ContentId, DirectoryId, FileVersion};
+use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FoundNames};
+
+/// Condition for the names of version `$1`, or of the current one if that is NULL.
+macro_rules! of_version {
+    () => {
+        "(CASE WHEN $1 < 0 THEN until_version IS NULL \
+           ELSE since_version <= $1 AND (until_version IS NULL OR until_version > $1) AND is_removing = 0 END)"
+    };
+}
+
+/// The value of `$1` for a version.
+fn version_value(at: Option<FileVersion>) -> Value {
+    at.map_or(-1, |version| version.0).into()
+}
+
+/// One entry of a directory.
+const ENTRY: &str =
+    concat!("SELECT * FROM file_names WHERE ", of_version!(), " AND directory = $2 AND name = $3");
+/// Whether a directory has entries.
+const HAS_ENTRIES: &str =
+    concat!("SELECT name FROM file_names WHERE ", of_version!(), " AND directory = $2 LIMIT 1");
+
+impl Metastore {
+    /// Returns the rows of a path.
+    pub async fn found_names(
+        &self,
+        components: &[String],
+        at: Option<FileVersion>,
+    ) -> Result<FoundNames, StoreError> {
+        let mut found = FoundNames::default();
+        let mut directory = DirectoryId(0);
+        for name in components {
+            let rows =
+                self.rows(ENTRY, [version_value(at), directory.0.into(), name.as_str().into()]).await?;
+            let Some(row) = rows.first() else { return Ok(found) };
+            found.rows.push(self.file_name_row(row)?);
+            match found.rows.last().map(|row| row.item) {
+                Some(FileItem::Directory(next)) => directory = next,
+                _ => return Ok(found),
+            }
+        }
+        found.has_entries =
+            !self.rows(HAS_ENTRIES, [version_value(at), directory.0.into()]).await?.is_empty();
+        Ok(found)
+    }
+
+    /// Returns the rows of a path of the current version, inside a transaction.
+    pub(super) async fn found_in(
+        &self,
+        db: &mut Session<'_>,
+        components: &[String],
+    ) -> Result<FoundNames, ApplyError> {
+        let mut found = FoundNames::default();
+        let mut directory = DirectoryId(0);
+        for name in components {
+            let values = [version_value(None), directory.0.into(), name.as_str().into()];
+            let rows = db.fetch(ENTRY, values).await?;
+            let Some(row) = rows.first() else { return Ok(found) };
+            found.rows.push(self.file_name_row(row)?);
+            match found.rows.last().map(|row| row.item) {
+                Some(FileItem::Directory(next)) => directory = next,
+                _ => return Ok(found),
+            }
+        }
+        let values = [version_value(None), directory.0.into()];
+        let rows = db.fetch(HAS_ENTRIES, values).await?;
+        found.has_entries = !rows.is_empty();
+        Ok(found)
+    }
+
+    /// Returns entries of a directory, by name in the order of its bytes: at most `limit` after the name `after`.
+    pub async fn file_entries(
+        &self,
+        directory: DirectoryId,
+        at: Option<FileVersion>,
+        after: &str,
+        limit: u32,
+    ) -> Result<Vec<FileNameRow>, StoreError> {
+        let statement = concat!(
+            "SELECT * FROM file_names WHERE ",
+            of_version!(),
+            " AND directory = $2 AND name > $3 ORDER BY name LIMIT $4"
+        );
+        let values = [version_value(at), directory.0.into(), after.into(), limit.into()];
+        self.file_name_rows(&self.rows(statement, values).await?)
+    }
+
+    /// Returns the concrete files of a content, in their order.
+    pub async fn concrete_files(&self, content: ContentId) -> Result<Vec<ConcreteRow>, StoreError> {
+        let statement = "SELECT * FROM concrete_files WHERE content = $1 ORDER BY part";
+        self.concrete_rows(&self.rows(statement, [content.0.into()]).await?)
+    }
+
+    /// Returns the concrete files of the entries of a directory from one name to another, both included, by content
+    /// and part.
+    pub async fn concrete_files_between(
+        &self,
+        directory: DirectoryId,
+        at: Option<FileVersion>,
+        names: [&str; 2],
+    ) -> Result<Vec<ConcreteRow>, StoreError> {
+        let statement = concat!(
+            "SELECT c.* FROM file_names JOIN concrete_files c ON c.content = item WHERE ",
+            of_version!(),
+            " AND directory = $2 AND name >= $3 AND name <= $4 AND is_directory = 0 ORDER BY c.content, c.part"
+        );
+        let values = [version_value(at), directory.0.into(), names[0].into(), names[1].into()];
+        self.concrete_rows(&self.rows(statement, values).await?)
+    }
+
+    /// Returns the version of the tree: that of its last change, or 0.
+    pub async fn file_version(&self) -> Result<FileVersion, StoreError> {
+        let rows = self.rows("SELECT value FROM sequences WHERE name = 'file_version'", []).await?;
+        rows.first().map_or(Ok(FileVersion(0)), |row| Ok(FileVersion(self.get(row, "value")?)))
+    }
+
+    /// Returns the rows of a name in a directory, current and ended, oldest first.
+    pub async fn versions_of_name(
+        &self,
+        directory: DirectoryId,
+        name: &str,
+    ) -> Result<Vec<FileNameRow>, StoreError> {
+        let statement = "SELECT * FROM file_names WHERE directory = $1 AND name = $2 ORDER BY since_version";
+        self.file_name_rows(&self.rows(statement, [directory.0.into(), name.into()]).await?)
+    }
+
+    /// Returns the changes of a path and of names below it, newest first.
+    pub async fn file_commits(&self, path: &str, limit: u32) -> Result<Vec<FileCommitRow>, StoreError> {
+        // `0` follows `/`, so the range holds the names below the path.
+        let statement = "SELECT * FROM file_commits WHERE path = $1 OR (path >= $2 AND path < $3) OR $1 = '/' \
+             ORDER BY version DESC LIMIT $4";
+        let values = [path.into(), format!("{path}/").into(), format!("{path}0").into(), limit.into()];
+        let rows = self.rows(statement, values).await?;
+        let commit = |row| {
+            Ok(FileCommitRow {
+                version: FileVersion(self.get(row, "version")?),
+                user: self.get(row, "user_name")?,
+                verb: self.get(row, "verb")?,
+                path: self.get(row, "path")?,
+                files: self.number(row, "files")?,
+                bytes: self.number(row, "bytes")?,
+                created_ns: self.number(row, "created_ns")?,
+            })
+        };
+        rows.iter().map(commit).collect()
+    }
+}
