@@ -5,6 +5,8 @@ use std::fmt;
 
 /// Longest component of a name, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
+/// Before a name where paths are possible too.
+const PREFIX: &str = "files:";
 /// Longest name, in bytes.
 pub const PATH_BYTES_MAX: usize = 4095;
 
@@ -25,6 +27,9 @@ pub enum NameError {
     NotText,
     #[error("a part of it ends like a version (`@` and digits)")]
     LooksLikeVersion,
+    /// It would be read as the prefix of names.
+    #[error("a part of it begins with `files:`")]
+    LooksLikePrefix,
 }
 
 /// The name of a logical file or directory: its components; none is the root. Shown without a leading slash.
@@ -49,6 +54,7 @@ pub fn check_component(name: &str) -> Result<(), NameError> {
         _ if name.len() > NAME_BYTES_MAX => Err(NameError::LongComponent { bytes: name.len() }),
         _ if name.contains('\0') => Err(NameError::Zero),
         _ if split_version(name).1.is_some() => Err(NameError::LooksLikeVersion),
+        _ if name.starts_with(PREFIX) => Err(NameError::LooksLikePrefix),
         _ => Ok(()),
     }
 }
@@ -123,7 +129,7 @@ impl fmt::Display for TreePath {
 impl TreeName {
     /// Parses `[files:]NAME[@VERSION]`.
     pub fn parse(text: &str) -> Result<Self, NameError> {
-        let text = text.strip_prefix("files:").unwrap_or(text);
+        let text = text.strip_prefix(PREFIX).unwrap_or(text);
         let (path, version) = split_version(text);
         Ok(Self { path: TreePath::parse(path)?, version })
     }
@@ -167,6 +173,7 @@ mod tests {
         check("a//b", NameError::Empty);
         check("a\0", NameError::Zero);
         check("a@1/b", NameError::LooksLikeVersion);
+        check("/files:a", NameError::LooksLikePrefix);
         check(&"x".repeat(256), NameError::LongComponent { bytes: 256 });
         check(&"x/".repeat(2048), NameError::LongPath { bytes: 4096 });
         assert!(TreePath::parse(&"x".repeat(255)).is_ok());
