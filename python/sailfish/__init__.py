@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from . import files
     from ._context import counter, status
     from ._dataset import Dataset, Groups, from_iterable, read_csv, read_jsonl, read_parquet, read_text
     from ._engine import EngineMissing, JobFailed
@@ -32,6 +33,7 @@ __all__ = [
     "Result",
     "__version__",
     "counter",
+    "files",
     "from_iterable",
     "read_csv",
     "read_jsonl",
@@ -61,10 +63,12 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'sailfish' has no attribute {name!r}")
     import importlib
 
+    if name == "files":
+        return importlib.import_module(".files", __name__)
+    if name not in _PLACES:
+        raise AttributeError(f"module 'sailfish' has no attribute {name!r}")
     value = getattr(importlib.import_module(f".{_PLACES[name]}", __name__), name)
     globals()[name] = value
     return value

@@ -72,6 +72,7 @@ impl FileStore {
             PutSource::Path(path) => Some(self.listed(path, name, options, left_out)?),
         };
         self.check_place(name, listed.as_ref().is_some_and(|listed| listed.is_directory))?;
+        let is_stream = matches!(source, PutSource::Stream(_));
         let (put, lock) = self.begin(&source, name)?;
         crash_point(CrashPoint::FilesBegun);
         let ready = match (source, listed) {
@@ -86,7 +87,7 @@ impl FileStore {
             self.commit(ready, name, options)
         });
         if let Err(error) = &committed
-            && !goes_on(error)
+            && (is_stream || !goes_on(error))
         {
             drop(lock);
             // The first error is the one to report.

@@ -194,23 +194,36 @@ impl FileStore {
         }
     }
 
-    /// Writes the bytes of a file, verified.
-    pub fn cat(&self, name: &TreeName, out: &mut dyn Write) -> Result<(), FilesError> {
+    /// Writes the bytes of a file from `offset` on, at most `bytes_max`, verified.
+    pub fn cat(
+        &self,
+        name: &TreeName,
+        offset: u64,
+        bytes_max: u64,
+        out: &mut dyn Write,
+    ) -> Result<(), FilesError> {
         let pin = self.pin(name.version)?;
         let row = self.pinned_entry(name, &pin)?.row;
         let Some(row) = row.filter(|row| matches!(row.item, FileItem::File(_))) else {
             return Err(FilesError::IsADirectory(name.clone()));
         };
         let parts = Parts { files: self, put: PutId(0) };
+        let end = offset.saturating_add(bytes_max);
+        let mut begin = 0;
         for part in self.parts(&row)? {
+            let wanted = offset.saturating_sub(begin)..end.saturating_sub(begin).min(part.bytes);
+            begin += part.bytes;
+            if wanted.is_empty() {
+                continue;
+            }
             let content = Content { bytes: part.bytes, crc32c: part.crc32c };
             let mut reader = parts.open(part.concrete, content)?;
-            let mut offset = 0;
-            while offset < part.bytes {
-                let piece = reader.read(offset, PIECE_BYTES)?;
+            let mut at = wanted.start;
+            while at < wanted.end {
+                let piece = reader.read(at, PIECE_BYTES.min((wanted.end - at) as usize))?;
                 let path = PathBuf::from("standard output");
                 out.write_all(piece).map_err(|source| FilesError::Io { action: "write", path, source })?;
-                offset += piece.len() as u64;
+                at += piece.len() as u64;
             }
         }
         Ok(())

@@ -43,7 +43,7 @@ fn tree(store: &FileStore, at: Option<FileVersion>) -> Model {
         let is_file = matches!(entry.row.as_ref().unwrap().item, rows::FileItem::File(_));
         let content = is_file.then(|| {
             let mut bytes = Vec::new();
-            store.cat(&TreeName { path: path(&entry.name), version: at }, &mut bytes).unwrap();
+            store.cat(&TreeName { path: path(&entry.name), version: at }, 0, u64::MAX, &mut bytes).unwrap();
             String::from_utf8(bytes).unwrap()
         });
         model.insert(entry.name, content);
@@ -290,7 +290,7 @@ fn older_versions_stay_while_they_are_kept() {
     let read = |version| {
         let name = TreeName { path: path("d/f"), version: Some(version) };
         let mut bytes = Vec::new();
-        store.cat(&name, &mut bytes).map(|()| String::from_utf8(bytes).unwrap())
+        store.cat(&name, 0, u64::MAX, &mut bytes).map(|()| String::from_utf8(bytes).unwrap())
     };
     let versions = [put("one", 3), put("two", 3), put("three", 3), put("four", 3)];
     assert!(matches!(read(versions[0]), Err(FilesError::Missing(_))));
@@ -331,6 +331,15 @@ fn get_returns_the_same_bytes() {
     assert!(std::fs::read(target.path.join("large")).unwrap() == bytes);
     assert_eq!(std::fs::read(target.path.join("deep/er/small")).unwrap(), b"small");
     assert_eq!(std::fs::read(target.path.join("deep/empty")).unwrap(), b"");
+    let large = TreeName { path: path("d/large"), version: None };
+    for (offset, count) in
+        [(0, 0), (0, 1), (428_571, 2), (1_000_000, 1_500_000), (2_999_999, 9), (3_000_000, 1)]
+    {
+        let mut read = Vec::new();
+        store.cat(&large, offset, count, &mut read).unwrap();
+        let end = (offset + count).min(3_000_000) as usize;
+        assert!(read == bytes[offset as usize..end], "{count} bytes from {offset}");
+    }
     // Nothing is replaced, and nothing is left beside it.
     assert!(store.get(&name, &target, 3, &Watch::default()).is_err());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3);

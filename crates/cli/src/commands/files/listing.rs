@@ -58,9 +58,11 @@ fn is_directory(entry: &FileEntry) -> bool {
     entry.row.as_ref().is_none_or(|row| matches!(row.item, FileItem::Directory(_)))
 }
 
-fn as_json(name: &str, row: &FileNameRow) -> Value {
+/// `path`: the whole name; `name`: the name within the list.
+fn as_json(path: &str, name: &str, row: &FileNameRow) -> Value {
     let is_directory = matches!(row.item, FileItem::Directory(_));
     json!({
+        "path": path,
         "name": name,
         "kind": if is_directory { "directory" } else { "file" },
         "bytes": row.bytes,
@@ -85,13 +87,17 @@ fn cells(name: &str, row: &FileNameRow) -> Vec<String> {
 pub fn ls(opened: &Opened, args: &LsArgs) -> Result<(), Failure> {
     let name = name(&args.name)?;
     let mut failed = None;
+    let above = match opened.store.entry(&name).map_err(failure)?.row {
+        Some(row) if matches!(row.item, FileItem::Directory(_)) => format!("{}/", name.path),
+        _ => String::new(),
+    };
     print_with(|out| {
         let mut held: Vec<Vec<String>> = Vec::new();
         let mut is_long = false;
         let mut take = |entry: FileEntry| {
             let Some(row) = &entry.row else { return Ok(()) };
             let written = match args.json {
-                true => writeln!(out, "{}", as_json(&entry.name, row)),
+                true => writeln!(out, "{}", as_json(&format!("{above}{}", entry.name), &entry.name, row)),
                 false if is_long => writeln!(out, "{}", cells(&entry.name, row).join("  ")),
                 false => {
                     held.push(cells(&entry.name, row));
@@ -130,11 +136,15 @@ pub fn stat(opened: &Opened, args: &StatArgs) -> Result<(), Failure> {
     let name = name(&args.name)?;
     let entry = opened.store.entry(&name).map_err(failure)?;
     let Some(row) = &entry.row else {
-        return Ok(print("the root of the tree of files\n")?);
+        let text = match args.json {
+            true => format!("{}\n", json!({ "path": "", "name": "", "kind": "directory", "bytes": 0 })),
+            false => "the root of the tree of files\n".to_string(),
+        };
+        return Ok(print(&text)?);
     };
     let parts = opened.store.parts(row).map_err(failure)?;
     if args.json {
-        let mut value = as_json(&entry.name, row);
+        let mut value = as_json(&entry.name, &entry.name, row);
         let parts = parts.iter().map(|part| {
             json!({ "bytes": part.bytes, "crc32c": format!("{:08x}", part.crc32c), "concrete": part.concrete.0 })
         });

@@ -6,7 +6,7 @@ use crate::engine::progress::{Display, show};
 use crate::exit::Failure;
 use crate::show::escape;
 use crate::show::quantity::{bytes, counted, rate};
-use crate::show::terminal::{print_with, tell};
+use crate::show::terminal::{print, print_with, tell};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use filestore::{FilesError, PutOptions, PutSource};
@@ -46,6 +46,9 @@ pub struct PutArgs {
     /// Leave out links, sockets and other entries that cannot be put, and name them
     #[arg(long)]
     pub skip: bool,
+    /// Print the name, the version, files and bytes as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -65,6 +68,12 @@ pub struct GetArgs {
 pub struct CatArgs {
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
+    /// Skip this many bytes of each file
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub offset: u64,
+    /// Print at most this many bytes of each file [default: all]
+    #[arg(long, value_name = "BYTES")]
+    pub length: Option<u64>,
 }
 
 fn parse_records(text: &str) -> Result<RecordEnds, String> {
@@ -175,6 +184,13 @@ pub fn put(opened: &Opened, args: &PutArgs) -> Result<(), Failure> {
     })?;
     let shown = format!("{} version {}", escape::cell(&target.to_string()), committed.version);
     told("put", &shown, [committed.files, committed.bytes], started);
+    if args.json {
+        let value = serde_json::json!({
+            "path": target.to_string(), "version": committed.version.0,
+            "files": committed.files, "bytes": committed.bytes,
+        });
+        print(&format!("{value}\n"))?;
+    }
     Ok(())
 }
 
@@ -208,7 +224,7 @@ pub fn cat(opened: &Opened, args: &CatArgs) -> Result<(), Failure> {
     let mut failed = None;
     print_with(|out| {
         for name in &names {
-            match opened.store.cat(name, out) {
+            match opened.store.cat(name, args.offset, args.length.unwrap_or(u64::MAX), out) {
                 Ok(()) => {}
                 Err(FilesError::Io { action: "write", source, .. }) => return Err(source.into()),
                 Err(error) => {
