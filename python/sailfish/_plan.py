@@ -36,7 +36,7 @@ class Read:
 
 def _place(path: str) -> str:
     """Returns a path below the working directory as a relative one, any other path as it is."""
-    relative = path if path.startswith("s3://") else os.path.relpath(path)
+    relative = path if path.startswith(("s3://", "files:")) else os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative
 
 

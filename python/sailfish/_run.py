@@ -24,6 +24,8 @@ from ._spec import PARQUET, SPEC_FILE, Spec, dump
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 #: The beginning of a URL, with its scheme.
+#: Before the name of a stored file.
+STORED_PREFIX = "files:"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 #: Schemes of object stores that the engine reads and writes.
 _OBJECT_STORES = ("s3", "s3a")
@@ -123,11 +125,18 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
 
 
 def paths_of(paths: Paths) -> list[str]:
-    """Returns the absolute paths of an input. Errors: `ValueError` for an empty list; the errors of `absolute`."""
+    """Returns the absolute paths of an input, and names of stored files. Errors: `ValueError` for an empty list; the errors of `absolute`."""
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not listed:
         raise ValueError("input is empty: name at least one file, directory or glob")
-    return [absolute(os.fspath(path)) for path in listed]
+    return [_stored_or_absolute(os.fspath(path)) for path in listed]
+
+
+def _stored_or_absolute(path: str) -> str:
+    """Returns a stored file as `files:NAME`; any other path is absolute."""
+    if path.startswith("sailfish://"):
+        return f"{STORED_PREFIX}{path.removeprefix('sailfish://')}"
+    return path if path.startswith(STORED_PREFIX) else absolute(path)
 
 
 def absolute(path: str) -> str:

@@ -171,3 +171,20 @@ def test_tables_go_through_urls() -> None:
     connection.register_filesystem(system)
     answer = connection.execute("SELECT word, sum(count) FROM 'sailfish://tables/polars.parquet' GROUP BY word ORDER BY word")
     assert answer.fetchall() == [(word, int(total)) for word, total in frame.groupby("word")["count"].sum().items()]
+
+
+def test_jobs_read_stored_files(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        (tmp_path / "in" / f"{number}.txt").write_text("whale sea\n" * (number + 1))
+    sf.files.put("in", "books", keep_versions=2)
+    words = sf.read_text("files:books").flat_map(str.split)
+    assert "read_text(files:books)" in words.explain()
+    assert sorted(words.count_by_value().collect()) == [("sea", 6), ("whale", 6)]
+    (tmp_path / "in" / "0.txt").write_text("ship\n")
+    sf.files.put("in", "books", keep_versions=2)
+    assert sf.read_text("sailfish://books").count() == 6
+    assert sf.read_text("sailfish://books@1").count() == 6
+    assert dict(sf.MapReduce("files:books/0.txt", lambda line: [(line, 1)], sum).run()) == {"ship": 1}
+    with pytest.raises(sf.JobFailed, match="no file or directory nothing"):
+        sf.read_text("files:nothing").count()

@@ -4,7 +4,10 @@ mod kind;
 mod limits;
 
 use crate::task::RunTask;
-use crate::{Compression, FlowStage, Formats, Function, KeyRules, Layout, ObjectPin, ShippedFile, StageFile};
+use crate::{
+    Compression, FlowStage, Formats, Function, KeyRules, Layout, ObjectPin, ShippedFile, StageFile,
+    StoredContent,
+};
 use ids::JobId;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -36,6 +39,16 @@ pub struct InputFile {
     /// Set for an intermediate file of an earlier stage; its path is only a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage_file: Option<StageFile>,
+    /// Set for a stored file; its path is only a name, `files:NAME@VERSION`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<StoredContent>,
+}
+
+impl InputFile {
+    /// Returns whether it is a file of a machine: its path can be opened.
+    pub fn is_path(&self) -> bool {
+        self.object.is_none() && self.stage_file.is_none() && self.stored.is_none()
+    }
 }
 
 /// A stretch of one input file. For plain files the reader moves both ends to line ends: a line belongs to

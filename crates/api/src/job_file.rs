@@ -13,7 +13,7 @@
 //! assert_eq!(file.input.unwrap().len(), 2);
 //! ```
 
-use crate::{Codec, Notice, Replication, is_object_url};
+use crate::{Codec, Notice, Replication, STORED_PREFIX, is_object_url};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -181,7 +181,7 @@ impl JobFile {
     }
 
     /// Makes relative paths relative to `dir`, the directory of the job file: so a job file means the same in every
-    /// current directory. Command lines do not change. Neither `-`, for standard input or output, nor a URL is a path.
+    /// current directory. Command lines do not change. Neither `-`, for standard input or output, nor a URL or a name of a stored file is a path.
     pub fn resolve_paths(&mut self, dir: &Path) {
         let is_path = |path: &Path| path.as_os_str() != "-" && !is_object_url(path);
         for path in [&mut self.output, &mut self.state, &mut self.env_file].into_iter().flatten() {
@@ -189,8 +189,9 @@ impl JobFile {
                 *path = dir.join(&*path);
             }
         }
+        let is_stored = |path: &str| path.starts_with(STORED_PREFIX);
         for list in [&mut self.input, &mut self.disk, &mut self.file].into_iter().flatten() {
-            for path in list.iter_mut().filter(|path| is_path(Path::new(path.as_str()))) {
+            for path in list.iter_mut().filter(|path| is_path(Path::new(path.as_str())) && !is_stored(path)) {
                 // Only a directory that is not UTF-8 could be changed here; the check of inputs reports it.
                 *path = dir.join(&*path).to_string_lossy().into_owned();
             }
@@ -387,8 +388,7 @@ mod tests {
 
     #[test]
     fn paths_are_relative_to_the_file() {
-        let text =
-            "input = [\"a\", \"/b\"]\noutput = \"out\"\nstate = \"../s\"\ndisk = \"d\"\nfile = [\"f\"]";
+        let text = "input = [\"a\", \"/b\", \"files:c\"]\noutput = \"out\"\nstate = \"../s\"\ndisk = \"d\"\nfile = [\"f\"]";
         for other in ["-", "s3://bucket/key"] {
             let mut job = JobFile::parse(&format!("input = \"{other}\"\noutput = \"{other}\"")).unwrap();
             job.resolve_paths(Path::new("/jobs"));
@@ -396,7 +396,7 @@ mod tests {
         }
         let mut file = JobFile::parse(text).unwrap();
         file.resolve_paths(Path::new("/jobs"));
-        assert_eq!(file.input.unwrap(), ["/jobs/a", "/b"]);
+        assert_eq!(file.input.unwrap(), ["/jobs/a", "/b", "files:c"]);
         assert_eq!(file.output.unwrap(), Path::new("/jobs/out"));
         assert_eq!(file.state.unwrap(), Path::new("/jobs/../s"));
         assert_eq!(

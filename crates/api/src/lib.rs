@@ -35,6 +35,7 @@ pub mod program;
 pub mod records;
 pub mod report;
 pub mod shipping;
+pub mod stored;
 pub mod task;
 
 pub use flow::{FlowStage, StageFile, StageFilePlace};
@@ -52,4 +53,5 @@ pub use records::{
 };
 pub use report::{JobReport, ReportedJob, ReportedPart, ReportedParts};
 pub use shipping::{ContentHash, ShippedFile};
+pub use stored::{STORED_PREFIX, StoredContent, StoredPart};
 pub use task::{Blame, DataSum, LostInput, SourceCommit, Task, TaskFailure, TaskResult};

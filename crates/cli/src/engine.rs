@@ -17,6 +17,7 @@ use crate::options::connect::Site;
 use anyhow::Context;
 use api::JobSpec;
 use embedded::Embedded;
+use filestore::FileStore;
 use interrupt::Interrupt;
 use jobspec::Plan;
 use node::{Node, NodeOptions};
@@ -56,6 +57,7 @@ pub fn execute(
     }
     let programs = contained_programs(containment)?;
     let interrupt = Interrupt::listen(programs.share())?;
+    let stored_files = FileStore::data_dir(&plan.state_dir);
     let server = Server::open(ServerOptions::embedded(plan.state_dir)).map_err(Failure::from_server)?;
     let server = Arc::new(server);
     let options = NodeOptions {
@@ -66,6 +68,7 @@ pub fn execute(
         program_port: None,
         limits: api::AttemptLimits::default(),
         program_env: Vec::new(),
+        stored_files: Some(stored_files),
     };
     let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);
     let begin = Instant::now();

@@ -56,8 +56,13 @@ impl FileStore {
         let runtime = runtime.map_err(FilesError::Thread)?;
         let store = runtime.block_on(Metastore::open(state_dir))?;
         let root = state_dir.join("files");
-        let disk = ConcreteDirectory::open(root.join("data"))?;
+        let disk = ConcreteDirectory::open(Self::data_dir(state_dir))?;
         Ok(Self { root, disk, store, runtime, user: user.to_string() })
+    }
+
+    /// Returns the directory of the concrete files of a state directory.
+    pub fn data_dir(state_dir: &Path) -> PathBuf {
+        state_dir.join("files").join("data")
     }
 
     /// Returns whether a state directory has files.

@@ -237,6 +237,14 @@ impl FileStore {
         threads: usize,
         watch: &Watch,
     ) -> Result<[u64; 2], FilesError> {
+        // It is held until all bytes are there.
+        let (_pin, plan) = self.below(name)?;
+        get(&plan, &Parts { files: self, put: PutId(0) }, target, threads, watch)?;
+        Ok([plan.files.len() as u64, plan.files.iter().map(|file| file.bytes).sum()])
+    }
+
+    /// Returns a file, or all files below a directory, with their parts, and the pin of their version.
+    pub fn below(&self, name: &TreeName) -> Result<(ReadPin, GetPlan), FilesError> {
         let pin = self.pin(name.version)?;
         let entry = self.pinned_entry(name, &pin)?;
         let mut plan = GetPlan {
@@ -253,8 +261,28 @@ impl FileStore {
                 plan.files.push(FileToGet { name: String::new(), bytes: row.bytes, parts });
             }
         }
-        get(&plan, &Parts { files: self, put: PutId(0) }, target, threads, watch)?;
-        Ok([plan.files.len() as u64, plan.files.iter().map(|file| file.bytes).sum()])
+        Ok((pin, plan))
+    }
+
+    /// Returns the first bytes of a file, at most `bytes_max`.
+    pub fn first_bytes(&self, file: &FileToGet, bytes_max: usize) -> Result<Vec<u8>, FilesError> {
+        let parts = Parts { files: self, put: PutId(0) };
+        let mut bytes = Vec::new();
+        for part in &file.parts {
+            let content = Content { bytes: part.bytes, crc32c: part.crc32c };
+            let mut reader = parts.open(part.concrete, content)?;
+            let wanted = part.bytes.min((bytes_max - bytes.len()) as u64);
+            let mut offset = 0;
+            while offset < wanted {
+                let piece = reader.read(offset, (wanted - offset) as usize)?;
+                bytes.extend_from_slice(piece);
+                offset += piece.len() as u64;
+            }
+            if bytes.len() == bytes_max {
+                break;
+            }
+        }
+        Ok(bytes)
     }
 
     /// Adds everything below a directory to a plan, with one question for a thousand files.

@@ -1,5 +1,7 @@
 //! The questions of the planner to the front end.
 
+use api::InputFile;
+use std::any::Any;
 use std::path::Path;
 
 /// A front end: it knows this machine or the server of a cluster, and can warn its user.
@@ -10,6 +12,20 @@ pub trait FrontEnd {
     /// Returns an error if an existing output directory holds files that no job wrote.
     fn check_replaced(&self, output: &Path) -> anyhow::Result<()>;
 
+    /// Lists a stored file, or those below a stored directory, by name: `files:NAME` or `files:NAME@VERSION`.
+    fn stored_inputs(&self, state_dir: &Path, name: &str) -> anyhow::Result<StoredInputs>;
+
     /// Warns the user of a likely mistake.
     fn warn(&self, warning: &str);
 }
+
+/// Stored files that are inputs.
+#[derive(Debug, Default)]
+pub struct StoredInputs {
+    pub files: Vec<InputFile>,
+    /// Keeps their version while it lives.
+    pub pin: Option<StoredPin>,
+}
+
+/// Something that keeps a version of stored files.
+pub type StoredPin = Box<dyn Any + Send + Sync>;

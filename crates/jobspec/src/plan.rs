@@ -1,6 +1,6 @@
 //! The checks before the submit of a job, and the resulting specification.
 
-use crate::front_end::FrontEnd;
+use crate::front_end::{FrontEnd, StoredPin};
 use crate::key_options::{KeyFields, OrderScope};
 use crate::options::{FunctionText, JobOptions};
 use crate::paths::{self, ExistingOutput};
@@ -13,7 +13,7 @@ use api::control::SLOTS_MAX;
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use api::{
     Codec, Exchange, Formats, Function, InputFile, JobKind, JobSpec, KeyRules, Layout, MapReduce, Notice,
-    Partitioning, RecordFormat, Split,
+    Partitioning, RecordFormat, STORED_PREFIX, Split,
 };
 use mapreduce::layout::{self, LayoutRequest};
 use std::collections::BTreeSet;
@@ -31,6 +31,8 @@ pub struct Plan {
     pub standard_output: Option<PrivateOutput>,
     /// File that must stay open while the job runs.
     pub standard_input: Option<std::fs::File>,
+    /// Pins of stored files that must live while the job runs.
+    pub stored_pins: Vec<StoredPin>,
 }
 
 /// Checks the options and makes the job. Every error names the option, and the user can fix it.
@@ -58,7 +60,7 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
 
     let combiner = combiner.or_else(|| combiner_of(reducer.as_ref(), options.keys.key_tails));
     let standard_input = inputs.take_standard_input(&disks[0], formats.input, options.in_cluster)?;
-    let inputs = inputs.files;
+    let Inputs { files: inputs, stored_pins, .. } = inputs;
     let input_bytes = inputs.iter().map(|input| input.size_bytes).sum();
     let request = LayoutRequest { memory_bytes, slots, input_bytes, combines: combiner.is_some() };
     let layout = layout::derive(&request)?;
@@ -101,7 +103,8 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
         ..JobSpec::named(name)
     };
     let (start_dir, json) = (options.start_dir, options.json);
-    let plan = Plan { spec, splits, state_dir, start_dir, json, standard_output, standard_input };
+    let plan =
+        Plan { spec, splits, state_dir, start_dir, json, standard_output, standard_input, stored_pins };
     streaming::complete(options.streaming.as_deref(), plan)
 }
 
@@ -165,25 +168,51 @@ struct Inputs {
     files: Vec<InputFile>,
     /// Position of standard input among the files, and its number among the arguments.
     standard_input_at: Option<(usize, u32)>,
+    stored_pins: Vec<StoredPin>,
 }
 
 impl Inputs {
-    fn list(arguments: &[String], format: RecordFormat) -> anyhow::Result<Inputs> {
+    fn list(options: &JobOptions, format: RecordFormat, front_end: &dyn FrontEnd) -> anyhow::Result<Inputs> {
+        let arguments = &options.input;
         standard_input::check(arguments)?;
-        let mut inputs = Inputs { files: Vec::new(), standard_input_at: None };
+        let mut inputs = Inputs { files: Vec::new(), standard_input_at: None, stored_pins: Vec::new() };
         let mut named = 0;
         for (index, between) in arguments.split(|argument| argument == standard_input::ARGUMENT).enumerate() {
             if index > 0 {
                 inputs.standard_input_at = Some((inputs.files.len(), named));
                 named += 1;
             }
-            let listed = mapper::input::list(between).context("--input")?;
-            let behind = |input: InputFile| InputFile { named: named + input.named, ..input };
-            inputs.files.extend(listed.into_iter().map(behind));
-            named += between.len() as u32;
+            // Names of stored files stand between paths.
+            for stretch in between.chunk_by(|one, other| is_stored(one) == is_stored(other)) {
+                let listed = match stretch.first().is_some_and(|argument| is_stored(argument)) {
+                    true => inputs.list_stored(stretch, options, front_end)?,
+                    false => mapper::input::list(stretch).context("--input")?,
+                };
+                let behind = |input: InputFile| InputFile { named: named + input.named, ..input };
+                inputs.files.extend(listed.into_iter().map(behind));
+                named += stretch.len() as u32;
+            }
         }
         mapper::input::check_whole_records(&inputs.files, format).context("--input")?;
         Ok(inputs)
+    }
+
+    fn list_stored(
+        &mut self,
+        names: &[String],
+        options: &JobOptions,
+        front_end: &dyn FrontEnd,
+    ) -> anyhow::Result<Vec<InputFile>> {
+        let state_dir = state_dir::state_dir(options.state.as_deref())?;
+        let mut files = Vec::new();
+        for (named, name) in names.iter().enumerate() {
+            let listed = front_end.stored_inputs(&state_dir, name);
+            let listed = listed.with_context(|| format!("--input {name}"))?;
+            let listed_files = listed.files.into_iter();
+            files.extend(listed_files.map(|input| InputFile { named: named as u32, ..input }));
+            self.stored_pins.extend(listed.pin);
+        }
+        Ok(files)
     }
 
     fn take_standard_input(
@@ -202,13 +231,17 @@ impl Inputs {
     }
 }
 
+fn is_stored(argument: &str) -> bool {
+    argument.starts_with(STORED_PREFIX)
+}
+
 /// Lists the inputs. Fails for a name without any data file, which is often a mistake.
 fn listed_inputs(
     options: &JobOptions,
     format: RecordFormat,
     front_end: &dyn FrontEnd,
 ) -> anyhow::Result<Inputs> {
-    let inputs = Inputs::list(&options.input, format)?;
+    let inputs = Inputs::list(options, format, front_end)?;
     let with_files: BTreeSet<u32> = inputs.files.iter().map(|input| input.named).collect();
     let is_empty = |(named, argument): &(usize, &String)| {
         argument.as_str() != standard_input::ARGUMENT && !with_files.contains(&(*named as u32))
@@ -324,6 +357,12 @@ fn check_stretches(options: &JobOptions, format: RecordFormat) -> anyhow::Result
         "`from` does not go with --input-format stretches: the output of a stage is not in a file that a \
          program can read by itself; leave one of them out"
     );
+    if let Some(input) = options.input.iter().find(|input| is_stored(input)) {
+        bail!(
+            "--input {input} does not go with --input-format stretches: a stored file is not a file that a program \
+             can read by itself; name files"
+        );
+    }
     ensure!(
         !options.input.iter().any(|input| input == standard_input::ARGUMENT),
         "--input - does not go with --input-format stretches: standard input is not a file that a program \

@@ -99,7 +99,16 @@ pub fn plan_again(
     };
     let state_dir = state_dir::state_dir(options.state.as_deref())?;
     let (splits, json) = (Vec::new(), options.json);
-    Ok(Plan { spec, splits, state_dir, start_dir, json, standard_output: None, standard_input: None })
+    Ok(Plan {
+        spec,
+        splits,
+        state_dir,
+        start_dir,
+        json,
+        standard_output: None,
+        standard_input: None,
+        stored_pins: Vec::new(),
+    })
 }
 
 /// Returns the layout of the new job. Shares follow from the current memory; sizes of data on disk stay as they are.

@@ -35,7 +35,7 @@ const GLOB_OPTIONS: glob::MatchOptions = glob::MatchOptions {
 };
 const WILDCARDS: [char; 3] = ['*', '?', '['];
 /// Number of first bytes that identify the format.
-const MAGIC_BYTES: u64 = 10;
+pub const MAGIC_BYTES: u64 = 10;
 
 /// Error of an input that cannot be used. The user is at fault; every variant names the input.
 #[derive(Debug, thiserror::Error)]
@@ -165,7 +165,8 @@ fn unreadable(path: PathBuf, source: std::io::Error) -> InputError {
     }
 }
 
-fn never_data(name: &[u8]) -> bool {
+/// Returns whether a file or directory of this name is no data, below a directory that is an input.
+pub fn never_data(name: &[u8]) -> bool {
     name.starts_with(b"_") || name.starts_with(b".")
 }
 
@@ -228,6 +229,7 @@ fn pinned_object(found: Found) -> InputFile {
         named: 0,
         object: Some(found.pin),
         stage_file: None,
+        stored: None,
     }
 }
 
@@ -371,10 +373,20 @@ fn pin(path: &Path, metadata: &Metadata) -> Result<InputFile, InputError> {
     let metadata = file.metadata().map_err(unreadable)?;
     let (size_bytes, mtime_ns) = pinned_facts(&metadata);
     let path = path.to_path_buf();
-    Ok(InputFile { path, size_bytes, mtime_ns, compression, named: 0, object: None, stage_file: None })
+    Ok(InputFile {
+        path,
+        size_bytes,
+        mtime_ns,
+        compression,
+        named: 0,
+        object: None,
+        stage_file: None,
+        stored: None,
+    })
 }
 
-fn compression_of(first_bytes: &[u8]) -> Option<Compression> {
+/// Returns the compression of a file that begins with these bytes.
+pub fn compression_of(first_bytes: &[u8]) -> Option<Compression> {
     if first_bytes.starts_with(GZIP_MAGIC) {
         Some(Compression::Gzip)
     } else if first_bytes.starts_with(ZSTD_MAGIC) {

@@ -30,6 +30,6 @@ mod task_input;
 pub use combine::{CombineEmitter, WINDOW_BYTES_MAX};
 pub use function::{map_function, run_map_only};
 pub use input::line_splits::{LINE_SPLITS_MAX, LineSplitError, plan_lines};
-pub use input::source::{Openers, StageFileFailure, StageFileSource};
+pub use input::source::{Openers, StageFileFailure, StageFileSource, StoredFileSource};
 pub use reader::{ReaderLimits, SplitReader};
 pub use task_input::TaskInput;

@@ -26,6 +26,8 @@ pub enum SpecError {
     Segment { file_index: u32, offset_bytes: u64, length_bytes: u64 },
     #[error("its input {path:?} is an intermediate file: only the server may name those of earlier stages")]
     StageFile { path: PathBuf },
+    #[error("its input {path:?} is a stored file whose parts do not have its size")]
+    TornStoredFile { path: PathBuf },
     #[error("its keys: {0}")]
     Keys(#[from] KeyRulesError),
 }
@@ -41,7 +43,12 @@ pub fn check(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
     if let Some(input) = spec.inputs.iter().find(|input| input.stage_file.is_some()) {
         return Err(SpecError::StageFile { path: input.path.clone() });
     }
-    let mut files = spec.inputs.iter().filter(|input| input.object.is_none());
+    let is_torn =
+        |input: &&InputFile| input.stored.as_ref().is_some_and(|stored| stored.bytes() != input.size_bytes);
+    if let Some(input) = spec.inputs.iter().find(is_torn) {
+        return Err(SpecError::TornStoredFile { path: input.path.clone() });
+    }
+    let mut files = spec.inputs.iter().filter(|input| input.is_path());
     files.try_for_each(|input| check_path("input", &input.path))?;
     number("slots", u64::from(spec.slots), 1, u64::from(SLOTS_MAX))?;
     number("memory_bytes", spec.memory_bytes, MEMORY_BYTES_MIN, i64::MAX as u64)?;
@@ -136,6 +143,7 @@ mod tests {
             named,
             object: None,
             stage_file: None,
+            stored: None,
         }];
         let segments = vec![Segment { file_index: 0, offset_bytes: 4, length_bytes: 6 }];
         (spec, vec![Split { segments }])

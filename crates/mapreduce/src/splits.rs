@@ -84,6 +84,7 @@ mod tests {
             named: 0,
             object: None,
             stage_file: None,
+            stored: None,
         };
         let inputs: Vec<InputFile> = files.iter().map(file).collect();
         let splits = plan(&inputs, split_bytes, format);

@@ -55,6 +55,7 @@ impl JobResults {
                 named,
                 object: None,
                 stage_file: Some(StageFile { job: self.job, task, crc32c: part.crc32c }),
+                stored: None,
             })
         };
         order.into_iter().enumerate().filter_map(input).collect()

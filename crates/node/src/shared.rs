@@ -34,6 +34,8 @@ pub struct NodeOptions {
     pub program_port: Option<ProgramPort>,
     /// Environment of every user program: access to the server, if there is one.
     pub program_env: Vec<(String, String)>,
+    /// Directory of the concrete files of stored files; None if this node has none.
+    pub stored_files: Option<PathBuf>,
 }
 
 /// The state of a node that its threads share.

@@ -1,6 +1,6 @@
 //! Stored files: put and get, names and sources that cannot be put, kills, crash points, failing calls, damage.
 
-use blackbox::{Finished, Mounts, Random, Running, Sandbox, wait_until};
+use blackbox::{Finished, Mounts, Random, Running, Sandbox, gzip, wait_until};
 use faults::{CrashPoint, IoCall};
 use rustix::process::Signal;
 use std::ffi::OsStr;
@@ -469,4 +469,89 @@ fn nothing_is_made_by_reading() {
     files(&sandbox, &["ls"]).expect_failure(REFUSED, &["no files are stored in", "--state"]);
     assert!(!sandbox.state().exists());
     files(&sandbox, &["put"]).expect_failure(REFUSED, &["Usage"]);
+}
+
+/// The lines of a job over an input, sorted.
+#[track_caller]
+fn sorted_by_a_job(sandbox: &Sandbox, inputs: &[&str]) -> Vec<String> {
+    let _ = fs::remove_dir_all(sandbox.out());
+    let named = inputs.iter().flat_map(|input| ["--input", input]);
+    sandbox.run_job(&named.chain(["--total-order"]).collect::<Vec<_>>()).expect_success();
+    sandbox.output_lines(&sandbox.out())
+}
+
+#[test]
+fn jobs_read_stored_files() {
+    let sandbox = Sandbox::new();
+    let mut expected = Vec::new();
+    for file in 0..4 {
+        let lines: Vec<String> =
+            (0..5000).map(|line| format!("{:08}", (line * 7919 + file) % 100_003)).collect();
+        sandbox.write(&format!("in/{file}.txt"), lines.join("\n") + "\n");
+        expected.extend(lines);
+    }
+    sandbox.write("in/_hidden", "no data\n");
+    sandbox.write("in/packed", gzip(b"packed\n"));
+    expected.push("packed".to_string());
+    expected.sort_unstable();
+    // Parts end anywhere within lines.
+    done(&sandbox, &["put", "in", "data", "--parts", "7", "--keep-versions", "2"]);
+    assert_eq!(sorted_by_a_job(&sandbox, &["files:data"]), expected);
+    sandbox.write("plain", "plain\n");
+    let both = sorted_by_a_job(&sandbox, &["plain", "files:data/3.txt", "files:data/packed"]);
+    assert_eq!(both.len(), 5002);
+    done(&sandbox, &["rm", "--recursive", "data"]);
+    assert_eq!(sorted_by_a_job(&sandbox, &["files:data@1"]), expected);
+    sandbox
+        .run_job(&["--input", "files:data"])
+        .expect_failure(REFUSED, &["files:data", "no file or directory data"]);
+    sandbox.run_job(&["--input", "files:../x"]).expect_failure(REFUSED, &["files:../x", "`..`"]);
+    sandbox
+        .run_job(&["--input", "files:data@1", "--input-format", "stretches"])
+        .expect_failure(REFUSED, &["files:data@1", "stretches"]);
+}
+
+#[test]
+fn job_keeps_the_version_it_reads() {
+    let sandbox = Sandbox::new();
+    // More than pipes hold, so that the second file is opened when the program goes on.
+    sandbox.write("in/a", "old\n".repeat(1 << 20));
+    sandbox.write("in/b", "old\n");
+    done(&sandbox, &["put", "in", "data"]);
+    let (mut started, mut gate) = (sandbox.fifo("started"), sandbox.fifo("gate"));
+    let text =
+        format!("#!/bin/sh\necho here > {}\nread line < {}\nexec sort -u\n", started.text(), gate.text());
+    let mapper = sandbox.script("wait.sh", &text);
+    let mapper = mapper.to_str().expect("a sandbox has a plain path");
+    let job = sandbox.start_job(&["--input", "files:data", "--mapper", mapper, "--map-only", "--slots", "1"]);
+    started.read_line();
+    sandbox.write("in/a", "new\n");
+    fs::remove_file(sandbox.path("in/b")).expect("it is removed");
+    done(&sandbox, &["put", "in", "data"]);
+    assert_eq!(stored(&sandbox).len(), 2 + 1 + 1, "the job needs the old files and checksums");
+    // A line for each task.
+    (0..8).for_each(|_| gate.write_line("go"));
+    job.wait().expect_success();
+    let mut lines = sandbox.output_lines(&sandbox.out());
+    lines.dedup();
+    assert_eq!(lines, ["old"]);
+    assert_eq!(sorted_by_a_job(&sandbox, &["files:data"]), ["new"]);
+    done(&sandbox, &["mkdir", "other"]);
+    assert_eq!(stored(&sandbox).len(), 1);
+}
+
+#[test]
+fn damaged_stored_file_fails_its_job() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", "line\n".repeat(100_000));
+    done(&sandbox, &["put", "in", "data"]);
+    let file = stored(&sandbox).into_iter().find(|path| !path.to_string_lossy().ends_with(".sums"));
+    let path = sandbox.state().join("files/data").join(file.expect("a file"));
+    let mut bytes = fs::read(&path).expect("it is read");
+    bytes[300_000] ^= 4;
+    fs::write(&path, bytes).expect("it is written");
+    sandbox
+        .run_job(&["--input", "files:data"])
+        .expect_failure(FAILED, &["files:data@1", "damaged", "block 4"]);
+    sandbox.assert_no_leftovers();
 }

@@ -108,6 +108,7 @@ const SIM_BELOW: &[&str] = &[
 ];
 
 const NODE_BELOW: &[&str] = &[
+    "concretefile",
     "programport",
     "ids",
     "diskfile",

@@ -192,6 +192,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             limits,
             program_port: Some(data_port.program_port(remote.link())),
             program_env: program_env(args, &info),
+            stored_files: None,
         };
         work(&remote, options, &data_port)?;
         current.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -47,6 +47,7 @@ pub fn conclude(mut plan: Plan, site: Option<&Site>, containment: Containment) -
     let private_output = plan.standard_output.take();
     // Kept open until the job is over: its attempts read it through this process.
     let _standard_input = plan.standard_input.take();
+    let _stored_pins = std::mem::take(&mut plan.stored_pins);
     let json = plan.json;
     let start_dir = plan.start_dir.clone();
     let display = Display::choose([&plan]);

@@ -4,8 +4,13 @@ use crate::engine::machine;
 use crate::exit::Failure;
 use crate::options::connect::Site;
 use crate::show::terminal::tell;
-use anyhow::Context;
-use jobspec::FrontEnd;
+use anyhow::{Context, ensure};
+use api::{InputFile, STORED_PREFIX, StoredContent, StoredPart};
+use filestore::{FileStore, FilesError};
+use filetransfer::FileToGet;
+use filetree::TreeName;
+use jobspec::{FrontEnd, StoredInputs};
+use mapper::input::{MAGIC_BYTES, compression_of, never_data};
 use mapreduce::layout::MEMORY_BYTES_MIN;
 use output::output_dir::{ForeignEntry, foreign_entry};
 use server::ServerError;
@@ -58,7 +63,49 @@ impl FrontEnd for CommandLineFrontEnd<'_> {
         }
     }
 
+    fn stored_inputs(&self, state_dir: &Path, name: &str) -> anyhow::Result<StoredInputs> {
+        ensure!(
+            self.site.is_none(),
+            "stored files lie on one machine, and nodes of a server do not see them: `sailfish files get` writes \
+             them to a path"
+        );
+        stored_inputs(state_dir, name)
+    }
+
     fn warn(&self, warning: &str) {
         tell(&format!("sailfish: warning: {warning}"));
     }
+}
+
+/// Lists a stored file, or those below a stored directory that are data.
+fn stored_inputs(state_dir: &Path, text: &str) -> anyhow::Result<StoredInputs> {
+    let name = TreeName::parse(text);
+    let name = name.map_err(|source| FilesError::Name { text: text.to_string(), source })?;
+    ensure!(FileStore::exists(state_dir), "no files are stored in {}", state_dir.display());
+    let store = FileStore::open(state_dir, "")?;
+    let (pin, below) = store.below(&name)?;
+    let is_data = |file: &&FileToGet| !file.name.split('/').any(|part| never_data(part.as_bytes()));
+    let mut files = Vec::new();
+    for file in below.files.iter().filter(is_data) {
+        let whole_name = match file.name.is_empty() {
+            true => name.path.to_string(),
+            false => format!("{}/{}", name.path, file.name),
+        };
+        let part = |row: &rows::ConcreteRow| StoredPart {
+            concrete: row.concrete,
+            bytes: row.bytes,
+            crc32c: row.crc32c,
+        };
+        files.push(InputFile {
+            path: format!("{STORED_PREFIX}{whole_name}@{}", pin.version).into(),
+            size_bytes: file.bytes,
+            mtime_ns: 0,
+            compression: compression_of(&store.first_bytes(file, MAGIC_BYTES as usize)?),
+            named: 0,
+            object: None,
+            stage_file: None,
+            stored: Some(StoredContent { parts: file.parts.iter().map(part).collect() }),
+        });
+    }
+    Ok(StoredInputs { files, pin: Some(Box::new(pin)) })
 }

@@ -68,8 +68,8 @@ pub struct RunArgs {
     /// Read the job from a TOML file; options on the command line override it
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
-    /// Files, directories, globs or s3:// URLs, or - for standard input; plain, gzip, zstd, bzip2 or xz, recognized by
-    /// content
+    /// Files, directories, globs, s3:// URLs, files:NAME (stored files), or - for standard input; plain, gzip, zstd,
+    /// bzip2 or xz, recognized by content
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub input: Vec<String>,
     /// Map function [default: identity, each line split at its first separator]

@@ -1,5 +1,5 @@
 use super::{Plan, plan};
-use crate::front_end::FrontEnd;
+use crate::front_end::{FrontEnd, StoredInputs};
 use crate::options::{FunctionText, JobOptions};
 use api::{Codec, Function, Partitioning};
 use std::fs;
@@ -16,6 +16,10 @@ impl FrontEnd for Quiet {
 
     fn check_replaced(&self, _output: &Path) -> anyhow::Result<()> {
         Ok(())
+    }
+
+    fn stored_inputs(&self, _state_dir: &Path, name: &str) -> anyhow::Result<StoredInputs> {
+        anyhow::bail!("{name} is stored nowhere")
     }
 
     fn warn(&self, _warning: &str) {}

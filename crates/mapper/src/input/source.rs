@@ -1,7 +1,7 @@
 //! The stored bytes of an input, from a file or from an object.
 
 use api::task::TASK_WARNINGS_MAX;
-use api::{InputFile, TaskFailure};
+use api::{InputFile, StoredContent, TaskFailure};
 use objects::{ObjectReader, ObjectUrl};
 use roots::JobPaths;
 use std::fs::File;
@@ -21,12 +21,19 @@ pub trait StageFileSource: Send + Sync {
 #[error("{}", .0.message)]
 pub struct StageFileFailure(pub TaskFailure);
 
-/// Openers of inputs: files of this machine, and intermediate files of stages.
+/// Opener of stored files: the node has their concrete files.
+pub trait StoredFileSource: Send + Sync {
+    /// Opens a stored file at `start`; its bytes are verified as they are read.
+    fn open(&self, content: &StoredContent, start: u64) -> std::io::Result<Box<dyn Read + Send>>;
+}
+
+/// Openers of inputs: files of this machine, intermediate files of stages, and stored files.
 #[derive(Clone, Default)]
 pub struct Openers {
     /// Access to files of this machine.
     pub paths: JobPaths,
     pub stage_files: Option<Arc<dyn StageFileSource>>,
+    pub stored_files: Option<Arc<dyn StoredFileSource>>,
 }
 
 /// Openers and limits of inputs.
@@ -59,7 +66,8 @@ impl Warnings {
 pub(crate) enum Source {
     File(File),
     Object(Box<ObjectReader>),
-    StageFile(Box<dyn Read + Send>),
+    /// An intermediate file of a stage, or a stored file: verified as it is read.
+    Verified(Box<dyn Read + Send>),
 }
 
 impl Source {
@@ -70,7 +78,12 @@ impl Source {
             let files = files.ok_or_else(|| {
                 std::io::Error::other("this process cannot open intermediate files of stages")
             })?;
-            return Ok(Source::StageFile(files.open(input, planned.start)?));
+            return Ok(Source::Verified(files.open(input, planned.start)?));
+        }
+        if let Some(content) = &input.stored {
+            let files = opening.openers.stored_files.as_ref();
+            let files = files.ok_or_else(|| std::io::Error::other("this process has no stored files"))?;
+            return Ok(Source::Verified(files.open(content, planned.start)?));
         }
         let Some(pin) = &input.object else {
             let mut file = opening.openers.paths.open_file(&input.path)?;
@@ -91,7 +104,7 @@ impl Read for Source {
         match self {
             Source::File(file) => file.read(buffer),
             Source::Object(reader) => reader.read(buffer),
-            Source::StageFile(reader) => reader.read(buffer),
+            Source::Verified(reader) => reader.read(buffer),
         }
     }
 }

@@ -165,7 +165,9 @@ pub(crate) fn check(input: &InputFile, opening: &Opening) -> Result<(), TaskFail
 fn open_pinned(input: &InputFile, planned: Range<u64>, opening: &Opening) -> Result<Source, TaskFailure> {
     let source = Source::open(input, planned, opening).map_err(|error| match error.kind() {
         _ if object_error(&error).is_some() => read_failure(input, Blame::Environment, &error),
-        _ if input.stage_file.is_some() => read_failure(input, Blame::Environment, &error),
+        _ if input.stage_file.is_some() || input.stored.is_some() => {
+            read_failure(input, Blame::Environment, &error)
+        }
         ErrorKind::NotFound => gone(input),
         ErrorKind::PermissionDenied => read_failure(input, Blame::UserData, &error),
         _ => read_failure(input, Blame::Environment, &error),

@@ -3,6 +3,7 @@
 pub(crate) mod emit;
 mod resend;
 mod stage_input;
+mod stored_input;
 mod streaming_input;
 
 use crate::job_data::AttemptData;
@@ -15,6 +16,7 @@ use crate::slots::state::SlotState;
 use crate::tasks::map::emit::{AppendEmitter, EncodingEmitter};
 use crate::tasks::map::resend::{Resending, Resent};
 use crate::tasks::map::stage_input::StageInput;
+use crate::tasks::map::stored_input::StoredInput;
 use crate::tasks::map::streaming_input::{PresentedInput, shape_for};
 use crate::tasks::streaming_env::TaskPlace;
 use crate::tasks::work_dir::{WorkDir, function_context};
@@ -68,7 +70,8 @@ fn run_in(
         object_buffer_bytes: job.object_buffer_bytes(),
     };
     let stage_files = StageInput::of(shared, job, attempt, task);
-    let openers = Openers { paths: job.run.paths.clone(), stage_files };
+    let stored_files = shared.options.stored_files.clone().map(StoredInput::source);
+    let openers = Openers { paths: job.run.paths.clone(), stage_files, stored_files };
     let metering = shared.meters.begin(attempt, plain_bytes(spec, &task.split));
     // A program that has taken stretches has not read them yet.
     let of_stretches = spec.formats.input == RecordFormat::Stretches;

@@ -154,8 +154,6 @@ const INPUT_RULES_MAX: usize = 64;
 /// Returns the paths that the programs of an attempt may read: inputs of its job, and the job's files.
 fn readable(job: &AttemptData, place: TaskPlace<'_>) -> Vec<PathBuf> {
     let spec = &job.run.spec;
-    // Only the engine reads objects and the output of earlier stages.
-    let is_file = |input: &&InputFile| input.object.is_none() && input.stage_file.is_none();
     let of_task = match place {
         TaskPlace::Map(split) => split.segments.as_slice(),
         TaskPlace::Reduce(_) => &[],
@@ -165,7 +163,8 @@ fn readable(job: &AttemptData, place: TaskPlace<'_>) -> Vec<PathBuf> {
         true => of_task.collect(),
         false => spec.inputs.iter().collect(),
     };
-    let inputs = inputs.into_iter().filter(is_file).map(|input| input.path.clone());
+    // Only the engine reads objects, stored files and the output of earlier stages.
+    let inputs = inputs.into_iter().filter(|input| input.is_path()).map(|input| input.path.clone());
     let mut paths: BTreeSet<PathBuf> = inputs.collect();
     paths.extend(spec.files.iter().cloned());
     paths.extend(spec.streaming.iter().flat_map(|streaming| &streaming.links).map(|link| link.path.clone()));

@@ -41,7 +41,16 @@ impl Place {
 
 fn file(path: PathBuf, object: Option<ObjectPin>) -> InputFile {
     let compression = None;
-    InputFile { path, size_bytes: 1, mtime_ns: 1, compression, named: 0, object, stage_file: None }
+    InputFile {
+        path,
+        size_bytes: 1,
+        mtime_ns: 1,
+        compression,
+        named: 0,
+        object,
+        stage_file: None,
+        stored: None,
+    }
 }
 
 fn command(word: &str) -> Option<Function> {

@@ -37,6 +37,7 @@ fn overwriting_never_takes_the_input_away() {
         named: 0,
         object: None,
         stage_file: None,
+        stored: None,
     }];
     let refused = server.submit(spec, splits(1));
     assert!(

@@ -16,6 +16,7 @@ use api::JobReport;
 use api::control::JobProgress;
 use api::flow::{FlowSubmission, StageSubmission};
 use client::Blocking;
+use filestore::FileStore;
 use ids::{JobId, StageKind};
 use jobspec::{JobOptions, Plan, StagePlace, standard_output};
 use node::{Node, NodeOptions};
@@ -137,6 +138,7 @@ fn embedded(stages: &[Stage], display: Display, containment: Containment) -> Res
         program_port: None,
         limits: api::AttemptLimits::default(),
         program_env: Vec::new(),
+        stored_files: Some(FileStore::data_dir(&first.state_dir)),
     };
     let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);
     let ended = started.map_err(Failure::from).and_then(|node| {

@@ -212,6 +212,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
         program_port: None,
         limits: api::AttemptLimits::default(),
         program_env: Vec::new(),
+        stored_files: None,
     };
     let node = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from)?;
     // Slots stop when every job is over.

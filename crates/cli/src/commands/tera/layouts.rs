@@ -95,6 +95,7 @@ mod tests {
             named: 0,
             object: None,
             stage_file: None,
+            stored: None,
         };
         check(&[input], wanted).map_err(|error| error.to_string())
     }

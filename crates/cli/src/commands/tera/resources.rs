@@ -78,6 +78,7 @@ impl Resources {
             json: self.json,
             standard_output: None,
             standard_input: None,
+            stored_pins: Vec::new(),
         }
     }
 }
