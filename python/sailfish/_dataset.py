@@ -18,7 +18,7 @@ from ._job import check_encoding
 from ._needed import needed
 from ._plan import Joined, Made, Node, Plan, Read, Shuffled, Stepped
 from ._result import Result
-from ._run import Paths, Settings, absolute, paths_of, run, settings_of
+from ._run import Paths, Settings, paths_of, run, settings_of, stored_or_absolute
 from ._shuffles import Count, Ordered, Reduce, Shuffle, Sides, Sort, Top
 from ._spec import FOLDS, PARTIAL_FOLDS, Format
 from ._steps import Step, name_of
@@ -297,7 +297,7 @@ class Dataset(Generic[T]):
         self, output: str | os.PathLike[str], output_format: str, overwrite: bool, options: dict[str, Any], **of_output: Any
     ) -> Result:
         settings = settings_of({"overwrite": overwrite, **options})
-        path = absolute(os.fspath(output))
+        path = stored_or_absolute(os.fspath(output))
         return Result(path, output_format, self._run(path, output_format, settings, of_output), None)
 
     def collect(self, **options: Any) -> list[T]:

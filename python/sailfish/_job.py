@@ -13,7 +13,7 @@ from ._groups import Gather, is_fold
 from ._needed import needed
 from ._readers import INPUT_FORMATS
 from ._result import Result
-from ._run import Paths, Settings, Stage, absolute, listed, paths_of, run
+from ._run import Paths, Settings, Stage, listed, paths_of, run, stored_or_absolute
 from ._shuffles import Reduce
 from ._spec import FOLDS, PARTIAL_FOLDS, Format, Source, Spec
 from ._steps import Step
@@ -69,7 +69,7 @@ class MapReduce:
         name: str | None = None,
     ) -> None:
         inputs = paths_of(input)
-        self._output = None if output is None else absolute(os.fspath(output))
+        self._output = None if output is None else stored_or_absolute(os.fspath(output))
         if output_format is None:
             output_format = "pickle" if output is None else "tsv"
         if input_format not in INPUT_FORMATS and not input_format.startswith("fixed:"):

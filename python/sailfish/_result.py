@@ -13,7 +13,7 @@ from typing import Any
 
 from . import _html
 from ._needed import needed
-from ._spec import PARQUET
+from ._spec import PARQUET, STORED_PREFIX
 
 #: The function of this package that reads each output format.
 _READERS = {
@@ -32,7 +32,8 @@ class Result:
     ``pickle``, Arrow values from ``parquet``, JSON values from ``jsonl``, and texts from ``tsv`` and CSV."""
 
     def __init__(self, output: str, output_format: str, reports: list[dict[str, Any]], kept: str | None) -> None:
-        self._output = output
+        # A stored file has a URL.
+        self._output = f"sailfish://{output.removeprefix(STORED_PREFIX)}" if output.startswith(STORED_PREFIX) else output
         self.output_format = output_format
         #: The report of each stage, as `sailfish run --json` prints it: plan, bytes, times, proof.
         self.reports = reports
@@ -53,6 +54,8 @@ class Result:
 
     def _read_with(self) -> str:
         reader = _READERS.get(self.output_format)
+        if self.output_format in PARQUET and self._output.startswith("sailfish://"):
+            return f"read it with pandas.read_parquet({self._output!r})"
         return f"read it with sailfish.{reader}({self._output!r})" if reader else f"no reader supports the format {self.output_format}"
 
     @property

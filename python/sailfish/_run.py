@@ -19,13 +19,11 @@ from urllib.parse import unquote, urlsplit
 from . import _engine
 from ._progress import display_of
 from ._ship import modules_of, write_interpreter, write_libraries, write_modules, write_worker
-from ._spec import PARQUET, SPEC_FILE, Spec, dump
+from ._spec import PARQUET, SPEC_FILE, STORED_PREFIX, Spec, dump
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 #: The beginning of a URL, with its scheme.
-#: Before the name of a stored file.
-STORED_PREFIX = "files:"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 #: Schemes of object stores that the engine reads and writes.
 _OBJECT_STORES = ("s3", "s3a")
@@ -125,14 +123,14 @@ def settings_of(options: Mapping[str, Any]) -> Settings:
 
 
 def paths_of(paths: Paths) -> list[str]:
-    """Returns the absolute paths of an input, and names of stored files. Errors: `ValueError` for an empty list; the errors of `absolute`."""
+    """Returns absolute paths of an input, and names of stored files. Errors: `ValueError` for an empty list; the errors of `absolute`."""
     listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not listed:
         raise ValueError("input is empty: name at least one file, directory or glob")
-    return [_stored_or_absolute(os.fspath(path)) for path in listed]
+    return [stored_or_absolute(os.fspath(path)) for path in listed]
 
 
-def _stored_or_absolute(path: str) -> str:
+def stored_or_absolute(path: str) -> str:
     """Returns a stored file as `files:NAME`; any other path is absolute."""
     if path.startswith("sailfish://"):
         return f"{STORED_PREFIX}{path.removeprefix('sailfish://')}"
@@ -262,6 +260,9 @@ def _table(stage: Stage, program: str, files: list[str], output: str | None) -> 
         table["total_order"] = True
     if output is not None:
         table["output"] = output
+        if stage.spec.output_format == "csv" and output.startswith(STORED_PREFIX):
+            # Each part has a header, so that parts cannot be joined.
+            table["part_extension"] = ".csv"
         if stage.spec.output_format in PARQUET:
             table["part_extension"] = ".parquet"
             # Some readers apply the types of the first file to all files, but an empty part has no types.

@@ -26,6 +26,8 @@ LIBRARIES_FILE = "sailfish-libraries.zip"
 MODULES_FILE = "sailfish-modules.zip"
 #: Output formats whose parts are Parquet files.
 PARQUET = ("parquet", "rows")
+#: Before the name of a stored file, in place of a path.
+STORED_PREFIX = "files:"
 #: Built-in functions that may be reduce functions, and those that may also be combine functions.
 FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, len, list, set, sorted, any, all)
 PARTIAL_FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all)

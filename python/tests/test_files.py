@@ -188,3 +188,22 @@ def test_jobs_read_stored_files(tmp_path: Path) -> None:
     assert dict(sf.MapReduce("files:books/0.txt", lambda line: [(line, 1)], sum).run()) == {"ship": 1}
     with pytest.raises(sf.JobFailed, match="no file or directory nothing"):
         sf.read_text("files:nothing").count()
+
+
+def test_jobs_write_stored_files() -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = sf.from_iterable([{"word": word, "count": count} for count, word in enumerate(["sea", "ship", "whale"] * 100)])
+    result = rows.write_csv("files:tables/csv")
+    assert result.location == "sailfish://tables/csv"
+    with pytest.raises(NotImplementedError, match=r"read_csv\('sailfish://tables/csv'\)"):
+        _ = result.output
+    assert sf.read_csv("sailfish://tables/csv").count() == 300
+    rows.write_parquet("files:tables/parquet")
+    assert {each.name.rpartition(".")[2] for each in sf.files.ls("tables/parquet")} == {"parquet"}
+    assert len(pandas.read_parquet("sailfish://tables/parquet")) == 300
+    counts = rows.map(lambda row: row["word"]).count_by_value().map(lambda pair: f"{pair[0]} {pair[1]}")
+    counts.write_text("files:counts")
+    with sf.files.open("counts", "r") as file:
+        assert sorted(file) == ["sea 100\n", "ship 100\n", "whale 100\n"]
+    sf.MapReduce("files:counts", lambda line: [tuple(line.split())], output="sailfish://again").run()
+    assert sf.files.stat("again").kind == "file"

@@ -184,12 +184,12 @@ impl JobFile {
     /// current directory. Command lines do not change. Neither `-`, for standard input or output, nor a URL or a name of a stored file is a path.
     pub fn resolve_paths(&mut self, dir: &Path) {
         let is_path = |path: &Path| path.as_os_str() != "-" && !is_object_url(path);
+        let is_stored = |path: &str| path.starts_with(STORED_PREFIX);
         for path in [&mut self.output, &mut self.state, &mut self.env_file].into_iter().flatten() {
-            if is_path(path) {
+            if is_path(path) && !path.to_str().is_some_and(is_stored) {
                 *path = dir.join(&*path);
             }
         }
-        let is_stored = |path: &str| path.starts_with(STORED_PREFIX);
         for list in [&mut self.input, &mut self.disk, &mut self.file].into_iter().flatten() {
             for path in list.iter_mut().filter(|path| is_path(Path::new(path.as_str())) && !is_stored(path)) {
                 // Only a directory that is not UTF-8 could be changed here; the check of inputs reports it.

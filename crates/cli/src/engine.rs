@@ -11,6 +11,7 @@ pub mod remote;
 pub mod resources;
 pub mod shipping;
 pub mod store;
+pub mod stored_outputs;
 
 use crate::exit::Failure;
 use crate::options::connect::Site;

@@ -2,18 +2,21 @@
 //! together, so that they are found and removed together.
 
 use crate::Content;
-use crate::error::ConcreteError;
+use crate::error::{ConcreteDamage, ConcreteError};
 use crate::reader::ConcreteReader;
-use crate::writer::ConcreteWriter;
+use crate::sums::{BLOCK_BYTES, Summing};
+use crate::writer::{ConcreteWriter, write_beside};
 use faults::{IoCall, io_call};
 use ids::{ConcreteId, PutId};
 use std::fs::{DirBuilder, File, TryLockError};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Files of one put in one directory.
 const FILES_PER_DIRECTORY: u32 = 4096;
+/// Bytes that are read at once of a file that is taken over.
+const ADOPTED_PIECE_BYTES: usize = 1 << 20;
 /// Suffix of a file with checksums.
 const SUMS_SUFFIX: &str = ".sums";
 /// The lock of the process that puts files; it lies beside the directories of the put.
@@ -67,6 +70,39 @@ impl ConcreteDirectory {
             ConcreteWriter::create(path.clone())
         });
         created.map_err(ConcreteError::io("create", &path))
+    }
+
+    /// Takes a file of the same file system over as a concrete file: verifies its content, and moves it here.
+    pub fn adopt(&self, path: &Path, file: ConcreteId, expected: Content) -> Result<(), ConcreteError> {
+        let opened = File::open(path).map_err(ConcreteError::io("open", path))?;
+        let mut summing = Summing::default();
+        let mut buffer = vec![0; ADOPTED_PIECE_BYTES];
+        loop {
+            let read = (&opened).read(&mut buffer).map_err(ConcreteError::io("read", path))?;
+            if read == 0 {
+                break;
+            }
+            summing.add(&buffer[..read]);
+        }
+        let (content, blocks) = summing.finish();
+        if content != expected {
+            let damage = match content.bytes == expected.bytes {
+                true => ConcreteDamage::Whole { expected: expected.crc32c, computed: content.crc32c },
+                false => ConcreteDamage::Length { present: content.bytes, expected: expected.bytes },
+            };
+            return Err(ConcreteError::damaged(path, damage));
+        }
+        let target = self.path(file);
+        let move_here = || {
+            make_private(target.parent().unwrap_or(&self.root))?;
+            io_call(IoCall::Rename, &target)?;
+            std::fs::rename(path, &target)
+        };
+        move_here().map_err(ConcreteError::io("move", path))?;
+        match content.bytes > BLOCK_BYTES {
+            true => write_beside(&sums_path(&target), &blocks.encode(content)),
+            false => Ok(()),
+        }
     }
 
     /// Opens a file of an expected content.

@@ -45,7 +45,7 @@ impl ConcreteWriter {
     }
 }
 
-fn write_beside(path: &Path, bytes: &[u8]) -> Result<(), ConcreteError> {
+pub(crate) fn write_beside(path: &Path, bytes: &[u8]) -> Result<(), ConcreteError> {
     let write = || {
         io_call(IoCall::Create, path)?;
         let mut file = File::options().write(true).create_new(true).open(path)?;

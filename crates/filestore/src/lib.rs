@@ -19,6 +19,7 @@
 mod changes;
 mod check;
 mod error;
+mod outputs;
 mod puts;
 mod reading;
 mod sweep;
@@ -26,6 +27,7 @@ mod sweep;
 pub use changes::{CommittedChange, TreeChange};
 pub use check::{CheckedFiles, Problem};
 pub use error::FilesError;
+pub use outputs::{OutputForm, OutputPart};
 pub use puts::{PutOptions, PutSource};
 pub use reading::{FileEntry, ReadPin};
 pub use sweep::UNFINISHED_KEPT;

@@ -39,14 +39,14 @@ pub enum PutSource<'a> {
 }
 
 /// Files of a put that are all on disk.
-struct ReadyPut {
-    put: PutId,
-    is_directory: bool,
-    directories: Vec<String>,
+pub(crate) struct ReadyPut {
+    pub put: PutId,
+    pub is_directory: bool,
+    pub directories: Vec<String>,
     /// Names below the put with their parts.
-    files: Box<dyn Iterator<Item = (String, ContentId, Vec<DonePart>)>>,
-    files_count: u64,
-    bytes: u64,
+    pub files: Box<dyn Iterator<Item = (String, ContentId, Vec<DonePart>)>>,
+    pub files_count: u64,
+    pub bytes: u64,
 }
 
 impl FileStore {
@@ -71,7 +71,11 @@ impl FileStore {
             PutSource::Stream(_) => None,
             PutSource::Path(path) => Some(self.listed(path, name, options, left_out)?),
         };
-        self.check_place(name, listed.as_ref().is_some_and(|listed| listed.is_directory))?;
+        let item = match &listed {
+            Some(listed) if listed.is_directory => FileItem::Directory(DirectoryId(0)),
+            _ => FileItem::File(ContentId(0)),
+        };
+        self.check_place(name, item)?;
         let is_stream = matches!(source, PutSource::Stream(_));
         let (put, lock) = self.begin(&source, name)?;
         crash_point(CrashPoint::FilesBegun);
@@ -84,7 +88,7 @@ impl FileStore {
             crash_point(CrashPoint::FilesWritten);
             self.disk.sync()?;
             crash_point(CrashPoint::FilesSynced);
-            self.commit(ready, name, options)
+            self.commit(ready, name, options.keep_versions)
         });
         if let Err(error) = &committed
             && (is_stream || !goes_on(error))
@@ -118,19 +122,19 @@ impl FileStore {
     }
 
     /// Returns an error before any byte is read if the name cannot be used.
-    fn check_place(&self, name: &TreePath, is_directory: bool) -> Result<(), FilesError> {
+    pub(crate) fn check_place(&self, name: &TreePath, item: FileItem) -> Result<(), FilesError> {
         let rows = self.run(self.store.found_names(name.components(), None))?;
         let found = FoundPath { path: name.clone(), rows: rows.rows, has_entries: rows.has_entries };
-        let item = match is_directory {
-            true => FileItem::Directory(DirectoryId(0)),
-            false => FileItem::File(ContentId(0)),
-        };
         place(&found, item, FileSize::default(), &mut self.making(FileFacts::default(), 1))?;
         Ok(())
     }
 
     /// Begins a put, or goes on with one that was interrupted.
-    fn begin(&self, source: &PutSource<'_>, name: &TreePath) -> Result<(PutId, PutLock), FilesError> {
+    pub(crate) fn begin(
+        &self,
+        source: &PutSource<'_>,
+        name: &TreePath,
+    ) -> Result<(PutId, PutLock), FilesError> {
         let source = match source {
             PutSource::Stream(_) => None,
             PutSource::Path(path) => std::fs::canonicalize(path).ok(),
@@ -217,16 +221,16 @@ impl FileStore {
     }
 
     /// Gives everything its names, in one transaction.
-    fn commit(
+    pub(crate) fn commit(
         &self,
         ready: ReadyPut,
         name: &TreePath,
-        options: &PutOptions,
+        keep_versions: u32,
     ) -> Result<CommittedChange, FilesError> {
         let (files, bytes, put) = (ready.files_count, ready.bytes, ready.put);
         let question = FileQuestion { paths: vec![name.components()], subtree: false };
         let decide = |facts: FileFacts| {
-            let mut making = self.making(facts.clone(), options.keep_versions);
+            let mut making = self.making(facts.clone(), keep_versions);
             let found = crate::changes::found(&facts, 0, name);
             let (decision, more) = decide_put(ready, &found, &mut making)?;
             let commit = FileCommitRow {

@@ -1,8 +1,8 @@
 //! The questions of the planner to the front end.
 
-use api::InputFile;
+use api::{Formats, InputFile};
 use std::any::Any;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A front end: it knows this machine or the server of a cluster, and can warn its user.
 pub trait FrontEnd {
@@ -14,6 +14,9 @@ pub trait FrontEnd {
 
     /// Lists a stored file, or those below a stored directory, by name: `files:NAME` or `files:NAME@VERSION`.
     fn stored_inputs(&self, state_dir: &Path, name: &str) -> anyhow::Result<StoredInputs>;
+
+    /// Checks the name of an output that is to be stored. Returns the directory for private outputs.
+    fn stored_output(&self, state_dir: &Path, name: &str, shape: StoredShape) -> anyhow::Result<PathBuf>;
 
     /// Warns the user of a likely mistake.
     fn warn(&self, warning: &str);
@@ -29,3 +32,22 @@ pub struct StoredInputs {
 
 /// Something that keeps a version of stored files.
 pub type StoredPin = Box<dyn Any + Send + Sync>;
+
+/// The stored form of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredShape {
+    /// One file, whose parts are those of the job.
+    File,
+    /// A directory with a file for each part, because files of this format cannot be joined.
+    Directory,
+}
+
+impl StoredShape {
+    pub fn of(formats: &Formats) -> Self {
+        // Parts with an extension of their own, such as `.parquet`, are whole files.
+        match formats.part_extension {
+            Some(_) => Self::Directory,
+            None => Self::File,
+        }
+    }
+}

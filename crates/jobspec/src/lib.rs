@@ -31,6 +31,6 @@ pub mod standard_output;
 pub mod state_dir;
 pub mod streaming;
 
-pub use front_end::{FrontEnd, StoredInputs, StoredPin};
+pub use front_end::{FrontEnd, StoredInputs, StoredPin, StoredShape};
 pub use options::{FunctionText, JobOptions, StagePlace, add_variables, replication_mode};
-pub use plan::{Plan, absolute_program, check_environment, function, plan, resources};
+pub use plan::{Held, Plan, absolute_program, check_environment, function, plan, resources};

@@ -1,6 +1,6 @@
 //! The checks before the submit of a job, and the resulting specification.
 
-use crate::front_end::{FrontEnd, StoredPin};
+use crate::front_end::{FrontEnd, StoredPin, StoredShape};
 use crate::key_options::{KeyFields, OrderScope};
 use crate::options::{FunctionText, JobOptions};
 use crate::paths::{self, ExistingOutput};
@@ -27,8 +27,16 @@ pub struct Plan {
     pub state_dir: PathBuf,
     pub start_dir: PathBuf,
     pub json: bool,
+    pub held: Held,
+}
+
+/// Resources of a job that its front end holds.
+#[derive(Debug, Default)]
+pub struct Held {
     /// Private directory of the output, if the output will be printed.
     pub standard_output: Option<PrivateOutput>,
+    /// Private directory of the output, if the output will be stored, and the name of the stored file.
+    pub stored_output: Option<(PrivateOutput, String)>,
     /// File that must stay open while the job runs.
     pub standard_input: Option<std::fs::File>,
     /// Pins of stored files that must live while the job runs.
@@ -40,19 +48,9 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
     check_conflicts(&options)?;
     let (keep_ifiles, keep_seconds) = keep(&options)?;
     let (files, env_file) = (paths::files(&options.file, &options.start_dir)?, env_file(&options)?);
-    let mapper = function("--mapper", options.mapper.as_ref(), &files)?;
-    let combiner = function("--combiner", options.combiner.as_ref(), &files)?;
-    let reducer = function("--reducer", options.reducer.as_ref(), &files)?;
-    check_functions(&options, [&mapper, &combiner, &reducer], &files)?;
+    let [mapper, combiner, reducer] = functions(&options, &files)?;
     let (memory_bytes, slots) = resources(options.memory.as_deref(), options.slots, front_end)?;
-    let functions = Functions {
-        mapper: mapper.as_ref(),
-        combiner: combiner.as_ref(),
-        reducer: reducer.as_ref(),
-        map_only: options.map_only,
-    };
-    let formats = record_formats::formats(&options.formats, functions)?;
-    check_formats(&options, &formats)?;
+    let formats = formats(&options, [&mapper, &combiner, &reducer])?;
     let mut inputs = listed_inputs(&options, formats.input, front_end)?;
     let output_dir = output_dir(&options, &inputs.files, front_end)?;
     let state_dir = state_dir::state_dir(options.state.as_deref())?;
@@ -66,7 +64,9 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
     let layout = layout::derive(&request)?;
     check_record_fits(&formats, &layout)?;
     let splits = mapreduce::splits::plan(&inputs, layout.split_bytes, formats.input);
-    let (output, standard_output) = standard_output::unless_named(output_dir, &disks[0])?;
+    let held = Held { standard_input, stored_pins, ..Held::default() };
+    let held = Held { stored_output: stored_output(&options, &formats, &state_dir, front_end)?, ..held };
+    let (output, held) = held.unless_named(output_dir, &disks[0])?;
     let name = options.name.clone().unwrap_or_else(|| standard_output::name_of(&output));
     let (partitioning, keys) = key_rules(&options, &formats, input_bytes)?;
     let spec = JobSpec {
@@ -96,16 +96,51 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
         speculation: options.speculation.unwrap_or(true),
         elastic: options.elastic.unwrap_or(true),
         replication: options.replication.unwrap_or_default(),
-        // An output that is printed and removed need not be synced.
-        sync: !options.no_sync && standard_output.is_none(),
+        // An output that is printed and removed need not be synced; one that is stored is synced then.
+        sync: !options.no_sync && held.standard_output.is_none() && held.stored_output.is_none(),
         layout,
         stage: options.stage.as_ref().map(|stage| stage.of_job(options.input.len() as u32)),
         ..JobSpec::named(name)
     };
     let (start_dir, json) = (options.start_dir, options.json);
-    let plan =
-        Plan { spec, splits, state_dir, start_dir, json, standard_output, standard_input, stored_pins };
+    let plan = Plan { spec, splits, state_dir, start_dir, json, held };
     streaming::complete(options.streaming.as_deref(), plan)
+}
+
+impl Held {
+    /// Returns the output directory of the job: the named one, or a private one.
+    fn unless_named(mut self, named: Option<PathBuf>, disk: &Path) -> anyhow::Result<(PathBuf, Self)> {
+        if let Some((private, _)) = &self.stored_output {
+            return Ok((private.output(), self));
+        }
+        let (output, standard_output) = standard_output::unless_named(named, disk)?;
+        self.standard_output = standard_output;
+        Ok((output, self))
+    }
+}
+
+/// Returns mapper, combiner and reducer.
+fn functions(options: &JobOptions, files: &[PathBuf]) -> anyhow::Result<[Option<Function>; 3]> {
+    let mapper = function("--mapper", options.mapper.as_ref(), files)?;
+    let combiner = function("--combiner", options.combiner.as_ref(), files)?;
+    let reducer = function("--reducer", options.reducer.as_ref(), files)?;
+    check_functions(options, [&mapper, &combiner, &reducer], files)?;
+    Ok([mapper, combiner, reducer])
+}
+
+fn formats(
+    options: &JobOptions,
+    [mapper, combiner, reducer]: [&Option<Function>; 3],
+) -> anyhow::Result<Formats> {
+    let functions = Functions {
+        mapper: mapper.as_ref(),
+        combiner: combiner.as_ref(),
+        reducer: reducer.as_ref(),
+        map_only: options.map_only,
+    };
+    let formats = record_formats::formats(&options.formats, functions)?;
+    check_formats(options, &formats)?;
+    Ok(formats)
 }
 
 fn kind(map_only: bool) -> JobKind {
@@ -153,13 +188,28 @@ fn output_dir(
         return Ok(Some(PathBuf::new()));
     }
     let output = options.output.as_deref().context("no output: name a directory with --output DIR")?;
-    if output.as_os_str() == standard_output::ARGUMENT {
+    if output.as_os_str() == standard_output::ARGUMENT || output.to_str().is_some_and(is_stored) {
         return Ok(None);
     }
     let existing = if options.overwrite { ExistingOutput::Replace } else { ExistingOutput::Refuse };
     let output = paths::output(output, &options.start_dir, existing)?;
     paths::check_output_against_inputs(&output, &options.input, inputs, front_end)?;
     Ok(Some(output))
+}
+
+/// Returns a private output directory for an output that is stored, and its name; None for any other output.
+fn stored_output(
+    options: &JobOptions,
+    formats: &Formats,
+    state_dir: &Path,
+    front_end: &dyn FrontEnd,
+) -> anyhow::Result<Option<(PrivateOutput, String)>> {
+    let text = options.output.as_deref().and_then(Path::to_str);
+    let Some(text) = text.filter(|text| is_stored(text)) else { return Ok(None) };
+    let shape = StoredShape::of(formats);
+    let dir = front_end.stored_output(state_dir, text, shape);
+    let dir = dir.with_context(|| format!("--output {text}"))?;
+    Ok(Some((PrivateOutput::create_stored(&dir, text)?, text.to_string())))
 }
 
 /// The inputs in the order of the arguments. Standard input is inserted last, after all other checks, because it may

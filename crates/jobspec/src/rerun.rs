@@ -2,7 +2,7 @@
 
 use crate::options::{FunctionText, add_variables};
 use crate::paths::{self, ExistingOutput};
-use crate::plan::{Plan, check_environment, function};
+use crate::plan::{Held, Plan, check_environment, function};
 use crate::{memory_size, state_dir};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::control::SLOTS_MAX;
@@ -99,16 +99,7 @@ pub fn plan_again(
     };
     let state_dir = state_dir::state_dir(options.state.as_deref())?;
     let (splits, json) = (Vec::new(), options.json);
-    Ok(Plan {
-        spec,
-        splits,
-        state_dir,
-        start_dir,
-        json,
-        standard_output: None,
-        standard_input: None,
-        stored_pins: Vec::new(),
-    })
+    Ok(Plan { spec, splits, state_dir, start_dir, json, held: Held::default() })
 }
 
 /// Returns the layout of the new job. Shares follow from the current memory; sizes of data on disk stay as they are.

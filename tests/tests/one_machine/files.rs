@@ -555,3 +555,92 @@ fn damaged_stored_file_fails_its_job() {
         .expect_failure(FAILED, &["files:data@1", "damaged", "block 4"]);
     sandbox.assert_no_leftovers();
 }
+
+/// A job whose output is stored.
+fn stored_job(sandbox: &Sandbox, output: &str, options: &[&str]) -> Command {
+    let mut command = sandbox.sailfish();
+    command.args(["run", "--input", "in", "--output", output, "--state"]).arg(sandbox.state());
+    command.arg("--disk").arg(sandbox.disk()).args(["--memory", "64M", "--slots", "2"]).args(options);
+    command
+}
+
+/// Private outputs of jobs that are left.
+fn private_outputs(sandbox: &Sandbox) -> usize {
+    fs::read_dir(sandbox.state().join("files/outputs")).map_or(0, Iterator::count)
+}
+
+#[test]
+fn output_of_a_job_is_stored() {
+    let sandbox = Sandbox::new();
+    let expected = sandbox.write_numbers(3, 4000, 20);
+    let parted = ["--partitions", "3"];
+    let sorted_lines = |text: String| blackbox::sorted_lines(text.as_bytes());
+    let all_lines = blackbox::sorted_lines(expected.as_bytes());
+    let run =
+        |output: &str, options: &[&str]| Running::start(&mut stored_job(&sandbox, output, options)).wait();
+    let first = run("files:sorted/all", &parted).expect_success();
+    assert!(first.stderr.contains("files:sorted/all (3 parts"), "{}", first.stderr);
+    assert_eq!(sorted_lines(done(&sandbox, &["cat", "sorted/all"])), all_lines);
+    assert!(done(&sandbox, &["stat", "sorted/all"]).contains("parts          3"));
+    assert!(done(&sandbox, &["fsck"]).contains("1 file, 3 parts"));
+    assert_eq!(private_outputs(&sandbox), 0);
+    // Again: a new version; the old one goes.
+    run("files:sorted/all", &["--total-order"]).expect_success();
+    assert_eq!(done(&sandbox, &["cat", "sorted/all"]), expected);
+    assert!(done(&sandbox, &["fsck"]).contains("1 file, 1 part,"));
+    // Its input may be a stored file, also the one that it replaces.
+    let mut onto_itself = sandbox.sailfish();
+    onto_itself.args(["run", "--input", "files:sorted/all", "--output", "files:sorted/all", "--reverse"]);
+    onto_itself.args(["--total-order", "--state"]).arg(sandbox.state()).arg("--disk").arg(sandbox.disk());
+    Running::start(&mut onto_itself).wait().expect_success();
+    let reversed: String = expected.lines().rev().map(|line| format!("{line}\n")).collect();
+    assert_eq!(done(&sandbox, &["cat", "sorted/all"]), reversed);
+    // Files that cannot be joined stay apart.
+    run("files:apart", &["--partitions", "2", "--part-extension", ".txt"]).expect_success();
+    assert_eq!(names(&sandbox, "apart"), ["part-00000.txt", "part-00001.txt"]);
+    let apart = done(&sandbox, &["cat", "apart/part-00000.txt", "apart/part-00001.txt"]);
+    assert_eq!(sorted_lines(apart), all_lines);
+    run("files:apart", &parted).expect_failure(REFUSED, &["files:apart", "is a directory"]);
+    run("files:a/../b", &parted).expect_failure(REFUSED, &["--output", "`..`"]);
+    run("files:sorted/all@1", &parted).expect_failure(REFUSED, &["--output", "a version cannot be written"]);
+    let failed = run("files:failed", &["--mapper", "false"]);
+    assert!(!failed.status.success(), "{}", failed.story());
+    files(&sandbox, &["ls", "failed"]).expect_failure(REFUSED, &["no file or directory failed"]);
+    assert_eq!(private_outputs(&sandbox), 0);
+    sandbox.assert_no_leftovers();
+}
+
+#[test]
+fn stage_outputs_are_stored() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", "a b\nb\n");
+    let text = "memory = \"64M\"\n[[stage]]\nname = \"words\"\ninput = \"in\"\nmapper = \"builtin:words\"\n\
+                reducer = \"builtin:sum\"\n[[stage]]\nname = \"again\"\nfrom = \"words\"\noutput = \"files:counts\"\n";
+    sandbox.write("flow.toml", text);
+    let mut command = sandbox.sailfish();
+    command.args(["run", "--job", "flow.toml", "--state"]).arg(sandbox.state());
+    let finished = Running::start(&mut command).wait().expect_success();
+    assert!(finished.stderr.contains("files:counts"), "{}", finished.stderr);
+    assert_eq!(done(&sandbox, &["cat", "counts"]), "a\t1\nb\t2\n");
+}
+
+#[test]
+fn crash_before_an_output_is_stored() {
+    use CrashPoint::{CleanupAfterRemove, CommitAfterRename, FilesBegun, FilesCommitted, FilesSynced};
+    for point in [CommitAfterRename, CleanupAfterRemove, FilesBegun, FilesSynced, FilesCommitted] {
+        let sandbox = Sandbox::new();
+        let expected = sandbox.write_numbers(1, 500, 10);
+        let mut command = stored_job(&sandbox, "files:sorted", &["--total-order"]);
+        command.env("SAILFISH_CRASH_AT", point.name());
+        let crashed = Running::start(&mut command).wait();
+        assert_eq!(crashed.signal(), Some(SIGABRT), "{}: {}", point.name(), crashed.story());
+        match point {
+            FilesCommitted => assert_eq!(done(&sandbox, &["cat", "sorted"]), expected),
+            _ => drop(files(&sandbox, &["cat", "sorted"]).expect_failure(REFUSED, &["sorted"])),
+        }
+        Running::start(&mut stored_job(&sandbox, "files:sorted", &["--total-order"])).wait().expect_success();
+        assert_eq!(done(&sandbox, &["cat", "sorted"]), expected);
+        assert!(done(&sandbox, &["fsck"]).contains("1 file, 1 part,"), "{}", point.name());
+        assert_eq!((private_outputs(&sandbox), stored(&sandbox).len()), (0, 1), "{}", point.name());
+    }
+}

@@ -138,6 +138,7 @@ const NODE_BELOW: &[&str] = &[
 const CLI_BELOW: &[&str] = &[
     "ids",
     "rows",
+    "concretefile",
     "filestore",
     "filetransfer",
     "filetree",

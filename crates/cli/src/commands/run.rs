@@ -9,7 +9,7 @@ pub mod wait;
 use crate::engine::printed_output::print_output;
 use crate::engine::progress::Display;
 use crate::engine::resources::CommandLineFrontEnd;
-use crate::engine::{self, Ended, machine};
+use crate::engine::{self, Ended, machine, stored_outputs};
 use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED, SIGNAL_BASE};
 use crate::options::connect::Site;
 use crate::options::run::RunArgs;
@@ -44,10 +44,10 @@ pub fn planned(options: JobOptions, site: Option<&Site>) -> anyhow::Result<Plan>
 /// Submits a job, waits for its end and prints its result.
 pub fn conclude(mut plan: Plan, site: Option<&Site>, containment: Containment) -> Result<(), Failure> {
     standard_output::sweep(&plan.spec.disks);
-    let private_output = plan.standard_output.take();
-    // Kept open until the job is over: its attempts read it through this process.
-    let _standard_input = plan.standard_input.take();
-    let _stored_pins = std::mem::take(&mut plan.stored_pins);
+    stored_outputs::sweep(&plan.state_dir);
+    let state_dir = plan.state_dir.clone();
+    // Standard input stays open until the job is over: its attempts read it through this process.
+    let held = std::mem::take(&mut plan.held);
     let json = plan.json;
     let start_dir = plan.start_dir.clone();
     let display = Display::choose([&plan]);
@@ -57,9 +57,13 @@ pub fn conclude(mut plan: Plan, site: Option<&Site>, containment: Containment) -
         let text = serde_json::to_string_pretty(report).map_err(anyhow::Error::from)?;
         print(&format!("{text}\n"))?;
     }
-    if let Some(private_output) = private_output {
+    if let Some(private_output) = held.standard_output {
         ended.interrupt.end_at_once(private_output.dir());
         print_output(&private_output, report)?;
+    }
+    if let Some((private_output, name)) = held.stored_output {
+        ended.interrupt.end_at_once(private_output.dir());
+        stored_outputs::store(&state_dir, &name, &private_output, report)?;
     }
     tell(summary::succeeded(&ended, report, &start_dir).trim_end());
     Ok(())

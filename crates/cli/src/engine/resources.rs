@@ -1,6 +1,6 @@
 //! The front end of the planner: memory and slots of this machine or of a cluster, and messages on the terminal.
 
-use crate::engine::machine;
+use crate::engine::{machine, stored_outputs};
 use crate::exit::Failure;
 use crate::options::connect::Site;
 use crate::show::terminal::tell;
@@ -9,12 +9,12 @@ use api::{InputFile, STORED_PREFIX, StoredContent, StoredPart};
 use filestore::{FileStore, FilesError};
 use filetransfer::FileToGet;
 use filetree::TreeName;
-use jobspec::{FrontEnd, StoredInputs};
+use jobspec::{FrontEnd, StoredInputs, StoredShape};
 use mapper::input::{MAGIC_BYTES, compression_of, never_data};
 use mapreduce::layout::MEMORY_BYTES_MIN;
 use output::output_dir::{ForeignEntry, foreign_entry};
 use server::ServerError;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Number of jobs without `--memory` that fit at the same time.
 const JOBS_AT_ONCE: u64 = 4;
@@ -70,6 +70,11 @@ impl FrontEnd for CommandLineFrontEnd<'_> {
              them to a path"
         );
         stored_inputs(state_dir, name)
+    }
+
+    fn stored_output(&self, state_dir: &Path, name: &str, shape: StoredShape) -> anyhow::Result<PathBuf> {
+        ensure!(self.site.is_none(), "a job of a server cannot store its output here: name a directory");
+        stored_outputs::check(state_dir, name, shape)
     }
 
     fn warn(&self, warning: &str) {

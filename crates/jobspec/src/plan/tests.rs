@@ -1,10 +1,10 @@
 use super::{Plan, plan};
-use crate::front_end::{FrontEnd, StoredInputs};
+use crate::front_end::{FrontEnd, StoredInputs, StoredShape};
 use crate::options::{FunctionText, JobOptions};
 use api::{Codec, Function, Partitioning};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A machine with 128 MiB for a job and two cores.
 struct Quiet;
@@ -20,6 +20,10 @@ impl FrontEnd for Quiet {
 
     fn stored_inputs(&self, _state_dir: &Path, name: &str) -> anyhow::Result<StoredInputs> {
         anyhow::bail!("{name} is stored nowhere")
+    }
+
+    fn stored_output(&self, _: &Path, name: &str, _: StoredShape) -> anyhow::Result<PathBuf> {
+        anyhow::bail!("{name} cannot be stored")
     }
 
     fn warn(&self, _warning: &str) {}

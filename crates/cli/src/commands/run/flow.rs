@@ -5,7 +5,7 @@ use crate::engine::embedded::Embedded;
 use crate::engine::interrupt::Interrupt;
 use crate::engine::progress::{self, Display};
 use crate::engine::resources::CommandLineFrontEnd;
-use crate::engine::{self, Ended, machine, remote, shipping};
+use crate::engine::{self, Ended, machine, remote, shipping, stored_outputs};
 use crate::exit::Failure;
 use crate::options::connect::Site;
 use crate::show::quantity::{bytes, counted, seconds};
@@ -76,6 +76,7 @@ pub fn run(stages: Vec<JobOptions>, site: Option<Site>, containment: Containment
     let display = Display::choose(planned.iter().map(|stage| &stage.plan));
     let first = &planned[0].plan;
     standard_output::sweep(&first.spec.disks);
+    stored_outputs::sweep(&first.state_dir);
     let (submitted, outcomes, interrupt) = match &site {
         Some(site) => in_cluster(site, &mut planned, display)?,
         None => embedded(&planned, display, containment)?,
@@ -285,6 +286,9 @@ fn conclude(
             return run::report_of(&ended).map(drop);
         }
         let JobOutcome::Succeeded(report) = outcome else { continue };
+        if let Some((private_output, name)) = &plan.held.stored_output {
+            stored_outputs::store(&plan.state_dir, name, private_output, &report)?;
+        }
         if !json {
             tell(&told(&place, &plan, submitted.job, &report));
         }
@@ -310,7 +314,7 @@ fn told(place: &StagePlace, plan: &Plan, job: JobId, report: &JobReport) -> Stri
     let output = plan.spec.output.strip_prefix(&plan.start_dir).unwrap_or(&plan.spec.output);
     let to = match place.feeds {
         true => "for later stages".to_string(),
-        false => output.display().to_string(),
+        false => standard_output::shown(output),
     };
     format!(
         "  {} (job {job}): {parts}, {} {to}; proof {}",

@@ -6,7 +6,7 @@ use crate::options::connect::Site;
 use anyhow::Context;
 use api::{Formats, JobSpec, OutputFormat, RecordFormat, Split};
 use jobspec::standard_output::{self, PrivateOutput};
-use jobspec::{Plan, paths, state_dir};
+use jobspec::{Held, Plan, paths, state_dir};
 use mapreduce::layout::{self, LayoutRequest};
 use std::path::PathBuf;
 
@@ -76,9 +76,7 @@ impl Resources {
             state_dir: self.state_dir.clone(),
             start_dir: self.start_dir.clone(),
             json: self.json,
-            standard_output: None,
-            standard_input: None,
-            stored_pins: Vec::new(),
+            held: Held::default(),
         }
     }
 }

@@ -1,0 +1,121 @@
+//! Outputs of jobs as stored files: the parts of a published output move into the store.
+
+use crate::FileStore;
+use crate::changes::CommittedChange;
+use crate::error::FilesError;
+use crate::puts::{PutSource, ReadyPut};
+use concretefile::Content;
+use faults::{CrashPoint, crash_point};
+use filetransfer::{DonePart, TransferError};
+use filetree::{TreeError, TreePath};
+use ids::{ConcreteId, ContentId, DirectoryId, PutId};
+use rows::FileItem;
+use std::path::{Path, PathBuf};
+
+/// A part of an output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputPart {
+    /// Name of the part, for an output that becomes a directory.
+    pub name: String,
+    pub path: PathBuf,
+    pub content: Content,
+}
+
+/// The form in which an output is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputForm {
+    /// One file of all parts.
+    File,
+    /// A directory with a file for each part.
+    Directory,
+}
+
+impl FileStore {
+    /// Returns the directory for private outputs of jobs, on the file system of the store.
+    pub fn outputs_dir(state_dir: &Path) -> PathBuf {
+        state_dir.join("files").join("outputs")
+    }
+
+    /// Checks that an output can get a name.
+    pub fn check_output(&self, name: &TreePath, form: OutputForm) -> Result<(), FilesError> {
+        if name.is_root() {
+            return Err(TreeError::Root.into());
+        }
+        let item = match form {
+            OutputForm::File => FileItem::File(ContentId(0)),
+            OutputForm::Directory => FileItem::Directory(DirectoryId(0)),
+        };
+        self.check_place(name, item)
+    }
+
+    /// Stores the parts of an output under a name, as one version. Their files move into the store. The name keeps as
+    /// many versions as before.
+    pub fn store_output(
+        &self,
+        name: &TreePath,
+        parts: &[OutputPart],
+        form: OutputForm,
+    ) -> Result<CommittedChange, FilesError> {
+        self.sweep()?;
+        self.check_output(name, form)?;
+        let (put, lock) = self.begin(&PutSource::Stream(&mut std::io::empty()), name)?;
+        crash_point(CrashPoint::FilesBegun);
+        let stored = self.adopt(put, parts, form).and_then(|ready| {
+            crash_point(CrashPoint::FilesWritten);
+            self.disk.sync()?;
+            crash_point(CrashPoint::FilesSynced);
+            self.commit(ready, name, self.kept_versions(name)?)
+        });
+        if stored.is_err() {
+            drop(lock);
+            // The first error is the one to report.
+            let _ = self.abandon(put);
+        }
+        let stored = stored?;
+        crash_point(CrashPoint::FilesCommitted);
+        self.retire()?;
+        Ok(stored)
+    }
+
+    fn adopt(&self, put: PutId, parts: &[OutputPart], form: OutputForm) -> Result<ReadyPut, FilesError> {
+        let mut done = Vec::with_capacity(parts.len());
+        for (number, part) in (0..).zip(parts) {
+            let concrete = ConcreteId::of(put, number).ok_or(TransferError::TooMany)?;
+            if part.content.bytes > 0 {
+                self.disk.adopt(&part.path, concrete, part.content)?;
+            }
+            done.push(DonePart { concrete, content: part.content });
+        }
+        let bytes = parts.iter().map(|part| part.content.bytes).sum();
+        let content = |part: &DonePart| ContentId::of(put, part.concrete.number());
+        let is_full = |part: &DonePart| part.content.bytes > 0;
+        let files: Vec<(String, ContentId, Vec<DonePart>)> = match form {
+            OutputForm::File => {
+                let content = ContentId::of(put, 0).ok_or(TransferError::TooMany)?;
+                vec![(String::new(), content, done.into_iter().filter(is_full).collect())]
+            }
+            OutputForm::Directory => {
+                let file = |(part, done): (&OutputPart, DonePart)| {
+                    let parts = Some(done).filter(is_full).into_iter().collect();
+                    Some((part.name.clone(), content(&done)?, parts))
+                };
+                parts.iter().zip(done).filter_map(file).collect()
+            }
+        };
+        Ok(ReadyPut {
+            put,
+            is_directory: form == OutputForm::Directory,
+            directories: Vec::new(),
+            files_count: files.len() as u64,
+            files: Box::new(files.into_iter()),
+            bytes,
+        })
+    }
+
+    /// Returns the number of versions that a name keeps; 1 for a new one.
+    fn kept_versions(&self, name: &TreePath) -> Result<u32, FilesError> {
+        let found = self.run(self.store.found_names(name.components(), None))?;
+        let is_there = found.rows.len() == name.components().len();
+        Ok(found.rows.last().filter(|_| is_there).map_or(1, |row| row.keep_versions))
+    }
+}
