@@ -37,7 +37,7 @@ FUZZ_SECONDS ?= 600
 FUZZ_SECONDS_IN_TEST ?= 5
 FUZZ_WHOLE ?=
 
-.PHONY: help demo cluster-demo package test test-stages tools build-tests bench bench-cluster bench-failures bench-python nightly chaos fmt release lint postgres packages tests python fuzz
+.PHONY: help demo cluster-demo package test test-stages tools build-tests bench bench-cluster bench-failures bench-files bench-python nightly chaos fmt release lint postgres packages tests python fuzz
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
@@ -46,6 +46,7 @@ help:
 	@echo "make bench     the speed table against references and peers (RUNS=$(RUNS), ROWS=tera,words,... for some of it)"
 	@echo "make bench-cluster  jobs per second, submit to start, restart of a server (JOBS=$(JOBS))"
 	@echo "make bench-failures  what failures cost, and to be ready for them: nodes in two racks are killed, cut off, slow (ROW=killed for one row, FAILURE_RUNS=$(FAILURE_RUNS))"
+	@echo "make bench-files  stored files beside cp (RUNS=$(RUNS), SCALE=$(SCALE))"
 	@echo "make bench-python  jobs with functions of Python beside PySpark, Dask, multiprocessing, Hadoop Streaming (PYTHON_RUNS=$(PYTHON_RUNS), ROW=word_count,log_read for some)"
 	@echo "make chaos     half an hour of jobs on a cluster whose processes are killed and stopped and whose files are damaged (CHAOS_JOBS=$(CHAOS_JOBS), CHAOS_FAULTS=$(CHAOS_FAULTS), CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS), SEED=N)"
 	@echo "make nightly   the long versions: CASES=$(CASES) a property test, OPENAPI_CASES=$(OPENAPI_CASES) requests, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
@@ -140,6 +141,9 @@ bench-cluster: release postgres
 bench-failures: release
 	cargo build --release --locked --example bench_rows
 	SAILFISH=$(SAILFISH) bench/failures.sh --runs $(FAILURE_RUNS) $(if $(ROW),--rows $(ROW))
+
+bench-files: release
+	SAILFISH=$(SAILFISH) bench/files.sh --runs $(RUNS) --scale $(SCALE)
 
 # Jobs with functions of Python, beside PySpark, Dask, multiprocessing and Hadoop Streaming.
 bench-python: release

@@ -67,9 +67,8 @@ impl FileStore {
             self.commit(ready, name, self.kept_versions(name)?)
         });
         if stored.is_err() {
-            drop(lock);
             // The first error is the one to report.
-            let _ = self.abandon(put);
+            let _ = self.abandon(put, &lock);
         }
         let stored = stored?;
         crash_point(CrashPoint::FilesCommitted);

@@ -93,9 +93,8 @@ impl FileStore {
         if let Err(error) = &committed
             && (is_stream || !goes_on(error))
         {
-            drop(lock);
             // The first error is the one to report.
-            let _ = self.abandon(put);
+            let _ = self.abandon(put, &lock);
         }
         let committed = committed?;
         crash_point(CrashPoint::FilesCommitted);
@@ -143,7 +142,7 @@ impl FileStore {
         let (user, path) = (self.user.clone(), name.to_string());
         for row in self.run(self.store.file_puts())? {
             let is_same = !source.is_empty() && row.source == source && row.path == path && row.user == user;
-            if is_same && let Some(lock) = self.disk.lock(row.put)? {
+            if is_same && let Some(lock) = self.lock_interrupted(row.put)? {
                 // Files that were being written when it was interrupted.
                 self.remove_unknown(row.put)?;
                 return Ok((row.put, lock));

@@ -2,6 +2,7 @@
 
 use crate::error::FilesError;
 use crate::{FileStore, now_ns};
+use concretefile::PutLock;
 use faults::{CrashPoint, crash_point};
 use ids::PutId;
 use metastore::RetirePins;
@@ -19,16 +20,26 @@ impl FileStore {
         let kept_ns = UNFINISHED_KEPT.as_nanos() as u64;
         for row in self.run(self.store.file_puts())? {
             let is_over = row.source.is_empty() || row.created_ns.saturating_add(kept_ns) < now_ns();
-            if is_over && let Some(lock) = self.disk.lock(row.put)? {
-                drop(lock);
-                self.abandon(row.put)?;
+            if is_over && let Some(lock) = self.lock_interrupted(row.put)? {
+                self.abandon(row.put, &lock)?;
             }
         }
         Ok(())
     }
 
-    /// Gives up a put: removes its rows and all its files.
-    pub(crate) fn abandon(&self, put: PutId) -> Result<(), FilesError> {
+    /// Locks a put whose process is gone; None if a process has it, or if it ended before the lock was taken.
+    pub(crate) fn lock_interrupted(&self, put: PutId) -> Result<Option<PutLock>, FilesError> {
+        let Some(lock) = self.disk.lock(put)? else { return Ok(None) };
+        if self.run(self.store.file_puts())?.iter().any(|row| row.put == put) {
+            return Ok(Some(lock));
+        }
+        // The lock made a directory for it again.
+        self.disk.remove_empty(put)?;
+        Ok(None)
+    }
+
+    /// Gives up a put: removes its rows and all its files. The lock is held, and whoever takes it next finds no row.
+    pub(crate) fn abandon(&self, put: PutId, _lock: &PutLock) -> Result<(), FilesError> {
         self.run(self.store.abandon_put(put))?;
         self.remove_marked()?;
         self.remove_unknown(put)?;
@@ -63,15 +74,17 @@ impl FileStore {
     fn remove_marked(&self) -> Result<(), FilesError> {
         loop {
             let files = self.run(self.store.removed_concrete_files(REMOVED_AT_ONCE))?;
-            let Some(last) = files.last().copied() else { return Ok(()) };
+            if files.is_empty() {
+                return Ok(());
+            }
             crash_point(CrashPoint::FilesRetired);
             let mut puts = BTreeSet::new();
-            for file in files {
-                self.disk.remove(file)?;
+            for file in &files {
+                self.disk.remove(*file)?;
                 puts.insert(file.put());
             }
             crash_point(CrashPoint::FilesRemoved);
-            self.run(self.store.forget_removed_files(last))?;
+            self.run(self.store.forget_removed_files(&files))?;
             for put in puts {
                 self.disk.remove_empty(put)?;
             }

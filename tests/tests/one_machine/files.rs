@@ -326,6 +326,19 @@ fn readers_and_writers_meet() {
 }
 
 #[test]
+fn same_put_runs_several_times_at_once() {
+    let sandbox = Sandbox::new();
+    let source = write_source(&sandbox, "in", 5);
+    for _ in 0..5 {
+        let puts: Vec<Running> =
+            (0..4).map(|_| Running::start(&mut files_command(&sandbox, &["put", "in", "data"]))).collect();
+        puts.into_iter().for_each(|put| drop(put.wait().expect_success()));
+        assert_stored(&sandbox, &source, "data");
+        assert_eq!(stored(&sandbox).len(), 5 + 2);
+    }
+}
+
+#[test]
 fn puts_survive_crashes_at_each_point() {
     use CrashPoint::{FilesBegun, FilesCommitted, FilesRemoved, FilesRetired, FilesSynced, FilesWritten};
     for point in [FilesBegun, FilesWritten, FilesSynced, FilesCommitted, FilesRetired, FilesRemoved] {

@@ -101,7 +101,7 @@ pub(crate) async fn old_versions_go_unless_they_are_read(store: &Metastore) {
     let path = ["a".to_string()];
     assert!(store.found_names(&path, Some(first)).await.unwrap().rows.is_empty());
     assert_eq!(store.removed_concrete_files(10).await.unwrap(), [ConcreteId(old.0)]);
-    store.forget_removed_files(ConcreteId(old.0)).await.unwrap();
+    store.forget_removed_files(&[ConcreteId(old.0)]).await.unwrap();
     assert_eq!(store.removed_concrete_files(10).await.unwrap(), []);
     assert_eq!(store.concrete_files(new).await.unwrap().len(), 1);
     // A directory goes with everything below it, a thousand names at a time.

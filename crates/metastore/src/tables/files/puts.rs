@@ -113,10 +113,16 @@ impl Metastore {
         rows.iter().map(|row| Ok(ConcreteId(self.get(row, "concrete")?))).collect()
     }
 
-    /// Forgets removed concrete files up to a number: their files are gone.
-    pub async fn forget_removed_files(&self, last: ConcreteId) -> Result<(), StoreError> {
-        let statement = "DELETE FROM concrete_files WHERE is_removed = 1 AND concrete <= $1";
-        self.write_one(statement, vec![last.0.into()]).await.map(drop)
+    /// Forgets removed concrete files: their files are gone.
+    pub async fn forget_removed_files(&self, files: &[ConcreteId]) -> Result<(), StoreError> {
+        self.in_transaction(async |db| {
+            for file in files {
+                let statement = "DELETE FROM concrete_files WHERE concrete = $1 AND is_removed = 1";
+                db.execute(statement, [file.0.into()]).await?;
+            }
+            Ok(Ending::Commit(()))
+        })
+        .await
     }
 }
 
