@@ -8,6 +8,7 @@ use crate::sums::{BLOCK_BYTES, Summing};
 use crate::writer::{ConcreteWriter, write_beside};
 use faults::{IoCall, io_call};
 use ids::{ConcreteId, PutId};
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::DirBuilderExt;
@@ -15,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Files of one put in one directory.
 const FILES_PER_DIRECTORY: u32 = 4096;
+/// Files that are synced one by one.
+const SYNCED_ONE_BY_ONE_MAX: usize = 64;
 /// Bytes that are read at once of a file that is taken over.
 const ADOPTED_PIECE_BYTES: usize = 1 << 20;
 /// Suffix of a file with checksums.
@@ -116,13 +119,28 @@ impl ConcreteDirectory {
         remove_both(&path).map_err(ConcreteError::io("remove", &path))
     }
 
-    /// Puts everything on disk that was written below the directory, in one call for all its files.
-    pub fn sync(&self) -> Result<(), ConcreteError> {
-        let sync = || {
-            io_call(IoCall::Sync, &self.root)?;
-            Ok(rustix::fs::syncfs(File::open(&self.root)?)?)
-        };
-        sync().map_err(ConcreteError::io("sync", &self.root))
+    /// Puts files on disk, with their names. Many files are synced with everything else of their file system, in one
+    /// call; a few one by one, so that they do not wait for the writes of others.
+    pub fn sync(&self, files: &[ConcreteId]) -> Result<(), ConcreteError> {
+        if files.len() > SYNCED_ONE_BY_ONE_MAX {
+            let sync_all = || {
+                io_call(IoCall::Sync, &self.root)?;
+                Ok(rustix::fs::syncfs(File::open(&self.root)?)?)
+            };
+            return sync_all().map_err(ConcreteError::io("sync", &self.root));
+        }
+        // With the directories above, which may be new too.
+        let mut dirs: BTreeSet<PathBuf> = self.root.ancestors().take(3).map(Path::to_path_buf).collect();
+        for file in files {
+            let path = self.path(*file);
+            sync_one(&path)?;
+            let beside = sums_path(&path);
+            if beside.exists() {
+                sync_one(&beside)?;
+            }
+            dirs.extend(path.ancestors().skip(1).take(2).map(Path::to_path_buf));
+        }
+        dirs.iter().try_for_each(|dir| sync_one(dir))
     }
 
     /// Creates the directory of a put, and locks it for this process. None if another process holds it.
@@ -183,6 +201,14 @@ impl ConcreteDirectory {
         }
         Ok(())
     }
+}
+
+fn sync_one(path: &Path) -> Result<(), ConcreteError> {
+    let sync = || {
+        io_call(IoCall::Sync, path)?;
+        File::open(path)?.sync_all()
+    };
+    sync().map_err(ConcreteError::io("sync", path))
 }
 
 fn number_of(name: &str) -> Option<i64> {

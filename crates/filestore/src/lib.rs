@@ -98,7 +98,9 @@ impl PartStore for Parts<'_> {
     }
 
     fn keep(&self, files: &[(FileToPut, Vec<DonePart>)]) -> Result<(), TransferError> {
-        self.files.disk.sync()?;
+        let written: Vec<ConcreteId> =
+            files.iter().flat_map(|(_, parts)| parts.iter().map(|part| part.concrete)).collect();
+        self.files.disk.sync(&written)?;
         let rows: Vec<(PutFileRow, Vec<ConcreteRow>)> =
             files.iter().filter_map(|(file, parts)| self.row(file, parts)).collect();
         let recorded = self.files.runtime.block_on(self.files.store.record_put_files(self.put, &rows));

@@ -3,7 +3,7 @@
 use crate::FileStore;
 use crate::changes::CommittedChange;
 use crate::error::FilesError;
-use crate::puts::{PutSource, ReadyPut};
+use crate::puts::ReadyPut;
 use concretefile::Content;
 use faults::{CrashPoint, crash_point};
 use filetransfer::{DonePart, TransferError};
@@ -58,11 +58,11 @@ impl FileStore {
     ) -> Result<CommittedChange, FilesError> {
         self.sweep()?;
         self.check_output(name, form)?;
-        let (put, lock) = self.begin(&PutSource::Stream(&mut std::io::empty()), name)?;
+        let (put, lock) = self.begin(None, name)?;
         crash_point(CrashPoint::FilesBegun);
         let stored = self.adopt(put, parts, form).and_then(|ready| {
             crash_point(CrashPoint::FilesWritten);
-            self.disk.sync()?;
+            self.disk.sync(&ready.parts)?;
             crash_point(CrashPoint::FilesSynced);
             self.commit(ready, name, self.kept_versions(name)?)
         });
@@ -85,6 +85,7 @@ impl FileStore {
             }
             done.push(DonePart { concrete, content: part.content });
         }
+        let written = done.iter().filter(|part| part.content.bytes > 0).map(|part| part.concrete).collect();
         let bytes = parts.iter().map(|part| part.content.bytes).sum();
         let content = |part: &DonePart| ContentId::of(put, part.concrete.number());
         let is_full = |part: &DonePart| part.content.bytes > 0;
@@ -108,6 +109,7 @@ impl FileStore {
             files_count: files.len() as u64,
             files: Box::new(files.into_iter()),
             bytes,
+            parts: written,
         })
     }
 

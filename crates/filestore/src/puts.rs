@@ -10,7 +10,7 @@ use filetransfer::{
     put_stream,
 };
 use filetree::{FileSize, FoundPath, Making, TreeDecision, TreeError, TreePath, place};
-use ids::{ContentId, DirectoryId, PutId};
+use ids::{ConcreteId, ContentId, DirectoryId, PutId};
 use metastore::{FileChange, FileFacts, FileQuestion};
 use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FilePutRow};
 use std::collections::HashMap;
@@ -38,7 +38,13 @@ pub enum PutSource<'a> {
     Stream(&'a mut dyn Read),
 }
 
-/// Files of a put that are all on disk.
+/// The source of a put that was looked at.
+enum Origin<'a> {
+    Files(ListedSource),
+    Stream(&'a mut dyn Read),
+}
+
+/// Files of a put that are all written.
 pub(crate) struct ReadyPut {
     pub put: PutId,
     pub is_directory: bool,
@@ -47,6 +53,8 @@ pub(crate) struct ReadyPut {
     pub files: Box<dyn Iterator<Item = (String, ContentId, Vec<DonePart>)>>,
     pub files_count: u64,
     pub bytes: u64,
+    /// All concrete files, to be synced.
+    pub parts: Vec<ConcreteId>,
 }
 
 impl FileStore {
@@ -67,26 +75,25 @@ impl FileStore {
             return Err(TreeError::Root.into());
         }
         self.sweep()?;
-        let listed = match &source {
-            PutSource::Stream(_) => None,
-            PutSource::Path(path) => Some(self.listed(path, name, options, left_out)?),
+        let (origin, path) = match source {
+            PutSource::Stream(stream) => (Origin::Stream(stream), None),
+            PutSource::Path(path) => (Origin::Files(self.listed(path, name, options, left_out)?), Some(path)),
         };
-        let item = match &listed {
-            Some(listed) if listed.is_directory => FileItem::Directory(DirectoryId(0)),
+        let item = match &origin {
+            Origin::Files(listed) if listed.is_directory => FileItem::Directory(DirectoryId(0)),
             _ => FileItem::File(ContentId(0)),
         };
         self.check_place(name, item)?;
-        let is_stream = matches!(source, PutSource::Stream(_));
-        let (put, lock) = self.begin(&source, name)?;
+        let is_stream = path.is_none();
+        let (put, lock) = self.begin(path, name)?;
         crash_point(CrashPoint::FilesBegun);
-        let ready = match (source, listed) {
-            (PutSource::Path(_), Some(listed)) => self.write_listed(put, listed, options, watch),
-            (PutSource::Stream(stream), _) => self.write_stream(put, stream, watch),
-            (PutSource::Path(path), None) => unreachable!("{} was listed", path.display()),
+        let ready = match origin {
+            Origin::Files(listed) => self.write_listed(put, listed, options, watch),
+            Origin::Stream(stream) => self.write_stream(put, stream, watch),
         };
         let committed = ready.and_then(|ready| {
             crash_point(CrashPoint::FilesWritten);
-            self.disk.sync()?;
+            self.disk.sync(&ready.parts)?;
             crash_point(CrashPoint::FilesSynced);
             self.commit(ready, name, options.keep_versions)
         });
@@ -128,16 +135,13 @@ impl FileStore {
         Ok(())
     }
 
-    /// Begins a put, or goes on with one that was interrupted.
+    /// Begins a put, or goes on with one of the same source that was interrupted. A stream has no source.
     pub(crate) fn begin(
         &self,
-        source: &PutSource<'_>,
+        source: Option<&Path>,
         name: &TreePath,
     ) -> Result<(PutId, PutLock), FilesError> {
-        let source = match source {
-            PutSource::Stream(_) => None,
-            PutSource::Path(path) => std::fs::canonicalize(path).ok(),
-        };
+        let source = source.and_then(|path| std::fs::canonicalize(path).ok());
         let source = source.as_deref().map(Path::to_string_lossy).unwrap_or_default().into_owned();
         let (user, path) = (self.user.clone(), name.to_string());
         for row in self.run(self.store.file_puts())? {
@@ -171,12 +175,15 @@ impl FileStore {
         let ListedSource { files, directories, is_directory, .. } = listed;
         let plan = self.plan(put_id, files, options)?;
         put(&plan, &Parts { files: self, put: put_id }, options.threads, watch)?;
+        let written = plan.files.iter().filter(|file| !file.is_done);
+        let parts = written.flat_map(|file| plan.done_parts(file)).map(|part| part.concrete).collect();
         let files = (0..plan.files.len()).filter_map(move |index| {
             let file = &plan.files[index];
             let content = ContentId::of(put_id, file.first_number)?;
             Some((file.source.name.clone(), content, plan.done_parts(file)))
         });
-        Ok(ReadyPut { put: put_id, is_directory, directories, files: Box::new(files), files_count, bytes })
+        let files = Box::new(files);
+        Ok(ReadyPut { put: put_id, is_directory, directories, files, files_count, bytes, parts })
     }
 
     /// Cuts the files. Those that an interrupted put has already, with the same size and time, keep their numbers.
@@ -215,8 +222,10 @@ impl FileStore {
         let parts = put_stream(put, stream, Path::new("standard input"), &Parts { files: self, put }, watch)?;
         let bytes = parts.iter().map(|part| part.content.bytes).sum();
         let content = ContentId::of(put, 0).ok_or(TransferError::TooMany)?;
+        let written = parts.iter().map(|part| part.concrete).collect();
         let files = Box::new(std::iter::once((String::new(), content, parts)));
-        Ok(ReadyPut { put, is_directory: false, directories: Vec::new(), files, files_count: 1, bytes })
+        let (is_directory, directories) = (false, Vec::new());
+        Ok(ReadyPut { put, is_directory, directories, files, files_count: 1, bytes, parts: written })
     }
 
     /// Gives everything its names, in one transaction.

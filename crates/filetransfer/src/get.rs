@@ -8,9 +8,9 @@ use concretefile::Content;
 use filetree::TreeName;
 use ids::FileVersion;
 use rows::ConcreteRow;
-use std::fs::File;
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -79,7 +79,8 @@ pub fn get(
         missing: plan.files.iter().map(|file| AtomicU32::new(file.parts.len() as u32)).collect(),
         failure: Mutex::default(),
     };
-    work.make_directories()?;
+    // Held until the target has its name.
+    let _alone = work.make_directories()?;
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
@@ -127,8 +128,37 @@ fn unfinished_target(target: &Path, version: FileVersion) -> PathBuf {
 }
 
 impl Work<'_> {
-    fn make_directories(&self) -> Result<(), TransferError> {
-        let tree = self.unfinished.join(TREE);
+    /// Makes the directory beside the target, or goes on with the one of an interrupted get, and all others in it.
+    /// Returns its lock. What others made in its place is refused: they could have put anything there.
+    fn make_directories(&self) -> Result<File, TransferError> {
+        let dir = &self.unfinished;
+        let refused = |text: &str| TransferError::Io {
+            action: "use",
+            path: dir.clone(),
+            source: std::io::Error::new(ErrorKind::AlreadyExists, text),
+        };
+        match DirBuilder::new().mode(0o700).create(dir) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let data = std::fs::symlink_metadata(dir).map_err(TransferError::io("read", dir))?;
+                if !data.is_dir() || data.uid() != rustix::process::geteuid().as_raw() {
+                    return Err(refused(
+                        "it is not the directory of an interrupted get of this user: remove it",
+                    ));
+                }
+            }
+            made => made.map_err(TransferError::io("create", dir))?,
+        }
+        let lock = File::open(dir).map_err(TransferError::io("open", dir))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(refused("another get of the same version writes there"));
+            }
+            Err(TryLockError::Error(source)) => {
+                return Err(TransferError::Io { action: "lock", path: dir.clone(), source });
+            }
+        }
+        let tree = dir.join(TREE);
         let mut dirs = vec![self.unfinished.join(INCOMPLETE)];
         if self.plan.is_directory {
             dirs.push(tree.clone());
@@ -137,7 +167,7 @@ impl Work<'_> {
         for dir in dirs {
             std::fs::create_dir_all(&dir).map_err(TransferError::io("create", &dir))?;
         }
-        Ok(())
+        Ok(lock)
     }
 
     fn run(&self) -> Result<(), TransferError> {

@@ -1,6 +1,6 @@
 //! Stored files: put and get, names and sources that cannot be put, kills, crash points, failing calls, damage.
 
-use blackbox::{Finished, Mounts, Random, Running, Sandbox, gzip, wait_until};
+use blackbox::{Finished, Mounts, Random, Running, Sandbox, could_not_run, gzip, wait_until};
 use faults::{CrashPoint, IoCall};
 use rustix::process::Signal;
 use std::ffi::OsStr;
@@ -463,6 +463,31 @@ fn interrupted_get_goes_on() {
     files(&sandbox, &["get", "data/small/0.txt", "file"]).expect_failure(REFUSED, &["--overwrite"]);
     done(&sandbox, &["get", "data/small/0.txt", "file", "--overwrite"]);
     assert_eq!(fs::read(sandbox.path("file")).expect("it is read"), "in 0\n".repeat(50).as_bytes());
+}
+
+#[test]
+fn get_uses_no_directory_of_others() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", "stored\n");
+    done(&sandbox, &["put", "in", "data"]);
+    let place = sandbox.path(".out.sailfish-get-1");
+    fs::create_dir(sandbox.path("elsewhere")).expect("a directory is made");
+    symlink("elsewhere", &place).expect("a link is made");
+    files(&sandbox, &["get", "data", "out"]).expect_failure(REFUSED, &["get-1", "not the directory of"]);
+    assert_eq!(fs::read_dir(sandbox.path("elsewhere")).expect("it is listed").count(), 0);
+    fs::remove_file(&place).expect("the link is removed");
+    fs::create_dir(&place).expect("a directory is made");
+    sandbox.write(".out.sailfish-get-1/tree", "foreig\n");
+    match std::os::unix::fs::chown(&place, Some(65_534), None) {
+        Ok(()) => {
+            files(&sandbox, &["get", "data", "out"]).expect_failure(REFUSED, &["not the directory of"]);
+        }
+        Err(_) => could_not_run("a get into a directory of another user", "only root can give files away"),
+    }
+    assert!(!sandbox.path("out").exists());
+    fs::remove_dir_all(&place).expect("it is removed");
+    done(&sandbox, &["get", "data", "out"]);
+    assert_eq!(fs::read(sandbox.path("out")).expect("it is read"), b"stored\n");
 }
 
 #[test]
