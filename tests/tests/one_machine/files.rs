@@ -124,7 +124,10 @@ fn directory_is_put_listed_and_got() {
     done(&sandbox, &["put", "in/small", "files:data/"]);
     assert_eq!(names(&sandbox, "/data/small").len(), 3);
     done(&sandbox, &["cp", "data/small", "twin"]);
+    done(&sandbox, &["mv", "twin/0.txt", "/"]);
+    done(&sandbox, &["cp", "0.txt", "twin/"]);
     done(&sandbox, &["mv", "twin/0.txt", "first"]);
+    done(&sandbox, &["rm", "0.txt"]);
     done(&sandbox, &["rm", "--recursive", "data"]);
     assert_eq!(names(&sandbox, "/"), ["first", "twin", "twin/1.txt", "twin/2.txt"]);
     assert_eq!(done(&sandbox, &["cat", "first", "twin/1.txt"]), "in 0\n".repeat(50) + &"in 1\n".repeat(50));
@@ -134,7 +137,7 @@ fn directory_is_put_listed_and_got() {
     files(&sandbox, &["get", "twin", "in"]).expect_failure(REFUSED, &["cannot create in", "exists already"]);
     files(&sandbox, &["cat", "twin"]).expect_failure(REFUSED, &["twin is a directory"]);
     let versions = done(&sandbox, &["versions"]);
-    assert_eq!(versions.lines().count(), 2 + 5, "{versions}");
+    assert_eq!(versions.lines().count(), 2 + 8, "{versions}");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::{Opened, failure, path};
 use crate::exit::Failure;
 use clap::Args;
-use filestore::TreeChange;
-use filetree::{Parents, Recursion};
+use filestore::{FilesError, TreeChange};
+use filetree::{Parents, Recursion, TreePath};
 
 #[derive(Debug, Args)]
 pub struct RmArgs {
@@ -19,6 +19,7 @@ pub struct RmArgs {
 pub struct TwoNames {
     #[arg(value_name = "FROM")]
     pub from: String,
+    /// The new name; with `/` at the end, the directory that gets FROM under its own name
     #[arg(value_name = "TO")]
     pub to: String,
 }
@@ -49,10 +50,26 @@ pub fn mkdir(opened: &Opened, args: &MkdirArgs) -> Result<(), Failure> {
     make(opened, paths.into_iter().map(|path| TreeChange::MakeDirectory { path, parents }))
 }
 
+impl TwoNames {
+    fn paths(&self) -> Result<(TreePath, TreePath), Failure> {
+        let (from, to) = (path(&self.from)?, path(&self.to)?);
+        let into = from.last().filter(|_| self.to.ends_with('/') || to.is_root());
+        let to = match into {
+            None => to,
+            Some(own) => {
+                to.child(own).map_err(|source| failure(FilesError::Name { text: self.to.clone(), source }))?
+            }
+        };
+        Ok((from, to))
+    }
+}
+
 pub fn mv(opened: &Opened, args: &TwoNames) -> Result<(), Failure> {
-    make(opened, [TreeChange::Rename { from: path(&args.from)?, to: path(&args.to)? }])
+    let (from, to) = args.paths()?;
+    make(opened, [TreeChange::Rename { from, to }])
 }
 
 pub fn cp(opened: &Opened, args: &TwoNames) -> Result<(), Failure> {
-    make(opened, [TreeChange::Copy { from: path(&args.from)?, to: path(&args.to)? }])
+    let (from, to) = args.paths()?;
+    make(opened, [TreeChange::Copy { from, to }])
 }
