@@ -95,6 +95,8 @@ def described() -> dict[str, str]:
 def test_api_page_has_all_names() -> None:
     have_headings = {value.__name__ for value in METHODS_WITH_HEADINGS}
     expected = {name for name, _ in documented() if "." not in name or name.split(".")[0] in have_headings}
+    # A module has one heading for all its names.
+    expected |= {name for name in sf.__all__ if inspect.ismodule(getattr(sf, name))}
     assert set(described()) == expected
     others = [name for name, _ in documented() if name not in expected]
     assert others, "attributes of Result"
@@ -220,3 +222,10 @@ def test_tutorial_file_has_no_outputs() -> None:
     notebook = json.loads(TUTORIAL.read_text(encoding="utf-8"))
     codes = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in codes)
+
+
+def test_files_page_has_all_names() -> None:
+    text = described()["files"]
+    assert [name for name in sf.files.__all__ if name not in text] == []
+    functions = [value for name in sf.files.__all__ if inspect.isfunction(value := getattr(sf.files, name))]
+    assert [function.__name__ for function in functions if not inspect.getdoc(function)] == []
