@@ -52,6 +52,8 @@ each() { # each KIND ROUND: in one order and the other
         esac
     done
     rm -rf "$work/copy"
+    # Both have what they read in the page cache, or neither, where it does not fit.
+    find "$source" "$work/state/files/data" -type f -exec cat {} + > /dev/null
     for contender in $order; do
         sync
         case $contender in

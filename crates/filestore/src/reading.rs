@@ -65,11 +65,13 @@ impl FileStore {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let path = dir.join(format!("{version}-{}-{number}", std::process::id()));
             let file = File::create(&path).map_err(wrong(&path))?;
-            let locked = file.try_lock();
-            let pin = ReadPin { version, path: path.clone(), _file: file };
+            if file.try_lock().is_err() {
+                // A process of another namespace has this number too, or a sweep looks at it.
+                continue;
+            }
+            let pin = ReadPin { version, path, _file: file };
             // A sweep that came before the lock may have removed the file, and names of the version.
-            let is_there = path.exists();
-            if locked.is_ok() && is_there && self.run(self.store.file_version())? == newest {
+            if pin.path.exists() && self.run(self.store.file_version())? == newest {
                 return Ok(pin);
             }
         }

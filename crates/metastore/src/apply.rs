@@ -2,32 +2,14 @@
 //! as many statements as one.
 
 use crate::batch::Batch;
-use crate::database::{Connection, Session, sqlite};
+use crate::database::{Connection, Session};
 use crate::tables::{fleet, intermediate_files, kept, people, reopen, shuffle_data};
+use crate::transaction::{self, ApplyError, Ending};
 use crate::writer::Writer;
 use crate::{Metastore, StoreError};
 use api::history::EventKind;
 use ids::JobId;
 use rows::Change;
-use sqlx::Connection as _;
-
-/// An error inside a transaction, without the name of the database.
-pub(crate) enum ApplyError {
-    Driver(sqlx::Error),
-    Store(StoreError),
-}
-
-impl From<sqlx::Error> for ApplyError {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Driver(error)
-    }
-}
-
-impl From<StoreError> for ApplyError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
 
 /// Maximum number of tries of a transaction that PostgreSQL rolled back because of another one.
 const SERIALIZATION_TRIES_MAX: u32 = 5;
@@ -111,30 +93,15 @@ async fn write(
     changes: &[Change],
     lead: Option<(i64, i64)>,
 ) -> Result<(), ApplyError> {
-    match connection {
-        Connection::Sqlite(connection) => {
-            // Takes the write lock at once: a transaction that starts as a reader cannot wait for it later.
-            sqlite::control(connection, "BEGIN IMMEDIATE")?;
-            let written = write_all(&mut Session::Sqlite(connection), changes).await;
-            let done = written.and_then(|()| Ok(sqlite::control(connection, "COMMIT")?));
-            if done.is_err() {
-                // This fails if SQLite has already rolled back.
-                let _ = sqlite::control(connection, "ROLLBACK");
-            }
-            done?;
+    let work = async |db: &mut Session<'_>| {
+        if let Some((lead, number)) = lead {
+            let values = [lead.into(), number.into()];
+            db.execute("UPDATE leaderships SET applied = $2 WHERE lead = $1", values).await?;
         }
-        Connection::Postgres(connection) => {
-            let mut transaction = connection.begin().await?;
-            let mut session = Session::Postgres(&mut transaction);
-            if let Some((lead, number)) = lead {
-                let values = [lead.into(), number.into()];
-                session.execute("UPDATE leaderships SET applied = $2 WHERE lead = $1", values).await?;
-            }
-            write_all(&mut session, changes).await?;
-            transaction.commit().await?;
-        }
-    }
-    Ok(())
+        write_all(db, changes).await?;
+        Ok(Ending::Commit(()))
+    };
+    transaction::run(connection, work).await
 }
 
 async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), ApplyError> {

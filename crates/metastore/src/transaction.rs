@@ -1,9 +1,26 @@
 //! A transaction around reads and writes that depend on each other.
 
-use crate::apply::ApplyError;
 use crate::database::{Connection, Session, sqlite};
 use crate::{Metastore, StoreError};
 use sqlx::Connection as _;
+
+/// An error inside a transaction, without the name of the database.
+pub(crate) enum ApplyError {
+    Driver(sqlx::Error),
+    Store(StoreError),
+}
+
+impl From<sqlx::Error> for ApplyError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl From<StoreError> for ApplyError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
 
 /// The end of a transaction.
 pub(crate) enum Ending<T> {
@@ -39,7 +56,8 @@ impl Metastore {
     }
 }
 
-async fn run<T>(
+/// Runs `work` as one transaction of a connection.
+pub(crate) async fn run<T>(
     connection: &mut Connection,
     work: impl AsyncFnOnce(&mut Session<'_>) -> Result<Ending<T>, ApplyError>,
 ) -> Result<T, ApplyError> {

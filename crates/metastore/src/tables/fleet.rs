@@ -1,8 +1,8 @@
 //! The nodes: their racks and disks, their samples, the locations of replicas, and the placement of attempts. Times are
 //! nanoseconds since 1970.
 
-use crate::apply::ApplyError;
 use crate::database::{Row, Rows, Session};
+use crate::transaction::ApplyError;
 use crate::{Metastore, StoreError};
 use ids::{AttemptKey, DiskIndex, JobId, NodeId, RunId, TaskIndex};
 use rows::{

@@ -1,7 +1,7 @@
 //! Intermediate files of users: a row for each file, and one for its replica.
 
-use crate::apply::ApplyError;
 use crate::database::{Row, Session};
+use crate::transaction::ApplyError;
 use crate::{Metastore, StoreError};
 use api::intermediate::{IntermediateState, IntermediateStatus};
 use ids::{IntermediateId, JobId, NodeId};

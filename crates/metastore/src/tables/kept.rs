@@ -1,8 +1,8 @@
 //! Intermediate data that outlives its job: its owners, its readers, and its removal.
 
-use crate::apply::ApplyError;
 use crate::convert::path_text;
 use crate::database::{Row, Rows, Session};
+use crate::transaction::ApplyError;
 use crate::{Metastore, StoreError};
 use api::history::JobRow;
 use api::kept::{KeptDir, KeptPlace};

@@ -1,7 +1,7 @@
 //! Users, their roles and tokens, and the audit of their calls. Times are nanoseconds since 1970.
 
-use crate::apply::ApplyError;
 use crate::database::{Row, Session};
+use crate::transaction::ApplyError;
 use crate::{Metastore, StoreError};
 use api::people::Role;
 use rows::{AuditRow, Change, DATA_KEYS_MAX, DataKeyRow, TokenRow, UserRow};

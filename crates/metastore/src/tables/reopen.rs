@@ -1,8 +1,8 @@
 //! Recomputation of lost data: tasks of a finished stage wait again, and later results are deleted.
 
-use crate::apply::ApplyError;
 use crate::convert::json;
 use crate::database::Session;
+use crate::transaction::ApplyError;
 use api::Task;
 use ids::{JobId, StageIndex, TaskIndex};
 

@@ -1,7 +1,7 @@
 //! A change of the tree: look-ups, the decision, and its rows, in one transaction.
 
-use crate::apply::ApplyError;
 use crate::database::{Rows, Session};
+use crate::transaction::ApplyError;
 use crate::transaction::Ending;
 use crate::{Metastore, StoreError};
 use ids::{DirectoryId, FileVersion, PutId};

@@ -1,7 +1,7 @@
 //! Reads of the tree of files.
 
-use crate::apply::ApplyError;
-use crate::database::{Session, Value};
+use crate::database::{Row, Session, Value};
+use crate::transaction::ApplyError;
 use crate::{Metastore, StoreError};
 use ids::{ContentId, DirectoryId, FileVersion};
 use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FoundNames};
@@ -33,21 +33,7 @@ impl Metastore {
         components: &[String],
         at: Option<FileVersion>,
     ) -> Result<FoundNames, StoreError> {
-        let mut found = FoundNames::default();
-        let mut directory = DirectoryId(0);
-        for name in components {
-            let rows =
-                self.rows(ENTRY, [version_value(at), directory.0.into(), name.as_str().into()]).await?;
-            let Some(row) = rows.first() else { return Ok(found) };
-            found.rows.push(self.file_name_row(row)?);
-            match found.rows.last().map(|row| row.item) {
-                Some(FileItem::Directory(next)) => directory = next,
-                _ => return Ok(found),
-            }
-        }
-        found.has_entries =
-            !self.rows(HAS_ENTRIES, [version_value(at), directory.0.into()]).await?.is_empty();
-        Ok(found)
+        self.found(components, at, async |statement, values| self.rows(statement, values).await).await
     }
 
     /// Returns the rows of a path of the current version, inside a transaction.
@@ -56,21 +42,31 @@ impl Metastore {
         db: &mut Session<'_>,
         components: &[String],
     ) -> Result<FoundNames, ApplyError> {
+        self.found(components, None, async |statement, values| Ok(db.fetch(statement, values).await?)).await
+    }
+
+    async fn found<E: From<StoreError>>(
+        &self,
+        components: &[String],
+        at: Option<FileVersion>,
+        mut fetch: impl AsyncFnMut(&'static str, Vec<Value>) -> Result<Vec<Row>, E>,
+    ) -> Result<FoundNames, E> {
         let mut found = FoundNames::default();
         let mut directory = DirectoryId(0);
         for name in components {
-            let values = [version_value(None), directory.0.into(), name.as_str().into()];
-            let rows = db.fetch(ENTRY, values).await?;
+            let values = vec![version_value(at), directory.0.into(), name.as_str().into()];
+            let rows = fetch(ENTRY, values).await?;
             let Some(row) = rows.first() else { return Ok(found) };
-            found.rows.push(self.file_name_row(row)?);
-            match found.rows.last().map(|row| row.item) {
-                Some(FileItem::Directory(next)) => directory = next,
-                _ => return Ok(found),
+            let row = self.file_name_row(row)?;
+            let item = row.item;
+            found.rows.push(row);
+            match item {
+                FileItem::Directory(next) => directory = next,
+                FileItem::File(_) => return Ok(found),
             }
         }
-        let values = [version_value(None), directory.0.into()];
-        let rows = db.fetch(HAS_ENTRIES, values).await?;
-        found.has_entries = !rows.is_empty();
+        let entries = fetch(HAS_ENTRIES, vec![version_value(at), directory.0.into()]).await?;
+        found.has_entries = !entries.is_empty();
         Ok(found)
     }
 

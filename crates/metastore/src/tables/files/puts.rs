@@ -1,8 +1,8 @@
 //! Puts under way: what they are, and which of their files are on disk already.
 
 use super::changes::{push_concrete, write_concretes};
-use crate::apply::ApplyError;
 use crate::database::{Rows, Session};
+use crate::transaction::ApplyError;
 use crate::transaction::Ending;
 use crate::{Metastore, StoreError};
 use ids::{ConcreteId, ContentId, ITEM_BITS, PutId};

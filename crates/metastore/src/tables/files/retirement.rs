@@ -1,8 +1,8 @@
 //! Removal of names that no version needs any more, and of the contents that no name needs.
 
 use super::changes::ENTRIES_AT_ONCE;
-use crate::apply::ApplyError;
 use crate::database::Session;
+use crate::transaction::ApplyError;
 use crate::transaction::Ending;
 use crate::{Metastore, StoreError};
 use ids::{DirectoryId, FileVersion};
