@@ -210,7 +210,8 @@ impl Cluster {
         true
     }
 
-    fn add_node_with(&mut self, rack: &str, more: &[&str]) {
+    /// One more in a rack, with more options.
+    pub fn add_node_with(&mut self, rack: &str, more: &[&str]) {
         self.add_node_as(rack, more, |_| ());
     }
 
@@ -222,7 +223,12 @@ impl Cluster {
     /// Starts the node again that was started as this one, counting from 0: under its name, in its rack, on its disk. It
     /// waits until the server has noticed that the one before it is gone.
     pub fn restart_node(&mut self, number: u32) {
-        self.start_changed_node(number, &["--again"], |_| ());
+        self.restart_changed_node(number, &[], |_| ());
+    }
+
+    /// The same with more options and changes to its command.
+    pub fn restart_changed_node(&mut self, number: u32, more: &[&str], change: impl FnOnce(&mut Command)) {
+        self.start_changed_node(number, &[&["--again"], more].concat(), change);
     }
 
     fn start_changed_node(&mut self, number: u32, more: &[&str], change: impl FnOnce(&mut Command)) {
@@ -239,6 +245,10 @@ impl Cluster {
         let (name, rack) = (format!("node-{number}"), &self.racks[number as usize]);
         let own = ["node", "--server", &self.url, "--slots", "2", "--memory", NODE_MEMORY];
         let own = own.into_iter().chain(["--name", &name, "--rack", rack]);
+        // Disks of test machines may be full.
+        let reserve: &[&str] =
+            if more.contains(&"--shuffle-reserve") { &[] } else { &["--shuffle-reserve", "0"] };
+        let own = own.chain(reserve.iter().copied());
         let mut args: Vec<OsString> = own.chain(more.iter().copied()).map(OsString::from).collect();
         args.extend(["--disk".into(), self.node_disk(number).into_os_string()]);
         args
@@ -401,6 +411,7 @@ impl Cluster {
 fn server_command(sandbox: &Sandbox, address: &str, database: Option<&str>, roots: &[PathBuf]) -> Command {
     let mut command = sandbox.sailfish();
     command.args(["server", "--listen", address, "--state"]).arg(sandbox.path("server-state"));
+    command.args(["--repair-grace", "1s"]);
     for root in roots {
         command.arg("--allow-root").arg(root);
     }

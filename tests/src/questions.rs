@@ -6,8 +6,10 @@
 //! cluster.all_runs_lie_on_two_nodes()                                    more than one table
 //! ```
 
+mod stored;
 mod words;
 
+pub use stored::StoredQuestions;
 pub use words::{Event, Stage, State};
 
 use crate::{Cluster, Finished, Sandbox, wait_until};

@@ -1,4 +1,7 @@
-//! Stored files in job specifications: the concrete files of an input (Clustera, sections 3.4 and 3.5).
+//! Stored files: the concrete files of an input of a job (Clustera, sections 3.4 and 3.5), and in `cluster` the messages
+//! about the files that the nodes of a cluster keep.
+
+pub mod cluster;
 
 use ids::ConcreteId;
 use serde::{Deserialize, Serialize};

@@ -22,6 +22,7 @@ mod files;
 mod intermediate;
 mod listening;
 mod own_tokens;
+mod stored_files;
 
 pub use calls::{Blocking, Client};
 pub use error::ClientError;

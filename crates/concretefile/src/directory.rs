@@ -3,7 +3,7 @@
 
 use crate::Content;
 use crate::error::{ConcreteDamage, ConcreteError};
-use crate::reader::ConcreteReader;
+use crate::reader::{ConcreteReader, verify};
 use crate::sums::{BLOCK_BYTES, Summing};
 use crate::writer::{ConcreteWriter, write_beside};
 use faults::{IoCall, io_call};
@@ -73,6 +73,31 @@ impl ConcreteDirectory {
             ConcreteWriter::create(path.clone())
         });
         created.map_err(ConcreteError::io("create", &path))
+    }
+
+    /// Creates a file that must not exist. If it does, the error is of kind `AlreadyExists`, and the file stays.
+    pub fn create_new(&self, file: ConcreteId) -> Result<ConcreteWriter, ConcreteError> {
+        let path = self.path(file);
+        let created = ConcreteWriter::create(path.clone()).or_else(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                make_private(path.parent().unwrap_or(&self.root))?;
+                ConcreteWriter::create(path.clone())
+            }
+            _ => Err(error),
+        });
+        created.map_err(ConcreteError::io("create", &path))
+    }
+
+    /// Returns whether a file is complete and has this content. All of it is read.
+    pub fn holds(&self, file: ConcreteId, content: Content) -> bool {
+        self.read(file, content).and_then(verify).is_ok()
+    }
+
+    /// Returns the free bytes of the file system, as far as this user may write them, and all of its bytes.
+    pub fn free_bytes(&self) -> Result<[u64; 2], ConcreteError> {
+        let asked = rustix::fs::statvfs(&self.root).map_err(std::io::Error::from);
+        let stat = asked.map_err(ConcreteError::io("examine", &self.root))?;
+        Ok([stat.f_bavail, stat.f_blocks].map(|blocks| blocks.saturating_mul(stat.f_frsize)))
     }
 
     /// Takes a file of the same file system over as a concrete file: verifies its content, and moves it here.

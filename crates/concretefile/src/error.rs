@@ -49,6 +49,11 @@ impl ConcreteError {
         }
     }
 
+    /// Returns whether a file could not be created because it exists.
+    pub fn is_existing(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists)
+    }
+
     /// Returns whether the disk has no space left.
     pub fn is_full(&self) -> bool {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};

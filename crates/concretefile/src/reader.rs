@@ -38,9 +38,7 @@ impl ConcreteReader {
         }
         let sums = match content.bytes > BLOCK_BYTES {
             true => read_sums(&path, content)?,
-            false => {
-                BlockSums { blocks: (content.bytes > 0).then_some(content.crc32c).into_iter().collect() }
-            }
+            false => BlockSums::of_block(content),
         };
         Ok(Self { path, file, content, sums, held: Vec::new(), held_block: 0 })
     }
@@ -48,6 +46,12 @@ impl ConcreteReader {
     /// Returns the content that the file should have.
     pub fn content(&self) -> Content {
         self.content
+    }
+
+    /// Returns the checksums of its blocks. They are those that were stored with the file: a reader on another machine
+    /// checks them against the content.
+    pub fn sums(&self) -> &BlockSums {
+        &self.sums
     }
 
     /// Returns verified bytes from `offset` on: at least one, at most `bytes_max`; none at the end of the file.

@@ -2,6 +2,7 @@
 
 use crate::Content;
 use crate::error::ConcreteDamage;
+use std::sync::LazyLock;
 
 /// Bytes of each block except the last, which has the rest.
 pub const BLOCK_BYTES: u64 = 64 << 10;
@@ -11,6 +12,23 @@ pub const SUMS_VERSION: u16 = 1;
 const MAGIC: [u8; 8] = *b"SFISHSUM";
 const HEADER_BYTES: usize = 32;
 const CRC_BYTES: usize = 4;
+
+/// The checksums of one bit each, as they become when a whole block of zeros follows. The change is linear, so that it
+/// is computed once and not for each block.
+static BITS_BEFORE_BLOCK: LazyLock<[u32; 32]> =
+    LazyLock::new(|| std::array::from_fn(|bit| crc32c::crc32c_combine(1 << bit, 0, BLOCK_BYTES as usize)));
+
+/// Returns the checksum of bytes and a following block from their checksums.
+fn with_block(before: u32, block: u32, block_bytes: u64) -> u32 {
+    if block_bytes != BLOCK_BYTES {
+        return crc32c::crc32c_combine(before, block, block_bytes as usize);
+    }
+    let moved = BITS_BEFORE_BLOCK
+        .iter()
+        .enumerate()
+        .fold(0, |sum, (bit, moved)| if before >> bit & 1 == 1 { sum ^ moved } else { sum });
+    moved ^ block
+}
 
 /// CRC-32C of each block of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +64,7 @@ impl Summing {
     fn close_block(&mut self, bytes: u64) {
         self.whole = match self.complete.is_empty() {
             true => self.open,
-            false => crc32c::crc32c_combine(self.whole, self.open, bytes as usize),
+            false => with_block(self.whole, self.open, bytes),
         };
         self.complete.push(std::mem::take(&mut self.open));
     }
@@ -62,6 +80,32 @@ impl Summing {
 }
 
 impl BlockSums {
+    /// Returns checksums that came from elsewhere. Whether they belong to a content is checked by [`Self::whole`].
+    pub fn new(blocks: Vec<u32>) -> Self {
+        Self { blocks }
+    }
+
+    /// Returns the checksums of a content of at most one block, which has no others.
+    pub fn of_block(content: Content) -> Self {
+        Self { blocks: (content.bytes > 0).then_some(content.crc32c).into_iter().collect() }
+    }
+
+    /// Returns the checksums, in the order of the blocks.
+    pub fn blocks(&self) -> &[u32] {
+        &self.blocks
+    }
+
+    /// Returns the checksum of a whole file of this length whose blocks have these checksums. The number of blocks must
+    /// be that of the length.
+    pub fn whole(&self, bytes: u64) -> u32 {
+        let mut left = bytes;
+        self.blocks.iter().fold(0, |before, block| {
+            let block_bytes = left.min(BLOCK_BYTES);
+            left -= block_bytes;
+            with_block(before, *block, block_bytes)
+        })
+    }
+
     /// Returns the bytes of the file with the checksums of this content.
     pub fn encode(&self, content: Content) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + (self.blocks.len() + 1) * CRC_BYTES);

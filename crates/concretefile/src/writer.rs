@@ -38,7 +38,10 @@ impl ConcreteWriter {
     pub fn finish(mut self) -> Result<Content, ConcreteError> {
         let (content, blocks) = std::mem::take(&mut self.sums).finish();
         if content.bytes > BLOCK_BYTES {
-            write_beside(&sums_path(&self.path), &blocks.encode(content))?;
+            let beside = sums_path(&self.path);
+            // Checksums beside a file that was created here can only be left over from a removed one.
+            let _ = std::fs::remove_file(&beside);
+            write_beside(&beside, &blocks.encode(content))?;
         }
         self.is_finished = true;
         Ok(content)

@@ -165,3 +165,64 @@ fn put_is_locked_once() {
     assert!(world.files.lock(PutId(9)).unwrap().is_some());
     assert_eq!(world.files.puts().unwrap(), [PutId(9)]);
 }
+
+#[test]
+fn new_file_never_replaces_an_existing_one() {
+    let world = World::new();
+    let bytes = some_bytes(2 * BLOCK + 5);
+    let (id, content) = world.write(0, &bytes, 4096);
+    let refused = world.files.create_new(id).err().unwrap();
+    assert!(refused.is_existing() && refused.damage().is_none(), "{refused}");
+    assert!(world.files.holds(id, content));
+    // Checksums that are left over from a removed file do not matter.
+    std::fs::remove_file(world.files.path(id)).unwrap();
+    assert!(!world.files.holds(id, content));
+    let mut writer = world.files.create_new(id).unwrap();
+    assert!(world.files.create_new(id).err().unwrap().is_existing());
+    writer.write(&bytes[..3 * BLOCK / 2]).unwrap();
+    let shorter = writer.finish().unwrap();
+    assert!(world.files.holds(id, shorter) && !world.files.holds(id, content));
+    // A dropped writer leaves nothing, so that the next one may try.
+    let id = ConcreteId::of(PutId(77), 5000).unwrap();
+    drop(world.files.create_new(id).unwrap());
+    world.files.create_new(id).unwrap().finish().unwrap();
+    assert!(world.files.holds(id, Content::default()));
+}
+
+#[test]
+fn held_file_is_complete_and_the_same() {
+    let world = World::new();
+    let (id, content) = world.write(0, &some_bytes(2 * BLOCK), 4096);
+    assert!(world.files.holds(id, content));
+    assert!(!world.files.holds(id, Content { crc32c: content.crc32c ^ 1, ..content }));
+    assert!(!world.files.holds(id, Content { bytes: content.bytes - 1, ..content }));
+    let path = world.files.path(id);
+    let mut bad = std::fs::read(&path).unwrap();
+    bad[BLOCK] ^= 1;
+    std::fs::write(&path, bad).unwrap();
+    assert!(!world.files.holds(id, content));
+    let [free, total] = world.files.free_bytes().unwrap();
+    assert!(free <= total && total > 0);
+}
+
+#[test]
+fn sums_combine_to_the_whole() {
+    let world = World::new();
+    let lengths = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 7 * BLOCK + 99];
+    for (number, length) in (0..).zip(lengths) {
+        let bytes = some_bytes(length);
+        let (id, content) = world.write(number, &bytes, 10_007);
+        let reader = world.files.read(id, content).unwrap();
+        let blocks: Vec<u32> = bytes.chunks(BLOCK).map(crc32c::crc32c).collect();
+        assert_eq!(reader.sums().blocks(), blocks, "{length}");
+        assert_eq!(reader.sums().whole(content.bytes), content.crc32c, "{length}");
+        if length <= BLOCK {
+            assert_eq!(reader.sums(), &BlockSums::of_block(content), "{length}");
+        }
+        for flipped in 0..blocks.len() {
+            let mut wrong = blocks.clone();
+            wrong[flipped] ^= 1 << (flipped % 32);
+            assert_ne!(BlockSums::new(wrong).whole(content.bytes), content.crc32c, "{length} {flipped}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 //! and nodes.
 //!
 //! # Where it sits
-//! server, metastore, trust -> controlport -> listener, cli (`sailfish server`); `client` speaks to it.
+//! server, filecatalog, metastore, trust -> controlport -> listener, cli (`sailfish server`); `client` speaks to it.
 //!
 //! # Invariants
 //! Bodies are bounded before they are read, JSON by its depth. A gate precedes all routes: it identifies the caller by
@@ -23,6 +23,7 @@ mod port;
 mod routes;
 
 pub use answer::Problem;
+pub use filecatalog::RepairPace;
 pub use gate::UserLimits;
 pub use port::{Access, Port, TokensAsked};
 pub use routes::ConsoleProgram;
@@ -34,7 +35,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use listener::Refusal;
-use routes::{drills, files, history, intermediates, jobs, nodes, status, tokens};
+use routes::{drills, files, history, intermediates, jobs, nodes, status, stored_files, tokens};
 use std::sync::{Arc, Once};
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
@@ -112,6 +113,20 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(intermediates::open))
         .routes(routes!(intermediates::remove))
         .routes(routes!(intermediates::news))
+        .routes(routes!(stored_files::find))
+        .routes(routes!(stored_files::list))
+        .routes(routes!(stored_files::lease))
+        .routes(routes!(stored_files::change))
+        .routes(routes!(stored_files::commits))
+        .routes(routes!(stored_files::begin))
+        .routes(routes!(stored_files::known))
+        .routes(routes!(stored_files::number))
+        .routes(routes!(stored_files::place))
+        .routes(routes!(stored_files::record))
+        .routes(routes!(stored_files::commit))
+        .routes(routes!(stored_files::abandon))
+        .routes(routes!(stored_files::news))
+        .routes(routes!(stored_files::parts))
         .routes(routes!(tokens::admission))
         .routes(routes!(tokens::list_tokens, tokens::create))
         .routes(routes!(tokens::revoke))

@@ -1,12 +1,13 @@
 //! The shared state of the routes, and the rules of access.
 
 use crate::gate::{FailedTokens, Keyring, Meters, Refusals, TELL_EVERY, UserLimits, now_ns};
-use crate::routes::{Console, ConsoleProgram, Passages};
+use crate::routes::{Console, ConsoleProgram, Passages, StoredFiles};
+use filecatalog::{Catalog, RepairPace};
 use metastore::{Metastore, StoreError};
 use server::Server;
 use std::sync::Arc;
 use std::time::Instant;
-use trust::Authority;
+use trust::{Authority, DataRight};
 
 /// The tokens that a server accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Access {
     pub console: Option<ConsoleProgram>,
     /// True if nodes must run user programs in a sandbox.
     pub sandbox: bool,
+    /// The times of repairs of stored files.
+    pub repair: RepairPace,
 }
 
 /// The shared state of the routes.
@@ -46,13 +49,23 @@ pub struct Port {
     pub(crate) failed_tokens: Arc<FailedTokens>,
     pub(crate) passages: Arc<Passages>,
     pub(crate) console: Console,
+    pub(crate) stored: StoredFiles,
 }
 
 impl Port {
-    /// Opens the port of a server; `store` is the server's store, opened for reading.
-    pub async fn open(server: Arc<Server>, store: Metastore, access: Access) -> Result<Self, StoreError> {
+    /// Opens the port of a server; `store` is the server's store, opened for reading, and `files` the same for the
+    /// catalogue of stored files, which writes too.
+    pub async fn open(
+        server: Arc<Server>,
+        store: Metastore,
+        files: Metastore,
+        access: Access,
+    ) -> Result<Self, StoreError> {
         let keyring = Keyring::default();
         keyring.reload(&store).await?;
+        let signer = Arc::clone(&server);
+        let sign = Box::new(move |right: &DataRight| signer.sign(right));
+        let stored = StoredFiles::new(Catalog::open(files, sign, access.repair).await?);
         Ok(Self {
             server,
             store: Arc::new(store),
@@ -63,6 +76,7 @@ impl Port {
             failed_tokens: Arc::default(),
             passages: Arc::default(),
             console: Console::default(),
+            stored,
         })
     }
 
@@ -75,5 +89,10 @@ impl Port {
                 return;
             }
         }
+    }
+
+    /// Removes stored files that nobody needs, and repairs those that need it; ends with the server.
+    pub async fn keep_files(self) {
+        self.stored.keep_house().await;
     }
 }

@@ -9,8 +9,10 @@ pub(crate) mod jobs;
 pub(crate) mod nodes;
 mod of_others;
 pub(crate) mod status;
+pub(crate) mod stored_files;
 pub(crate) mod tokens;
 
 pub(crate) use console::Console;
 pub use console::ConsoleProgram;
 pub(crate) use files::Passages;
+pub(crate) use stored_files::StoredFiles;

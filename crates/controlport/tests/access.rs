@@ -47,6 +47,20 @@ const MATRIX: &[(&str, &str, [bool; 5])] = &[
     ("post", "/v1/intermediate-files/open", [true, true, false, false, false]),
     ("post", "/v1/intermediate-files/remove", [true, true, false, false, false]),
     ("post", "/v1/nodes/{node}/intermediate-files", [false, false, false, false, true]),
+    ("post", "/v1/stored-files/find", [true, true, true, false, false]),
+    ("post", "/v1/stored-files/list", [true, true, true, false, false]),
+    ("post", "/v1/stored-files/lease", [true, true, true, false, false]),
+    ("post", "/v1/stored-files/change", [true, true, false, false, false]),
+    ("post", "/v1/stored-files/commits", [true, true, true, false, false]),
+    ("post", "/v1/stored-files/puts", [true, true, false, false, false]),
+    ("post", "/v1/stored-files/puts/known", [true, true, false, false, false]),
+    ("post", "/v1/stored-files/puts/numbers", [true, true, false, false, false]),
+    ("post", "/v1/stored-files/puts/places", [true, true, false, false, false]),
+    ("post", "/v1/stored-files/puts/files", [true, true, false, false, false]),
+    ("post", "/v1/stored-files/puts/commit", [true, true, false, false, false]),
+    ("post", "/v1/stored-files/puts/abandon", [true, true, false, false, false]),
+    ("post", "/v1/nodes/{node}/stored-files", [false, false, false, false, true]),
+    ("post", "/v1/nodes/{node}/stored-files/parts", [false, false, false, false, true]),
     ("get", "/v1/nodes", [true, true, true, false, false]),
     ("post", "/v1/nodes", [true, false, false, true, false]),
     ("post", "/v1/nodes/admission", [true, false, false, true, false]),
@@ -86,9 +100,17 @@ impl Place {
         let access = Access { tokens, limits, ..Access::default() };
         let port = runtime.block_on(async {
             let store = Metastore::open(state.path()).await.expect("a store");
-            Port::open(Arc::clone(&server), store, access).await.expect("a port")
+            let files = Metastore::open(state.path()).await.expect("a store");
+            Port::open(Arc::clone(&server), store, files, access).await.expect("a port")
         });
         Place { runtime, routes: controlport::router(port.clone()), port, server, state }
+    }
+
+    /// Another port on the same store.
+    async fn open(&self, access: Access) -> Result<Port, metastore::StoreError> {
+        let [store, files] =
+            [Metastore::open(self.state.path()).await?, Metastore::open(self.state.path()).await?];
+        Port::open(Arc::clone(&self.server), store, files, access).await
     }
 
     fn token(&self, user: &str, role: Role, seconds: Option<u64>) -> IssuedToken {
@@ -330,9 +352,8 @@ fn own_token_of_server_is_the_administrators() {
     // Another port on the same store, as of a standby, admits it; one that wants tokens of people does not.
     for (tokens, expected) in [(TokensAsked::OwnOrIssued, true), (TokensAsked::Issued, false)] {
         let port = place.runtime.block_on(async {
-            let store = Metastore::open(place.state.path()).await.expect("a store");
             let access = Access { tokens, ..Access::default() };
-            Port::open(Arc::clone(&place.server), store, access).await.expect("a port")
+            place.open(access).await.expect("a port")
         });
         let request = Request::builder().uri("/v1/jobs").header("authorization", format!("Bearer {own}"));
         let request = request.body(Body::empty()).expect("a request");
@@ -364,10 +385,7 @@ fn revoking_a_token_ends_secrets_of_its_nodes() {
     );
     let again = |tokens| {
         let access = Access { tokens, ..Access::default() };
-        let port = place.runtime.block_on(async {
-            let store = Metastore::open(place.state.path()).await.expect("a store");
-            Port::open(Arc::clone(&place.server), store, access).await.expect("a port")
-        });
+        let port = place.runtime.block_on(async { place.open(access).await.expect("a port") });
         controlport::router(port)
     };
     // A port that opens later, as of a server that starts again and of a standby, knows them too.

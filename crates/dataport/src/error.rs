@@ -3,7 +3,7 @@
 use api::{Blame, TaskFailure};
 use chunkserver::ChunkServerError;
 use iappender::AppendError;
-use ids::{ChunkId, IfileIndex, NodeId, RunId, Source};
+use ids::{ChunkId, ConcreteId, IfileIndex, NodeId, RunId, Source};
 use ifile::FormatError;
 use stagefile::StageFileError;
 
@@ -29,6 +29,9 @@ pub enum DataError {
     Cancelled,
     #[error("{node} at {url} accepted no bytes for too long")]
     Silent { node: NodeId, url: String },
+    /// The node does not have an intact copy of a concrete file, or what it sent does not verify.
+    #[error("{node} has no intact copy of {file}: {reason}")]
+    StoredDamaged { node: NodeId, file: ConcreteId, reason: String },
     /// The runtime for requests has ended, so the process is about to end.
     #[error("the carrier of requests has stopped")]
     Stopped,
@@ -36,7 +39,7 @@ pub enum DataError {
 
 impl DataError {
     /// Returns whether a retry may succeed.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub fn is_passing(&self) -> bool {
         match self {
             Self::Unreachable { .. }
             | Self::Damaged { .. }
@@ -45,8 +48,18 @@ impl DataError {
             | Self::Silent { .. } => true,
             // Damaged on the way, too busy, or broken off.
             Self::Refused { status, .. } => matches!(status, 400 | 408 | 429 | 500 | 502 | 503 | 504),
-            Self::Client(_) | Self::Trust(_) | Self::Cancelled | Self::Stopped => false,
+            Self::Client(_)
+            | Self::Trust(_)
+            | Self::Cancelled
+            | Self::Stopped
+            | Self::StoredDamaged { .. } => false,
         }
+    }
+
+    /// Returns whether the node or the way to it is the cause, so that another node should be tried. False if the
+    /// request itself is refused, as by every node, or this process is about to end.
+    pub fn is_of_the_node(&self) -> bool {
+        self.is_about_there() && !self.is_wrong_token() && !matches!(self, Self::Refused { status: 413, .. })
     }
 
     /// Returns whether the other node did not accept the token of the request.

@@ -1,11 +1,13 @@
 //! # What it does
 //! Carries record data between nodes over HTTP: frames from appenders to chunks on other nodes, key ranges of sorted
 //! runs from other nodes to merges, ranges of stage files to map tasks, and copies of whole runs and stage files; and
-//! intermediate files of users, as their writers write them. Bytes are in `docs/protocol-data.md`.
+//! intermediate files of users, as their writers write them; and parts of stored files to and from disks. Bytes are in
+//! `docs/protocol-data.md`.
 //!
 //! # Where it sits
 //! iappender (frames) -> dataport -> chunkserver of another node; chunkserver of another node (blocks) -> dataport
-//! -> imerger (cursors); stage file of this node or another one (blocks) -> dataport -> mapper (bytes).
+//! -> imerger (cursors); stage file of this node or another one (blocks) -> dataport -> mapper (bytes); clients
+//! (parts) -> dataport -> concretefile on a node, and back.
 //!
 //! # Invariants
 //! The frames of an attempt for a node travel in one request at a time, which is repeated unchanged until it is
@@ -13,7 +15,8 @@
 //! every entry is numbered and checked, every run states its number of blocks and records, and the stream has an end
 //! mark. If a stream breaks and the run has a replica, the reader continues there after the last returned record; a
 //! reader of a stage file does the same, block by block. A copy is byte for byte the run or stage file, or nothing of
-//! it is left. An unknown job, chunk, run or stage file, and a node of another incarnation than requested, is an error,
+//! it is left. An upload of parts is synced as a whole, or nothing of it is left; no byte of a part is returned before
+//! its block is verified against the content that the caller named. An unknown job, chunk, run or stage file, and a node of another incarnation than requested, is an error,
 //! never an empty answer. Both sides bound every length before they allocate memory for it.
 //!
 //! # Deliberately absent
@@ -49,13 +52,17 @@ pub use request::scan::{RemoteScan, ScanOptions};
 pub use request::stage::{
     AnyStageFile, CopyFailure, CopyProblem, StageFileCopy, StageFileOptions, StageReadError,
 };
+pub use request::stored::parts_stream::PartStream;
+pub use request::stored::upload::PartsUpload;
 pub use serve::routes::{COPIES_MAX, router};
 pub use serve::services::{
     Chunkservers, IntermediateFileError, IntermediateFileService, StageFileHere, StageFileService,
     StatedContent,
 };
+pub use serve::stored::services::{OpenedPart, PartReceiver, StoredFileError, StoredFileService};
 pub use wire::data_scope::DataScope;
 pub use wire::stage::StageFileRef;
 pub use wire::stage_name::{STAGE_FILE_NAME_BYTES_MAX, StageFileName};
+pub use wire::stored::{PARTS_PER_REQUEST_MAX, PartRange};
 pub use wire::token::{JobTokens, Token};
 pub use wire::{ATTEMPT_HEADER, INCARNATION_HEADER};

@@ -8,3 +8,4 @@ pub(crate) mod failover;
 mod intermediate;
 pub(crate) mod scan;
 pub(crate) mod stage;
+pub(crate) mod stored;

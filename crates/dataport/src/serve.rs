@@ -11,3 +11,4 @@ pub(crate) mod routes;
 mod scan;
 pub(crate) mod services;
 mod stage;
+pub(crate) mod stored;

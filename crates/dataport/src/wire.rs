@@ -5,6 +5,7 @@ pub mod messages;
 pub mod scan;
 pub mod stage;
 pub(crate) mod stage_name;
+pub mod stored;
 pub(crate) mod token;
 
 /// The header with the incarnation of the addressed node.

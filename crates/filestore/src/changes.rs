@@ -2,22 +2,12 @@
 
 use crate::error::FilesError;
 use crate::{FileStore, now_ns};
-use filetree::{
-    FoundPath, Making, Parents, Recursion, TreeDecision, TreeError, TreePath, copy, make_directory, remove,
-    rename,
-};
+use filetree::{FoundPath, Making, TreeDecision, TreeError, TreePath};
 use ids::FileVersion;
 use metastore::{FileChange, FileFacts, FileQuestion};
-use rows::FileCommitRow;
+use rows::{FileCommitRow, FileSpace};
 
-/// A change of the tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TreeChange {
-    MakeDirectory { path: TreePath, parents: Parents },
-    Remove { path: TreePath, recursive: Recursion },
-    Rename { from: TreePath, to: TreePath },
-    Copy { from: TreePath, to: TreePath },
-}
+pub use filetree::TreeChange;
 
 /// A change that was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,58 +16,39 @@ pub struct CommittedChange {
     pub version: FileVersion,
     pub files: u64,
     pub bytes: u64,
-}
-
-impl TreeChange {
-    fn verb(&self) -> &'static str {
-        match self {
-            Self::MakeDirectory { .. } => "mkdir",
-            Self::Remove { .. } => "rm",
-            Self::Rename { .. } => "mv",
-            Self::Copy { .. } => "cp",
-        }
-    }
-
-    /// Returns the paths that the decision needs, and the one that is stored with the change.
-    fn paths(&self) -> (Vec<&TreePath>, &TreePath) {
-        match self {
-            Self::MakeDirectory { path, .. } | Self::Remove { path, .. } => (vec![path], path),
-            Self::Rename { from, to } | Self::Copy { from, to } => (vec![from, to], to),
-        }
-    }
-
-    fn decide(&self, facts: &FileFacts, making: &mut Making) -> Result<TreeDecision, TreeError> {
-        let (paths, _) = self.paths();
-        let found = |index: usize| found(facts, index, paths[index]);
-        match self {
-            Self::MakeDirectory { parents, .. } => make_directory(&found(0), *parents, making),
-            Self::Remove { recursive, .. } => remove(&found(0), *recursive),
-            Self::Rename { .. } => rename(&found(0), &found(1), making),
-            Self::Copy { .. } => copy(&found(0), &found(1), &facts.subtree, making),
-        }
-    }
+    /// Files with fewer replicas than wished, in a cluster: the server adds them when it can.
+    pub short_files: u64,
 }
 
 /// Returns the rows of a path of a question.
 pub(crate) fn found(facts: &FileFacts, index: usize, path: &TreePath) -> FoundPath {
     let rows = facts.found.get(index).cloned().unwrap_or_default();
-    FoundPath { path: path.clone(), rows: rows.rows, has_entries: rows.has_entries }
+    FoundPath {
+        path: path.clone(),
+        root: FileSpace::Machine.root(),
+        rows: rows.rows,
+        has_entries: rows.has_entries,
+    }
 }
 
 impl FileStore {
     /// Changes the tree; durable when this returns. None if there was nothing to change.
     pub fn change(&self, change: &TreeChange) -> Result<Option<FileVersion>, FilesError> {
-        let (paths, path) = change.paths();
+        let paths = change.paths();
         let question = FileQuestion {
+            space: FileSpace::Machine,
             paths: paths.iter().map(|path| path.components()).collect(),
-            subtree: matches!(change, TreeChange::Copy { .. }),
+            subtree: change.needs_subtree(),
+            put: None,
         };
         let decide = |facts: FileFacts| {
             // A copy keeps as many versions as its source.
             let keep =
                 facts.found.first().and_then(|found| found.rows.last()).map_or(1, |row| row.keep_versions);
             let mut making = self.making(facts.clone(), keep);
-            let TreeDecision { ends, begins } = change.decide(&facts, &mut making)?;
+            let found: Vec<FoundPath> =
+                (0..).zip(&paths).map(|(index, path)| found(&facts, index, path)).collect();
+            let TreeDecision { ends, begins } = change.decide(&found, &facts.subtree, &mut making)?;
             if ends.is_empty() && begins.is_empty() {
                 return Ok(None);
             }
@@ -85,7 +56,7 @@ impl FileStore {
                 version: facts.version,
                 user: self.user.clone(),
                 verb: change.verb().to_string(),
-                path: path.to_string(),
+                path: change.path().to_string(),
                 files: begins.iter().filter(|row| row.parts > 0).count() as u64,
                 bytes: begins.iter().map(|row| row.bytes).sum(),
                 created_ns: making.now_ns,

@@ -1,9 +1,8 @@
 //! The check of files: every block of every concrete file, and whether rows and disk agree.
 
 use crate::error::FilesError;
-use crate::{FileStore, Parts};
-use concretefile::{Content, verify};
-use filetransfer::PartStore;
+use crate::{FileStore, content_of};
+use concretefile::verify;
 use filetree::TreeName;
 use ids::PutId;
 use rows::FileItem;
@@ -34,7 +33,6 @@ impl FileStore {
         let pin = self.pin(name.version)?;
         let at = TreeName { version: Some(pin.version), ..name.clone() };
         let mut checked = CheckedFiles::default();
-        let parts = Parts { files: self, put: PutId(0) };
         self.walk(&at, &mut |entry| {
             let Some(row) = entry.row.filter(|row| matches!(row.item, FileItem::File(_))) else {
                 return Ok(());
@@ -49,9 +47,7 @@ impl FileStore {
                 problem(format!("the store has {} of its {} parts", rows.len(), row.parts));
             }
             for part in rows {
-                let content = Content { bytes: part.bytes, crc32c: part.crc32c };
-                let verified = parts.open(part.concrete, content).and_then(|reader| Ok(verify(reader)?));
-                match verified {
+                match self.disk.read(part.concrete, content_of(&part)).and_then(verify) {
                     Ok(()) => checked.bytes += part.bytes,
                     Err(error) => problem(format!("part {}: {error}", part.part)),
                 }

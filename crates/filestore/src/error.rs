@@ -6,6 +6,15 @@ use filetree::{NameError, TreeError, TreeName};
 use metastore::StoreError;
 use std::path::PathBuf;
 
+/// The kind of an error of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteFault {
+    /// The user must change a name, an option or the address.
+    Refused,
+    /// The server cannot be reached, or failed: the same command may succeed later.
+    Failed,
+}
+
 /// Reason why a command on files did nothing, or not all.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
@@ -30,6 +39,12 @@ pub enum FilesError {
     Concrete(#[from] ConcreteError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The server of a cluster, or the way to it; the text is a whole sentence.
+    #[error("{text}")]
+    Remote { fault: RemoteFault, text: String },
+    /// All replicas of a part of a file that are known cannot be read.
+    #[error("part {part} of {name} cannot be read from any of its {replicas} replicas: {reason}")]
+    OnlyReplicasLost { name: String, part: u32, replicas: u32, reason: String },
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
     #[error("cannot {action} {path}", path = path.display())]
@@ -53,7 +68,8 @@ impl FilesError {
             | Self::IsADirectory(_)
             | Self::NoSuchVersion(_)
             | Self::OfVersion(_)
-            | Self::Unsuitable { .. } => true,
+            | Self::Unsuitable { .. }
+            | Self::Remote { fault: RemoteFault::Refused, .. } => true,
             Self::Transfer(error) => matches!(
                 error,
                 TransferError::RaggedRecords { .. } | TransferError::TooMany | TransferError::Io { .. }

@@ -23,17 +23,19 @@ mod outputs;
 mod puts;
 mod reading;
 mod sweep;
+mod tree;
 
 pub use changes::{CommittedChange, TreeChange};
 pub use check::{CheckedFiles, Problem};
-pub use error::FilesError;
+pub use error::{FilesError, RemoteFault};
 pub use outputs::{OutputForm, OutputPart};
 pub use puts::{PutOptions, PutSource};
 pub use reading::{FileEntry, ReadPin};
 pub use sweep::UNFINISHED_KEPT;
+pub use tree::{PartWithReplicas, ReplicaOfPart, StoredTree, TakeEntry};
 
-use concretefile::{ConcreteDirectory, ConcreteReader, ConcreteWriter, Content};
-use filetransfer::{DonePart, FileToPut, PartStore, TransferError};
+use concretefile::{ConcreteDirectory, Content};
+use filetransfer::{DonePart, FileToPut, PartSink, PartSource, PartStore, TransferError};
 use ids::{ConcreteId, ContentId, PutId};
 use metastore::Metastore;
 use rows::{ConcreteRow, PutFileRow};
@@ -89,12 +91,17 @@ struct Parts<'a> {
 }
 
 impl PartStore for Parts<'_> {
-    fn create(&self, part: ConcreteId) -> Result<ConcreteWriter, TransferError> {
-        Ok(self.files.disk.create(part)?)
+    fn create(&self, part: ConcreteId, _bytes: Option<u64>) -> Result<Box<dyn PartSink + '_>, TransferError> {
+        Ok(Box::new(self.files.disk.create(part)?))
     }
 
-    fn open(&self, part: ConcreteId, content: Content) -> Result<ConcreteReader, TransferError> {
-        Ok(self.files.disk.read(part, content)?)
+    fn open(&self, part: &ConcreteRow) -> Result<Box<dyn PartSource + '_>, TransferError> {
+        Ok(Box::new(self.files.disk.read(part.concrete, content_of(part))?))
+    }
+
+    /// The commit writes the rows of files that were not kept.
+    fn keeps_all(&self) -> bool {
+        false
     }
 
     fn keep(&self, files: &[(FileToPut, Vec<DonePart>)]) -> Result<(), TransferError> {
@@ -120,6 +127,11 @@ impl Parts<'_> {
         };
         Some((row, concrete_rows(content, parts)))
     }
+}
+
+/// Returns the content of a part.
+fn content_of(part: &ConcreteRow) -> Content {
+    Content { bytes: part.bytes, crc32c: part.crc32c }
 }
 
 fn concrete_rows(content: ContentId, parts: &[DonePart]) -> Vec<ConcreteRow> {

@@ -9,7 +9,7 @@ use faults::{CrashPoint, crash_point};
 use filetransfer::{DonePart, TransferError};
 use filetree::{TreeError, TreePath};
 use ids::{ConcreteId, ContentId, DirectoryId, PutId};
-use rows::FileItem;
+use rows::{FileItem, FileSpace};
 use std::path::{Path, PathBuf};
 
 /// A part of an output.
@@ -115,7 +115,7 @@ impl FileStore {
 
     /// Returns the number of versions that a name keeps; 1 for a new one.
     fn kept_versions(&self, name: &TreePath) -> Result<u32, FilesError> {
-        let found = self.run(self.store.found_names(name.components(), None))?;
+        let found = self.run(self.store.found_names(FileSpace::Machine, name.components(), None))?;
         let is_there = found.rows.len() == name.components().len();
         Ok(found.rows.last().filter(|_| is_there).map_or(1, |row| row.keep_versions))
     }

@@ -11,8 +11,8 @@ use filetransfer::{
 };
 use filetree::{FileSize, FoundPath, Making, TreeDecision, TreeError, TreePath, place};
 use ids::{ConcreteId, ContentId, DirectoryId, PutId};
-use metastore::{FileChange, FileFacts, FileQuestion};
-use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FilePutRow};
+use metastore::{EndedPut, FileChange, FileFacts, FileQuestion};
+use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FilePutRow, FileSpace};
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,8 @@ pub struct PutOptions {
     pub skip_unsuitable: bool,
     /// Number of versions that are kept, with the new one.
     pub keep_versions: u32,
+    /// Wished number of replicas in a cluster; None leaves it to the server. One machine has one.
+    pub replicas: Option<u32>,
     pub threads: usize,
 }
 
@@ -129,8 +131,9 @@ impl FileStore {
 
     /// Returns an error before any byte is read if the name cannot be used.
     pub(crate) fn check_place(&self, name: &TreePath, item: FileItem) -> Result<(), FilesError> {
-        let rows = self.run(self.store.found_names(name.components(), None))?;
-        let found = FoundPath { path: name.clone(), rows: rows.rows, has_entries: rows.has_entries };
+        let rows = self.run(self.store.found_names(FileSpace::Machine, name.components(), None))?;
+        let root = FileSpace::Machine.root();
+        let found = FoundPath { path: name.clone(), root, rows: rows.rows, has_entries: rows.has_entries };
         place(&found, item, FileSize::default(), &mut self.making(FileFacts::default(), 1))?;
         Ok(())
     }
@@ -197,7 +200,7 @@ impl FileStore {
             // Behind all files that the put may have written.
             false => self.disk.files(put)?.into_iter().map(|file| file.number() + 1).max().unwrap_or(0),
         };
-        let mut plan = PutPlan::new(put, files, options.parts, options.records, first_number)?;
+        let mut plan = PutPlan::new(put, files, options.parts, options.records)?;
         for index in 0..plan.files.len() {
             let file = &plan.files[index];
             let Some(row) = known.get(&file.source.name) else { continue };
@@ -215,6 +218,7 @@ impl FileStore {
                 plan.is_done_already(index, row.content.number(), &sums);
             }
         }
+        plan.number_from(first_number)?;
         Ok(plan)
     }
 
@@ -236,7 +240,7 @@ impl FileStore {
         keep_versions: u32,
     ) -> Result<CommittedChange, FilesError> {
         let (files, bytes, put) = (ready.files_count, ready.bytes, ready.put);
-        let question = FileQuestion { paths: vec![name.components()], subtree: false };
+        let question = FileQuestion { paths: vec![name.components()], ..FileQuestion::default() };
         let decide = |facts: FileFacts| {
             let mut making = self.making(facts.clone(), keep_versions);
             let found = crate::changes::found(&facts, 0, name);
@@ -251,10 +255,16 @@ impl FileStore {
                 created_ns: making.now_ns,
             };
             let TreeDecision { ends, begins } = decision;
-            Ok::<_, TreeError>(Some(FileChange { commit, ends, begins, more, ended_put: Some(put) }))
+            Ok::<_, TreeError>(Some(FileChange {
+                commit,
+                ends,
+                begins,
+                more,
+                ended_put: Some(EndedPut::Machine(put)),
+            }))
         };
         let version = self.run(self.store.change_files(&question, decide))??;
-        Ok(CommittedChange { version: version.unwrap_or_default(), files, bytes })
+        Ok(CommittedChange { version: version.unwrap_or_default(), files, bytes, short_files: 0 })
     }
 }
 

@@ -1,12 +1,11 @@
 //! Reading: entries, versions, and the bytes of files. A reader pins the version that it reads.
 
 use crate::error::FilesError;
-use crate::{FileStore, Parts};
-use concretefile::Content;
-use filetransfer::{FileToGet, GetPlan, PIECE_BYTES, PartStore, Target, TransferError, Watch, get};
+use crate::{FileStore, Parts, content_of};
+use filetransfer::{FileToGet, GetPlan, PIECE_BYTES, Target, TransferError, Watch, get};
 use filetree::{TreeName, TreePath};
 use ids::{DirectoryId, FileVersion, PutId};
-use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow};
+use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FileSpace};
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::io::Write;
@@ -107,7 +106,8 @@ impl FileStore {
         if name.path.is_root() {
             return Ok(FileEntry { name: String::new(), row: None });
         }
-        let found = self.run(self.store.found_names(name.path.components(), name.version))?;
+        let found =
+            self.run(self.store.found_names(FileSpace::Machine, name.path.components(), name.version))?;
         match found.rows.len() == name.path.components().len() {
             true => Ok(FileEntry { name: name.path.to_string(), row: found.rows.last().cloned() }),
             false => Err(FilesError::Missing(name.clone())),
@@ -173,7 +173,13 @@ impl FileStore {
     ) -> Result<(), FilesError> {
         let mut after = String::new();
         loop {
-            let rows = self.run(self.store.file_entries(directory, at, &after, ENTRIES_AT_ONCE))?;
+            let rows = self.run(self.store.file_entries(
+                FileSpace::Machine,
+                directory,
+                at,
+                &after,
+                ENTRIES_AT_ONCE,
+            ))?;
             let Some(last) = rows.last() else { return Ok(()) };
             after.clone_from(&last.name);
             take(&rows)?;
@@ -185,7 +191,7 @@ impl FileStore {
 
     /// Returns the changes of a name and of everything below it, newest first.
     pub fn versions(&self, path: &TreePath, limit: u32) -> Result<Vec<FileCommitRow>, FilesError> {
-        self.run(self.store.file_commits(&path.to_string(), limit))
+        self.run(self.store.file_commits(FileSpace::Machine, &path.to_string(), limit))
     }
 
     /// Returns the concrete files of a file, in their order.
@@ -209,7 +215,6 @@ impl FileStore {
         let Some(row) = row.filter(|row| matches!(row.item, FileItem::File(_))) else {
             return Err(FilesError::IsADirectory(name.clone()));
         };
-        let parts = Parts { files: self, put: PutId(0) };
         let end = offset.saturating_add(bytes_max);
         let mut begin = 0;
         for part in self.parts(&row)? {
@@ -218,8 +223,7 @@ impl FileStore {
             if wanted.is_empty() {
                 continue;
             }
-            let content = Content { bytes: part.bytes, crc32c: part.crc32c };
-            let mut reader = parts.open(part.concrete, content)?;
+            let mut reader = self.disk.read(part.concrete, content_of(&part))?;
             let mut at = wanted.start;
             while at < wanted.end {
                 let piece = reader.read(at, PIECE_BYTES.min((wanted.end - at) as usize))?;
@@ -268,11 +272,9 @@ impl FileStore {
 
     /// Returns the first bytes of a file, at most `bytes_max`.
     pub fn first_bytes(&self, file: &FileToGet, bytes_max: usize) -> Result<Vec<u8>, FilesError> {
-        let parts = Parts { files: self, put: PutId(0) };
         let mut bytes = Vec::new();
         for part in &file.parts {
-            let content = Content { bytes: part.bytes, crc32c: part.crc32c };
-            let mut reader = parts.open(part.concrete, content)?;
+            let mut reader = self.disk.read(part.concrete, content_of(part))?;
             let wanted = part.bytes.min((bytes_max - bytes.len()) as u64);
             let mut offset = 0;
             while offset < wanted {

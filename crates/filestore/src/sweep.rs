@@ -6,6 +6,7 @@ use concretefile::PutLock;
 use faults::{CrashPoint, crash_point};
 use ids::PutId;
 use metastore::RetirePins;
+use rows::FileSpace;
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
@@ -62,7 +63,7 @@ impl FileStore {
     pub(crate) fn retire(&self) -> Result<(), FilesError> {
         loop {
             let pins = RetirePins { versions: self.pinned()? };
-            let retired = self.run(self.store.retire_file_names(&pins))?;
+            let retired = self.run(self.store.retire_file_names(FileSpace::Machine, &pins))?;
             if !retired.more {
                 break;
             }

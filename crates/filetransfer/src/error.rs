@@ -24,6 +24,15 @@ pub enum TransferError {
     WrongBytes { name: String, part: usize, expected: u32, computed: u32 },
     #[error(transparent)]
     Concrete(#[from] ConcreteError),
+    /// A node failed while a part travelled to it; the part can be written again from its source.
+    #[error("a part was not stored: {reason}")]
+    Node { reason: String },
+    /// A node failed while a part of a stream travelled to it, and the stream cannot be read again.
+    #[error("{path} cannot be read again after a node failed ({reason}); put it again", path = path.display())]
+    StreamBroken { path: PathBuf, reason: String },
+    /// A part is on no node that can be reached.
+    #[error("part {part} of {name} cannot be read: {reason}")]
+    NoReplica { name: String, part: u32, replicas: u32, reason: String },
     #[error("it was interrupted")]
     Interrupted,
     /// The store could not keep files; the text is a whole sentence.

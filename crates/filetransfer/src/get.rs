@@ -235,7 +235,7 @@ impl Work<'_> {
             self.watch.add_bytes(row.bytes);
             return Ok(());
         }
-        let mut reader = self.store.open(row.concrete, content)?;
+        let mut reader = self.store.open(row)?;
         let (mut offset, mut computed) = (0, 0);
         while offset < row.bytes {
             if self.watch.is_stopped() {

@@ -3,7 +3,8 @@
 //! parts in parallel, and verifies every byte at both ends.
 //!
 //! # Where it sits
-//! files of a user -> filetransfer -> a [`PartStore`]: the disk of one machine (`filestore`).
+//! files of a user -> filetransfer -> a [`PartStore`]: the disk of one machine (`filestore`), or the nodes of a cluster
+//! (`clusterfiles`).
 //!
 //! # Invariants
 //! Nothing is sent before the whole source is listed and every name is valid. A source file that changes while it is
@@ -21,6 +22,7 @@ mod error;
 mod get;
 mod put;
 mod source;
+mod store;
 mod watch;
 
 pub use cut::{PART_BYTES, RecordEnds};
@@ -28,22 +30,8 @@ pub use error::TransferError;
 pub use get::{FileToGet, GetPlan, Target, get};
 pub use put::{DonePart, FileToPut, PutPlan, put, put_stream};
 pub use source::{Links, ListedSource, SourceFile, Unsuitable, list_source};
+pub use store::{PartSink, PartSource, PartStore};
 pub use watch::Watch;
-
-use concretefile::{ConcreteReader, Content};
-use ids::ConcreteId;
 
 /// Bytes that a thread reads and writes at once.
 pub const PIECE_BYTES: usize = 1 << 20;
-
-/// The store that takes and gives parts; used by several threads at once.
-pub trait PartStore: Sync {
-    /// Begins a part.
-    fn create(&self, part: ConcreteId) -> Result<concretefile::ConcreteWriter, TransferError>;
-
-    /// Opens a part of this content.
-    fn open(&self, part: ConcreteId, content: Content) -> Result<ConcreteReader, TransferError>;
-
-    /// Makes complete files durable, and remembers them for a client that goes on after an interruption.
-    fn keep(&self, files: &[(FileToPut, Vec<DonePart>)]) -> Result<(), TransferError>;
-}

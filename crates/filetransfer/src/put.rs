@@ -19,12 +19,17 @@ use std::time::{Duration, Instant};
 /// Interval after which the finished files are kept, so that an interrupted put goes on behind them.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
+/// Maximum number of times that a part is written, if nodes fail while it travels.
+const PART_TRIES_MAX: u32 = 4;
+
 /// A file of a put, with the numbers of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileToPut {
     pub source: SourceFile,
     /// Number of its first part, which is also that of its content.
     pub first_number: u32,
+    /// The place of the checksum of its first part.
+    first_sum: usize,
     /// The ends of its parts.
     pub ends: Vec<u64>,
     /// True if all its parts are on disk.
@@ -43,45 +48,60 @@ pub struct DonePart {
 pub struct PutPlan {
     pub put: PutId,
     pub files: Vec<FileToPut>,
-    /// Checksums of parts, by their numbers.
+    /// Checksums of the parts of all files, one file after the other.
     sums: Vec<AtomicU32>,
     /// Parts of each file that are missing.
     missing: Vec<AtomicU32>,
 }
 
 impl PutPlan {
-    /// Cuts the files, and numbers their parts from `first_number` on. `parts`: the wished number for each file.
+    /// Cuts the files. `parts`: the wished number for each file. Files that are stored already are named after this with
+    /// [`Self::is_done_already`]; the parts of the others get their numbers last, with [`Self::number_from`].
     pub fn new(
         put: PutId,
         files: Vec<SourceFile>,
         parts: Option<u32>,
         records: RecordEnds,
-        first_number: u32,
     ) -> Result<Self, TransferError> {
         let mut plan = Self { put, ..Self::default() };
-        let mut next = u64::from(first_number);
+        let mut first_sum = 0;
         for source in files {
             let ends = ends_of_parts(&source, parts, records)?;
-            let first_number = u32::try_from(next).map_err(|_| TransferError::TooMany)?;
-            next += ends.len().max(1) as u64;
-            if next > u64::from(ITEMS_MAX) {
+            let next = first_sum + ends.len().max(1);
+            if next > ITEMS_MAX as usize {
                 return Err(TransferError::TooMany);
             }
             plan.missing.push(AtomicU32::new(ends.len() as u32));
-            plan.files.push(FileToPut { source, first_number, ends, is_done: false });
+            plan.files.push(FileToPut { source, first_number: 0, first_sum, ends, is_done: false });
+            first_sum = next;
         }
-        plan.sums.resize_with(next as usize, AtomicU32::default);
+        plan.sums.resize_with(first_sum, AtomicU32::default);
         Ok(plan)
     }
 
     /// Records that a file is on disk already: the number of its first part, and the checksums of its parts.
     pub fn is_done_already(&mut self, file: usize, first_number: u32, sums: &[u32]) {
-        self.files[file].first_number = first_number;
-        let first = first_number as usize;
-        for (sum, place) in sums.iter().zip(&self.sums[first..]) {
+        let done = &mut self.files[file];
+        (done.first_number, done.is_done) = (first_number, true);
+        for (sum, place) in sums.iter().zip(&self.sums[done.first_sum..]) {
             place.store(*sum, Ordering::Relaxed);
         }
-        self.files[file].is_done = true;
+    }
+
+    /// Returns the count of numbers that files which are not done need: one for each part, and one for an empty file.
+    pub fn numbers(&self) -> u32 {
+        // All numbers together are at most `ITEMS_MAX`.
+        self.files.iter().filter(|file| !file.is_done).map(|file| file.ends.len().max(1) as u32).sum()
+    }
+
+    /// Numbers the parts of files that are not done, from `first` on.
+    pub fn number_from(&mut self, first: u32) -> Result<(), TransferError> {
+        let mut next = first;
+        for file in self.files.iter_mut().filter(|file| !file.is_done) {
+            file.first_number = next;
+            next = next.saturating_add(file.ends.len().max(1) as u32);
+        }
+        if next > ITEMS_MAX { Err(TransferError::TooMany) } else { Ok(()) }
     }
 
     /// Returns the parts of a file, all of which are on disk.
@@ -89,7 +109,8 @@ impl PutPlan {
         let begins = std::iter::once(0).chain(file.ends.iter().copied());
         let numbers = file.first_number..;
         let part = |((begin, end), number): ((u64, &u64), u32)| {
-            let crc32c = self.sums[number as usize].load(Ordering::Relaxed);
+            let place = file.first_sum + (number - file.first_number) as usize;
+            let crc32c = self.sums[place].load(Ordering::Relaxed);
             let content = Content { bytes: end - begin, crc32c };
             Some(DonePart { concrete: ConcreteId::of(self.put, number)?, content })
         };
@@ -117,7 +138,8 @@ struct Complete {
     failure: Option<TransferError>,
 }
 
-/// Puts the files of a plan with so many threads. All bytes are written when this returns; the caller syncs them.
+/// Puts the files of a plan with so many threads. All bytes are written when this returns; the caller syncs them, unless
+/// the store keeps all files.
 /// Completes the files that are under way when it is stopped or fails, and keeps them.
 pub fn put(
     plan: &PutPlan,
@@ -188,6 +210,7 @@ impl Work<'_> {
                 let files = std::mem::take(&mut complete.files);
                 drop(complete);
                 return match failure {
+                    None if self.store.keeps_all() => self.keep(files),
                     None => Ok(()),
                     // A full disk gets nothing more.
                     Some(failure) if failure.is_full() => Err(failure),
@@ -233,7 +256,7 @@ impl Work<'_> {
             let number = to_put.first_number + part as u32;
             let id = ConcreteId::of(self.plan.put, number).ok_or(TransferError::TooMany)?;
             let crc32c = self.write_part(&to_put.source, [begin, to_put.ends[part]], id, &mut buffer)?;
-            self.plan.sums[number as usize].store(crc32c, Ordering::Relaxed);
+            self.plan.sums[to_put.first_sum + part].store(crc32c, Ordering::Relaxed);
             if self.plan.missing[file].fetch_sub(1, Ordering::AcqRel) == 1 {
                 self.complete_file(file);
             }
@@ -263,18 +286,41 @@ impl Work<'_> {
         Some(taken)
     }
 
-    /// Writes a range of a source file as a part. Returns its checksum.
+    /// Writes a range of a source file as a part, again if a node fails. Returns its checksum.
     fn write_part(
         &self,
+        source: &SourceFile,
+        range: [u64; 2],
+        id: ConcreteId,
+        buffer: &mut [u8],
+    ) -> Result<u32, TransferError> {
+        let file = File::open(&source.path).map_err(TransferError::io("open", &source.path))?;
+        check_unchanged(&file, source)?;
+        let mut tries = 0;
+        loop {
+            let mut counted = 0;
+            tries += 1;
+            match self.write_once(&file, source, range, id, buffer, &mut counted) {
+                Err(TransferError::Node { .. }) if tries < PART_TRIES_MAX && !self.watch.is_stopped() => {
+                    self.watch.take_back_bytes(counted);
+                }
+                written => return written,
+            }
+        }
+    }
+
+    /// Tries to write a part once. Counts the bytes that it adds to the progress.
+    fn write_once(
+        &self,
+        file: &File,
         source: &SourceFile,
         [begin, end]: [u64; 2],
         id: ConcreteId,
         buffer: &mut [u8],
+        counted: &mut u64,
     ) -> Result<u32, TransferError> {
         let path = &source.path;
-        let file = File::open(path).map_err(TransferError::io("open", path))?;
-        check_unchanged(&file, source)?;
-        let mut writer = self.store.create(id)?;
+        let mut writer = self.store.create(id, Some(end - begin))?;
         let mut at = begin;
         while at < end {
             if self.watch.is_stopped() {
@@ -287,9 +333,10 @@ impl Work<'_> {
             }
             writer.write(&buffer[..read])?;
             at += read as u64;
+            *counted += read as u64;
             self.watch.add_bytes(read as u64);
         }
-        check_unchanged(&file, source)?;
+        check_unchanged(file, source)?;
         Ok(writer.finish()?.crc32c)
     }
 }
@@ -310,12 +357,17 @@ pub fn put_stream(
     store: &dyn PartStore,
     watch: &Watch,
 ) -> Result<Vec<DonePart>, TransferError> {
+    // The bytes that were read are gone from the stream.
+    let broken = |error: TransferError| match error {
+        TransferError::Node { reason } => TransferError::StreamBroken { path: name.to_path_buf(), reason },
+        error => error,
+    };
     let mut buffer = vec![0; PIECE_BYTES];
     let mut parts = Vec::new();
     let mut is_over = false;
     while !is_over {
         let concrete = ConcreteId::of(put, parts.len() as u32).ok_or(TransferError::TooMany)?;
-        let mut writer = store.create(concrete)?;
+        let mut writer = store.create(concrete, None)?;
         let mut left = PART_BYTES;
         while left > 0 {
             if watch.is_stopped() {
@@ -330,14 +382,119 @@ pub fn put_stream(
                 is_over = true;
                 break;
             }
-            writer.write(&buffer[..read])?;
+            writer.write(&buffer[..read]).map_err(broken)?;
             left -= read as u64;
             watch.add_bytes(read as u64);
         }
         if left < PART_BYTES {
-            parts.push(DonePart { concrete, content: writer.finish()? });
+            parts.push(DonePart { concrete, content: writer.finish().map_err(broken)? });
         }
     }
     watch.add_files(1);
     Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PutPlan, put, put_stream};
+    use crate::source::{Links, list_source};
+    use crate::{DonePart, FileToPut, PartSink, PartSource, PartStore, RecordEnds, TransferError, Watch};
+    use concretefile::Content;
+    use ids::{ConcreteId, PutId};
+    use rows::ConcreteRow;
+    use std::collections::BTreeMap;
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    /// A store in memory, whose nodes fail so many times.
+    #[derive(Default)]
+    struct Failing {
+        failures: Mutex<u32>,
+        parts: Mutex<BTreeMap<u32, Vec<u8>>>,
+        kept: Mutex<usize>,
+    }
+
+    struct Sink<'a> {
+        store: &'a Failing,
+        number: u32,
+        bytes: Vec<u8>,
+    }
+
+    impl PartSink for Sink<'_> {
+        fn write(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
+            self.bytes.extend_from_slice(bytes);
+            Ok(())
+        }
+
+        fn finish(self: Box<Self>) -> Result<Content, TransferError> {
+            let mut failures = self.store.failures.lock().unwrap();
+            if *failures > 0 {
+                *failures -= 1;
+                return Err(TransferError::Node { reason: "node-1 is gone".to_string() });
+            }
+            let content = Content { bytes: self.bytes.len() as u64, crc32c: crc32c::crc32c(&self.bytes) };
+            self.store.parts.lock().unwrap().insert(self.number, self.bytes);
+            Ok(content)
+        }
+    }
+
+    impl PartStore for Failing {
+        fn create(
+            &self,
+            part: ConcreteId,
+            _bytes: Option<u64>,
+        ) -> Result<Box<dyn PartSink + '_>, TransferError> {
+            Ok(Box::new(Sink { store: self, number: part.number(), bytes: Vec::new() }))
+        }
+
+        fn open(&self, _part: &ConcreteRow) -> Result<Box<dyn PartSource + '_>, TransferError> {
+            Err(TransferError::Interrupted)
+        }
+
+        fn keep(&self, files: &[(FileToPut, Vec<DonePart>)]) -> Result<(), TransferError> {
+            *self.kept.lock().unwrap() += files.len();
+            Ok(())
+        }
+
+        fn keeps_all(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn part_is_written_again_after_failures() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), b"0123456789").unwrap();
+        std::fs::write(dir.path().join("empty"), b"").unwrap();
+        let run = |failures: u32| {
+            let store = Failing { failures: Mutex::new(failures), ..Failing::default() };
+            let watch = Watch::default();
+            let files = list_source(dir.path(), Links::Refused, 1).unwrap().files;
+            let mut plan = PutPlan::new(PutId(1), files, Some(2), RecordEnds::Bytes).unwrap();
+            assert_eq!(plan.numbers(), 3);
+            plan.number_from(7).unwrap();
+            let done = put(&plan, &store, 1, &watch);
+            (done, watch.bytes(), store)
+        };
+        let (done, bytes, store) = run(3);
+        done.unwrap();
+        assert_eq!(bytes, [10, 10]);
+        assert_eq!(*store.kept.lock().unwrap(), 2);
+        let parts = store.parts.into_inner().unwrap();
+        assert_eq!(parts, BTreeMap::from([(7, b"01234".to_vec()), (8, b"56789".to_vec())]));
+        assert!(matches!(run(4).0, Err(TransferError::Node { .. })));
+    }
+
+    #[test]
+    fn stream_cannot_be_read_again() {
+        let store = Failing { failures: Mutex::new(1), ..Failing::default() };
+        let mut stream: &[u8] = b"abc";
+        let name = Path::new("standard input");
+        let done = put_stream(PutId(1), &mut stream, name, &store, &Watch::default());
+        let error = done.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "standard input cannot be read again after a node failed (node-1 is gone); put it again"
+        );
+    }
 }

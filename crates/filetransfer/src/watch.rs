@@ -41,6 +41,11 @@ impl Watch {
         self.done_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Takes bytes back that will be transferred again.
+    pub(crate) fn take_back_bytes(&self, bytes: u64) {
+        self.done_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn add_files(&self, files: u64) {
         self.done_files.fetch_add(files, Ordering::Relaxed);
     }

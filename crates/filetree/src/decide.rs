@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundPath {
     pub path: TreePath,
+    /// The root of its tree.
+    pub root: DirectoryId,
     pub rows: Vec<FileNameRow>,
     /// True if the path is a directory with entries.
     pub has_entries: bool,
@@ -47,13 +49,13 @@ impl FoundPath {
     /// Returns the thing that the path means. The root is a directory without a row.
     pub fn item(&self) -> Option<FileItem> {
         match self.path.is_root() {
-            true => Some(FileItem::Directory(DirectoryId(0))),
+            true => Some(FileItem::Directory(self.root)),
             false => self.row().map(|row| row.item),
         }
     }
 
     /// Returns the first `count` components as a path.
-    fn ancestor(&self, count: usize) -> TreePath {
+    pub(crate) fn ancestor(&self, count: usize) -> TreePath {
         let text = self.path.components()[..count].join("/");
         // Components of a valid path are valid.
         TreePath::parse(&text).unwrap_or_default()
@@ -72,7 +74,7 @@ impl FoundPath {
     /// Returns the number of existing directories above the path, and the last of them.
     fn existing_above(&self) -> (usize, Result<DirectoryId, TreeError>) {
         let above = self.path.components().len().saturating_sub(1);
-        let mut last = DirectoryId(0);
+        let mut last = self.root;
         for (depth, row) in self.rows.iter().take(above).enumerate() {
             match row.item {
                 FileItem::Directory(directory) => last = directory,

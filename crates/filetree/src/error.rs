@@ -21,6 +21,8 @@ pub enum TreeError {
     IntoItself { from: TreePath, to: TreePath },
     #[error("the root of the tree cannot be removed, moved or replaced")]
     Root,
+    #[error("{path} belongs to {user}: only {user} and administrators may do this")]
+    OfOther { path: TreePath, user: String },
     #[error("one change makes more than {} files and directories", ids::ITEMS_MAX)]
     TooMany,
 }

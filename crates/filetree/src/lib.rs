@@ -1,8 +1,10 @@
 //! # What it does
-//! The tree of logical files: names, and the decision what a put, mkdir, rm, mv or cp changes.
+//! The tree of logical files: names, the decision what a put, mkdir, rm, mv or cp changes, and whether a user may make
+//! that change.
 //!
 //! # Where it sits
-//! filestore (commands of users) -> filetree -> metastore (names as rows, in one transaction with the decision).
+//! filestore (commands of users), filecatalog (requests to a server) -> filetree -> metastore (names as rows, in one
+//! transaction with the decision).
 //!
 //! # Invariants
 //! The tree has versions: each change makes the next one, and a name belongs to the versions from `since` up to `until`.
@@ -13,17 +15,22 @@
 //! No I/O, clock or numbers of its own: the caller gives time, version and ids. No bytes of files.
 //!
 //! # How it is tested
-//! Names beside the code and by a fuzz target; decisions by `filestore`, against a map of whole paths as the model.
+//! Names and ownership beside the code, names by a fuzz target too; decisions by `filestore`, against a map of
+//! whole paths as the model.
 //!
 //! Source: logical files are sets of concrete files (Clustera, section 3.5).
 
+mod change;
 mod decide;
 mod error;
 mod names;
+mod ownership;
 
+pub use change::TreeChange;
 pub use decide::{
     FileSize, FoundPath, Making, Parents, Recursion, TreeDecision, copy, make_directory, place, remove,
     rename,
 };
 pub use error::TreeError;
 pub use names::{NAME_BYTES_MAX, NameError, PATH_BYTES_MAX, TreeName, TreePath, check_component};
+pub use ownership::{Changer, may_change, may_put, may_read};

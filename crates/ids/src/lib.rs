@@ -108,6 +108,10 @@ id!(
     ConcreteId(i64), "concrete-"
 );
 id!(
+    /// A disk of a node with concrete files, unique within one store; it keeps its number when its node joins again.
+    DiskId(i64), "file-disk-"
+);
+id!(
     /// A version of the reduce plan; the first is 1.
     PlanVersion(u32), "plan-"
 );

@@ -242,6 +242,22 @@ impl Session<'_> {
         self.bulk(rows, text).await
     }
 
+    /// Runs a statement over many rows at once: `head` ends where a table can stand, such as `DELETE FROM t WHERE a IN
+    /// (SELECT v.column1 FROM`, and `tail` follows it; the rows are `v.column1` and so on.
+    pub async fn over(
+        &mut self,
+        head: &'static str,
+        tail: &'static str,
+        rows: Rows,
+    ) -> Result<(), sqlx::Error> {
+        let sqlite = matches!(self, Self::Sqlite(_));
+        let text = |source: &str| match sqlite {
+            true => format!("{head} ({source}) AS v {tail}"),
+            false => format!("{head} {source} {tail}"),
+        };
+        self.bulk(rows, text).await
+    }
+
     /// Deletes the rows of some jobs; each given row has the number of a job.
     pub async fn delete_of_jobs(&mut self, table: &'static str, jobs: Rows) -> Result<(), sqlx::Error> {
         let sqlite = matches!(self, Self::Sqlite(_));

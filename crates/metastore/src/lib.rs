@@ -49,4 +49,6 @@ pub use rows::{
     Recovered, RecoveredJob, ReplicaRow, ReplicaState, RunRow, SampleRow, TaskRow, TokenRow, UserRow,
     WaitingJobRow, WinningCommits,
 };
-pub use tables::files::{FileChange, FileFacts, FileQuestion, RetirePins, Retired};
+pub use tables::files::{
+    EndedPut, FileChange, FileFacts, FileQuestion, LastName, Numbered, Recorded, RetirePins, Retired,
+};

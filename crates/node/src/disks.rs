@@ -11,6 +11,7 @@ pub(crate) mod probes;
 pub(crate) mod shipped_files;
 
 use crate::failure::file_failure;
+use crate::stored::disks::DiskPlace;
 use api::TaskFailure;
 use api::data_access::SecretText;
 use api::machine::{DiskReport, DiskState};
@@ -25,6 +26,7 @@ use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Part of the name of every directory that we create, so that nothing else is ever removed.
@@ -69,7 +71,7 @@ struct Disk {
     /// Content of the lock file; empty if the disk had no room for it.
     mark: Vec<u8>,
     /// True if it does not return the written data.
-    has_failed: AtomicBool,
+    has_failed: Arc<AtomicBool>,
 }
 
 impl Disks {
@@ -91,7 +93,7 @@ impl Disks {
             lock.try_lock().map_err(|error| named(&lock_path, error.into()))?;
             sweep(&path, name).map_err(|error| named(&path, error))?;
             let mark = write_mark(&lock, name, proof);
-            disks.push(Disk { path, lock_path, _lock: lock, mark, has_failed: AtomicBool::new(false) });
+            disks.push(Disk { path, lock_path, _lock: lock, mark, has_failed: Arc::default() });
         }
         Ok(Self { name: name.to_string(), disks })
     }
@@ -99,6 +101,15 @@ impl Disks {
     /// Returns the directories as given, without duplicates.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.disks.iter().map(|disk| disk.path.as_path())
+    }
+
+    /// Returns the disks for stored files, which stay when the process ends.
+    pub(crate) fn places(&self) -> Vec<DiskPlace> {
+        let place = |disk: &Disk| {
+            let has_failed = Arc::clone(&disk.has_failed);
+            DiskPlace { path: disk.path.clone(), has_failed }
+        };
+        self.disks.iter().map(place).collect()
     }
 
     /// Returns the free space of each disk, and whether it accepts data.
@@ -366,6 +377,7 @@ pub(crate) fn remove_tree(path: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{Disks, FREE_BYTES_ENOUGH, free_bytes_min, look_at};
+    use crate::stored::disks::STORED_FILES_DIR;
     use api::data_access::SecretText;
     use api::machine::DiskState;
     use ids::JobId;
@@ -384,12 +396,15 @@ mod tests {
         let of_users = living.user_dirs().remove(0);
         std::fs::create_dir(&of_users).unwrap();
         std::fs::write(dir.path().join("a/.sailfish-dead.lock"), "").unwrap();
+        std::fs::create_dir(dir.path().join("a").join(STORED_FILES_DIR)).unwrap();
         let other = Disks::open(&paths[..1], "other", &SecretText::default()).unwrap();
         assert!(!left.exists() && kept[0].is_dir() && of_users.is_dir());
         drop(living);
         assert!(!kept[0].exists());
         drop(other);
-        assert_eq!(std::fs::read_dir(&paths[0]).unwrap().count(), 0);
+        // Stored files belong to the disk, and no process.
+        let left: Vec<_> = std::fs::read_dir(&paths[0]).unwrap().flatten().collect();
+        assert!(left.len() == 1 && left[0].file_name() == STORED_FILES_DIR, "{left:?}");
     }
 
     #[test]

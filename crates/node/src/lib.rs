@@ -8,7 +8,7 @@
 //!
 //! `slots` pulls attempts and `tasks` runs them; `shuffle` has the data between attempts, on this and other nodes;
 //! `disks` the data on the disks of this node; `link` polls the server and executes its orders; `intermediate` has
-//! files of users.
+//! intermediate files of users, `stored` the replicas of stored files.
 //!
 //! # Invariants
 //! A slot runs one attempt at a time. The remains of a failed attempt (a part file, half a frame, a work directory) are
@@ -34,6 +34,7 @@ mod node;
 mod shared;
 mod shuffle;
 mod slots;
+mod stored;
 mod tasks;
 
 pub use attempt::{Assignment, Finished, JobRun};
@@ -43,10 +44,11 @@ pub use disks::left_behind::{DyingProcess, LeftOnDisks};
 pub use intermediate::intermediate_files::IntermediateFiles;
 pub use link::data_access::DataAccess;
 pub use link::drill::Drill;
-pub use link::node_link::NodeLink;
-pub use link::remote::{Remote, data_incarnation};
+pub use link::node_link::{NodeLink, data_incarnation};
+pub use link::remote::Remote;
 pub use node::{Node, NodeError};
 pub use shared::NodeOptions;
 pub use shuffle::remote::{OtherNodes, RecordData};
 pub use shuffle::stage_files::{StageFileAt, StageFiles, StageRead};
 pub use slots::progress::NodeProgress;
+pub use stored::files::StoredSettings;

@@ -1,6 +1,29 @@
 //! Rows of the tree of files: names with their versions, and the concrete files of contents.
 
-use ids::{ConcreteId, ContentId, DirectoryId, FileVersion, PutId};
+use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, PutId};
+
+/// The tree that names belong to: that of a machine, or that of a cluster. They share tables and nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileSpace {
+    #[default]
+    Machine,
+    Cluster,
+}
+
+impl FileSpace {
+    /// Returns the root of the tree. No put makes a directory of that number.
+    pub fn root(self) -> DirectoryId {
+        DirectoryId(self.number())
+    }
+
+    /// Returns the number of the tree in the store.
+    pub fn number(self) -> i64 {
+        match self {
+            Self::Machine => 0,
+            Self::Cluster => 1,
+        }
+    }
+}
 
 /// The thing that a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,4 +116,72 @@ pub struct PutFileRow {
     pub parts: u32,
     pub bytes: u64,
     pub modified_ns: u64,
+}
+
+/// A put of a cluster: under way, or committed and not yet forgotten.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterPutRow {
+    pub put: PutId,
+    /// Counts the clients that worked on it; only the last one may go on.
+    pub session: u32,
+    pub user: String,
+    pub path: String,
+    /// The files that are put, as the client names them.
+    pub source: String,
+    pub is_directory: bool,
+    /// The first number that no concrete file has been given yet.
+    pub next_number: u32,
+    /// True while the names of its files are being stored: no file is recorded any more.
+    pub is_naming: bool,
+    /// Wished number of replicas of each concrete file.
+    pub replicas: u32,
+    pub keep_versions: u32,
+    pub created_ns: u64,
+    /// Time of the last request about it, nanoseconds since 1970.
+    pub heard_ns: u64,
+    /// The version that has its files; None until it is committed. The numbers below are 0 until then.
+    pub version: Option<FileVersion>,
+    pub files: u64,
+    pub bytes: u64,
+    /// Files that had fewer replicas than wished when they were committed.
+    pub short_files: u64,
+}
+
+/// A disk of a node with concrete files. It keeps its number when its node joins again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileDiskRow {
+    pub disk: DiskId,
+    pub uuid: String,
+    /// The node that had it last.
+    pub node_name: String,
+    pub rack: String,
+    /// Hash of the secret by which a node shows that it has the disk.
+    pub secret_hash: String,
+}
+
+/// A concrete file of a cluster with the disks that have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicatedFile {
+    pub row: ConcreteRow,
+    /// Wished number of replicas.
+    pub replicas: u32,
+    /// True if no name needs it; its replicas are being removed.
+    pub is_removed: bool,
+    /// In the order of their numbers.
+    pub disks: Vec<DiskId>,
+}
+
+/// A file that a put has on disks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutFile {
+    pub row: PutFileRow,
+    /// In their order within the content.
+    pub parts: Vec<ConcreteRow>,
+}
+
+/// A file of a put that is recorded: its parts with the disks that have them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedPutFile {
+    pub row: PutFileRow,
+    pub parts: Vec<(ConcreteRow, Vec<DiskId>)>,
 }

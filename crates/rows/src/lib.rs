@@ -21,7 +21,10 @@ mod people;
 mod recovered;
 
 pub use change::{Change, Keep, ProofRow};
-pub use files::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FilePutRow, FoundNames, PutFileRow};
+pub use files::{
+    ClusterPutRow, ConcreteRow, FileCommitRow, FileDiskRow, FileItem, FileNameRow, FilePutRow, FileSpace,
+    FoundNames, PutFile, PutFileRow, RecordedPutFile, ReplicatedFile,
+};
 pub use fleet::{
     DiskRow, DiskState, NodeRow, NodeSecretRow, NodeState, PartReplicaRow, ReplicaRow, ReplicaState,
     SampleRow,

@@ -1,6 +1,6 @@
 //! Rights that a server signs and data ports verify alone. Nodes have only the public keys, so they cannot grant
-//! themselves rights. A right to a job is for nodes, and valid while its key is the newest; a right to a file is for
-//! its user, and valid until its time.
+//! themselves rights. A right to a job is for nodes, and valid while its key is the newest; a right to a file, or
+//! to stored files, is for its user, and valid until its time.
 
 use crate::TrustError;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
@@ -9,6 +9,8 @@ const SIGNATURE_BYTES: usize = 64;
 const SEED_BYTES: usize = 32;
 /// Hex digits of a public key that identify it in a signed text.
 const KEY_NAME_DIGITS: usize = 16;
+/// First word of a right to stored files.
+const STORED_WORD: &str = "stored";
 
 /// A public key with which data ports verify the signatures of their server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +89,8 @@ pub enum DataRight {
     Copy { file: i64, to_node: u32 },
     /// To act on a user's file.
     File(FileGrant),
+    /// To read or write stored files.
+    Stored(StoredGrant),
 }
 
 impl DataRight {
@@ -102,6 +106,9 @@ impl DataRight {
             Self::Copy { file, to_node } => format!("copy.{file}.{to_node}"),
             Self::File(FileGrant { file, right, expires_seconds, bytes_max }) => {
                 format!("file.{file}.{}.{expires_seconds}.{bytes_max}", right.word())
+            }
+            Self::Stored(StoredGrant { right, first, last, expires_seconds }) => {
+                format!("{STORED_WORD}.{}.{first}.{last}.{expires_seconds}", right.word())
             }
         }
     }
@@ -145,9 +152,46 @@ impl FileGrant {
     }
 }
 
+/// The right to read or write a range of concrete files until a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredGrant {
+    pub right: FileRight,
+    /// The first and the last concrete file, both included.
+    pub first: i64,
+    pub last: i64,
+    /// Seconds since 1970, by the clock of the server.
+    pub expires_seconds: u64,
+}
+
+impl StoredGrant {
+    /// Returns the grant that a text claims, unless it has expired. The signature is not checked here.
+    pub fn claimed(text: &str, now_seconds: u64) -> Option<Self> {
+        let mut words = text.split('.');
+        if words.next()? != STORED_WORD {
+            return None;
+        }
+        let word = words.next()?;
+        let right = [FileRight::Read, FileRight::Write].into_iter().find(|right| right.word() == word)?;
+        let (first, last) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let expires_seconds = words.next()?.parse().ok()?;
+        (expires_seconds >= now_seconds).then_some(Self { right, first, last, expires_seconds })
+    }
+
+    /// Returns whether a concrete file may be read or written. Who may write a file may read it too, because the nodes
+    /// of its other replicas fetch it with the grant of its writer.
+    pub fn covers(&self, file: i64, right: FileRight) -> bool {
+        let permits = self.right == right || self.right == FileRight::Write;
+        permits && (self.first..=self.last).contains(&file)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{DataKey, DataRight, DataSigner, FileGrant, FileRight};
+    use super::{DataKey, DataRight, DataSigner, FileGrant, FileRight, StoredGrant};
+
+    fn stored(right: FileRight, first: i64, last: i64, expires_seconds: u64) -> DataRight {
+        DataRight::Stored(StoredGrant { right, first, last, expires_seconds })
+    }
 
     #[test]
     fn right_is_limited_to_its_subject_and_key() {
@@ -181,6 +225,13 @@ mod tests {
                 expires_seconds: 100,
                 bytes_max: 6,
             }),
+            stored(FileRight::Read, 7, 100, 5),
+            stored(FileRight::Write, 7, 100, 5),
+            stored(FileRight::Read, 8, 100, 5),
+            stored(FileRight::Read, 7, 101, 5),
+            stored(FileRight::Read, 7, 100, 6),
+            // The same digits, cut at another place.
+            stored(FileRight::Read, 71, 0, 5),
         ];
         for signed in &rights {
             let text = signer.sign(signed);
@@ -218,6 +269,34 @@ mod tests {
         assert_eq!(FileGrant::claimed(7, FileRight::Read, &text, 101), None);
         for wrong in ["", "file", "file.7.read", "file.7.read.x.5.y", "file.7.read.100"] {
             assert_eq!(FileGrant::claimed(7, FileRight::Read, wrong, 1), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_stored_grant_covers_its_range() {
+        let signer = DataSigner::generate().unwrap();
+        for (right, other) in [(FileRight::Read, FileRight::Write), (FileRight::Write, FileRight::Read)] {
+            let grant = StoredGrant { right, first: 7, last: 9, expires_seconds: 100 };
+            let text = signer.sign(&DataRight::Stored(grant));
+            assert_eq!(StoredGrant::claimed(&text, 100), Some(grant));
+            assert_eq!(StoredGrant::claimed(&text, 101), None);
+            for file in [i64::MIN, -7, 6, 7, 9, 10, i64::MAX] {
+                let is_within = (7..=9).contains(&file);
+                assert_eq!(grant.covers(file, right), is_within, "{file}");
+                assert_eq!(grant.covers(file, other), is_within && right == FileRight::Write, "{file}");
+            }
+        }
+        let of_nothing = StoredGrant { right: FileRight::Write, first: 9, last: 7, expires_seconds: 100 };
+        assert!(!(0..20).any(|file| of_nothing.covers(file, FileRight::Read)));
+        let file = FileGrant { file: 7, right: FileRight::Read, expires_seconds: 100, bytes_max: 5 };
+        let of_others = [DataRight::Job(7), DataRight::Copy { file: 7, to_node: 3 }, DataRight::File(file)];
+        for other in of_others {
+            assert_eq!(StoredGrant::claimed(&signer.sign(&other), 1), None, "{other:?}");
+        }
+        for wrong in
+            ["", "stored", "stored.read.1.2", "stored.run.1.2.300", "stored.read.1.x.300", "stored..1.2.3"]
+        {
+            assert_eq!(StoredGrant::claimed(wrong, 1), None, "{wrong}");
         }
     }
 

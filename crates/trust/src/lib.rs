@@ -29,7 +29,7 @@ pub use authority::Authority;
 pub use credentials::{Credentials, read_token_file};
 pub use error::TrustError;
 pub use files::{private_directory, write_new_private, write_private};
-pub use grant::{DataKey, DataRight, DataSigner, FileGrant, FileRight};
+pub use grant::{DataKey, DataRight, DataSigner, FileGrant, FileRight, StoredGrant};
 pub use identity::DataIdentity;
 pub use secret::{AuthorityHash, Secret, TokenText};
 pub use verifier::distrust;

@@ -1,6 +1,6 @@
 //! Jobs on a server and nodes, each a process of its own: the same outputs as on one machine, whatever dies.
 
-use blackbox::{CLUSTER_MEMORY, Cluster, Questions, Running, State, part_lines, wait_until};
+use blackbox::{CLUSTER_MEMORY, Cluster, Questions, Running, STORED_FILES, State, part_lines, wait_until};
 use rustix::process::Signal;
 use std::path::Path;
 
@@ -26,13 +26,14 @@ fn parts(cluster: &Cluster, output: &str) -> Vec<(String, Vec<u8>)> {
     cluster.sandbox.part_names(&output).into_iter().map(read).collect()
 }
 
-/// Lists the files that nodes and jobs leave on a disk of a node, except lock files of nodes and the cache of shipped files.
+/// Lists the files that nodes and jobs leave on a disk of a node, except lock files of nodes, the cache of shipped files and
+/// stored files.
 fn left_on(disk: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(disk).expect("a node has made its disk");
     let names = entries.map(|entry| entry.expect("a disk can be listed").file_name());
     names
         .map(|name| name.to_string_lossy().into_owned())
-        .filter(|name| !name.ends_with(".lock") && name != ".sailfish-shipped")
+        .filter(|name| !name.ends_with(".lock") && name != ".sailfish-shipped" && name != STORED_FILES)
         .collect()
 }
 

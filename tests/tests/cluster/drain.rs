@@ -1,6 +1,6 @@
 //! A node that is emptied while a job runs takes nothing with it, and nothing is made again.
 
-use blackbox::{Cluster, Event, Questions, Running, Stage, State, WaitingProgram};
+use blackbox::{Cluster, Event, Questions, Running, STORED_FILES, Stage, State, WaitingProgram};
 use rustix::process::Signal;
 use std::path::Path;
 
@@ -58,11 +58,11 @@ impl Draining {
     }
 }
 
-/// Counts the files on a disk, except the cache of shipped files, which is for the next node there.
+/// Counts the files on a disk, except the cache of shipped files and the stored files, which are for the next node there.
 fn left_on(disk: &Path) -> usize {
     let entries = std::fs::read_dir(disk).expect("a node has made its disk");
     let names = entries.map(|entry| entry.expect("a disk can be listed").file_name());
-    names.filter(|name| name != ".sailfish-shipped").count()
+    names.filter(|name| name != ".sailfish-shipped" && name != STORED_FILES).count()
 }
 
 /// A draining node moves the output of its maps when they are over; then the node goes, while the job reduces.

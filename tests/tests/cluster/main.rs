@@ -30,6 +30,7 @@ mod sharing;
 mod shipped;
 mod slow_postgres;
 mod speculation;
+mod stored_files;
 mod strangers;
 mod traps;
 mod web_pages;

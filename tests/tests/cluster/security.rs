@@ -73,7 +73,8 @@ impl Guarded {
     }
 
     pub fn node_command(&self, token_file: &str, name: &str) -> Command {
-        let args = ["node", "--slots", "2", "--memory", CLUSTER_MEMORY, "--name", name];
+        let args =
+            ["node", "--slots", "2", "--memory", CLUSTER_MEMORY, "--name", name, "--shuffle-reserve", "0"];
         let mut command = self.command(token_file, &args);
         command.arg("--disk").arg(self.sandbox.path(name));
         command

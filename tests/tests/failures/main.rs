@@ -13,4 +13,5 @@ mod node_disks;
 mod replicas;
 mod returning_nodes;
 mod selective;
+mod stored_replicas;
 mod supervised;

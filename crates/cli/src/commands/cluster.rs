@@ -9,9 +9,9 @@ use api::control::{ErrorCode, NodeInfo, PROTOCOL_VERSION};
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use client::Blocking;
 use data_port::DataPort;
-use jobspec::{memory_size, paths, state_dir};
+use jobspec::{duration, memory_size, paths, state_dir};
 use metastore::Metastore;
-use node::{Disks, Drill, DyingProcess, LeftOnDisks, Node, NodeLink, NodeOptions, Remote};
+use node::{Disks, Drill, DyingProcess, LeftOnDisks, Node, NodeLink, NodeOptions, Remote, StoredSettings};
 use program::{Containment, Network, Programs, Sandbox};
 use roots::Roots;
 use server::{Server, ServerOptions};
@@ -106,16 +106,17 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
         .build()
         .context("starting the threads of the control port")?;
     let serving: anyhow::Result<()> = runtime.block_on(async {
-        let store = match &database {
-            None => Metastore::open(&state_dir).await?,
-            Some(url) => Metastore::connect(url).await?,
+        let open = async || match &database {
+            None => Metastore::open(&state_dir).await,
+            Some(url) => Metastore::connect(url).await,
         };
+        let (store, files) = (open().await?, open().await?);
         let listener =
             tokio::net::TcpListener::bind(listen).await.with_context(|| format!("--listen {listen}"))?;
         let address = listener.local_addr().context("finding the address")?;
         let (access, tls) = entrance::open(args, &state_dir, address)?;
         let state = store.path().display().to_string();
-        let port = controlport::Port::open(Arc::clone(&server), store, access).await?;
+        let port = controlport::Port::open(Arc::clone(&server), store, files, access).await?;
         if args.require_tokens {
             entrance::give_admin_token(&port, &state_dir).await?;
         } else if !args.no_tokens {
@@ -124,7 +125,7 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
         let scheme = if tls.is_some() { "https" } else { "http" };
         tell(&format!("sailfish: serving at {scheme}://{address}, state in {state}"));
         print(&format!("{scheme}://{address}\n"))?;
-        let telling = tokio::spawn(port.clone().tell_refusals());
+        let tasks = [tokio::spawn(port.clone().tell_refusals()), tokio::spawn(port.clone().keep_files())];
         let door = entrance::door(args, tls);
         let ended = tokio::select! {
             never = listener::serve(listener, door, controlport::router(port)) => match never {},
@@ -133,7 +134,7 @@ pub fn run_server(args: &ServerArgs) -> Result<(), Failure> {
                 Err(anyhow!("the server failed: {}", server.failure().unwrap_or_default()))
             }
         };
-        telling.abort();
+        tasks.iter().for_each(tokio::task::JoinHandle::abort);
         ended
     });
     server.shutdown();
@@ -156,6 +157,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     let caches = file_caches(args, &disks).map_err(Failure::refused)?;
     let roots = own_roots(args).map_err(Failure::refused)?;
     let limits = jobspec::limits::parse(&args.limit).map_err(Failure::refused)?;
+    let stored = stored_settings(args).map_err(Failure::refused)?;
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let (current, stopping) =
         (Arc::<Mutex<Option<Arc<Remote>>>>::default(), Arc::new(AtomicBool::new(false)));
@@ -179,7 +181,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         left.give_to(&disks, link.readmitted());
         programs.set_temporary(disks.program_files());
         let (data, drill) = (data_port.client.clone(), drill(args, &programs));
-        let remote = Arc::new(Remote::new(link, disks, data, caches.clone(), roots.clone(), drill));
+        let remote = Arc::new(Remote::new(link, disks, data, caches.clone(), roots.clone(), drill, stored));
         remote.tell_kept();
         remote.keep_files().context("starting a thread")?;
         tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
@@ -215,6 +217,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
 fn end_node(current: &Mutex<Option<Arc<Remote>>>, programs: &Programs) -> ! {
     let remote = current.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(remote) = remote {
+        remote.tell_leaving();
         // If the server is unavailable, it learns this from the silence.
         let _ = remote.link().leave();
         remote.end();
@@ -279,6 +282,13 @@ fn join(
 
 fn drill(args: &NodeArgs, programs: &Arc<Programs>) -> Drill {
     if args.drills { Drill::taking_part(programs) } else { Drill::none() }
+}
+
+/// Returns the settings for stored files.
+fn stored_settings(args: &NodeArgs) -> anyhow::Result<StoredSettings> {
+    let scrub_every = duration::parse(&args.scrub_every);
+    let scrub_every = scrub_every.with_context(|| format!("--scrub-every {:?}", args.scrub_every))?;
+    Ok(StoredSettings { reserve_percent: args.shuffle_reserve, scrub_every })
 }
 
 /// Returns the directories for intermediate data of this node, each once.

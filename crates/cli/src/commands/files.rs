@@ -1,14 +1,16 @@
-//! `sailfish files`: the files that this machine stores.
+//! `sailfish files`: the files that this machine or a cluster stores.
 
 mod changes;
 mod listing;
 mod transfer;
 
 use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED};
+use crate::options::connect::CredentialArgs;
 use crate::show::escape;
 use crate::show::terminal::tell;
 use clap::{Args, Subcommand};
-use filestore::{FileStore, FilesError};
+use clusterfiles::ClusterFiles;
+use filestore::{FileStore, FilesError, StoredTree};
 use filetree::{TreeName, TreePath};
 use jobspec::state_dir::state_dir;
 use std::path::PathBuf;
@@ -19,11 +21,13 @@ const NAMED_MAX: usize = 1000;
 const EXAMPLES: &str = "\
 A name looks like logs/2026/a.txt, with or without `files:` before it; NAME@VERSION is an older version.
 Each change of the tree makes a version: `sailfish files versions NAME` lists them.
+Without --server the files lie on this machine; with it they lie on the nodes of its cluster, as replicas.
 
 Examples:
   sailfish files put ./logs logs
   sailfish files ls logs
   sailfish files get logs ./copy
+  sailfish files --server http://127.0.0.1:7070 put --replicas 2 ./logs logs
   sort big.txt | sailfish files put - sorted.txt
   sailfish files cat sorted.txt | head";
 
@@ -35,6 +39,12 @@ pub struct FilesArgs {
     /// Directory of the state [default: sailfish in the XDG state directory]
     #[arg(long, global = true, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Use the files of the cluster of this server, as in http://127.0.0.1:7070, instead of those of this machine.
+    /// Addresses of its standbys follow, separated by commas
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "state")]
+    server: Option<String>,
+    #[command(flatten)]
+    credentials: CredentialArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -63,14 +73,21 @@ enum FilesVerb {
     Fsck(listing::FsckArgs),
 }
 
-/// The files of a state directory, for the verbs.
+/// The files of a state directory or of a cluster, for the verbs.
 pub(super) struct Opened {
-    pub store: FileStore,
+    pub store: Box<dyn StoredTree>,
+    pub is_cluster: bool,
 }
 
 impl FilesArgs {
     /// Opens the files. Reading must not create a state.
     fn open(&self) -> Result<Opened, Failure> {
+        let user = std::env::var("USER").unwrap_or_default();
+        if let Some(url) = &self.server {
+            let credentials = self.credentials.read(url)?;
+            let store = ClusterFiles::connect(url, &credentials, &user).map_err(failure)?;
+            return Ok(Opened { store: Box::new(store), is_cluster: true });
+        }
         let dir = state_dir(self.state.as_deref()).map_err(Failure::refused)?;
         let creates = matches!(self.verb, FilesVerb::Put(_) | FilesVerb::Mkdir(_));
         if !creates && !FileStore::exists(&dir) {
@@ -80,8 +97,8 @@ impl FilesArgs {
             );
             return Err(Failure::refused(none));
         }
-        let user = std::env::var("USER").unwrap_or_default();
-        Ok(Opened { store: FileStore::open(&dir, &user).map_err(failure)? })
+        let store = FileStore::open(&dir, &user).map_err(failure)?;
+        Ok(Opened { store: Box::new(store), is_cluster: false })
     }
 }
 

@@ -174,7 +174,7 @@ impl DataClient {
         let tokens = match (&self.shows, of) {
             (Shows::One(token), _) => token.iter().cloned().collect(),
             (Shows::OfJobs(tokens), DataScope::Job(job)) => tokens.tokens(job),
-            (Shows::OfJobs(_), DataScope::Users) => Vec::new(),
+            (Shows::OfJobs(_), DataScope::Users | DataScope::Stored) => Vec::new(),
         };
         Showing { shows: &self.shows, of, tokens, next: 0, renewals: 0 }
     }
@@ -330,6 +330,23 @@ impl DataClient {
             self.tell(peer.node, unreached(error));
         }
         answer_of(peer, sent).await.map(|_| ())
+    }
+
+    /// Sends a request once and waits for its answer at most this long. It ends earlier only with its connection.
+    pub(crate) async fn post_patiently(
+        &self,
+        target: Target<'_>,
+        body: reqwest::Body,
+        patience: Duration,
+    ) -> Result<reqwest::Response, DataError> {
+        let peer = target.peer;
+        let request = request(&self.patient, target, self.showing(target.scope).token());
+        let sent = tokio::time::timeout(patience, request.body(body).send()).await;
+        let sent = sent.map_err(|_| DataError::Silent { node: peer.node, url: peer.url.clone() })?;
+        if let Err(error) = &sent {
+            self.tell(peer.node, unreached(error));
+        }
+        answer_of(peer, sent).await
     }
 
     /// Sends a request of somebody else, once and with that caller's token only. Returns the answer, whatever its status.

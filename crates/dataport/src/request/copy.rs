@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 /// Maximum number of read pieces that wait for the connection.
 const PIECES_MAX: usize = 2;
 /// How often a caller that waits for the other node asks whether the copy is still wanted.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A pacer, called before each piece with its bytes, and with 0 while the other node is awaited: it waits until the
 /// piece may be sent, and returns whether the copy is still wanted.
@@ -71,17 +71,17 @@ impl DataClient {
     }
 }
 
-fn too_early(peer: &Peer) -> DataError {
+pub(crate) fn too_early(peer: &Peer) -> DataError {
     let reason = "it answered before it had all".to_string();
     DataError::Refused { node: peer.node, status: 200, reason }
 }
 
-fn silent(peer: &Peer) -> DataError {
+pub(crate) fn silent(peer: &Peer) -> DataError {
     DataError::Silent { node: peer.node, url: peer.url.clone() }
 }
 
 /// A request in flight. When it is dropped, it breaks off, and the other node keeps nothing of it.
-struct Request(AbortHandle);
+pub(crate) struct Request(pub AbortHandle);
 
 impl Drop for Request {
     fn drop(&mut self) {
@@ -89,7 +89,7 @@ impl Drop for Request {
     }
 }
 
-type Answered = crossbeam_channel::Receiver<Result<(), DataError>>;
+pub(crate) type Answered = crossbeam_channel::Receiver<Result<(), DataError>>;
 
 struct Sending<'a> {
     client: &'a DataClient,

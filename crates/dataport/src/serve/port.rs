@@ -5,6 +5,8 @@ use crate::serve::receiving::Receiving;
 use crate::serve::services::{
     Chunkservers, IntermediateFileError, IntermediateFileService, StageFileService,
 };
+use crate::serve::stored::StoredPermits;
+use crate::serve::stored::services::{StoredFileError, StoredFileService};
 use crate::wire::stage_name::StageFileName;
 use crate::wire::{INCARNATION_HEADER, token};
 use axum::http::{HeaderMap, StatusCode};
@@ -16,7 +18,7 @@ use ifile::FormatError;
 use stagefile::StageFileError;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
-use trust::{FileGrant, FileRight};
+use trust::{FileGrant, FileRight, StoredGrant};
 
 #[derive(Clone)]
 pub(crate) struct Port {
@@ -24,6 +26,7 @@ pub(crate) struct Port {
     pub scans: Arc<Semaphore>,
     pub copies: Arc<Semaphore>,
     pub stage_reads: Arc<Semaphore>,
+    pub stored: StoredPermits,
     pub receiving: Arc<Receiving>,
 }
 
@@ -60,6 +63,10 @@ pub(crate) enum Refusal {
     OtherStageFile(StageFileName),
     #[error("intermediate files of users are not known here")]
     NoUserFiles,
+    #[error("this node has no disks for stored files")]
+    NoStoredFiles,
+    #[error(transparent)]
+    Stored(#[from] StoredFileError),
     #[error("the parameter {0} is missing or not a number")]
     NoNumber(&'static str),
     #[error(transparent)]
@@ -77,7 +84,10 @@ impl Refusal {
         match self {
             Self::NoToken => StatusCode::UNAUTHORIZED,
             Self::WrongToken => StatusCode::FORBIDDEN,
-            Self::UnknownJob(_) | Self::UnknownStageFile(_) | Self::NoUserFiles => StatusCode::NOT_FOUND,
+            Self::UnknownJob(_) | Self::UnknownStageFile(_) | Self::NoUserFiles | Self::NoStoredFiles => {
+                StatusCode::NOT_FOUND
+            }
+            Self::Stored(error) => error.status(),
             Self::UserFile(error) => error.status(),
             Self::OtherIncarnation | Self::Append(AppendError::Gone(_)) => StatusCode::GONE,
             Self::Body(BodyError::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -175,6 +185,17 @@ impl Port {
         let grant = self.chunkservers.admits_to_file(file, right, shown).ok_or(Refusal::WrongToken)?;
         self.check_incarnation(headers)?;
         Ok((self.chunkservers.user_files().ok_or(Refusal::NoUserFiles)?, grant))
+    }
+
+    /// Returns the stored files, and the right to some of them that the sender shows.
+    pub fn admit_to_stored(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<(StoredGrant, Arc<dyn StoredFileService>), Refusal> {
+        let shown = token::shown(headers).ok_or(Refusal::NoToken)?;
+        let grant = self.chunkservers.admits_to_stored(shown).ok_or(Refusal::WrongToken)?;
+        self.check_incarnation(headers)?;
+        Ok((grant, self.chunkservers.stored_files().ok_or(Refusal::NoStoredFiles)?))
     }
 
     /// Returns whether new data is accepted.

@@ -4,7 +4,8 @@ use crate::serve::body_reader::BodyReader;
 use crate::serve::port::{Port, Refusal};
 use crate::serve::refused_body::pass_over_refused;
 use crate::serve::services::Chunkservers;
-use crate::serve::{append, copy, intermediate, scan as run_scan, stage};
+use crate::serve::stored::StoredPermits;
+use crate::serve::{append, copy, intermediate, scan as run_scan, stage, stored};
 use crate::wire::ATTEMPT_HEADER;
 use crate::wire::messages::{BindReply, BindRequest, MESSAGE_BYTES_MAX, ReleaseRequest, ScanRequest};
 use crate::wire::stage::StageReadRequest;
@@ -34,6 +35,7 @@ pub fn router(chunkservers: Arc<dyn Chunkservers>) -> Router {
         scans: at_most(SCANS_MAX),
         copies: at_most(COPIES_MAX),
         stage_reads: at_most(STAGE_READS_MAX),
+        stored: StoredPermits::default(),
         receiving: Arc::default(),
     };
     Router::new()
@@ -45,6 +47,7 @@ pub fn router(chunkservers: Arc<dyn Chunkservers>) -> Router {
         .route("/data/v1/jobs/{job}/stage-blocks", post(stage_blocks))
         .route("/data/v1/jobs/{job}/stage-copies", post(stage_copies))
         .merge(intermediate::routes())
+        .merge(stored::routes())
         .layer(from_fn(pass_over_refused))
         .with_state(port)
 }

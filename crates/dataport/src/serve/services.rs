@@ -1,5 +1,6 @@
 //! Services that a node provides to its data port.
 
+use crate::serve::stored::services::StoredFileService;
 use crate::wire::stage_name::StageFileName;
 use axum::http::StatusCode;
 use chunkserver::ChunkServer;
@@ -8,7 +9,7 @@ use stagefile::{Payload, StageFileError, StageFileSummary};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use trust::{FileGrant, FileRight};
+use trust::{FileGrant, FileRight, StoredGrant};
 
 /// The chunkservers of a node, for its data port.
 pub trait Chunkservers: Send + Sync + 'static {
@@ -36,6 +37,15 @@ pub trait Chunkservers: Send + Sync + 'static {
     }
     /// Returns the file of a user that a token permits to send as a copy.
     fn admits_copy(&self, _shown: &str) -> Option<IntermediateId> {
+        None
+    }
+    /// Returns the stored files; None if this node has no disks for them.
+    fn stored_files(&self) -> Option<Arc<dyn StoredFileService>> {
+        None
+    }
+    /// Returns the right to stored files in a token, which is signed and has not expired; None if the token grants
+    /// something else.
+    fn admits_to_stored(&self, _shown: &str) -> Option<StoredGrant> {
         None
     }
 }

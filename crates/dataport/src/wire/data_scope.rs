@@ -9,6 +9,8 @@ pub enum DataScope {
     Job(JobId),
     /// Intermediate files of users, which belong to no job.
     Users,
+    /// Stored files, which belong to no job.
+    Stored,
 }
 
 impl From<JobId> for DataScope {
@@ -22,6 +24,7 @@ impl fmt::Display for DataScope {
         match self {
             Self::Job(job) => write!(f, "jobs/{job}"),
             Self::Users => f.write_str("intermediate"),
+            Self::Stored => f.write_str("stored"),
         }
     }
 }

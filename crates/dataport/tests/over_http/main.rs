@@ -12,6 +12,8 @@ mod resuming;
 mod stage_copies;
 mod stage_files;
 mod stage_reading;
+mod stored_files;
+mod stored_world;
 mod telling;
 
 use cluster::Cluster;

@@ -200,9 +200,16 @@ const TABLES: &[&str] = &[
     "audit",
     "boundaries",
     "chunks",
+    "concrete_files",
+    "concrete_replicas",
     "counters",
     "disks",
     "events",
+    "file_commits",
+    "file_disks",
+    "file_names",
+    "file_put_files",
+    "file_puts",
     "ifiles",
     "intermediate_file_replicas",
     "intermediate_files",
@@ -242,7 +249,8 @@ fn is_readable(table: &str) -> bool {
 }
 
 /// Columns that read as empty.
-const SECRETS: &[(&str, &str)] = &[("tokens", "hash"), ("nodes", "secret_hash")];
+const SECRETS: &[(&str, &str)] =
+    &[("tokens", "hash"), ("nodes", "secret_hash"), ("file_disks", "secret_hash")];
 /// Functions of SQLite besides those of both databases.
 const MORE_FUNCTIONS: &[&str] = &[
     "char",

@@ -1,10 +1,12 @@
 //! Tests of the tree of files.
 
-use crate::{FileChange, FileFacts, FileQuestion, Metastore, RetirePins};
+use crate::{EndedPut, FileChange, FileFacts, FileQuestion, Metastore, RetirePins};
 use ids::{ConcreteId, ContentId, DirectoryId, FileVersion, PutId};
-use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FilePutRow, PutFileRow};
+use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FilePutRow, FileSpace, PutFileRow};
 
-fn row(facts: &FileFacts, directory: DirectoryId, name: &str, item: FileItem) -> FileNameRow {
+const MACHINE: FileSpace = FileSpace::Machine;
+
+pub(super) fn row(facts: &FileFacts, directory: DirectoryId, name: &str, item: FileItem) -> FileNameRow {
     FileNameRow {
         directory,
         name: name.to_string(),
@@ -19,7 +21,7 @@ fn row(facts: &FileFacts, directory: DirectoryId, name: &str, item: FileItem) ->
     }
 }
 
-fn commit(facts: &FileFacts, path: &str) -> FileCommitRow {
+pub(super) fn commit(facts: &FileFacts, path: &str) -> FileCommitRow {
     FileCommitRow {
         version: facts.version,
         user: "ann".to_string(),
@@ -35,14 +37,14 @@ fn part(content: ContentId) -> ConcreteRow {
     ConcreteRow { concrete: ConcreteId(content.0), content, part: 0, bytes: 5, crc32c: 7 }
 }
 
-fn nothing() -> Box<dyn Iterator<Item = (FileNameRow, Vec<ConcreteRow>)>> {
+pub(super) fn nothing() -> Box<dyn Iterator<Item = (FileNameRow, Vec<ConcreteRow>)>> {
     Box::new(std::iter::empty())
 }
 
 /// Puts a file of one part under a name of the root.
 async fn put(store: &Metastore, name: &'static str) -> (FileVersion, ContentId) {
     let mut content = ContentId(0);
-    let question = FileQuestion { paths: Vec::new(), subtree: false };
+    let question = FileQuestion::default();
     let made = store.change_files(&question, |facts| {
         content = ContentId::of(facts.put, 0).unwrap();
         let new = row(&facts, DirectoryId(0), name, FileItem::File(content));
@@ -62,26 +64,26 @@ pub(crate) async fn files_have_names_and_versions(store: &Metastore) {
         put(store, name).await;
     }
     let (second, content) = put(store, "b").await;
-    let all = store.file_entries(DirectoryId(0), None, "", 10).await.unwrap();
+    let all = store.file_entries(MACHINE, DirectoryId(0), None, "", 10).await.unwrap();
     let names: Vec<&str> = all.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(names, ["B", "a b", "b", "c", "ä"]);
-    let page = store.file_entries(DirectoryId(0), None, "a b", 2).await.unwrap();
+    let page = store.file_entries(MACHINE, DirectoryId(0), None, "a b", 2).await.unwrap();
     assert_eq!(page, all[2..4]);
     let before = FileVersion(second.0 - 1);
     let path = ["b".to_string()];
     let (now, then) = (
-        store.found_names(&path, None).await.unwrap().rows.remove(0),
-        store.found_names(&path, Some(before)).await.unwrap().rows.remove(0),
+        store.found_names(MACHINE, &path, None).await.unwrap().rows.remove(0),
+        store.found_names(MACHINE, &path, Some(before)).await.unwrap().rows.remove(0),
     );
     assert_eq!((now.since, now.until, now.item), (second, None, FileItem::File(content)));
     assert_eq!((then.since, then.until), (FileVersion(1), Some(second)));
     assert_eq!(store.concrete_files(content).await.unwrap(), [part(content)]);
     let between = store.concrete_files_between(DirectoryId(0), None, ["a b", "b"]).await.unwrap();
     assert_eq!(between.len(), 2);
-    let commits = store.file_commits("b", 10).await.unwrap();
+    let commits = store.file_commits(MACHINE, "b", 10).await.unwrap();
     assert_eq!(commits.iter().map(|commit| commit.version).collect::<Vec<_>>(), [second, FileVersion(1)]);
     // A decision that refuses, or changes nothing, writes nothing.
-    let question = FileQuestion { paths: vec![&path], subtree: true };
+    let question = FileQuestion { paths: vec![&path], subtree: true, ..FileQuestion::default() };
     let refused = store.change_files(&question, |facts| {
         assert_eq!((facts.found[0].rows.len(), facts.found[0].has_entries), (1, false));
         Err::<Option<FileChange<'_>>, _>("no")
@@ -96,16 +98,16 @@ pub(crate) async fn old_versions_go_unless_they_are_read(store: &Metastore) {
     let (first, old) = put(store, "a").await;
     let (_, new) = put(store, "a").await;
     let pins = RetirePins { versions: vec![first] };
-    assert_eq!(store.retire_file_names(&pins).await.unwrap().names, 0);
-    assert_eq!(store.retire_file_names(&RetirePins::default()).await.unwrap().names, 1);
+    assert_eq!(store.retire_file_names(MACHINE, &pins).await.unwrap().names, 0);
+    assert_eq!(store.retire_file_names(MACHINE, &RetirePins::default()).await.unwrap().names, 1);
     let path = ["a".to_string()];
-    assert!(store.found_names(&path, Some(first)).await.unwrap().rows.is_empty());
+    assert!(store.found_names(MACHINE, &path, Some(first)).await.unwrap().rows.is_empty());
     assert_eq!(store.removed_concrete_files(10).await.unwrap(), [ConcreteId(old.0)]);
     store.forget_removed_files(&[ConcreteId(old.0)]).await.unwrap();
     assert_eq!(store.removed_concrete_files(10).await.unwrap(), []);
     assert_eq!(store.concrete_files(new).await.unwrap().len(), 1);
     // A directory goes with everything below it, a thousand names at a time.
-    let question = FileQuestion { paths: Vec::new(), subtree: false };
+    let question = FileQuestion::default();
     let made = store.change_files(&question, |facts| {
         let directory = DirectoryId::of(facts.put, 0).unwrap();
         let top = row(&facts, DirectoryId(0), "d", FileItem::Directory(directory));
@@ -120,19 +122,19 @@ pub(crate) async fn old_versions_go_unless_they_are_read(store: &Metastore) {
     });
     let made = made.await.unwrap().unwrap().unwrap();
     let path = ["d".to_string()];
-    assert!(store.found_names(&path, None).await.unwrap().has_entries);
-    let question = FileQuestion { paths: vec![&path], subtree: true };
+    assert!(store.found_names(MACHINE, &path, None).await.unwrap().has_entries);
+    let question = FileQuestion { paths: vec![&path], subtree: true, ..FileQuestion::default() };
     let removed = store.change_files(&question, |facts| {
         assert_eq!(facts.subtree.len(), 1500);
         let (commit, ends) = (commit(&facts, "d"), vec![(DirectoryId(0), "d".to_string())]);
         Ok::<_, ()>(Some(FileChange { commit, ends, begins: Vec::new(), more: nothing(), ended_put: None }))
     });
     removed.await.unwrap().unwrap().unwrap();
-    let step = store.retire_file_names(&RetirePins::default()).await.unwrap();
+    let step = store.retire_file_names(MACHINE, &RetirePins::default()).await.unwrap();
     assert_eq!((step.names, step.more), (1000, true));
     // Nobody reads a directory of which only a part is left.
-    assert!(store.found_names(&path, Some(made)).await.unwrap().rows.is_empty());
-    assert_eq!(store.retire_file_names(&RetirePins::default()).await.unwrap().names, 501);
+    assert!(store.found_names(MACHINE, &path, Some(made)).await.unwrap().rows.is_empty());
+    assert_eq!(store.retire_file_names(MACHINE, &RetirePins::default()).await.unwrap().names, 501);
     assert_eq!(store.removed_concrete_files(2000).await.unwrap().len(), 1500);
 }
 
@@ -157,7 +159,7 @@ pub(crate) async fn puts_are_remembered_until_they_end(store: &Metastore) {
     assert_eq!(store.put_files(id).await.unwrap(), [unused.0.clone(), used.0.clone()]);
     assert_eq!(store.concrete_files_of_put(id).await.unwrap().len(), 2);
     assert_eq!(store.concrete_files_of_put(PutId(id.0 + 1)).await.unwrap(), []);
-    let question = FileQuestion { paths: Vec::new(), subtree: false };
+    let question = FileQuestion::default();
     let ended = store.change_files(&question, |facts| {
         let begins = vec![row(&facts, DirectoryId(0), "a", FileItem::File(used.0.content))];
         let commit = commit(&facts, "a");
@@ -166,7 +168,7 @@ pub(crate) async fn puts_are_remembered_until_they_end(store: &Metastore) {
             ends: Vec::new(),
             begins,
             more: nothing(),
-            ended_put: Some(id),
+            ended_put: Some(EndedPut::Machine(id)),
         }))
     });
     ended.await.unwrap().unwrap().unwrap();

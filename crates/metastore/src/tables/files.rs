@@ -1,11 +1,17 @@
 //! The tree of files: its names and contents. A change is decided inside the transaction that writes it.
 
 mod changes;
+mod cluster_puts;
+mod disks;
+mod entries;
 mod lookups;
 mod puts;
+mod replicas;
 mod retirement;
 
-pub use changes::{FileChange, FileFacts, FileQuestion};
+pub use changes::{EndedPut, FileChange, FileFacts, FileQuestion};
+pub use cluster_puts::{Numbered, Recorded};
+pub use entries::LastName;
 pub use retirement::{RetirePins, Retired};
 
 use crate::database::Row;
@@ -38,15 +44,16 @@ impl Metastore {
     }
 
     fn concrete_rows(&self, rows: &[Row]) -> Result<Vec<ConcreteRow>, StoreError> {
-        let one = |row: &Row| {
-            Ok(ConcreteRow {
-                concrete: ConcreteId(self.get(row, "concrete")?),
-                content: ContentId(self.get(row, "content")?),
-                part: self.number(row, "part")?,
-                bytes: self.number(row, "bytes")?,
-                crc32c: self.number(row, "crc32c")?,
-            })
-        };
-        rows.iter().map(one).collect()
+        rows.iter().map(|row| self.concrete_row(row)).collect()
+    }
+
+    fn concrete_row(&self, row: &Row) -> Result<ConcreteRow, StoreError> {
+        Ok(ConcreteRow {
+            concrete: ConcreteId(self.get(row, "concrete")?),
+            content: ContentId(self.get(row, "content")?),
+            part: self.number(row, "part")?,
+            bytes: self.number(row, "bytes")?,
+            crc32c: self.number(row, "crc32c")?,
+        })
     }
 }

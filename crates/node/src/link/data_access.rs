@@ -10,7 +10,7 @@ use ids::{IntermediateId, JobId, NodeId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use trust::{DataKey, DataRight, FileGrant, FileRight};
+use trust::{DataKey, DataRight, FileGrant, FileRight, StoredGrant};
 
 /// Time for which tokens of an earlier key stay valid.
 const EARLIER_GRACE: Duration = Duration::from_secs(600);
@@ -126,6 +126,13 @@ impl Inner {
         true
     }
 
+    fn admits_to_stored(&self, shown: &str) -> Option<StoredGrant> {
+        let grant = StoredGrant::claimed(shown, self.server_seconds())?;
+        // It belongs to a user or an order, and not to a node: it is valid until its expiry.
+        let mut keys = self.keys.iter();
+        keys.any(|known| known.key.has_signed(&DataRight::Stored(grant), shown)).then_some(grant)
+    }
+
     fn server_seconds(&self) -> u64 {
         self.clock.told_seconds.saturating_add(self.clock.told_at.elapsed().as_secs())
     }
@@ -170,6 +177,10 @@ impl DataAccess {
         // A grant belongs to a user and not to a node: it is valid until its expiry.
         let mut keys = inner.keys.iter();
         keys.any(|known| known.key.has_signed(&DataRight::File(grant), shown)).then_some(grant)
+    }
+
+    pub(crate) fn admits_to_stored(&self, shown: &str) -> Option<StoredGrant> {
+        self.inner().admits_to_stored(shown)
     }
 
     pub(crate) fn admits_copy(&self, shown: &str) -> Option<IntermediateId> {

@@ -3,6 +3,7 @@
 use crate::link::messages::{Order, ServerMessage, Up};
 use crate::link::newest_keys::{KeysFromServer, NewestKeys};
 use crate::link::poller::{Poller, Shared};
+use crate::stored::server::{StoredServer, TellError};
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeInfo, NodeWelcome, PlacesAnswer};
 use api::data_access::{
     BriefQuestion, DataKeys, FileCopy, JobToken, SecretText, TokensAnswer, TokensQuestion,
@@ -12,11 +13,14 @@ use api::fsck::{CheckAnswer, CheckNews};
 use api::intermediate::{IntermediateAnswer, IntermediateNews, IntermediateNote};
 use api::kept::KeptAnnouncement;
 use api::machine::{LostOnDisk, NodeReport, ReplicatedPart, ReplicatedRun};
+use api::stored::cluster::{ListedParts, PartsOnDisk, StoredNews, StoredOrders};
 use api::{Boundaries, ContentHash, KeyBytes};
 use client::{Blocking, Client, ClientError};
-use ids::{JobId, NodeId, RunId};
+use dataport::Peer;
+use ids::{ConcreteId, JobId, NodeId, RunId};
 use std::sync::mpsc as blocking;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::mpsc as asynchronous;
 
 /// Maximum number of messages that wait for the acting thread.
@@ -25,6 +29,8 @@ const MESSAGES_MAX: usize = 1024;
 /// A node's side of the control port. Shared by its slot threads.
 pub struct NodeLink {
     welcome: NodeWelcome,
+    /// URL of the data port of this node.
+    data_url: String,
     up: asynchronous::Sender<Up>,
     down: Vec<Mutex<blocking::Receiver<Order>>>,
     messages: Mutex<blocking::Receiver<ServerMessage>>,
@@ -53,7 +59,8 @@ impl NodeLink {
         let shared = Shared { peers: Arc::clone(&peers), keys: KeysFromServer(Arc::clone(&keys)) };
         let poller = Poller::new(client.clone(), welcome.clone(), slots, message, shared);
         runtime.spawn(poller.run(inbox));
-        Ok(Self { welcome, up, down, messages: Mutex::new(messages), peers, keys, blocking })
+        let (data_url, messages) = (info.data_url.clone(), Mutex::new(messages));
+        Ok(Self { welcome, data_url, up, down, messages, peers, keys, blocking })
     }
 
     /// Returns the client that acts as this node.
@@ -232,4 +239,34 @@ impl NodeLink {
         let _ = self.up.blocking_send(Up::Close);
         self.blocking.run(async |client| client.leave(self.welcome.node, &self.welcome.incarnation).await)
     }
+}
+
+impl StoredServer for NodeLink {
+    fn tell(&self, mut news: StoredNews, patience: Duration) -> Result<StoredOrders, TellError> {
+        news.incarnation.clone_from(&self.welcome.incarnation);
+        news.data_url.clone_from(&self.data_url);
+        let told = self.blocking.run(async |client| {
+            tokio::time::timeout(patience, client.tell_stored(self.welcome.node, &news)).await
+        });
+        told.map_err(|_| TellError::Silent { seconds: patience.as_secs() })?.map_err(TellError::from)
+    }
+
+    fn parts_on(&self, uuid: &str, after: Option<ConcreteId>) -> Result<ListedParts, TellError> {
+        let incarnation = self.welcome.incarnation.clone();
+        let question = PartsOnDisk { incarnation, uuid: uuid.to_string(), after };
+        let node = self.welcome.node;
+        Ok(self.blocking.run(async |client| client.stored_parts_on(node, &question).await)?)
+    }
+
+    fn peer(&self, node: NodeId) -> Option<Peer> {
+        let peers = self.peers();
+        let peer = peers.iter().find(|peer| peer.node == node && !peer.data_url.is_empty())?;
+        Some(Peer { node, url: peer.data_url.clone(), incarnation: data_incarnation(node) })
+    }
+}
+
+/// Returns the incarnation for data ports: a process that joins gets a number that no other had, so the number
+/// identifies the process.
+pub fn data_incarnation(node: NodeId) -> u64 {
+    u64::from(node.0)
 }

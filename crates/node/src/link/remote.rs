@@ -12,17 +12,19 @@ use crate::intermediate::intermediate_files::IntermediateFiles;
 use crate::link::data_access::{DataAccess, ShownTokens};
 use crate::link::drill::Drill;
 use crate::link::messages::ServerMessage;
-use crate::link::node_link::NodeLink;
+use crate::link::node_link::{NodeLink, data_incarnation};
 use crate::link::unanswered;
 use crate::shuffle::remote::{OtherNodes, RecordData};
 use crate::slots::job_keeper::JobKeeper;
+use crate::stored::files::{StoredFiles, StoredSettings};
+use crate::stored::keeper;
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeOrder};
 use api::data_access::{JobToken, SecretText};
 use api::kept::KeptAnnouncement;
 use api::machine::{NodeReport, ReplicatedPart, ReplicatedRun, ShortenedAttempt};
 use api::task::{RunPlace, RunTask};
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure, TaskResult, is_object_url};
-use dataport::{DataClient, Peer, Places};
+use dataport::{DataClient, Peer, Places, StoredFileService};
 use ids::{AttemptKey, JobId, NodeId, RunId};
 use roots::{HeldDir, JobPaths, OutsideRoots, Roots};
 use shipped::Depot;
@@ -54,6 +56,8 @@ pub struct Remote {
     drill: Drill,
     /// Intermediate files of users.
     files: Arc<IntermediateFiles>,
+    /// Replicas of stored files.
+    stored: Arc<StoredFiles>,
 }
 
 #[derive(Default)]
@@ -77,8 +81,9 @@ struct Known {
 
 impl Remote {
     /// Creates a node that has joined, with its directories for intermediate data, its client for other data ports, a
-    /// cache for job files on each disk, its own roots for paths of jobs, and its participation in drills. The roots of
-    /// the server apply too, but as this machine resolves them: its paths may lead to other directories.
+    /// cache for job files on each disk, its own roots for paths of jobs, its participation in drills, and its settings
+    /// for stored files. The roots of the server apply too, but as this machine resolves them: its paths may lead to
+    /// other directories.
     pub fn new(
         link: NodeLink,
         disks: Disks,
@@ -86,6 +91,7 @@ impl Remote {
         caches: Vec<Arc<Depot>>,
         own_roots: Option<Roots>,
         drill: Drill,
+        stored: StoredSettings,
     ) -> Self {
         let roots = link.roots().map(Roots::of_server);
         let paths = JobPaths::below(roots.into_iter().chain(own_roots).collect());
@@ -93,12 +99,28 @@ impl Remote {
         let (left, link) = (AtomicBool::new(false), Arc::new(link));
         let access = DataAccess::new(Arc::clone(&link));
         let data = data.telling(unanswered::tell_by(&link));
+        let stored = StoredFiles::new(disks.places(), stored, data.clone(), Arc::<NodeLink>::clone(&link));
         let data = data.with_job_tokens(Arc::new(ShownTokens(Arc::clone(&access))));
         let (jobs, checks) = (Mutex::default(), KeptChecks::default());
         let tells = Arc::clone(&link);
         let tell = move |notes| tells.tell_intermediates(notes).map_err(|error| error.to_string());
         let files = Arc::new(IntermediateFiles::new(disks.user_dirs(), tell));
-        Self { link, disks, data, access, caches, paths, jobs, single_spec, left, checks, drill, files }
+        let stored = Arc::new(stored);
+        Self {
+            link,
+            disks,
+            data,
+            access,
+            caches,
+            paths,
+            jobs,
+            single_spec,
+            left,
+            checks,
+            drill,
+            files,
+            stored,
+        }
     }
 
     /// Returns the rights that the data port of this node accepts.
@@ -106,7 +128,7 @@ impl Remote {
         Arc::clone(&self.access)
     }
 
-    /// Starts the threads for intermediate files of users and for key changes; they end with the node.
+    /// Starts the threads for intermediate and stored files of users, and for key changes; they end with the node.
     pub fn keep_files(self: &Arc<Self>) -> std::io::Result<()> {
         let thread = |name: &str| std::thread::Builder::new().name(name.to_string());
         let access = Arc::clone(&self.access);
@@ -115,7 +137,7 @@ impl Remote {
         thread("file-writers").spawn(move || file_keeper::look_after_writers(&files))?;
         let remote = Arc::downgrade(self);
         thread("file-replicas").spawn(move || file_keeper::replicate_files(&remote))?;
-        Ok(())
+        keeper::start(&self.stored)
     }
 
     /// Returns the intermediate files of users on this node.
@@ -138,6 +160,12 @@ impl Remote {
         &self.disks
     }
 
+    /// Tells the server that this process is about to end by request, and will return: its stored files are not
+    /// replicated elsewhere at once.
+    pub fn tell_leaving(&self) {
+        self.stored.tell_leaving();
+    }
+
     /// Ends the node, because the process ends or rejoins under another number: its data on disks is removed, and no
     /// more is accepted, although requests of other nodes may still be running.
     pub fn end(&self) {
@@ -148,6 +176,7 @@ impl Remote {
     /// Stops all attempts; no job begins here from now on.
     fn take_no_more(&self) {
         self.files.end();
+        self.stored.end();
         let mut jobs = self.jobs();
         jobs.ended = true;
         let known: Vec<JobId> = jobs.known.keys().copied().collect();
@@ -413,6 +442,7 @@ impl Remote {
             NodeOrder::ReplicateAgain { job, runs } => jobs.replicate_again(job, runs),
             NodeOrder::Drain => {
                 self.files.drain();
+                self.stored.drain();
                 jobs.drain();
             }
             NodeOrder::Leave => {
@@ -504,12 +534,6 @@ impl Control for Remote {
     }
 }
 
-/// Returns the incarnation for data ports: a process that joins gets a number that no other had, so the number
-/// identifies the process.
-pub fn data_incarnation(node: NodeId) -> u64 {
-    u64::from(node.0)
-}
-
 /// Asks the server for locations of runs of a job.
 struct AskServer {
     job: JobId,
@@ -566,6 +590,11 @@ impl RecordData for Remote {
 
     fn user_files(&self) -> Option<Arc<IntermediateFiles>> {
         Some(self.files())
+    }
+
+    fn stored_files(&self) -> Option<Arc<dyn StoredFileService>> {
+        let files: Arc<dyn StoredFileService> = Arc::<StoredFiles>::clone(&self.stored);
+        Some(files)
     }
 
     fn replicated(&self, run: ReplicatedRun) {

@@ -8,7 +8,7 @@ use api::task::{ReduceTask, RunPlace};
 use chunkserver::{ChunkServer, ChunkServerError, KeyRange, Run, RunCursor};
 use dataport::{
     AnyRun, DataClient, Fallback, Peer, Places, RemoteChunks, RemoteChunksOptions, RemoteScan, ScanError,
-    ScanOptions,
+    ScanOptions, StoredFileService,
 };
 use ids::{JobId, NodeId, RunId, Source};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +53,11 @@ pub trait RecordData: Send + Sync {
 
     /// Returns the intermediate files of users on this node.
     fn user_files(&self) -> Option<Arc<IntermediateFiles>> {
+        None
+    }
+
+    /// Returns the replicas of stored files on this node.
+    fn stored_files(&self) -> Option<Arc<dyn StoredFileService>> {
         None
     }
 }

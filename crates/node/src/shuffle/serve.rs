@@ -6,11 +6,11 @@ use crate::shared::Shared;
 use crate::shuffle::replicate::replicate;
 use crate::shuffle::stage_files::StageFiles;
 use chunkserver::ChunkServer;
-use dataport::{Chunkservers, StageFileService};
+use dataport::{Chunkservers, StageFileService, StoredFileService};
 use ids::{IntermediateId, JobId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use trust::{FileGrant, FileRight};
+use trust::{FileGrant, FileRight, StoredGrant};
 
 /// Data that the data port of this node serves.
 pub(crate) struct Served {
@@ -54,6 +54,10 @@ impl Chunkservers for Served {
         Some(files)
     }
 
+    fn stored_files(&self) -> Option<Arc<dyn StoredFileService>> {
+        self.shared.record_data.get()?.stored_files()
+    }
+
     fn takes_chunks(&self) -> bool {
         !self.shared.draining.load(Ordering::Relaxed)
     }
@@ -68,6 +72,10 @@ impl Chunkservers for Served {
 
     fn admits_to_file(&self, file: IntermediateId, right: FileRight, shown: &str) -> Option<FileGrant> {
         self.access.admits_to_file(file, right, shown)
+    }
+
+    fn admits_to_stored(&self, shown: &str) -> Option<StoredGrant> {
+        self.access.admits_to_stored(shown)
     }
 
     fn admits_copy(&self, shown: &str) -> Option<IntermediateId> {

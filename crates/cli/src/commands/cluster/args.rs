@@ -82,6 +82,13 @@ pub struct ServerArgs {
     /// Maximum bytes of shipped files of a user [default: 4G]
     #[arg(long, value_name = "SIZE")]
     pub user_shipped_max: Option<String>,
+    /// Copy the stored files of a node that is silent for this long to other nodes; those with one replica left are
+    /// copied at once, unless the node said that it leaves
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    pub repair_after: String,
+    /// Silence after which a node counts as vanished
+    #[arg(long, value_name = "DURATION", default_value = "15s", hide = true)]
+    pub repair_grace: String,
     /// End when standard input ends
     #[arg(long, hide = true)]
     pub with_parent: bool,
@@ -131,12 +138,18 @@ pub struct NodeArgs {
     /// Memory for the buffers of all jobs that run here at once [default: half of the machine or control group]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
-    /// Directory for intermediate data; may be given several times [default: disk in the state directory]
+    /// Directory for intermediate data and stored files; may be given several times [default: disk in the state directory]
     #[arg(long, value_name = "DIR")]
     pub disk: Vec<PathBuf>,
     /// Maximum bytes of shipped files that are cached on the first disk for later jobs [default: 4G]
     #[arg(long, value_name = "SIZE")]
     pub shipped_max: Option<String>,
+    /// Percentage of each disk that stored files leave free for intermediate data, 0 to 90
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u8).range(0..=90))]
+    pub shuffle_reserve: u8,
+    /// Least time in which the node reads and verifies all of its stored files once, such as 12h or 7d
+    #[arg(long, value_name = "DURATION", default_value = "7d")]
+    pub scrub_every: String,
     /// Unique name of the node [default: name of the host with the process id]
     #[arg(long)]
     pub name: Option<String>,
@@ -175,6 +188,12 @@ pub struct LocalArgs {
     /// Memory of each node [default: the machine's, divided]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
+    /// Percentage of each disk that stored files leave free for intermediate data, 0 to 90
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u8).range(0..=90))]
+    pub shuffle_reserve: u8,
+    /// Least time in which each node reads and verifies all of its stored files once, such as 12h or 7d
+    #[arg(long, value_name = "DURATION", default_value = "7d")]
+    pub scrub_every: String,
     /// Admit each program of this machine, as by `server --no-tokens`
     #[arg(long)]
     pub no_tokens: bool,

@@ -7,14 +7,15 @@ use crate::engine::machine;
 use crate::show::terminal::tell;
 use anyhow::{Context, ensure};
 use api::people::{Role, TokenRequest};
-use controlport::{Access, Port, TokensAsked, UserLimits};
-use jobspec::{memory_size, state_dir};
+use controlport::{Access, Port, RepairPace, TokensAsked, UserLimits};
+use jobspec::{duration, memory_size, state_dir};
 use listener::{ConnectionLimits, Door, HostNames};
 use roots::Roots;
 use server::{ShippedOptions, UserQuota};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use trust::{Authority, ServerConfig};
 
@@ -31,11 +32,24 @@ pub fn check(args: &ServerArgs, listen: SocketAddr) -> anyhow::Result<()> {
         "--listen {listen} is not a loopback address, so other machines can reach it: add --require-tokens \
          --tls"
     );
+    repair_pace(args)?;
     limits(args).map(drop)
 }
 
 fn size(name: &str, text: Option<&String>) -> anyhow::Result<Option<u64>> {
     text.map(|text| memory_size::parse(text).with_context(|| format!("{name} {text:?}"))).transpose()
+}
+
+fn time(name: &str, text: &str) -> anyhow::Result<Duration> {
+    duration::parse(text).with_context(|| format!("{name} {text:?}"))
+}
+
+fn repair_pace(args: &ServerArgs) -> anyhow::Result<RepairPace> {
+    Ok(RepairPace {
+        after: time("--repair-after", &args.repair_after)?,
+        grace: time("--repair-grace", &args.repair_grace)?,
+        ..RepairPace::default()
+    })
 }
 
 fn limits(args: &ServerArgs) -> anyhow::Result<UserLimits> {
@@ -103,6 +117,7 @@ pub fn open(
         limits: limits(args)?,
         sandbox: args.sandbox || (args.require_tokens && !args.no_sandbox),
         console: Some(console::program),
+        repair: repair_pace(args)?,
         ..Access::default()
     };
     if !args.tls {

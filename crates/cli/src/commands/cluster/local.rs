@@ -81,6 +81,8 @@ fn start(
         let mut command = Command::new(binary);
         command.args(["node", "--server", &url, "--slots", &args.slots.to_string()]);
         command.args(["--memory", &memory_bytes.to_string(), "--name", &format!("node-{number}")]);
+        command.args(["--shuffle-reserve", &args.shuffle_reserve.to_string()]);
+        command.args(["--scrub-every", &args.scrub_every]);
         command.args(["--rack", &format!("rack-{}", number % args.racks), "--disk"]);
         command.arg(dir.join(format!("node-{number}")));
         children.push(spawn(command.stdout(Stdio::null())).context("starting a node")?);

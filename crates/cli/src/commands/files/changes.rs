@@ -3,8 +3,8 @@
 use super::{Opened, failure, path};
 use crate::exit::Failure;
 use clap::Args;
-use filestore::{FilesError, TreeChange};
-use filetree::{Parents, Recursion, TreePath};
+use filestore::FilesError;
+use filetree::{Parents, Recursion, TreeChange, TreePath};
 
 #[derive(Debug, Args)]
 pub struct RmArgs {

@@ -7,7 +7,7 @@ use crate::show::quantity::{bytes, counted, date_and_time};
 use crate::show::tables::{facts, left, right, table};
 use crate::show::terminal::{print, print_with, tell};
 use clap::Args;
-use filestore::{FileEntry, FilesError};
+use filestore::{FileEntry, FilesError, PartWithReplicas, ReplicaOfPart};
 use rows::{FileItem, FileNameRow};
 use serde_json::{Value, json};
 
@@ -142,13 +142,10 @@ pub fn stat(opened: &Opened, args: &StatArgs) -> Result<(), Failure> {
         };
         return Ok(print(&text)?);
     };
-    let parts = opened.store.parts(row).map_err(failure)?;
+    let parts = opened.store.parts(row, name.version).map_err(failure)?;
     if args.json {
         let mut value = as_json(&entry.name, &entry.name, row);
-        let parts = parts.iter().map(|part| {
-            json!({ "bytes": part.bytes, "crc32c": format!("{:08x}", part.crc32c), "concrete": part.concrete.0 })
-        });
-        value["concrete_files"] = parts.collect();
+        value["concrete_files"] = parts.iter().map(part_as_json).collect();
         return Ok(print(&format!("{value}\n"))?);
     }
     let kind = if is_directory(&entry) { "directory" } else { "file" };
@@ -164,7 +161,37 @@ pub fn stat(opened: &Opened, args: &StatArgs) -> Result<(), Failure> {
         rows.push(("parts", parts.len().to_string()));
         rows.push(("versions kept", row.keep_versions.to_string()));
     }
-    Ok(print(&facts(&rows))?)
+    let mut text = facts(&rows);
+    if opened.is_cluster && !parts.is_empty() {
+        let columns = [right("part"), right("size"), right("wanted"), left("replicas")];
+        text.push('\n');
+        text.push_str(&table(&columns, parts.iter().map(part_cells).collect()));
+    }
+    Ok(print(&text)?)
+}
+
+fn part_as_json(part: &PartWithReplicas) -> Value {
+    let row = &part.row;
+    let mut value = json!({
+        "bytes": row.bytes, "crc32c": format!("{:08x}", row.crc32c), "concrete": row.concrete.0,
+    });
+    if part.wanted > 0 {
+        let replica = |replica: &ReplicaOfPart| json!({ "disk": replica.disk.0, "node": replica.node });
+        value["wanted_replicas"] = part.wanted.into();
+        value["replicas"] = part.replicas.iter().map(replica).collect();
+    }
+    value
+}
+
+/// Returns the cells of a part: its replicas by their nodes; one that cannot be reached has the number of its disk.
+fn part_cells(part: &PartWithReplicas) -> Vec<String> {
+    let replica = |replica: &ReplicaOfPart| match &replica.node {
+        Some(node) => escape::cell(node),
+        None => format!("({} cannot be reached)", replica.disk),
+    };
+    let replicas: Vec<String> = part.replicas.iter().map(replica).collect();
+    let replicas = if replicas.is_empty() { "all lost".to_string() } else { replicas.join(", ") };
+    vec![part.row.part.to_string(), bytes(part.row.bytes), part.wanted.to_string(), replicas]
 }
 
 pub fn versions(opened: &Opened, args: &VersionsArgs) -> Result<(), Failure> {

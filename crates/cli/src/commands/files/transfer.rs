@@ -8,6 +8,7 @@ use crate::show::escape;
 use crate::show::quantity::{bytes, counted, rate};
 use crate::show::terminal::{print, print_with, tell};
 use anyhow::{Context, anyhow};
+use api::stored::cluster::STORED_REPLICAS_MAX;
 use clap::Args;
 use filestore::{FilesError, PutOptions, PutSource};
 use filetransfer::{Links, RecordEnds, Target, Unsuitable, Watch};
@@ -22,6 +23,8 @@ use std::time::Instant;
 
 /// Maximum number of threads of a transfer: more do not make a disk faster.
 const THREADS_MAX: usize = 8;
+/// Minimum number of threads of a transfer with a cluster, which waits for nodes most of the time.
+const CLUSTER_THREADS_MIN: usize = 4;
 
 #[derive(Debug, Args)]
 pub struct PutArgs {
@@ -40,6 +43,10 @@ pub struct PutArgs {
     /// Keep this many versions of the name, with the new one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_versions: u32,
+    /// Keep this many replicas of each file in a cluster, each on another node [default: 3, or the number of nodes if
+    /// that is lower]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(STORED_REPLICAS_MAX)))]
+    pub replicas: Option<u32>,
     /// Put the files and directories that symbolic links mean
     #[arg(long)]
     pub follow_links: bool,
@@ -87,8 +94,9 @@ fn parse_records(text: &str) -> Result<RecordEnds, String> {
     }
 }
 
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
+fn threads(opened: &Opened) -> usize {
+    let least = if opened.is_cluster { CLUSTER_THREADS_MIN } else { 1 };
+    std::thread::available_parallelism().map_or(1, usize::from).clamp(least, THREADS_MAX)
 }
 
 /// Runs a transfer with progress; a first signal stops it, a second one ends the process.
@@ -157,13 +165,19 @@ pub fn put(opened: &Opened, args: &PutArgs) -> Result<(), Failure> {
             "--parts and --records need the length of a file, and standard input has none"
         )));
     }
+    if args.replicas.is_some() && !opened.is_cluster {
+        return Err(Failure::refused(anyhow!(
+            "--replicas needs the nodes of a cluster: name its server with --server"
+        )));
+    }
     let options = PutOptions {
         parts: args.parts,
         records: args.records.unwrap_or(RecordEnds::Bytes),
         links: if args.follow_links { Links::Followed } else { Links::Refused },
         skip_unsuitable: args.skip,
         keep_versions: args.keep_versions,
-        threads: threads(),
+        replicas: args.replicas,
+        threads: threads(opened),
     };
     let watch = Arc::new(Watch::default());
     let started = Instant::now();
@@ -184,14 +198,28 @@ pub fn put(opened: &Opened, args: &PutArgs) -> Result<(), Failure> {
     })?;
     let shown = format!("{} version {}", escape::cell(&target.to_string()), committed.version);
     told("put", &shown, [committed.files, committed.bytes], started);
+    if committed.short_files > 0 {
+        let wished = args.replicas.map_or_else(|| "wished".to_string(), |replicas| replicas.to_string());
+        let (files, have) = (counted(committed.short_files, "file"), has_or_have(committed.short_files));
+        tell(&format!(
+            "sailfish: {files} {have} fewer replicas than {wished}; the server adds them when there are nodes"
+        ));
+    }
     if args.json {
-        let value = serde_json::json!({
+        let mut value = serde_json::json!({
             "path": target.to_string(), "version": committed.version.0,
             "files": committed.files, "bytes": committed.bytes,
         });
+        if opened.is_cluster {
+            value["short_files"] = committed.short_files.into();
+        }
         print(&format!("{value}\n"))?;
     }
     Ok(())
+}
+
+fn has_or_have(count: u64) -> &'static str {
+    if count == 1 { "has" } else { "have" }
 }
 
 fn told(verb: &str, name: &str, [files, size]: [u64; 2], started: Instant) {
@@ -214,7 +242,7 @@ pub fn get(opened: &Opened, args: &GetArgs) -> Result<(), Failure> {
     let watch = Arc::new(Watch::default());
     let started = Instant::now();
     let target = Target { path, overwrite: args.overwrite };
-    let got = watched("get", &watch, || opened.store.get(&name, &target, threads(), &watch))?;
+    let got = watched("get", &watch, || opened.store.get(&name, &target, threads(opened), &watch))?;
     told("get", &escape::cell(&name.to_string()), got, started);
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::transaction::ApplyError;
 use crate::transaction::Ending;
 use crate::{Metastore, StoreError};
 use ids::{DirectoryId, FileVersion, PutId};
-use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FoundNames};
+use rows::{ClusterPutRow, ConcreteRow, FileCommitRow, FileItem, FileNameRow, FileSpace, FoundNames};
 
 /// Rows that are written by one call, so that a change of a million files needs little memory.
 const ROWS_AT_ONCE: usize = 4096;
@@ -17,10 +17,14 @@ pub(super) const ENTRIES_AT_ONCE: u32 = 4096;
 /// The facts that a decision needs.
 #[derive(Clone, Debug, Default)]
 pub struct FileQuestion<'a> {
+    /// The tree that changes.
+    pub space: FileSpace,
     /// Components of paths.
     pub paths: Vec<&'a [String]>,
     /// True if everything below the first path is needed.
     pub subtree: bool,
+    /// A put of a cluster whose row is needed.
+    pub put: Option<PutId>,
 }
 
 /// The answers, as they are inside the transaction.
@@ -32,6 +36,17 @@ pub struct FileFacts {
     pub found: Vec<FoundNames>,
     /// Everything below the first path, each directory before its entries.
     pub subtree: Vec<FileNameRow>,
+    /// The put of the question; it does not change until the transaction ends. None if it is gone.
+    pub put_row: Option<ClusterPutRow>,
+}
+
+/// A put whose files have names now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedPut {
+    /// A put of a machine is forgotten.
+    Machine(PutId),
+    /// A put of a cluster keeps its row with these figures, so that a repeated commit finds them.
+    Cluster { put: PutId, session: u32, files: u64, bytes: u64, short_files: u64 },
 }
 
 /// The rows of a change.
@@ -42,15 +57,16 @@ pub struct FileChange<'a> {
     /// More names that begin, perhaps many, with the concrete files of their contents.
     pub more: Box<dyn Iterator<Item = (FileNameRow, Vec<ConcreteRow>)> + 'a>,
     /// The put that ends with the change.
-    pub ended_put: Option<PutId>,
+    pub ended_put: Option<EndedPut>,
 }
 
 /// Decides about a change; None changes nothing.
 type Decision<'a, E> = Result<Option<FileChange<'a>>, E>;
 
 impl Metastore {
-    /// Decides about a change of the tree and writes it, in one transaction; durable when this returns. Returns the
-    /// version that it made.
+    /// Decides about a change of a tree and writes it, in one transaction; durable when this returns. Returns the
+    /// version that it made. Nothing is changed if it ends a put of a cluster whose session is over, or that has a
+    /// version.
     ///
     /// The transaction is not repeated: after [`StoreError::ConnectionLost`] the change may have been made.
     pub async fn change_files<'a, E>(
@@ -79,7 +95,7 @@ impl Metastore {
         let put = PutId(self.advance(db, "file_put").await?);
         let mut found = Vec::with_capacity(question.paths.len());
         for path in &question.paths {
-            found.push(self.found_in(db, path).await?);
+            found.push(self.found_in(db, question.space, path).await?);
         }
         let subtree = match (question.subtree, found.first(), question.paths.first()) {
             (true, Some(first), Some(path)) if first.rows.len() == path.len() => {
@@ -87,14 +103,25 @@ impl Metastore {
             }
             _ => Vec::new(),
         };
-        match decide(FileFacts { version, put, found, subtree }) {
+        let put_row = match question.put {
+            Some(put) => self.locked_cluster_put(db, put).await?,
+            None => None,
+        };
+        match decide(FileFacts { version, put, found, subtree, put_row }) {
             Err(error) => Ok(Err(error)),
             Ok(None) => Ok(Ok(None)),
-            Ok(Some(change)) => write(db, change).await.map(|()| Ok(Some(version))),
+            Ok(Some(change)) => {
+                let is_written = write(db, question.space, change).await?;
+                Ok(Ok(is_written.then_some(version)))
+            }
         }
     }
 
-    async fn advance(&self, db: &mut Session<'_>, sequence: &'static str) -> Result<i64, ApplyError> {
+    pub(super) async fn advance(
+        &self,
+        db: &mut Session<'_>,
+        sequence: &'static str,
+    ) -> Result<i64, ApplyError> {
         let statement = "UPDATE sequences SET value = value + 1 WHERE name = $1 RETURNING value";
         let rows = db.fetch(statement, [sequence.into()]).await?;
         match rows.first() {
@@ -139,8 +166,14 @@ fn directory_of(row: &FileNameRow) -> Option<DirectoryId> {
     }
 }
 
-async fn write(db: &mut Session<'_>, change: FileChange<'_>) -> Result<(), ApplyError> {
+/// Writes a change. Returns false if the put that it ends may not end; then the transaction is rolled back.
+async fn write(db: &mut Session<'_>, space: FileSpace, change: FileChange<'_>) -> Result<bool, ApplyError> {
     let commit = &change.commit;
+    if let Some(EndedPut::Cluster { .. }) = change.ended_put
+        && !end_cluster_put(db, &change).await?
+    {
+        return Ok(false);
+    }
     let values = [
         commit.version.0.into(),
         commit.user.as_str().into(),
@@ -149,9 +182,10 @@ async fn write(db: &mut Session<'_>, change: FileChange<'_>) -> Result<(), Apply
         commit.files.into(),
         commit.bytes.into(),
         commit.created_ns.into(),
+        space.number().into(),
     ];
-    let statement = "INSERT INTO file_commits (version, user_name, verb, path, files, bytes, created_ns) \
-                     VALUES ($1, $2, $3, $4, $5, $6, $7)";
+    let statement = "INSERT INTO file_commits (version, user_name, verb, path, files, bytes, created_ns, tree) \
+                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
     db.execute(statement, values).await?;
     for (directory, name) in &change.ends {
         let statement = "UPDATE file_names SET until_version = $3 \
@@ -163,7 +197,7 @@ async fn write(db: &mut Session<'_>, change: FileChange<'_>) -> Result<(), Apply
     let mut waiting = 0;
     let begins = change.begins.into_iter().map(|row| (row, Vec::new()));
     for (row, files) in begins.chain(change.more) {
-        push_name(&mut names, &row);
+        push_name(&mut names, space, &row);
         waiting += 1 + files.len();
         files.iter().for_each(|file| push_concrete(&mut concretes, file));
         if waiting >= ROWS_AT_ONCE {
@@ -172,16 +206,33 @@ async fn write(db: &mut Session<'_>, change: FileChange<'_>) -> Result<(), Apply
         }
     }
     write_rows(db, names, concretes).await?;
-    if let Some(put) = change.ended_put {
+    if let Some(EndedPut::Machine(put)) = change.ended_put {
         super::puts::finish(db, put).await?;
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Gives a put of a cluster its version. Returns false if its session is over, or if it has one.
+async fn end_cluster_put(db: &mut Session<'_>, change: &FileChange<'_>) -> Result<bool, ApplyError> {
+    let Some(EndedPut::Cluster { put, session, files, bytes, short_files }) = change.ended_put else {
+        return Ok(false);
+    };
+    let values = [
+        put.0.into(),
+        session.into(),
+        change.commit.version.0.into(),
+        files.into(),
+        bytes.into(),
+        short_files.into(),
+        change.commit.created_ns.into(),
+    ];
+    let statement = "UPDATE file_puts SET version = $3, files = $4, bytes = $5, short_files = $6, heard_ns = $7 \
+                     WHERE put = $1 AND session = $2 AND tree = 1 AND version IS NULL";
+    Ok(db.execute(statement, values).await? > 0)
 }
 
 async fn write_rows(db: &mut Session<'_>, names: Rows, concretes: Rows) -> Result<(), ApplyError> {
-    let columns = "directory, name, since_version, until_version, is_directory, item, user_name, bytes, parts, \
-                   created_ns, keep_versions, is_removing";
-    db.insert("file_names", columns, "", names).await?;
+    db.insert("file_names", NAME_COLUMNS, "", names).await?;
     write_concretes(db, concretes).await
 }
 
@@ -202,7 +253,11 @@ pub(super) fn push_concrete(rows: &mut Rows, file: &ConcreteRow) {
     ]);
 }
 
-fn push_name(rows: &mut Rows, row: &FileNameRow) {
+/// The columns of the rows of [`push_name`].
+pub(super) const NAME_COLUMNS: &str = "directory, name, since_version, until_version, is_directory, item, user_name, \
+     bytes, parts, created_ns, keep_versions, is_removing, tree";
+
+pub(super) fn push_name(rows: &mut Rows, space: FileSpace, row: &FileNameRow) {
     let (is_directory, item) = match row.item {
         FileItem::Directory(directory) => (true, directory.0),
         FileItem::File(content) => (false, content.0),
@@ -220,5 +275,6 @@ fn push_name(rows: &mut Rows, row: &FileNameRow) {
         row.created_ns.into(),
         row.keep_versions.into(),
         false.into(),
+        space.number().into(),
     ]);
 }

@@ -3,8 +3,8 @@
 use crate::database::{Row, Session, Value};
 use crate::transaction::ApplyError;
 use crate::{Metastore, StoreError};
-use ids::{ContentId, DirectoryId, FileVersion};
-use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FoundNames};
+use ids::{ContentId, DirectoryId, FileVersion, PutId};
+use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FileSpace, FoundNames};
 
 /// Condition for the names of version `$1`, or of the current one if that is NULL.
 macro_rules! of_version {
@@ -14,8 +14,10 @@ macro_rules! of_version {
     };
 }
 
+pub(super) use of_version;
+
 /// The value of `$1` for a version.
-fn version_value(at: Option<FileVersion>) -> Value {
+pub(super) fn version_value(at: Option<FileVersion>) -> Value {
     at.map_or(-1, |version| version.0).into()
 }
 
@@ -27,32 +29,36 @@ const HAS_ENTRIES: &str =
     concat!("SELECT name FROM file_names WHERE ", of_version!(), " AND directory = $2 LIMIT 1");
 
 impl Metastore {
-    /// Returns the rows of a path.
+    /// Returns the rows of a path of a tree.
     pub async fn found_names(
         &self,
+        space: FileSpace,
         components: &[String],
         at: Option<FileVersion>,
     ) -> Result<FoundNames, StoreError> {
-        self.found(components, at, async |statement, values| self.rows(statement, values).await).await
+        self.found(space, components, at, async |statement, values| self.rows(statement, values).await).await
     }
 
     /// Returns the rows of a path of the current version, inside a transaction.
     pub(super) async fn found_in(
         &self,
         db: &mut Session<'_>,
+        space: FileSpace,
         components: &[String],
     ) -> Result<FoundNames, ApplyError> {
-        self.found(components, None, async |statement, values| Ok(db.fetch(statement, values).await?)).await
+        self.found(space, components, None, async |statement, values| Ok(db.fetch(statement, values).await?))
+            .await
     }
 
     async fn found<E: From<StoreError>>(
         &self,
+        space: FileSpace,
         components: &[String],
         at: Option<FileVersion>,
         mut fetch: impl AsyncFnMut(&'static str, Vec<Value>) -> Result<Vec<Row>, E>,
     ) -> Result<FoundNames, E> {
         let mut found = FoundNames::default();
-        let mut directory = DirectoryId(0);
+        let mut directory = space.root();
         for name in components {
             let values = vec![version_value(at), directory.0.into(), name.as_str().into()];
             let rows = fetch(ENTRY, values).await?;
@@ -70,9 +76,11 @@ impl Metastore {
         Ok(found)
     }
 
-    /// Returns entries of a directory, by name in the order of its bytes: at most `limit` after the name `after`.
+    /// Returns entries of a directory of a tree, by name in the order of its bytes: at most `limit` after the name
+    /// `after`. A directory of another tree has none.
     pub async fn file_entries(
         &self,
+        space: FileSpace,
         directory: DirectoryId,
         at: Option<FileVersion>,
         after: &str,
@@ -81,9 +89,10 @@ impl Metastore {
         let statement = concat!(
             "SELECT * FROM file_names WHERE ",
             of_version!(),
-            " AND directory = $2 AND name > $3 ORDER BY name LIMIT $4"
+            " AND directory = $2 AND name > $3 AND tree = $5 ORDER BY name LIMIT $4"
         );
-        let values = [version_value(at), directory.0.into(), after.into(), limit.into()];
+        let values =
+            [version_value(at), directory.0.into(), after.into(), limit.into(), space.number().into()];
         self.file_name_rows(&self.rows(statement, values).await?)
     }
 
@@ -110,7 +119,16 @@ impl Metastore {
         self.concrete_rows(&self.rows(statement, values).await?)
     }
 
-    /// Returns the version of the tree: that of its last change, or 0.
+    /// Returns the number that the next put or change gets, without reserving it.
+    pub async fn next_put_number(&self) -> Result<PutId, StoreError> {
+        let rows = self.rows("SELECT value FROM sequences WHERE name = 'file_put'", []).await?;
+        match rows.first() {
+            Some(row) => Ok(PutId(self.get::<i64>(row, "value")? + 1)),
+            None => Err(self.damaged("sequences.name", "file_put")),
+        }
+    }
+
+    /// Returns the version of the trees: that of the last change of either, or 0.
     pub async fn file_version(&self) -> Result<FileVersion, StoreError> {
         let rows = self.rows("SELECT value FROM sequences WHERE name = 'file_version'", []).await?;
         rows.first().map_or(Ok(FileVersion(0)), |row| Ok(FileVersion(self.get(row, "value")?)))
@@ -126,12 +144,24 @@ impl Metastore {
         self.file_name_rows(&self.rows(statement, [directory.0.into(), name.into()]).await?)
     }
 
-    /// Returns the changes of a path and of names below it, newest first.
-    pub async fn file_commits(&self, path: &str, limit: u32) -> Result<Vec<FileCommitRow>, StoreError> {
+    /// Returns the changes of a path of a tree and of names below it, newest first.
+    pub async fn file_commits(
+        &self,
+        space: FileSpace,
+        path: &str,
+        limit: u32,
+    ) -> Result<Vec<FileCommitRow>, StoreError> {
         // `0` follows `/`, so the range holds the names below the path.
-        let statement = "SELECT * FROM file_commits WHERE path = $1 OR (path >= $2 AND path < $3) OR $1 = '/' \
+        let statement = "SELECT * FROM file_commits \
+             WHERE (path = $1 OR (path >= $2 AND path < $3) OR $1 = '/') AND tree = $5 \
              ORDER BY version DESC LIMIT $4";
-        let values = [path.into(), format!("{path}/").into(), format!("{path}0").into(), limit.into()];
+        let values = [
+            path.into(),
+            format!("{path}/").into(),
+            format!("{path}0").into(),
+            limit.into(),
+            space.number().into(),
+        ];
         let rows = self.rows(statement, values).await?;
         let commit = |row| {
             Ok(FileCommitRow {

@@ -6,7 +6,7 @@ use crate::transaction::ApplyError;
 use crate::transaction::Ending;
 use crate::{Metastore, StoreError};
 use ids::{DirectoryId, FileVersion};
-use rows::{FileItem, FileNameRow};
+use rows::{FileItem, FileNameRow, FileSpace};
 
 /// Names that end in one transaction.
 const NAMES_AT_ONCE: usize = 1000;
@@ -27,7 +27,7 @@ pub struct Retired {
 
 /// Ended names beyond the number of versions that are kept: with the newer ones of the same name, and one more if the
 /// name has no current one, there are enough.
-const BEYOND: &str = "SELECT e.* FROM file_names e WHERE e.until_version > $1 AND \
+const BEYOND: &str = "SELECT e.* FROM file_names e WHERE e.tree = $1 AND e.until_version > 0 AND \
     (SELECT count(*) + 1 - coalesce(max(CASE WHEN n.until_version IS NULL THEN 1 ELSE 0 END), 0) \
          FROM file_names n WHERE n.directory = e.directory AND n.name = e.name AND n.since_version > e.since_version) \
     >= (SELECT k.keep_versions FROM file_names k WHERE k.directory = e.directory AND k.name = e.name \
@@ -35,15 +35,19 @@ const BEYOND: &str = "SELECT e.* FROM file_names e WHERE e.until_version > $1 AN
     ORDER BY e.until_version, e.directory, e.name LIMIT $2";
 
 impl Metastore {
-    /// Removes up to a thousand names that no version needs, and marks the concrete files of contents without a name as
-    /// removed. Repeat it while there is more.
-    pub async fn retire_file_names(&self, pins: &RetirePins) -> Result<Retired, StoreError> {
-        let has_ended = "SELECT 1 FROM file_names WHERE until_version IS NOT NULL LIMIT 1";
-        if self.rows(has_ended, []).await?.is_empty() {
+    /// Removes up to a thousand names of a tree that no version needs, and marks the concrete files of contents without
+    /// a name as removed. Repeat it while there is more.
+    pub async fn retire_file_names(
+        &self,
+        space: FileSpace,
+        pins: &RetirePins,
+    ) -> Result<Retired, StoreError> {
+        let has_ended = "SELECT 1 FROM file_names WHERE tree = $1 AND until_version IS NOT NULL LIMIT 1";
+        if self.rows(has_ended, [space.number().into()]).await?.is_empty() {
             return Ok(Retired::default());
         }
         self.in_transaction(async |db| {
-            let mut step = Step { store: self, pins, left: NAMES_AT_ONCE, names: 0 };
+            let mut step = Step { store: self, space, pins, left: NAMES_AT_ONCE, names: 0 };
             step.run(db).await?;
             let retired = Retired { names: step.names, more: step.left == 0 };
             Ok(if step.names == 0 { Ending::Rollback(retired) } else { Ending::Commit(retired) })
@@ -54,6 +58,7 @@ impl Metastore {
 
 struct Step<'a> {
     store: &'a Metastore,
+    space: FileSpace,
     pins: &'a RetirePins,
     left: usize,
     names: u64,
@@ -62,7 +67,7 @@ struct Step<'a> {
 impl Step<'_> {
     async fn run(&mut self, db: &mut Session<'_>) -> Result<(), ApplyError> {
         let limit: u64 = NAMES_AT_ONCE as u64;
-        let rows = db.fetch(BEYOND, [0_i64.into(), limit.into()]).await?;
+        let rows = db.fetch(BEYOND, [self.space.number().into(), limit.into()]).await?;
         for row in self.store.file_name_rows(&rows)? {
             let is_pinned = self.pins.versions.iter().any(|version| row.is_in(Some(*version)));
             if self.left == 0 {

@@ -1,0 +1,328 @@
+//! Routes for the stored files of a cluster. The bytes travel through the data ports: the catalogue issues rights.
+
+use crate::answer::{Message, Named, Problem, Refusal};
+use crate::gate::{Caller, SpeakingNode};
+use crate::port::Port;
+use api::control::ErrorCode;
+use api::people::Role;
+use api::stored::cluster::{
+    BeginStored, BegunStored, ChangeStored, ChangedStored, CommitStored, CommitsOfStored, CommittedStored,
+    FindStored, FoundStored, KnownFiles, KnownOfPut, ListStored, ListedParts, NumberStored, NumberedStored,
+    PartsOnDisk, PlaceStored, PlacesOfStored, RecordStored, StoredCommits, StoredLease, StoredNews,
+    StoredOrders, StoredPage, StoredPut,
+};
+use axum::extract::State;
+use filecatalog::{Asker, Catalog, CatalogError, ReportingNode};
+use filetree::Changer;
+use ids::NodeId;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Pause between two rounds of housekeeping.
+const ROUND: Duration = Duration::from_secs(1);
+/// Pause after a round that left something to do.
+const NEXT_ROUND: Duration = Duration::from_millis(20);
+/// Maximum number of remembered nodes that report files; a number is never reused.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// The catalogue, and the nodes that report to it.
+#[derive(Clone)]
+pub(crate) struct StoredFiles {
+    catalog: Arc<Catalog>,
+    nodes: Arc<Mutex<HashMap<NodeId, ReportingNode>>>,
+}
+
+impl StoredFiles {
+    pub fn new(catalog: Catalog) -> Self {
+        Self { catalog: Arc::new(catalog), nodes: Arc::default() }
+    }
+
+    /// Runs a request on a thread that may block: the futures of the store stay on one thread.
+    async fn aside<T: Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(&Catalog) -> Result<T, CatalogError> + Send + 'static,
+    ) -> Result<Message<T>, Problem> {
+        let catalog = Arc::clone(&self.catalog);
+        let runtime = tokio::runtime::Handle::current();
+        let done = tokio::task::spawn_blocking(move || runtime.block_on(work(&catalog))).await;
+        let ended = |_| Problem::new(ErrorCode::Failed, "a thread of the server failed");
+        Ok(Message(done.map_err(ended)??))
+    }
+
+    /// Does what is to be done from time to time; ends with the server.
+    pub async fn keep_house(self) {
+        loop {
+            let pause = match self.aside(async |catalog| catalog.keep_house().await).await {
+                Ok(Message(true)) => NEXT_ROUND,
+                Ok(Message(false)) => ROUND,
+                Err(error) => {
+                    tracing::warn!(%error, "the housekeeping of stored files failed; it is tried again");
+                    ROUND
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+impl From<CatalogError> for Problem {
+    fn from(error: CatalogError) -> Self {
+        let code = match &error {
+            error if error.is_missing() => ErrorCode::NotFound,
+            error if error.is_forbidden() => ErrorCode::Forbidden,
+            error if error.is_of_the_store() => ErrorCode::Failed,
+            CatalogError::Limit { .. } => ErrorCode::BadRequest,
+            _ => ErrorCode::Refused,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Returns the asker: the user of the token; without one, the user that the caller names.
+fn asker(caller: &Caller, claimed: String) -> Asker {
+    let changer = match caller.role {
+        Role::Admin => Changer::Anybody,
+        _ => Changer::User(caller.owner_name().to_string()),
+    };
+    Asker { user: caller.job_user(claimed), changer }
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/stored-files/find",
+    tag = "clients",
+    request_body = FindStored,
+    responses((status = 200, description = "The entry of the name, and a lease if its contents will be read", body = FoundStored), (status = "default", response = Refusal))
+)]
+pub(crate) async fn find(
+    State(port): State<Port>,
+    Message(find): Message<FindStored>,
+) -> Result<Message<FoundStored>, Problem> {
+    port.stored.aside(async move |catalog| catalog.find(&find).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/stored-files/list",
+    tag = "clients",
+    request_body = ListStored,
+    responses((status = 200, description = "Entries of the directory, with their concrete files and rights to read them if they are asked for", body = StoredPage), (status = "default", response = Refusal))
+)]
+pub(crate) async fn list(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(list): Message<ListStored>,
+) -> Result<Message<StoredPage>, Problem> {
+    let asker = asker(&caller, String::new());
+    port.stored.aside(async move |catalog| catalog.list(&asker, &list).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/stored-files/lease",
+    tag = "clients",
+    request_body = StoredLease,
+    responses((status = 200, description = "The lease is renewed, or has ended, `null`"), (status = "default", response = Refusal))
+)]
+pub(crate) async fn lease(
+    State(port): State<Port>,
+    Message(lease): Message<StoredLease>,
+) -> Result<Message<()>, Problem> {
+    port.stored.catalog.lease(&lease);
+    Ok(Message(()))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/stored-files/change",
+    tag = "clients",
+    request_body = ChangeStored,
+    responses((status = 200, description = "The change is made; its version, if anything changed", body = ChangedStored), (status = "default", response = Refusal))
+)]
+pub(crate) async fn change(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(change): Message<ChangeStored>,
+) -> Result<Message<ChangedStored>, Problem> {
+    let asker = asker(&caller, change.user);
+    port.stored.aside(async move |catalog| catalog.change(&asker, &change.change).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/stored-files/commits",
+    tag = "clients",
+    request_body = CommitsOfStored,
+    responses((status = 200, description = "The changes of the name and of everything below it, newest first", body = StoredCommits), (status = "default", response = Refusal))
+)]
+pub(crate) async fn commits(
+    State(port): State<Port>,
+    Message(of): Message<CommitsOfStored>,
+) -> Result<Message<StoredCommits>, Problem> {
+    port.stored.aside(async move |catalog| catalog.commits(&of).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/stored-files/puts",
+    tag = "clients",
+    request_body = BeginStored,
+    responses((status = 200, description = "The put has begun, or goes on after its client was interrupted", body = BegunStored), (status = "default", response = Refusal))
+)]
+pub(crate) async fn begin(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(begin): Message<BeginStored>,
+) -> Result<Message<BegunStored>, Problem> {
+    let asker = asker(&caller, begin.user.clone());
+    port.stored.aside(async move |catalog| catalog.begin(&asker, &begin).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/stored-files/puts/known",
+    tag = "clients",
+    request_body = KnownOfPut,
+    responses((status = 200, description = "Files that an earlier session of the put stored", body = KnownFiles), (status = "default", response = Refusal))
+)]
+pub(crate) async fn known(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(of): Message<KnownOfPut>,
+) -> Result<Message<KnownFiles>, Problem> {
+    let asker = asker(&caller, String::new());
+    port.stored.aside(async move |catalog| catalog.known(&asker, &of).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/stored-files/puts/numbers",
+    tag = "clients",
+    request_body = NumberStored,
+    responses((status = 200, description = "Numbers of concrete files, and the right to write them", body = NumberedStored), (status = "default", response = Refusal))
+)]
+pub(crate) async fn number(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(number): Message<NumberStored>,
+) -> Result<Message<NumberedStored>, Problem> {
+    let asker = asker(&caller, String::new());
+    port.stored.aside(async move |catalog| catalog.number(&asker, &number).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/stored-files/puts/places",
+    tag = "clients",
+    request_body = PlaceStored,
+    responses((status = 200, description = "Disks for concrete files, each on another node", body = PlacesOfStored), (status = "default", response = Refusal))
+)]
+pub(crate) async fn place(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(place): Message<PlaceStored>,
+) -> Result<Message<PlacesOfStored>, Problem> {
+    let asker = asker(&caller, String::new());
+    port.stored.aside(async move |catalog| catalog.place(&asker, &place).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/stored-files/puts/files",
+    tag = "clients",
+    request_body = RecordStored,
+    responses((status = 200, description = "The files are recorded, `null`"), (status = "default", response = Refusal))
+)]
+pub(crate) async fn record(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(record): Message<RecordStored>,
+) -> Result<Message<()>, Problem> {
+    let asker = asker(&caller, String::new());
+    port.stored.aside(async move |catalog| catalog.record(&asker, &record).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/stored-files/puts/commit",
+    tag = "clients",
+    request_body = CommitStored,
+    responses((status = 200, description = "The version that has the files; none if the request is to be repeated", body = CommittedStored), (status = "default", response = Refusal))
+)]
+pub(crate) async fn commit(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(commit): Message<CommitStored>,
+) -> Result<Message<CommittedStored>, Problem> {
+    let asker = asker(&caller, String::new());
+    port.stored.aside(async move |catalog| catalog.commit(&asker, &commit).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/stored-files/puts/abandon",
+    tag = "clients",
+    request_body = StoredPut,
+    responses((status = 200, description = "The put is given up, `null`"), (status = "default", response = Refusal))
+)]
+pub(crate) async fn abandon(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(of): Message<StoredPut>,
+) -> Result<Message<()>, Problem> {
+    let asker = asker(&caller, String::new());
+    port.stored.aside(async move |catalog| catalog.abandon(&asker, of).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/{node}/stored-files",
+    tag = "nodes",
+    params(("node" = u32, Path, description = "Number of the node")),
+    request_body = StoredNews,
+    responses((status = 200, description = "Orders for the disks of the node", body = StoredOrders), (status = "default", response = Refusal))
+)]
+pub(crate) async fn news(
+    State(port): State<Port>,
+    Named(node): Named<u32>,
+    Message(news): Message<StoredNews>,
+) -> Result<Message<StoredOrders>, Problem> {
+    let from = reporting(&port, NodeId(node)).await?;
+    port.stored.aside(async move |catalog| catalog.news(&from, news).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/nodes/{node}/stored-files/parts",
+    tag = "nodes",
+    params(("node" = u32, Path, description = "Number of the node")),
+    request_body = PartsOnDisk,
+    responses((status = 200, description = "Concrete files that the disk should have", body = ListedParts), (status = "default", response = Refusal))
+)]
+pub(crate) async fn parts(
+    State(port): State<Port>,
+    SpeakingNode(node): SpeakingNode,
+    Message(question): Message<PartsOnDisk>,
+) -> Result<Message<ListedParts>, Problem> {
+    port.stored.aside(async move |catalog| catalog.parts_on(node, &question).await).await
+}
+
+/// Returns the name and the rack of a node, as it joined.
+async fn reporting(port: &Port, node: NodeId) -> Result<ReportingNode, Problem> {
+    let known = || port.stored.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known().get(&node) {
+        return Ok(known.clone());
+    }
+    let nodes = port.server.cluster_status().await?.nodes;
+    let found = nodes.into_iter().find(|status| status.node == node);
+    let found = found.map(|status| ReportingNode { node, name: status.info.name, rack: status.info.rack });
+    let missing = || Problem::new(ErrorCode::UnknownNode, format!("{node} has left the cluster"));
+    let found = found.ok_or_else(missing)?;
+    let mut all = known();
+    if all.len() >= REMEMBERED_MAX {
+        all.clear();
+    }
+    all.insert(node, found.clone());
+    Ok(found)
+}

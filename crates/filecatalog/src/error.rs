@@ -1,0 +1,63 @@
+//! Errors of the catalogue.
+
+use filetree::{NameError, TreeError, TreeName};
+use ids::{DirectoryId, FileVersion, PutId};
+use metastore::StoreError;
+
+/// Reason why a request about stored files was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    #[error("{text:?} is no name of a file: {source}")]
+    Name { text: String, source: NameError },
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error("there is no file or directory {0}")]
+    Missing(TreeName),
+    #[error("there is no directory with the number {}", .0.0)]
+    UnknownDirectory(DirectoryId),
+    #[error("version {0} does not exist: `sailfish files versions` lists them")]
+    NoSuchVersion(FileVersion),
+    #[error("the contents of {name} belong to {user:?}: only this user and administrators may read them")]
+    ContentsOfOther { name: String, user: String },
+    #[error("the put {0} was given up, or another client goes on with it: put the files again")]
+    SessionOver(PutId),
+    #[error("one put makes more than {} files and parts", ids::ITEMS_MAX)]
+    TooMany,
+    #[error("the put {put} is not complete: {problem}")]
+    Incomplete { put: PutId, problem: &'static str },
+    #[error("no node takes stored files: start nodes, or wait until they have joined")]
+    NoNodes,
+    #[error("no node has room for {bytes} bytes of stored files: {nodes}")]
+    NoRoom { bytes: u64, nodes: String },
+    #[error("{field} is {value}, and at most {max} are allowed")]
+    Limit { field: &'static str, value: u64, max: u64 },
+    #[error("the disk {0:?} is not one of this node")]
+    UnknownDisk(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl CatalogError {
+    /// Returns whether the thing that was asked for does not exist.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing(_) | Self::UnknownDirectory(_) | Self::Tree(TreeError::Missing(_)))
+    }
+
+    /// Returns whether the caller lacks a right.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::ContentsOfOther { .. } | Self::Tree(TreeError::OfOther { .. }))
+    }
+
+    /// Returns whether the store failed, and not the request.
+    pub fn is_of_the_store(&self) -> bool {
+        matches!(self, Self::Store(_))
+    }
+}
+
+/// Returns an error if a value is above its limit.
+pub(crate) fn limited(field: &'static str, value: usize, max: usize) -> Result<(), CatalogError> {
+    match value <= max {
+        true => Ok(()),
+        false => Err(CatalogError::Limit { field, value: value as u64, max: max as u64 }),
+    }
+}

@@ -1,0 +1,118 @@
+//! # What it does
+//! The stored files of a cluster, at the server: names, puts and leases of clients; disks, replicas, inventories and
+//! repairs of nodes.
+//!
+//! # Where it sits
+//! controlport (messages) -> filecatalog -> filetree (decisions on names), metastore (rows).
+//!
+//! # Invariants
+//! Everything that must survive is in rows: memory has reports of nodes, leases of readers and orders under way, which a
+//! restart makes anew. A replica has a row only after its node has synced it, and loses the row only after its node has
+//! reported that it is gone, or for a removed file, because its disk is unreachable and will be compared when it returns.
+//! A file is removed from a disk only if the store says that it needs it no more. Transactions are short: a put of a
+//! million names is stored in steps, in directories that no name reaches, and one small transaction shows them.
+//!
+//! # Deliberately absent
+//! No bytes of files: they travel between clients and nodes. No threads: a caller runs [`Catalog::keep_house`].
+//!
+//! # How it is tested
+//! Placement against brute force; `tests/repair.rs` runs a catalogue with made-up nodes that lose and regain disks; the
+//! rest by black-box tests of a cluster.
+//!
+//! Source: Clustera, sections 3.3 to 3.5: logical files are sets of concrete files with replicas, which the server
+//! places and keeps at their number.
+
+mod asked;
+mod changes;
+mod commit;
+mod disks;
+mod error;
+mod house;
+mod inventory;
+mod leases;
+mod news;
+mod orders;
+mod pace;
+mod placement;
+mod puts;
+mod reading;
+mod repair;
+
+pub use error::CatalogError;
+pub use news::ReportingNode;
+pub use pace::RepairPace;
+
+use commit::Naming;
+use disks::Disks;
+use filetree::Changer;
+use ids::PutId;
+use leases::Leases;
+use metastore::{Metastore, StoreError};
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use trust::DataRight;
+
+/// Signs rights for data ports.
+pub type SignRight = Box<dyn Fn(&DataRight) -> String + Send + Sync>;
+
+/// The user who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Owner of everything that is made.
+    pub user: String,
+    /// The rights: an administrator may do everything.
+    pub changer: Changer,
+}
+
+/// The stored files of a cluster. Shared by all requests. Its futures must run where they may block for a moment.
+pub struct Catalog {
+    store: Metastore,
+    sign: SignRight,
+    pace: RepairPace,
+    state: Mutex<State>,
+    /// True if something changed that a repair may answer.
+    wanted: AtomicBool,
+    /// Held while names are retired, and while a lease begins: a reader sees a version whole or not at all.
+    retiring: tokio::sync::Mutex<()>,
+    /// Held while the names of a put are stored: one step at a time.
+    naming: tokio::sync::Mutex<HashMap<PutId, Naming>>,
+    house: tokio::sync::Mutex<house::House>,
+}
+
+/// The part that a restart makes anew.
+struct State {
+    disks: Disks,
+    leases: Leases,
+    /// Files of puts under way that have fewer replicas than wished.
+    short: HashMap<PutId, u64>,
+}
+
+impl Catalog {
+    /// Opens the catalogue of a store.
+    pub async fn open(store: Metastore, sign: SignRight, pace: RepairPace) -> Result<Self, StoreError> {
+        let rows = store.file_disks().await?;
+        let is_fresh = store.file_version().await?.0 == 0;
+        let now = Instant::now();
+        let state = State {
+            disks: Disks::new(rows, pace, now),
+            leases: if is_fresh { Leases::default() } else { Leases::after_restart(now) },
+            short: HashMap::new(),
+        };
+        Ok(Self {
+            store,
+            sign,
+            pace,
+            state: Mutex::new(state),
+            wanted: AtomicBool::new(true),
+            retiring: tokio::sync::Mutex::default(),
+            naming: tokio::sync::Mutex::default(),
+            house: tokio::sync::Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,218 @@
+//! Reading: entries of names, pages of directories, and where their concrete files are.
+
+use crate::asked::path_of;
+use crate::leases::LEASE;
+use crate::orders::part_of;
+use crate::{Asker, Catalog, CatalogError};
+use api::stored::cluster::{
+    FindStored, FoundStored, ListStored, PlacedPart, STORED_PAGE_MAX, StoredEntry, StoredItem, StoredLease,
+    StoredPage, StoredRange,
+};
+use filetree::{Changer, TreeName};
+use ids::{ConcreteId, DirectoryId, FileVersion, PutId};
+use rows::{FileItem, FileNameRow, FileSpace, ReplicatedFile};
+use std::collections::HashMap;
+use std::time::Instant;
+use trust::FileRight;
+
+/// Validity of rights to read. A longer read must ask for new ones.
+const GRANTED_SECONDS: u64 = 24 * 3600;
+
+fn entry_of(row: FileNameRow) -> StoredEntry {
+    StoredEntry {
+        directory: row.directory,
+        name: row.name,
+        item: match row.item {
+            FileItem::Directory(directory) => StoredItem::Directory(directory),
+            FileItem::File(content) => StoredItem::File(content),
+        },
+        since: row.since,
+        user: row.user,
+        bytes: row.bytes,
+        parts: row.parts,
+        created_ns: row.created_ns,
+        keep_versions: row.keep_versions,
+    }
+}
+
+impl Catalog {
+    /// Returns the entry of a name; with a lease if its contents will be read.
+    pub async fn find(&self, find: &FindStored) -> Result<FoundStored, CatalogError> {
+        let path = path_of(&find.path)?;
+        let mut found = FoundStored {
+            root: FileSpace::Cluster.root(),
+            lease_seconds: LEASE.as_secs() as u32,
+            ..FoundStored::default()
+        };
+        {
+            // No name is retired between the look at the version and the lease.
+            let _alone = self.retiring.lock().await;
+            let newest = self.store.file_version().await?;
+            let version = find.version.unwrap_or(newest);
+            if version > newest || version.0 < 0 {
+                return Err(CatalogError::NoSuchVersion(version));
+            }
+            found.version = version;
+            if find.reads {
+                found.lease = Some(self.state().leases.begin(version, Instant::now()));
+            }
+        }
+        let at = match (find.version, found.lease) {
+            (None, None) => None,
+            _ => Some(found.version),
+        };
+        if path.is_root() {
+            return Ok(found);
+        }
+        let rows = self.store.found_names(FileSpace::Cluster, path.components(), at).await?.rows;
+        match (rows.len() == path.components().len(), rows.into_iter().last()) {
+            (true, Some(row)) => found.entry = self.dated(vec![row]).await?.pop(),
+            _ => {
+                if let Some(lease) = found.lease {
+                    self.state().leases.end(lease);
+                }
+                return Err(CatalogError::Missing(TreeName { path, version: find.version }));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns entries with their versions: names of a put get theirs some time after the commit.
+    async fn dated(&self, rows: Vec<FileNameRow>) -> Result<Vec<StoredEntry>, CatalogError> {
+        let mut versions: HashMap<PutId, FileVersion> = HashMap::new();
+        let mut entries = Vec::with_capacity(rows.len());
+        for mut row in rows {
+            if row.since.0 == 0 {
+                let put = row.directory.put();
+                row.since = match versions.get(&put) {
+                    Some(version) => *version,
+                    None => {
+                        let found = self.store.cluster_put(put).await?;
+                        let version = found.and_then(|put| put.version).unwrap_or(FileVersion(0));
+                        versions.insert(put, version);
+                        version
+                    }
+                };
+            }
+            entries.push(entry_of(row));
+        }
+        Ok(entries)
+    }
+
+    /// Returns a page of a directory.
+    pub async fn list(&self, asker: &Asker, list: &ListStored) -> Result<StoredPage, CatalogError> {
+        let limit = list.limit.clamp(1, STORED_PAGE_MAX);
+        if let (Some(lease), Some(version)) = (list.lease, list.version) {
+            self.state().leases.renew(lease, version, Instant::now());
+        }
+        let (directory, at) = (list.directory, list.version);
+        let mut rows = match &list.only {
+            Some(name) => {
+                let space = FileSpace::Cluster;
+                self.store.file_entry(space, directory, at, name).await?.into_iter().collect()
+            }
+            None => {
+                let space = FileSpace::Cluster;
+                self.store.file_entries(space, directory, at, &list.after, limit + 1).await?
+            }
+        };
+        let more = rows.len() > limit as usize;
+        rows.truncate(limit as usize);
+        let mut page = StoredPage { more, ..StoredPage::default() };
+        if list.parts {
+            for row in &rows {
+                may_read(row, &asker.changer)?;
+            }
+            self.add_parts(directory, at, &rows, &mut page).await?;
+        }
+        page.entries = self.dated(rows).await?;
+        Ok(page)
+    }
+
+    async fn add_parts(
+        &self,
+        directory: DirectoryId,
+        at: Option<FileVersion>,
+        rows: &[FileNameRow],
+        page: &mut StoredPage,
+    ) -> Result<(), CatalogError> {
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
+        let names = [first.name.as_str(), last.name.as_str()];
+        let files = self.store.replicated_files_of_entries(directory, at, names).await?;
+        let mut concretes: Vec<ConcreteId> = files.iter().map(|file| file.row.concrete).collect();
+        concretes.sort_unstable();
+        concretes.dedup();
+        page.grants = ranges(&concretes)
+            .into_iter()
+            .map(|[first, last]| {
+                let grant = self.grant(FileRight::Read, [first, last], GRANTED_SECONDS);
+                StoredRange { first, last, grant }
+            })
+            .collect();
+        let disks = files.iter().flat_map(|file| file.disks.iter().copied());
+        page.nodes = self.state().disks.nodes_of(disks, Instant::now());
+        page.parts = files.iter().map(placed).collect();
+        // Entries that share a content have its files once.
+        page.parts.dedup();
+        Ok(())
+    }
+
+    /// Renews or ends a lease.
+    pub fn lease(&self, lease: &StoredLease) {
+        let leases = &mut self.state().leases;
+        match lease.ends {
+            true => leases.end(lease.lease),
+            false => leases.renew(lease.lease, lease.version, Instant::now()),
+        }
+    }
+}
+
+fn may_read(row: &FileNameRow, changer: &Changer) -> Result<(), CatalogError> {
+    match (row.item, changer) {
+        (FileItem::File(_), Changer::User(user)) if *user != row.user => {
+            Err(CatalogError::ContentsOfOther { name: row.name.clone(), user: row.user.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn placed(file: &ReplicatedFile) -> PlacedPart {
+    PlacedPart {
+        content: file.row.content,
+        part: file.row.part,
+        file: part_of(&file.row),
+        replicas: file.replicas,
+        disks: file.disks.clone(),
+    }
+}
+
+/// Returns the ranges of numbers without a gap.
+fn ranges(sorted: &[ConcreteId]) -> Vec<[ConcreteId; 2]> {
+    let mut ranges: Vec<[ConcreteId; 2]> = Vec::new();
+    for file in sorted {
+        match ranges.last_mut() {
+            Some([_, last]) if last.0 + 1 == file.0 => *last = *file,
+            _ => ranges.push([*file, *file]),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranges;
+    use ids::ConcreteId;
+
+    #[test]
+    fn ranges_have_no_other_files() {
+        let check = |numbers: &[i64], expected: &[[i64; 2]]| {
+            let sorted: Vec<ConcreteId> = numbers.iter().copied().map(ConcreteId).collect();
+            let ranges: Vec<[i64; 2]> =
+                ranges(&sorted).iter().map(|[first, last]| [first.0, last.0]).collect();
+            assert_eq!(ranges, expected);
+        };
+        check(&[], &[]);
+        check(&[4], &[[4, 4]]);
+        check(&[1, 2, 3, 7, 9, 10], &[[1, 3], [7, 7], [9, 10]]);
+    }
+}

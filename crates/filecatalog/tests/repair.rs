@@ -1,0 +1,359 @@
+//! A catalogue over a real store, with made-up nodes: from any loss that leaves one replica of each file, every file
+//! gets its number of replicas back, and no disk keeps a file that nobody needs.
+
+use api::StoredPart;
+use api::data_access::SecretText;
+use api::stored::cluster::{
+    BeginStored, CommitStored, ListStored, NumberStored, PlaceStored, RecordStored, RecordedFile,
+    RecordedPart, StoredChange, StoredDiskNews, StoredEnd, StoredListing, StoredNews, StoredOutcome,
+};
+use fastrand::Rng;
+use filecatalog::{Asker, Catalog, RepairPace, ReportingNode};
+use filetree::Changer;
+use ids::{ConcreteId, ContentId, DirectoryId, DiskId, NodeId};
+use metastore::Metastore;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+const PACE: RepairPace = RepairPace {
+    heard_within: Duration::from_millis(300),
+    after: Duration::from_millis(600),
+    grace: Duration::from_millis(300),
+    scan_every: Duration::from_secs(2),
+};
+/// Far more than a repair takes here.
+const REPAIRED_WITHIN: Duration = Duration::from_secs(60);
+
+/// A node with one disk.
+struct MadeUpNode {
+    from: ReportingNode,
+    uuid: String,
+    disk: Option<DiskId>,
+    files: BTreeMap<ConcreteId, u64>,
+    ends: Vec<StoredEnd>,
+    lists: bool,
+    lives: bool,
+}
+
+impl MadeUpNode {
+    /// Makes the next report.
+    fn news(&mut self) -> StoredNews {
+        let listed = std::mem::take(&mut self.lists).then(|| StoredListing {
+            uuid: self.uuid.clone(),
+            first: ConcreteId(0),
+            last: ConcreteId(i64::MAX),
+            files: self.files.iter().map(|(file, bytes)| (*file, *bytes)).collect(),
+            is_last: true,
+        });
+        StoredNews {
+            data_url: format!("http://{}", self.from.name),
+            disks: vec![StoredDiskNews {
+                uuid: self.uuid.clone(),
+                secret: SecretText(format!("secret of {}", self.uuid)),
+                is_empty: self.files.is_empty(),
+                total_bytes: 1 << 40,
+                free_bytes: 1 << 39,
+                room_bytes: 1 << 38,
+                takes_files: true,
+            }],
+            listed: listed.into_iter().collect(),
+            ends: std::mem::take(&mut self.ends),
+            ..StoredNews::default()
+        }
+    }
+}
+
+struct World {
+    runtime: Runtime,
+    catalog: Catalog,
+    nodes: Vec<MadeUpNode>,
+    random: Rng,
+    next_node: u32,
+}
+
+fn asker() -> Asker {
+    Asker { user: "ann".to_string(), changer: Changer::User("ann".to_string()) }
+}
+
+impl World {
+    fn new(state: &Path, seed: u64) -> World {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let catalog = runtime.block_on(async {
+            let store = Metastore::open(state).await.unwrap();
+            Catalog::open(store, Box::new(|_| "signed".to_string()), PACE).await.unwrap()
+        });
+        let mut random = Rng::with_seed(seed);
+        let racks = random.u32(1..4);
+        let nodes = (0..random.u32(5..8)).map(|number| MadeUpNode {
+            from: ReportingNode {
+                node: NodeId(number + 1),
+                name: format!("n{number}"),
+                rack: format!("r{}", number % racks),
+            },
+            uuid: format!("disk of n{number}"),
+            disk: None,
+            files: BTreeMap::new(),
+            ends: Vec::new(),
+            lists: false,
+            lives: true,
+        });
+        let nodes = nodes.collect();
+        World { runtime, catalog, nodes, random, next_node: 100 }
+    }
+
+    /// Lets each node report once, and do its orders.
+    fn round(&mut self) {
+        for index in 0..self.nodes.len() {
+            if !self.nodes[index].lives {
+                continue;
+            }
+            let node = &mut self.nodes[index];
+            let news = node.news();
+            let from = node.from.clone();
+            let orders = self.runtime.block_on(self.catalog.news(&from, news)).unwrap();
+            assert_eq!(orders.refused, []);
+            let disk = orders.disks[0].unwrap();
+            self.nodes[index].disk = Some(disk);
+            self.nodes[index].lists |= orders.list.contains(&disk);
+            for fetch in &orders.fetch {
+                let has_it = |other: &MadeUpNode| {
+                    other.lives
+                        && other.files.get(&fetch.file.concrete) == Some(&fetch.file.bytes)
+                        && fetch.from.iter().any(|from| Some(from.disk) == other.disk)
+                };
+                let is_there = self.nodes[index].files.get(&fetch.file.concrete) == Some(&fetch.file.bytes);
+                let outcome = match is_there || self.nodes.iter().any(has_it) {
+                    true => StoredOutcome::Fetched,
+                    false => StoredOutcome::Failed("nobody has it".to_string()),
+                };
+                let node = &mut self.nodes[index];
+                if outcome == StoredOutcome::Fetched {
+                    node.files.insert(fetch.file.concrete, fetch.file.bytes);
+                }
+                node.ends.push(StoredEnd { uuid: node.uuid.clone(), file: fetch.file.concrete, outcome });
+            }
+            let node = &mut self.nodes[index];
+            for file in orders.remove.iter().flat_map(|removal| &removal.files) {
+                node.files.remove(file);
+                node.ends.push(StoredEnd {
+                    uuid: node.uuid.clone(),
+                    file: *file,
+                    outcome: StoredOutcome::Removed,
+                });
+            }
+            for look in &orders.look {
+                let file = look.file.concrete;
+                if node.files.get(&file) != Some(&look.file.bytes) {
+                    node.files.remove(&file);
+                    let outcome = StoredOutcome::Lost("it is missing".to_string());
+                    node.ends.push(StoredEnd { uuid: node.uuid.clone(), file, outcome });
+                }
+            }
+        }
+        self.runtime.block_on(self.catalog.keep_house()).unwrap();
+    }
+
+    /// Puts a directory of files, each with one or two parts.
+    fn put(&mut self, name: &str, files: u32, replicas: u32) {
+        let World { runtime, catalog, nodes, random, .. } = self;
+        runtime.block_on(async {
+            let begin = BeginStored {
+                path: name.to_string(),
+                is_directory: true,
+                replicas: Some(replicas),
+                keep_versions: 1,
+                ..BeginStored::default()
+            };
+            let of = catalog.begin(&asker(), &begin).await.unwrap().of;
+            let mut recorded = Vec::new();
+            for number in 0..files {
+                let parts = random.u32(1..3);
+                let numbered = catalog.number(&asker(), &NumberStored { of, count: parts }).await.unwrap();
+                let mut file = RecordedFile {
+                    name: format!("d{}/f{number}", number % 3),
+                    content: ContentId::of(of.put, numbered.first).unwrap(),
+                    bytes: 0,
+                    modified_ns: 1,
+                    parts: Vec::new(),
+                };
+                for part in 0..parts {
+                    let concrete = ConcreteId::of(of.put, numbered.first + part).unwrap();
+                    let bytes = random.u64(1..1 << 20);
+                    let ask = PlaceStored { of, bytes, avoid: Vec::new() };
+                    let disks: Vec<DiskId> =
+                        catalog.place(&asker(), &ask).await.unwrap().disks.iter().map(|at| at.disk).collect();
+                    for node in nodes.iter_mut().filter(|node| disks.contains(&node.disk.unwrap())) {
+                        node.files.insert(concrete, bytes);
+                    }
+                    file.bytes += bytes;
+                    let stored = StoredPart { concrete, bytes, crc32c: number };
+                    file.parts.push(RecordedPart { file: stored, disks });
+                }
+                recorded.push(file);
+            }
+            let record = RecordStored { of, files: recorded, forgotten: Vec::new() };
+            catalog.record(&asker(), &record).await.unwrap();
+            // A repeated report of the same files changes nothing: its answer was lost.
+            catalog.record(&asker(), &record).await.unwrap();
+            let commit = CommitStored { of, empty_directories: vec!["empty/below".to_string()] };
+            let committed = catalog.commit(&asker(), &commit).await.unwrap();
+            assert_eq!(catalog.commit(&asker(), &commit).await.unwrap(), committed);
+            assert_eq!(committed.files, u64::from(files));
+        });
+    }
+
+    /// Returns the files that rows know, with the disks that have them.
+    fn rows(&self) -> BTreeMap<ConcreteId, BTreeSet<DiskId>> {
+        let mut rows = BTreeMap::new();
+        let mut pending = vec![DirectoryId(1)];
+        while let Some(directory) = pending.pop() {
+            let list = ListStored { directory, limit: 2000, parts: true, ..ListStored::default() };
+            let page = self.runtime.block_on(self.catalog.list(&asker(), &list)).unwrap();
+            for entry in page.entries {
+                assert!(entry.since.0 > 0, "{entry:?} has no version");
+                if let api::stored::cluster::StoredItem::Directory(below) = entry.item {
+                    pending.push(below);
+                }
+            }
+            rows.extend(
+                page.parts.into_iter().map(|part| (part.file.concrete, part.disks.into_iter().collect())),
+            );
+        }
+        rows
+    }
+
+    /// Returns the first difference between the state and the goal.
+    fn difference(&self, replicas: usize) -> Option<String> {
+        let rows = self.rows();
+        let live: Vec<&MadeUpNode> = self.nodes.iter().filter(|node| node.lives).collect();
+        for (file, disks) in &rows {
+            let here: BTreeSet<DiskId> = live
+                .iter()
+                .filter(|node| node.files.contains_key(file))
+                .filter_map(|node| node.disk)
+                .collect();
+            if here.len() != replicas.min(live.len()) {
+                return Some(format!("{file} is on {here:?}, its rows say {disks:?}"));
+            }
+            if !here.is_subset(disks) {
+                return Some(format!("{file} is on {here:?}, and rows say only {disks:?}"));
+            }
+        }
+        let unknown = live.iter().flat_map(|node| node.files.keys()).find(|file| !rows.contains_key(file));
+        unknown.map(|file| format!("{file} is on a disk, and nobody needs it"))
+    }
+
+    fn until_whole(&mut self, replicas: usize, seed: u64) {
+        let began = Instant::now();
+        loop {
+            self.round();
+            match self.difference(replicas) {
+                None => return,
+                Some(difference) => assert!(began.elapsed() < REPAIRED_WITHIN, "seed {seed}: {difference}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Loses nodes, files and the ends of files, but for one replica of each file.
+    fn lose(&mut self) {
+        let mut safe: BTreeMap<ConcreteId, usize> = BTreeMap::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            for file in node.files.keys() {
+                if !safe.contains_key(file) || self.random.bool() {
+                    safe.insert(*file, index);
+                }
+            }
+        }
+        for index in 0..self.nodes.len() {
+            let is_needed = safe.values().any(|safe| *safe == index);
+            let node = &mut self.nodes[index];
+            if !is_needed && self.random.bool() {
+                node.lives = false;
+            }
+            let files: Vec<ConcreteId> = node.files.keys().copied().collect();
+            for file in files.into_iter().filter(|file| safe[file] != index) {
+                match self.random.u8(0..4) {
+                    0 => drop(node.files.remove(&file)),
+                    1 => drop(node.files.insert(file, 0)),
+                    _ => {}
+                }
+            }
+            // Its process begins anew, and lists its files.
+            self.next_node += 1;
+            node.from.node = NodeId(self.next_node);
+        }
+    }
+}
+
+fn check(seed: u64) {
+    let state = tempfile::tempdir().unwrap();
+    let mut world = World::new(state.path(), seed);
+    let replicas = world.random.u32(2..4);
+    world.round();
+    world.put("first", 20, replicas);
+    world.put("second", 7, replicas);
+    world.until_whole(replicas as usize, seed);
+    world.lose();
+    world.until_whole(replicas as usize, seed);
+    // Nodes return with old files, and a directory is gone meanwhile.
+    let remove = StoredChange::Remove { path: "second".to_string(), recursive: true };
+    world.runtime.block_on(world.catalog.change(&asker(), &remove)).unwrap();
+    for index in 0..world.nodes.len() {
+        world.next_node += 1;
+        let node = &mut world.nodes[index];
+        if !node.lives {
+            (node.lives, node.from.node) = (true, NodeId(world.next_node));
+        }
+    }
+    world.until_whole(replicas as usize, seed);
+    // Removal leaves nothing.
+    let remove = StoredChange::Remove { path: "first".to_string(), recursive: true };
+    world.runtime.block_on(world.catalog.change(&asker(), &remove)).unwrap();
+    world.until_whole(replicas as usize, seed);
+    assert!(world.nodes.iter().all(|node| node.files.is_empty()), "seed {seed}");
+}
+
+#[test]
+fn repair_reaches_its_goal_from_any_loss() {
+    let seeds: Vec<u64> = match std::env::var("SEED").ok().and_then(|text| text.parse().ok()) {
+        Some(seed) => vec![seed],
+        None => (1..9).collect(),
+    };
+    std::thread::scope(|scope| {
+        for seed in seeds {
+            scope.spawn(move || check(seed));
+        }
+    });
+}
+
+#[test]
+fn disks_of_other_stores_stay_untouched() {
+    let state = tempfile::tempdir().unwrap();
+    let mut world = World::new(state.path(), 1);
+    let news = |secret: &str, is_empty| StoredNews {
+        disks: vec![StoredDiskNews {
+            uuid: "a disk".to_string(),
+            secret: SecretText(secret.to_string()),
+            is_empty,
+            total_bytes: 10,
+            free_bytes: 10,
+            room_bytes: 10,
+            takes_files: true,
+        }],
+        ..StoredNews::default()
+    };
+    let from = world.nodes.remove(0).from;
+    let tell =
+        |secret, is_empty| world.runtime.block_on(world.catalog.news(&from, news(secret, is_empty))).unwrap();
+    let orders = tell("right", false);
+    assert!(
+        orders.disks == [None] && orders.list.is_empty() && orders.refused[0].1.contains("another server")
+    );
+    assert!(tell("right", true).disks[0].is_some());
+    let orders = tell("wrong", true);
+    assert!(orders.disks == [None] && orders.refused[0].1.contains("secret"), "{orders:?}");
+    assert!(tell("right", false).disks[0].is_some());
+}

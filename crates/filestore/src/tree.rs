@@ -1,0 +1,152 @@
+//! Commands on a tree of files, wherever its bytes are.
+
+use crate::FileStore;
+use crate::changes::{CommittedChange, TreeChange};
+use crate::check::CheckedFiles;
+use crate::error::FilesError;
+use crate::puts::{PutOptions, PutSource};
+use crate::reading::FileEntry;
+use filetransfer::{Target, Unsuitable, Watch};
+use filetree::{TreeName, TreePath};
+use ids::{DiskId, FileVersion};
+use rows::{ConcreteRow, FileCommitRow, FileNameRow};
+use std::io::Write;
+
+/// A receiver of entries; an error ends the list.
+pub type TakeEntry<'a> = &'a mut dyn FnMut(FileEntry) -> Result<(), FilesError>;
+
+/// A disk of a cluster that has a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaOfPart {
+    pub disk: DiskId,
+    /// Name of its node; None if the node cannot be reached.
+    pub node: Option<String>,
+}
+
+/// A part of a file, with its replicas in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartWithReplicas {
+    pub row: ConcreteRow,
+    /// Wished number of replicas; 0 on one machine, which has no replicas.
+    pub wanted: u32,
+    pub replicas: Vec<ReplicaOfPart>,
+}
+
+/// A tree of files, of one machine or of a cluster. The methods block.
+pub trait StoredTree {
+    /// Puts a source under a name, as one version. Entries that were left out are given to `left_out`. Durable when this
+    /// returns.
+    fn put(
+        &self,
+        source: PutSource<'_>,
+        name: &TreePath,
+        options: &PutOptions,
+        watch: &Watch,
+        left_out: &mut dyn FnMut(&Unsuitable),
+    ) -> Result<CommittedChange, FilesError>;
+
+    /// Gets a file or a directory into the file system of this machine. Returns the files and bytes.
+    fn get(
+        &self,
+        name: &TreeName,
+        target: &Target,
+        threads: usize,
+        watch: &Watch,
+    ) -> Result<[u64; 2], FilesError>;
+
+    /// Writes the bytes of a file from `offset` on, at most `bytes_max`, verified.
+    fn cat(
+        &self,
+        name: &TreeName,
+        offset: u64,
+        bytes_max: u64,
+        out: &mut dyn Write,
+    ) -> Result<(), FilesError>;
+
+    /// Returns the entry of a name.
+    fn entry(&self, name: &TreeName) -> Result<FileEntry, FilesError>;
+
+    /// Gives the entries of a directory to `take`, in the order of their names; those of a file are the file itself.
+    fn list(&self, name: &TreeName, take: TakeEntry<'_>) -> Result<(), FilesError>;
+
+    /// Gives everything below a directory to `take`, under names relative to it, each directory before its entries.
+    fn walk(&self, name: &TreeName, take: TakeEntry<'_>) -> Result<(), FilesError>;
+
+    /// Returns the parts of a file, in their order. `at`: the version whose entry it is; None is the current one.
+    fn parts(&self, row: &FileNameRow, at: Option<FileVersion>) -> Result<Vec<PartWithReplicas>, FilesError>;
+
+    /// Returns the changes of a name and of everything below it, newest first.
+    fn versions(&self, path: &TreePath, limit: u32) -> Result<Vec<FileCommitRow>, FilesError>;
+
+    /// Reads and verifies everything below a name.
+    fn check(&self, name: &TreeName) -> Result<CheckedFiles, FilesError>;
+
+    /// Changes the tree; durable when this returns. None if there was nothing to change.
+    fn change(&self, change: &TreeChange) -> Result<Option<FileVersion>, FilesError>;
+}
+
+impl StoredTree for FileStore {
+    fn put(
+        &self,
+        source: PutSource<'_>,
+        name: &TreePath,
+        options: &PutOptions,
+        watch: &Watch,
+        left_out: &mut dyn FnMut(&Unsuitable),
+    ) -> Result<CommittedChange, FilesError> {
+        self.put(source, name, options, watch, left_out)
+    }
+
+    fn get(
+        &self,
+        name: &TreeName,
+        target: &Target,
+        threads: usize,
+        watch: &Watch,
+    ) -> Result<[u64; 2], FilesError> {
+        self.get(name, target, threads, watch)
+    }
+
+    fn cat(
+        &self,
+        name: &TreeName,
+        offset: u64,
+        bytes_max: u64,
+        out: &mut dyn Write,
+    ) -> Result<(), FilesError> {
+        self.cat(name, offset, bytes_max, out)
+    }
+
+    fn entry(&self, name: &TreeName) -> Result<FileEntry, FilesError> {
+        self.entry(name)
+    }
+
+    fn list(&self, name: &TreeName, take: TakeEntry<'_>) -> Result<(), FilesError> {
+        self.list(name, take)
+    }
+
+    fn walk(&self, name: &TreeName, take: TakeEntry<'_>) -> Result<(), FilesError> {
+        self.walk(name, take)
+    }
+
+    fn parts(
+        &self,
+        row: &FileNameRow,
+        _at: Option<FileVersion>,
+    ) -> Result<Vec<PartWithReplicas>, FilesError> {
+        let part = |row| PartWithReplicas { row, wanted: 0, replicas: Vec::new() };
+        Ok(self.parts(row)?.into_iter().map(part).collect())
+    }
+
+    fn versions(&self, path: &TreePath, limit: u32) -> Result<Vec<FileCommitRow>, FilesError> {
+        self.versions(path, limit)
+    }
+
+    fn check(&self, name: &TreeName) -> Result<CheckedFiles, FilesError> {
+        self.check(name)
+    }
+
+    fn change(&self, change: &TreeChange) -> Result<Option<FileVersion>, FilesError> {
+        self.change(change)
+    }
+}

@@ -1,0 +1,18 @@
+//! Stored files of a cluster on the disks of this node: their directories, the service for the data port, and the
+//! threads that execute the orders of the server.
+
+mod disk_orders;
+pub(crate) mod disks;
+mod ending;
+mod fetch;
+pub(crate) mod files;
+mod inventory;
+pub(crate) mod keeper;
+mod marked;
+mod receive;
+mod reports;
+mod scrub;
+pub(crate) mod server;
+
+#[cfg(test)]
+mod tests;
