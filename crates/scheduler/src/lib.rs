@@ -21,6 +21,7 @@ mod check;
 mod claims;
 mod dispatch;
 mod elastic;
+mod locality;
 mod losses;
 mod memory;
 mod node_exclusion;
@@ -35,6 +36,9 @@ mod state;
 pub use check::sanity_check;
 pub use elastic::{ASKED_AGAIN_AFTER_NS, SPLIT_AFTER_NS, SPLIT_LEFT_NS_MIN};
 use ids::{Placement, StageKind};
+pub use locality::{
+    Fetch, InputPlace, NodeOfRack, NodeRoom, PlacedTask, Proximity, Reach, SERVES_MAX, fetch_trees, place,
+};
 pub use memory::{MEMORY_PATIENCE_NS, left_out, wait_of};
 pub use reactor::handle;
 pub use speculation::{

@@ -28,10 +28,12 @@
 mod cluster;
 mod future;
 mod jobs;
+mod links;
 mod racks;
 mod run;
 mod shuffle;
 mod stragglers;
+pub mod world;
 
 pub use racks::{Copies, Copying, Racks, copies};
 pub use run::{Outcome, run};
