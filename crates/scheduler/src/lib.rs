@@ -1,5 +1,6 @@
 //! # What it does
-//! Decides which attempt runs where and when: a state machine over jobs, their stages and tasks.
+//! Decides which attempt runs where and when: a state machine over jobs, their stages and tasks. Beside it stand two
+//! decisions for whole stages: [`place`] chooses a node for each task, [`fetch_trees`] the ways of a shared input.
 //!
 //! # Where it sits
 //! events from the server -> scheduler -> actions for the server.
@@ -15,7 +16,8 @@
 //!
 //! # How it is tested
 //! Unit tests with a recording outbox that must be empty at the end, a property test of random events in
-//! `tests/`, and [`sanity_check`] after each event in both.
+//! `tests/`, and [`sanity_check`] after each event in both. [`place`] is compared with brute force, and in large worlds
+//! with a best matching (`crates/sim/tests/world.rs`).
 
 mod check;
 mod claims;

@@ -4,9 +4,9 @@
 use super::choices::Choices;
 use std::collections::VecDeque;
 
-/// Visits of replicas that all searches may make, for each replica of the stage. Searches that fail cost one visit of
-/// each replica together, because no later search enters the nodes they have seen; only successful ones repeat.
-const VISITS_PER_REPLICA: usize = 32;
+/// Steps that all searches may take, for each replica of the stage. Searches that fail take few steps for each replica
+/// together, because no later search enters the nodes they have seen; only successful ones repeat.
+const STEPS_PER_REPLICA: usize = 32;
 
 /// Places as many of these tasks on a replica as possible. Placed tasks stay on a replica.
 pub(super) fn augment(choices: &mut Choices, tasks: &[usize]) {
@@ -24,10 +24,10 @@ pub(super) fn augment(choices: &mut Choices, tasks: &[usize]) {
         placed_on,
         dead: vec![false; choices.tasks_of.len()],
         came_by: vec![None; choices.tasks_of.len()],
-        visits_left: replicas.saturating_mul(VISITS_PER_REPLICA),
+        steps_left: replicas.saturating_mul(STEPS_PER_REPLICA),
     };
     for task in tasks {
-        if search.visits_left == 0 {
+        if search.steps_left == 0 {
             return;
         }
         search.place(choices, *task);
@@ -40,7 +40,7 @@ struct Search {
     dead: Vec<bool>,
     /// The task that would move to this node, by node; of the current search.
     came_by: Vec<Option<usize>>,
-    visits_left: usize,
+    steps_left: usize,
 }
 
 impl Search {
@@ -52,7 +52,7 @@ impl Search {
         }
         for node in seen {
             self.came_by[node] = None;
-            self.dead[node] |= found.is_none() && self.visits_left > 0;
+            self.dead[node] |= found.is_none() && self.steps_left > 0;
         }
     }
 
@@ -61,10 +61,10 @@ impl Search {
         let mut tasks = VecDeque::from([task]);
         while let Some(task) = tasks.pop_front() {
             for node in choices.nodes_of[task].iter().copied() {
-                self.visits_left = self.visits_left.saturating_sub(1);
-                if self.visits_left == 0 {
+                if self.steps_left == 0 {
                     return None;
                 }
+                self.steps_left -= 1;
                 if self.dead[node] || self.came_by[node].is_some() {
                     continue;
                 }
@@ -73,6 +73,7 @@ impl Search {
                 if choices.room[node] > 0 {
                     return Some(node);
                 }
+                self.steps_left = self.steps_left.saturating_sub(self.placed_on[node].len());
                 tasks.extend(&self.placed_on[node]);
             }
         }

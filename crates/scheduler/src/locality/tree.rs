@@ -17,6 +17,7 @@
 //! one and not in the other, so each sends as many bytes as it receives (SplitStream, Castro et al., SOSP 2003).
 
 use ids::NodeId;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Maximum number of nodes that a node serves at once.
@@ -73,19 +74,26 @@ pub fn fetch_trees(holders: &[NodeOfRack], others: &[NodeOfRack], trees: u32) ->
     (0..trees).map(tree).collect()
 }
 
-/// Returns the nodes with the first of each rack without a server before all others.
+/// Returns the nodes with the first of each rack before all others: in racks with a server first, because its places go
+/// to other racks otherwise.
 fn first_of_racks_first(servers: &[Server], nodes: &[NodeOfRack]) -> Vec<NodeOfRack> {
-    let mut seen: BTreeSet<u32> = servers.iter().map(|server| server.at.rack).collect();
-    let (first, rest): (Vec<NodeOfRack>, Vec<NodeOfRack>) =
+    let mut seen = BTreeSet::new();
+    let (mut first, rest): (Vec<NodeOfRack>, Vec<NodeOfRack>) =
         nodes.iter().partition(|node| seen.insert(node.rack));
+    let served: BTreeSet<u32> = servers.iter().map(|server| server.at.rack).collect();
+    first.sort_by_key(|node| !served.contains(&node.rack));
     [first, rest].concat()
 }
 
-/// Adds a node below the best server that may serve one more.
+/// Adds a node below the best server that may serve one more: in its rack the one with the shortest way; of another rack
+/// one that keeps a place for its own.
 fn join(servers: &mut Vec<Server>, at: NodeOfRack, serves_max: u32) -> Option<Fetch> {
     let may_serve = servers.iter_mut().filter(|server| server.serves < server.serves_max);
-    let best = may_serve
-        .min_by_key(|server| (server.at.rack != at.rack, server.depth, server.serves, server.at.node))?;
+    let best = may_serve.min_by_key(|server| {
+        let crosses = server.at.rack != at.rack;
+        let places_left = if crosses { server.serves_max - server.serves } else { 0 };
+        (crosses, Reverse(places_left), server.depth, server.serves, server.at.node)
+    })?;
     best.serves += 1;
     let (from, depth) = (best.at.node, best.depth + 1);
     servers.push(Server { at, depth, serves: 0, serves_max });
