@@ -1,4 +1,4 @@
-//! Where maps run and how shared inputs spread, in a cluster of 100 nodes: the figures that must hold.
+//! Maps run on replicas and shared inputs spread, in a cluster of 100 nodes: the figures that must hold.
 //! `cargo run --release -p sim --example world_figures` prints them.
 
 mod seeds;

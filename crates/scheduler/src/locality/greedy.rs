@@ -179,8 +179,8 @@ fn place_far(choices: &mut Choices, tasks: &[InputPlace], nodes: &[NodeRoom]) ->
         racks.entry(node.rack).or_default().insert((choices.room[position], Reverse(position)));
     }
     let mut far = BTreeMap::new();
-    for task in 0..tasks.len() {
-        if choices.placed[task].is_some() || tasks[task].reach == Reach::OnlyThere {
+    for (task, input) in tasks.iter().enumerate() {
+        if choices.placed[task].is_some() || input.reach == Reach::OnlyThere {
             continue;
         }
         let near: BTreeSet<u32> = choices.nodes_of[task].iter().map(|node| nodes[*node].rack).collect();
