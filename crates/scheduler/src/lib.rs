@@ -1,5 +1,6 @@
 //! # What it does
-//! Decides which attempt runs where and when: a state machine over jobs, their stages and tasks.
+//! Decides which attempt runs where and when: a state machine over jobs, their stages and tasks. Beside it stand two
+//! decisions for whole stages: [`place`] chooses a node for each task, [`fetch_trees`] the ways of a shared input.
 //!
 //! # Where it sits
 //! events from the server -> scheduler -> actions for the server.
@@ -15,12 +16,14 @@
 //!
 //! # How it is tested
 //! Unit tests with a recording outbox that must be empty at the end, a property test of random events in
-//! `tests/`, and [`sanity_check`] after each event in both.
+//! `tests/`, and [`sanity_check`] after each event in both. [`place`] is compared with brute force, and in large worlds
+//! with a best matching (`crates/sim/tests/world.rs`).
 
 mod check;
 mod claims;
 mod dispatch;
 mod elastic;
+mod locality;
 mod losses;
 mod memory;
 mod node_exclusion;
@@ -35,6 +38,9 @@ mod state;
 pub use check::sanity_check;
 pub use elastic::{ASKED_AGAIN_AFTER_NS, SPLIT_AFTER_NS, SPLIT_LEFT_NS_MIN};
 use ids::{Placement, StageKind};
+pub use locality::{
+    Fetch, InputPlace, NodeOfRack, NodeRoom, PlacedTask, Proximity, Reach, SERVES_MAX, fetch_trees, place,
+};
 pub use memory::{MEMORY_PATIENCE_NS, left_out, wait_of};
 pub use reactor::handle;
 pub use speculation::{

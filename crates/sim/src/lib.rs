@@ -2,6 +2,7 @@
 //! Runs the real scheduler over artificial nodes, users and jobs: a thousand nodes for an hour of their time in seconds
 //! of ours. Nodes die and join, their results are lost, attempts fail and come back late. In [`Stragglers`] attempts
 //! are slow for known causes, and are raced by copies. [`copies`] runs a job over the links and disks of [`Racks`].
+//! [`world`] runs tasks where their inputs lie, and spreads inputs that many tasks share.
 //! [`shuffle`] runs whole jobs at the level of records, while processes die, messages are lost, late or repeated, and
 //! disks lose unsynced data: the output must hold each record once.
 //!
@@ -13,7 +14,7 @@
 //! (`lane.rs`), runs and parts without files (`run.rs`, `parts.rs`), the steps of attempts (`node.rs`).
 //!
 //! # Invariants
-//! A world is determined by its [`World`], [`Stragglers`], [`Racks`] or [`ShuffleWorld`], including its seed: a failed
+//! A world is determined by its [`World`], [`Stragglers`], [`Racks`], [`ShuffleWorld`] or of [`world`], including its seed: a failed
 //! run is repeated by its seed.
 //!
 //! # Deliberately absent
@@ -28,10 +29,12 @@
 mod cluster;
 mod future;
 mod jobs;
+mod links;
 mod racks;
 mod run;
 mod shuffle;
 mod stragglers;
+pub mod world;
 
 pub use racks::{Copies, Copying, Racks, copies};
 pub use run::{Outcome, run};

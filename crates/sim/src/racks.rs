@@ -10,7 +10,6 @@
 //! slot takes its bytes at a constant speed, and so does a sorter. All nodes are alike, and each maps its own input.
 
 mod copier;
-mod links;
 mod model;
 mod reducers;
 

@@ -1,8 +1,8 @@
 //! The thread of a node that sends its runs to others, as in `crates/node/src/shuffle/replicate.rs`.
 
 use super::Copying;
-use super::links::Flow;
 use super::model::{Hop, Model};
+use crate::links::Flow;
 use chunkserver::copy_pace;
 use ids::{ChunkId, NodeId};
 use mapreduce::Replica;

@@ -1,9 +1,9 @@
 //! The clock of the model: rates of the flows until one ends, and the effects.
 
 use super::copier::Copier;
-use super::links::{Flow, rates};
 use super::reducers::Reducers;
 use super::{Copies, Racks};
+use crate::links::{Flow, rates};
 use api::Layout;
 use api::control::NodeAddress;
 use dataport::{Candidate, ChunkPlacement, SpreadByIfile, chunk_hosts, replica_hosts};

@@ -1,7 +1,7 @@
 //! The reduce phase: the real plan over the current runs, its tasks in its order, one task per slot.
 
-use super::links::Flow;
 use super::model::{Hop, Model};
+use crate::links::Flow;
 use api::task::{KeyWeight, ReduceTask, RunSummary, SealResult};
 use api::{JobSpec, KeyBytes, Task};
 use ids::{DiskIndex, NodeId, StageKind};

@@ -17,7 +17,7 @@ struct Use {
 
 /// Bytes that move at one rate over several capacities.
 #[derive(Clone, Debug)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     /// Maximum rate in bytes per second.
     rate_max: f64,
     uses: Vec<Use>,
@@ -44,7 +44,7 @@ impl Flow {
 
 /// Returns the rate of each flow, in bytes per second. No capacity is exceeded; a flow below its `rate_max` shares a
 /// capacity that is used up.
-pub(super) fn rates(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
+pub(crate) fn rates(capacities: &[f64], flows: &[Flow]) -> Vec<f64> {
     let mut users: Vec<Vec<(usize, usize)>> = vec![Vec::new(); capacities.len()];
     for (index, flow) in flows.iter().enumerate() {
         for (place, used) in flow.uses.iter().enumerate() {
