@@ -284,7 +284,10 @@ impl Client {
     /// Sends a request that must not be executed twice. It is retried only if it cannot have arrived, for the time of a
     /// restart of the server; with several addresses it goes to the next one, for the time in which a standby takes the
     /// lead.
-    pub(crate) async fn once<T>(&self, ask: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    pub(crate) async fn once<T>(
+        &self,
+        ask: impl AsyncFn() -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
         let started = Instant::now();
         let outage_max = if self.addresses.are_several() { OUTAGE_MAX } else { RESTART_MAX };
         loop {
