@@ -1,6 +1,7 @@
 //! Questions about the stored files of a cluster.
 
 use super::{Answers, column, numbers};
+use crate::wait_until;
 use std::collections::BTreeSet;
 
 /// The questions of tests about stored files.
@@ -40,6 +41,13 @@ pub trait StoredQuestions: Answers + Sized {
              where d.node_name = 'node-{number}'"
         );
         numbers(self, &statement)[0]
+    }
+
+    /// Waits until so many disks of nodes take stored files: a node tells of its disks after it has joined.
+    #[track_caller]
+    fn wait_for_stored_disks(&self, count: i64) {
+        let statement = "select count(*) from file_disks";
+        wait_until(&format!("{count} disks are known"), || numbers(self, statement) == [count]);
     }
 
     /// Returns the changes of the tree of the cluster: their verbs and names, in their order.

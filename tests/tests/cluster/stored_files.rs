@@ -29,6 +29,13 @@ const COMMANDS: u32 = 40;
 /// Every write to a disk takes its time.
 const SLOW_WRITES: (&str, &str) = ("SAILFISH_IO_FAULT", "write:slow:1+");
 
+/// A cluster of so many nodes whose disks take stored files.
+fn cluster_of(nodes: u32) -> Cluster {
+    let cluster = Cluster::builder().nodes(nodes).start();
+    cluster.wait_for_stored_disks(nodes.into());
+    cluster
+}
+
 /// A directory with files and names of all kinds.
 fn write_source(sandbox: &Sandbox, name: &str) -> PathBuf {
     let long = "é".repeat(100);
@@ -62,6 +69,7 @@ fn assert_cut(files: &StoredFiles<'_>, name: &str, bytes: &[u8], offset: usize, 
 
 /// Puts, reads, renames and removes on a cluster of three nodes.
 fn round_trip(cluster: &Cluster) {
+    cluster.wait_for_stored_disks(3);
     let files = cluster.files();
     let source = write_source(&cluster.sandbox, "in");
     let put = files.run(&["put", "in", "data", "--replicas", "2"]).expect_success();
@@ -118,12 +126,12 @@ fn change_names(files: &StoredFiles<'_>, source: &Path) {
     let changes = files.done(&["versions", "kept"]);
     assert_eq!(changes.matches("put").count(), 4, "{changes}");
     let changes = files.done(&["versions"]);
-    assert_eq!(changes.lines().count(), 1 + 2 + 5 + 4, "{changes}");
+    assert_eq!(changes.lines().count(), 2 + 2 + 5 + 4, "{changes}");
 }
 
 #[test]
 fn stored_files_round_trip() {
-    round_trip(&Cluster::builder().nodes(3).start());
+    round_trip(&cluster_of(3));
 }
 
 #[test]
@@ -135,7 +143,7 @@ fn stored_files_round_trip_on_postgres() {
 
 #[test]
 fn stored_small_files_come_back() {
-    let cluster = Cluster::builder().nodes(2).start();
+    let cluster = cluster_of(2);
     for number in 0..SMALL_FILES {
         let bytes = format!("{number} ").repeat(number % 50);
         cluster.sandbox.write(&format!("in/{}/{number}", number % 7), bytes);
@@ -150,7 +158,7 @@ fn stored_small_files_come_back() {
 
 #[test]
 fn stored_standard_input_is_read_back() {
-    let cluster = Cluster::builder().nodes(2).start();
+    let cluster = cluster_of(2);
     let files = cluster.files();
     let put = |from: Stdio, name: &str| {
         Running::start_with_stdin(&mut files.command(&["put", "-", name]), from).wait().expect_success()
@@ -168,7 +176,7 @@ fn stored_standard_input_is_read_back() {
 
 #[test]
 fn bad_stored_names_are_refused() {
-    let cluster = Cluster::builder().nodes(1).start();
+    let cluster = cluster_of(1);
     let (sandbox, files) = (&cluster.sandbox, cluster.files());
     sandbox.write("in/good", "good");
     fs::write(sandbox.path("in").join(OsStr::from_bytes(b"not\xfftext")), "3").expect("Linux takes it");
@@ -221,6 +229,7 @@ fn stored_files_belong_to_their_user() {
     let mut guarded = Guarded::start();
     guarded.add_node();
     guarded.add_node();
+    guarded.wait_for_stored_disks(2);
     guarded.sandbox.write("secret", "secret\n");
     guarded.sandbox.write("other", "other\n");
     let by = |token: &str, args: &[&str]| guarded.by(token, &[&["files"], args].concat());
@@ -238,6 +247,8 @@ fn stored_files_belong_to_their_user() {
         &["rm", "--recursive", "of-ann"],
         &["mv", "of-ann/secret", "mine"],
         &["mv", "of-ann", "mine"],
+        &["cp", "of-ann/secret", "mine"],
+        &["cp", "of-ann", "mine"],
     ] {
         refuse("bob.token", args, "belongs to ann");
     }
@@ -245,10 +256,6 @@ fn stored_files_belong_to_their_user() {
     refuse("rack.token", &["put", "other", "of-rack"], "node may not");
     assert!(!guarded.sandbox.path("x").exists() && !guarded.sandbox.path("y").exists());
     by("bob.token", &["put", "other", "of-bob"]).expect_success();
-    // A copy would belong to bob.
-    let copied = by("bob.token", &["cp", "of-ann/secret", "mine"]);
-    let read = by("bob.token", &["cat", "mine"]);
-    assert!(!copied.status.success() || !read.status.success(), "{}", read.story());
     let admin = guarded.admin_token();
     assert_eq!(by(&admin, &["cat", "of-ann/secret"]).expect_success().text(), "secret\n");
     by(&admin, &["rm", "of-ann/secret"]).expect_success();
@@ -276,7 +283,7 @@ fn read_request(part: &Value) -> Vec<u8> {
 
 #[test]
 fn stored_rights_open_one_file() {
-    let cluster = Cluster::builder().nodes(1).start();
+    let cluster = cluster_of(1);
     cluster.sandbox.write("in/a", "bytes of a");
     cluster.sandbox.write("in/b", "bytes of b");
     // Different puts, so that no range has both.
@@ -371,7 +378,7 @@ fn listed(files: &StoredFiles<'_>) -> Vec<Value> {
 
 #[test]
 fn stored_tree_is_that_of_one_machine() {
-    let (machine, cluster) = (Sandbox::new(), Cluster::builder().nodes(2).start());
+    let (machine, cluster) = (Sandbox::new(), cluster_of(2));
     for sandbox in [&machine, &cluster.sandbox] {
         write_source(sandbox, "in");
     }
@@ -413,7 +420,7 @@ fn write_two_kinds(sandbox: &Sandbox, name: &str, alone: u32, together: u32) -> 
 
 #[test]
 fn stored_puts_of_one_name_meet() {
-    let cluster = Cluster::builder().nodes(2).start();
+    let cluster = cluster_of(2);
     let trees = ["one", "other"].map(|name| write_two_kinds(&cluster.sandbox, name, 2, 20));
     let files = cluster.files();
     let puts = ["one", "other"].map(|source| files.start(&["put", source, "data"]));
@@ -437,12 +444,14 @@ fn stored_put_goes_on_after_kill() {
             command.env(SLOW_WRITES.0, SLOW_WRITES.1);
         });
     }
-    let source = write_two_kinds(&cluster.sandbox, "in", 24, 5);
+    cluster.wait_for_stored_disks(2);
+    let source = write_two_kinds(&cluster.sandbox, "in", 14, 5);
     let files = cluster.files();
     let put = ["put", "in", "data"];
     let putting = files.start(&put);
-    wait_until("some files are there", || cluster.count_stored_on(0) > 3);
-    wait_until("some files are recorded", || !cluster.recorded_contents().is_empty());
+    wait_until("some files are there", || cluster.count_stored_on(0) > 3 || putting.has_ended());
+    wait_until("files are recorded", || !cluster.recorded_contents().is_empty() || putting.has_ended());
+    assert!(!putting.has_ended(), "the put was too quick");
     putting.signal(Signal::KILL);
     putting.wait();
     let recorded = cluster.recorded_contents();
@@ -457,7 +466,7 @@ fn stored_put_goes_on_after_kill() {
 
 #[test]
 fn killed_stored_puts_show_whole_trees() {
-    let cluster = Cluster::builder().nodes(2).start();
+    let cluster = cluster_of(2);
     let trees = ["one", "other"].map(|name| write_two_kinds(&cluster.sandbox, name, 4, 20));
     let files = cluster.files();
     files.done(&["put", "one", "data"]);
@@ -483,7 +492,7 @@ fn killed_stored_puts_show_whole_trees() {
 #[test]
 fn stored_files_stay_private() {
     use std::os::unix::fs::PermissionsExt;
-    let cluster = Cluster::builder().nodes(1).start();
+    let cluster = cluster_of(1);
     cluster.sandbox.write("in", "in");
     cluster.files().done(&["put", "in", "in"]);
     for name in ["", "data", "secret"] {

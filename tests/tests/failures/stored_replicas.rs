@@ -32,17 +32,26 @@ fn quick_repairs(racks: &[&str]) -> Cluster {
     let quick = |command: &mut Command| {
         command.args(["--repair-after", "3s"]);
     };
-    Cluster::builder().racks(racks).server_command(quick).start()
+    let cluster = Cluster::builder().racks(racks).server_command(quick).start();
+    cluster.wait_for_stored_disks(racks.len() as i64);
+    cluster
+}
+
+/// A cluster of so many nodes whose disks take stored files.
+fn cluster_of(nodes: u32) -> Cluster {
+    let cluster = Cluster::builder().nodes(nodes).start();
+    cluster.wait_for_stored_disks(nodes.into());
+    cluster
 }
 
 fn slow(command: &mut Command) {
     command.env(SLOW_WRITES.0, SLOW_WRITES.1);
 }
 
-/// Nodes whose writes take their time.
-fn slow_nodes(count: u32) -> Cluster {
-    let mut cluster = Cluster::builder().start();
+/// Adds nodes whose writes take their time.
+fn with_slow_nodes(mut cluster: Cluster, count: u32) -> Cluster {
     (0..count).for_each(|_| cluster.add_changed_node(slow));
+    cluster.wait_for_stored_disks(count.into());
     cluster
 }
 
@@ -105,6 +114,7 @@ fn stored_files_survive_kills_on_postgres() {
     let what = "stored files of a killed node on PostgreSQL";
     let Some(postgres) = PrivatePostgres::start_or_say(what, &[]) else { return };
     let mut cluster = Cluster::builder().nodes(1).database(postgres.url("postgres")).start();
+    cluster.wait_for_stored_disks(1);
     let source = write_source(&cluster, 2, 20);
     cluster.files().done(&["put", "in", "data"]);
     cluster.kill_node();
@@ -117,21 +127,21 @@ fn stored_files_survive_kills_on_postgres() {
 
 #[test]
 fn stored_put_survives_a_lost_node() {
-    let mut cluster = quick_repairs(&[]);
-    (0..3).for_each(|_| cluster.add_changed_node(slow));
-    let source = write_source(&cluster, 12, 20);
+    let mut cluster = with_slow_nodes(quick_repairs(&[]), 3);
+    let source = write_source(&cluster, 6, 20);
     let put = cluster.files().start(&["put", "in", "data", "--replicas", "2"]);
-    wait_until("the node has some files", || cluster.count_stored_on(0) > 1);
+    wait_until("the node has some files", || cluster.count_stored_on(0) > 1 || put.has_ended());
+    assert!(!put.has_ended(), "the put was too quick");
     cluster.kill_node();
     put.wait().expect_success();
     cluster.files().assert_stored(&source, "data");
-    wait_for_files(&cluster, &[1, 2], 32);
+    wait_for_files(&cluster, &[1, 2], 26);
     cluster.files().assert_stored(&source, "data");
 }
 
 #[test]
 fn damaged_stored_replicas_are_made_anew() {
-    let cluster = Cluster::builder().nodes(2).start();
+    let cluster = cluster_of(2);
     let source = write_source(&cluster, 3, 5);
     let files = cluster.files();
     files.done(&["put", "in", "data"]);
@@ -156,6 +166,7 @@ fn damaged_stored_replicas_are_made_anew() {
 fn stored_damage_is_found_without_readers() {
     let mut cluster = Cluster::builder().start();
     (0..2).for_each(|_| cluster.add_node_with("rack-0", &["--scrub-every", "1s"]));
+    cluster.wait_for_stored_disks(2);
     write_source(&cluster, 2, 5);
     cluster.files().done(&["put", "in", "data"]);
     let whole = cluster.stored_on(0);
@@ -168,7 +179,7 @@ fn stored_damage_is_found_without_readers() {
 
 #[test]
 fn lost_stored_files_are_named() {
-    let mut cluster = Cluster::builder().nodes(2).start();
+    let mut cluster = cluster_of(2);
     let source = write_source(&cluster, 1, 3);
     cluster.files().done(&["put", "in", "data", "--replicas", "1"]);
     let holder = cluster.files().replicas("data/alone/0")[0][0].clone();
@@ -189,10 +200,11 @@ fn lost_stored_files_are_named() {
 
 #[test]
 fn stored_transfers_survive_a_killed_server() {
-    let mut cluster = slow_nodes(2);
-    let source = write_source(&cluster, 12, 20);
+    let mut cluster = with_slow_nodes(Cluster::builder().start(), 2);
+    let source = write_source(&cluster, 6, 20);
     let put = cluster.files().start(&["put", "in", "data"]);
-    wait_until("some files are there", || cluster.count_stored_on(0) > 1);
+    wait_until("some files are there", || cluster.count_stored_on(0) > 1 || put.has_ended());
+    assert!(!put.has_ended(), "the put was too quick");
     cluster.restart_server();
     put.wait().expect_success();
     let mut get = cluster.files().command(&["get", "data", "out"]);
@@ -204,6 +216,7 @@ fn stored_transfers_survive_a_killed_server() {
         names.filter_map(|entry| entry.file_name().into_string().ok()).any(|name| is_begun(&name))
     };
     wait_until("the get has begun", || begun() || get.has_ended());
+    assert!(!get.has_ended(), "the get was too quick");
     cluster.restart_server();
     get.wait().expect_success();
     let [got, put] = [cluster.sandbox.path("out"), source].map(|dir| blackbox::file_tree(&dir));
@@ -227,7 +240,7 @@ fn inodes(cluster: &Cluster, nodes: &[u32]) -> BTreeMap<PathBuf, u64> {
 
 #[test]
 fn returning_node_moves_no_stored_files() {
-    let mut cluster = Cluster::builder().nodes(3).start();
+    let mut cluster = cluster_of(3);
     let source = write_source(&cluster, 2, 10);
     cluster.files().done(&["put", "in", "data", "--replicas", "2"]);
     let before = inodes(&cluster, &[0, 1, 2]);
@@ -249,7 +262,7 @@ fn returning_node_moves_no_stored_files() {
 /// A file that the store does not know goes when its node returns.
 #[test]
 fn unknown_stored_file_is_removed() {
-    let mut cluster = Cluster::builder().nodes(1).start();
+    let mut cluster = cluster_of(1);
     cluster.sandbox.write("in/one", "one");
     cluster.sandbox.write("in/two", "two");
     cluster.files().done(&["put", "in", "data"]);
@@ -268,10 +281,10 @@ fn unknown_stored_file_is_removed() {
 /// A disk with files of another server is not used, and nothing on it changes.
 #[test]
 fn stored_files_of_another_server_stay() {
-    let other = Cluster::builder().nodes(1).start();
+    let other = cluster_of(1);
     write_source(&other, 1, 5);
     other.files().done(&["put", "in", "data"]);
-    let mut cluster = Cluster::builder().nodes(1).start();
+    let mut cluster = cluster_of(1);
     cluster.sandbox.write("in/one", "one");
     let disk = cluster.node_disk(1);
     fs::create_dir_all(&disk).expect("a directory is made");
