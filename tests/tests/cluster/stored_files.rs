@@ -332,11 +332,13 @@ fn stored_rights_open_one_file() {
 
 /// A random command on few names, so that they meet.
 fn random_command(random: &mut Random, step: u32) -> Vec<String> {
-    let names = ["a", "b", "c", "d", "d/a", "d/e", "d/e/f", "/", "a/b", "..", "c@1", "c@5"];
+    let names = ["a", "b", "c", "d", "d/a", "d/e", "d/e/f", "/", "a/b", "..", "c@1"];
     let mut name = || random.one_of(&names).to_string();
     let (one, other) = (name(), name());
     let target = format!("target-{step}");
-    let command = match random.below(16) {
+    // A cluster removes versions that nobody needs some time later: only changes of `c@1` are refused by both.
+    let kinds = if one == "c@1" { 13 } else { 16 };
+    let command = match random.below(kinds) {
         0..3 => vec!["put", "in/large", &one, "--parts", "2"],
         3 => vec!["put", "in/one", &one, "--keep-versions", "2"],
         4..6 => vec!["put", "in/deep", &one],
@@ -353,13 +355,14 @@ fn random_command(random: &mut Random, step: u32) -> Vec<String> {
     command.into_iter().map(ToString::to_string).collect()
 }
 
-/// Everything that a command says, without what must differ: times, and the path of the sandbox.
+/// Everything that a command says, without what must differ: times, progress, and the path of the sandbox.
 fn said(finished: &Finished, sandbox: &Sandbox) -> (Option<i32>, String) {
     let line = |line: &str| {
         let is_timed = line.starts_with("sailfish: put ") || line.starts_with("sailfish: get ");
         line.rsplit_once(" in ").filter(|_| is_timed).map_or(line, |(before, _)| before).to_string()
     };
-    let lines: Vec<String> = finished.stderr.lines().map(line).collect();
+    let lines: Vec<String> =
+        finished.stderr.lines().filter(|line| !line.contains(" % of ")).map(line).collect();
     (finished.code(), lines.join("\n").replace(&sandbox.directory(), "HERE"))
 }
 
@@ -451,7 +454,7 @@ fn stored_put_goes_on_after_kill() {
     let putting = files.start(&put);
     wait_until("some files are there", || cluster.count_stored_on(0) > 3 || putting.has_ended());
     wait_until("files are recorded", || !cluster.recorded_contents().is_empty() || putting.has_ended());
-    assert!(!putting.has_ended(), "the put was too quick");
+    assert!(!putting.has_ended(), "the put is over: {}", putting.stderr_so_far());
     putting.signal(Signal::KILL);
     putting.wait();
     let recorded = cluster.recorded_contents();
