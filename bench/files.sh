@@ -1,25 +1,29 @@
 #!/usr/bin/env bash
-# Stored files beside `cp`, on one disk: a large file and many small ones, in turn.
+# Stored files beside `cp`, on one disk: a large file and many small ones, in turn; of this machine, and of two nodes on it.
 #
-#     bench/files.sh [--runs N] [--scale N]
+#     bench/files.sh [--runs N] [--scale N] [--only machine|cluster|world]
 #
-# --runs: rounds (5); --scale: by what sizes are divided (1: a file of 2 GB, 100,000 files of 4 KB). Each round begins with the page cache
-# written out. A put is durable; so is its reference, `cp` and `sync`. A get is not, nor is `cp`. Prints each row with its must, its aim and
+# --runs: rounds (5); --scale: by what sizes are divided (1: a file of 2 GB, 100,000 files of 4 KB); --only: some of the rows. In the
+# cluster each file has two replicas, and the reference of a large file is `cp` twice and `sync`. `world` has the figures of made-up
+# clusters, by `sim`. Each round begins with the page cache written out. A put is durable; so is its reference, `cp` and `sync`. A get is not, nor is `cp`. Prints each row with its must, its aim and
 # the median of the ratios of the rounds; appends the seconds to bench/results/DATE-files.tsv; ends non-zero when a must is missed.
 # Environment: SAILFISH (the program), BENCH_DIR (default /var/tmp).
 set -euo pipefail
-runs=5 scale=1
+runs=5 scale=1 only=
 while [ $# -gt 0 ]; do
     case $1 in
         --runs) runs=$2; shift 2 ;;
         --scale) scale=$2; shift 2 ;;
+        --only) only=$2; shift 2 ;;
         *) echo "unknown option $1" >&2; exit 2 ;;
     esac
 done
 sailfish=$(realpath "${SAILFISH:?names the program}")
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d "${BENCH_DIR:-/var/tmp}/files-XXXXXX")
-trap 'rm -rf "$work"' EXIT
+cluster=
+trap '[ -z "$cluster" ] || kill "$cluster"; wait; rm -rf "$work"' EXIT
+wants() { [ -z "$only" ] || [ "$only" = "$1" ]; } # wants ROWS
 results=$root/bench/results/$(date -u +%Y-%m-%d)-files.tsv
 [ -s "$results" ] || printf 'row\tround\tcontender\tseconds\n' > "$results"
 mkdir "$work/in"
@@ -65,10 +69,57 @@ each() { # each KIND ROUND: in one order and the other
     rm -rf "$work/got" "$work/copy"
     store rm --recursive "$1"
 }
-for round in $(seq "$runs"); do
-    each large "$round"
-    each many "$round"
-done
+of_cluster() { "$sailfish" files "$@" --server "$url"; }
+serve() { # two nodes in one rack; their disks leave nothing free, so that a full machine can be measured too
+    "$sailfish" local --nodes 2 --racks 1 --listen 127.0.0.1:0 --dir "$work/cluster" --shuffle-reserve 0 > "$work/url" 2> "$work/local.log" &
+    cluster=$!
+    until url=$(grep -m 1 ^http "$work/url") && [ "$(grep -c joined "$work/local.log")" = 2 ]; do sleep 0.2; done
+    head -c 1000 "$work/in/large" > "$work/first"
+    until of_cluster put "$work/first" first --replicas 2 2> "$work/put.log" && ! grep -q fewer "$work/put.log"; do sleep 0.5; done
+}
+large_round() { of_cluster put "$work/in/large" large --replicas 2 && of_cluster get large "$work/got"; }
+each_of_cluster() { # each_of_cluster ROUND
+    local order="ours cp" many=$work/in/many
+    [ $(($1 % 2)) = 1 ] || order="cp ours"
+    for contender in $order; do
+        sync
+        case $contender in
+            ours) timed "cluster, large" "$1" ours large_round ;;
+            cp) timed "cluster, large" "$1" cp sh -c "cp '$work/in/large' '$work/copy1' && cp '$work/in/large' '$work/copy2' && sync" ;;
+        esac
+    done
+    cmp "$work/in/large" "$work/got"
+    rm -rf "$work/got" "$work/copy1" "$work/copy2"
+    of_cluster rm large
+    for contender in $order; do
+        sync
+        case $contender in
+            ours) timed "cluster put, many" "$1" ours of_cluster put "$many" many --replicas 2 ;;
+            cp) timed "cluster put, many" "$1" cp sh -c "cp -r '$many' '$work/copy' && sync" ;;
+        esac
+    done
+    rm -rf "$work/copy"
+    for contender in $order; do
+        sync
+        case $contender in
+            ours) timed "cluster get, many" "$1" ours of_cluster get many "$work/got" ;;
+            cp) timed "cluster get, many" "$1" cp cp -r "$many" "$work/copy" ;;
+        esac
+    done
+    diff -r "$many" "$work/got" > /dev/null
+    rm -rf "$work/got" "$work/copy"
+    of_cluster rm --recursive many
+}
+if wants machine; then
+    for round in $(seq "$runs"); do
+        each large "$round"
+        each many "$round"
+    done
+fi
+if wants cluster; then
+    serve
+    for round in $(seq "$runs"); do each_of_cluster "$round"; done
+fi
 missed=0
 print_row() { # print_row ROW TEXT MUST AIM: the ratio is seconds of cp by ours, a rate beside a rate
     local value
@@ -78,8 +129,26 @@ print_row() { # print_row ROW TEXT MUST AIM: the ratio is seconds of cp by ours,
     printf '%-46s must %-5s aim %-5s value %s\n' "$2" "$3" "$4" "$value"
     awk "BEGIN { exit !($value >= $3) }" || missed=1
 }
-print_row "put, large" "put of a large file / (cp + sync), as rates" 0.5 0.67
-print_row "get, large" "get of a large file / cp, as rates" 0.5 0.67
-print_row "put, many" "put of $files files / (cp -r + sync), as rates" 0.3 0.6
-print_row "get, many" "get of $files files / cp -r, as rates" 0.3 0.6
+print_longest() { # print_longest ROW TEXT MUST AIM: the ratio is seconds of ours by those of cp
+    local value
+    value=$(awk -F '\t' -v row="$1" '$1 == row { seconds[$2, $3] = $4; rounds[$2] }
+        END { for (round in rounds) print seconds[round, "ours"] / seconds[round, "cp"] }' "$work/rows" | sort -n |
+        awk '{ all[NR] = $1 } END { printf "%.2f", all[int((NR + 1) / 2)] }')
+    printf '%-46s must %-5s aim %-5s value %s\n' "$2" "$3" "$4" "$value"
+    awk "BEGIN { exit !($value <= $3) }" || missed=1
+}
+if wants machine; then
+    print_row "put, large" "put of a large file / (cp + sync), as rates" 0.5 0.67
+    print_row "get, large" "get of a large file / cp, as rates" 0.5 0.67
+    print_row "put, many" "put of $files files / (cp -r + sync), as rates" 0.3 0.6
+    print_row "get, many" "get of $files files / cp -r, as rates" 0.3 0.6
+fi
+if wants cluster; then
+    print_longest "cluster, large" "put + get, 2 replicas / (cp twice + sync), time" 2 1.5
+    print_row "cluster put, many" "cluster put of $files files / (cp -r + sync)" 0.3 0.6
+    print_row "cluster get, many" "cluster get of $files files / cp -r" 0.3 0.6
+fi
+if wants world; then
+    (cd "$root" && cargo run --quiet --release --locked --package sim --example world_figures) || missed=1
+fi
 exit $missed

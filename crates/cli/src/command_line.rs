@@ -17,6 +17,7 @@ use crate::commands::inspect::show::ShowArgs;
 use crate::commands::inspect::state::QueryArgs;
 use crate::commands::inspect::timeline::TimelineArgs;
 use crate::commands::inspect::verify::VerifyArgs;
+use crate::commands::mount::{MountArgs, WatcherArgs};
 use crate::commands::run::rerun::{self, RerunArgs};
 use crate::commands::run::streaming::StreamingArgs;
 use crate::commands::run::submit::{self, LogsArgs, SubmitArgs};
@@ -144,6 +145,11 @@ pub enum Command {
     ConsoleQuestion,
     /// Store files with versions and checksums on this machine: put, get, list, read, remove and check them
     Files(FilesArgs),
+    /// Show stored files as a read-only directory, until Ctrl-C
+    Mount(MountArgs),
+    /// Unmount a directory when the process that mounted it is gone: for mounts
+    #[command(hide = true)]
+    MountWatcher(WatcherArgs),
     /// Write, read, list and remove intermediate files of a cluster, from any program
     #[command(subcommand)]
     Intermediate(FileCommand),

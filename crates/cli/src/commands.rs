@@ -6,5 +6,6 @@ pub mod cluster;
 pub mod drill;
 pub mod files;
 pub mod inspect;
+pub mod mount;
 pub mod run;
 pub mod tera;

@@ -29,7 +29,7 @@ use commands::inspect::{
     explain, fsck, ifile_files, jobs, nodes, report, show as show_job, state, timeline, verify,
 };
 use commands::run::{self, rerun, streaming, submit, wait};
-use commands::{bench, drill, files, tera};
+use commands::{bench, drill, files, mount, tera};
 use exit::Failure;
 use show::terminal;
 use std::ffi::OsString;
@@ -79,6 +79,8 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::Timeline(args) => timeline::run(&args),
         Command::Gc(args) => gc::run(&args),
         Command::Files(args) => files::run(&args),
+        Command::Mount(args) => mount::run(&args),
+        Command::MountWatcher(args) => mount::watch(&args),
         Command::Streaming(args) => streaming::run(args),
         Command::Server(args) => cluster::run_server(&args),
         Command::Node(args) => cluster::run_node(&args),

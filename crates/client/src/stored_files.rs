@@ -5,10 +5,10 @@ use crate::{Client, ClientError};
 use api::stored::cluster::{
     BeginStored, BegunStored, ChangeStored, ChangedStored, CommitStored, CommitsOfStored, CommittedStored,
     FindStored, FoundStored, KnownFiles, KnownOfPut, ListStored, ListedParts, NumberStored, NumberedStored,
-    PartsOnDisk, PlaceStored, PlacesOfStored, RecordStored, StoredCommits, StoredLease, StoredNews,
-    StoredOrders, StoredPage, StoredPut,
+    PartsOfJob, PartsOnDisk, PlaceStored, PlacesOfStored, RecordStored, StoredCommits, StoredLease,
+    StoredNews, StoredOrders, StoredPage, StoredPut,
 };
-use ids::NodeId;
+use ids::{JobId, NodeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -94,5 +94,11 @@ impl Client {
         question: &PartsOnDisk,
     ) -> Result<ListedParts, ClientError> {
         self.post(&format!("/v1/nodes/{}/stored-files/parts", node.0), question).await
+    }
+
+    /// Returns the places of stored files that a job reads, for a node that runs an attempt of it.
+    pub async fn stored_of_job(&self, job: JobId, question: &PartsOfJob) -> Result<StoredPage, ClientError> {
+        let path = format!("/v1/jobs/{}/stored-files", job.0);
+        self.patiently(async || self.post(&path, question).await).await
     }
 }

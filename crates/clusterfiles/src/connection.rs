@@ -8,6 +8,7 @@ use filestore::{FilesError, RemoteFault};
 use filetransfer::TransferError;
 use ids::ConcreteId;
 use std::error::Error;
+use std::time::Duration;
 use trust::Credentials;
 
 /// A connection to a server, and a client for the data ports of its nodes.
@@ -16,6 +17,8 @@ pub(crate) struct Connection {
     pub data: DataClient,
     /// The user who owns what is made, if no token names one.
     pub user: String,
+    /// How long an answer is awaited; None leaves that to the client of the server.
+    pub answer_max: Option<Duration>,
 }
 
 impl Connection {
@@ -24,12 +27,21 @@ impl Connection {
         let runtime = server.parts().0.handle().clone();
         let data = DataClient::with(runtime, credentials)
             .map_err(|error| FilesError::Remote { fault: RemoteFault::Refused, text: sentence(&error) })?;
-        Ok(Self { server, data, user: user.to_string() })
+        Ok(Self { server, data, user: user.to_string(), answer_max: None })
     }
 
     /// Runs a call to its end.
     pub fn ask<T>(&self, call: impl AsyncFnOnce(&Client) -> Result<T, ClientError>) -> Result<T, FilesError> {
-        self.server.run(call).map_err(|error| of_server(&error))
+        let Some(limit) = self.answer_max else {
+            return self.server.run(call).map_err(|error| of_server(&error));
+        };
+        match self.server.run(async |client| tokio::time::timeout(limit, call(client)).await) {
+            Ok(answered) => answered.map_err(|error| of_server(&error)),
+            Err(_) => {
+                let text = format!("the server did not answer within {} s", limit.as_secs_f32());
+                Err(FilesError::Remote { fault: RemoteFault::Failed, text })
+            }
+        }
     }
 
     /// Returns a client for data ports that shows this right.
@@ -68,6 +80,8 @@ pub(crate) fn sentence(error: &dyn Error) -> String {
 pub(crate) fn of_server(error: &ClientError) -> FilesError {
     let fault = match error.code() {
         Some(ErrorCode::UnknownNode | ErrorCode::TooMany | ErrorCode::Failed) => RemoteFault::Failed,
+        Some(ErrorCode::NotFound) => RemoteFault::Missing,
+        Some(ErrorCode::Unauthenticated | ErrorCode::Forbidden) => RemoteFault::Forbidden,
         Some(_) => RemoteFault::Refused,
         None => match error {
             ClientError::BadUrl { .. }

@@ -21,8 +21,10 @@
 mod batch;
 mod check;
 mod connection;
+mod inputs;
 mod lease;
 mod numbers;
+mod opened;
 mod places;
 mod put_parts;
 mod puts;
@@ -31,11 +33,13 @@ mod read_parts;
 mod reading;
 mod writing;
 
+pub use inputs::ReadableFiles;
+
 use crate::connection::Connection;
 use api::stored::cluster::{ChangeStored, StoredChange};
 use filestore::{
-    CheckedFiles, CommittedChange, FileEntry, FilesError, PartWithReplicas, PutOptions, PutSource,
-    StoredTree, TakeEntry,
+    CheckedFiles, CommittedChange, EntryPage, FileEntry, FilesError, OpenedFile, PartWithReplicas,
+    PutOptions, PutSource, StoredTree, TakeEntry,
 };
 use filetransfer::{Target, Unsuitable, Watch};
 use filetree::{Parents, Recursion, TreeChange, TreeName, TreePath};
@@ -44,6 +48,7 @@ use reading::text_of;
 use rows::{FileCommitRow, FileNameRow};
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 use trust::Credentials;
 
 /// The files of a cluster, through its server. Calls block, and must not be made from async code.
@@ -56,6 +61,18 @@ impl ClusterFiles {
     /// another one.
     pub fn connect(url: &str, credentials: &Credentials, user: &str) -> Result<Self, FilesError> {
         Ok(Self { connection: Arc::new(Connection::with(url, credentials, user)?) })
+    }
+
+    /// Creates a client that fails after this time if the server does not answer, or no replica can be reached.
+    pub fn connect_waiting(
+        url: &str,
+        credentials: &Credentials,
+        user: &str,
+        wait_max: Duration,
+    ) -> Result<Self, FilesError> {
+        let mut connection = Connection::with(url, credentials, user)?;
+        connection.answer_max = Some(wait_max);
+        Ok(Self { connection: Arc::new(connection) })
     }
 }
 
@@ -104,8 +121,16 @@ impl StoredTree for ClusterFiles {
         self.cat_range(name, offset, bytes_max, out)
     }
 
+    fn open_file(&self, name: &TreeName) -> Result<OpenedFile, FilesError> {
+        self.opened(name)
+    }
+
     fn entry(&self, name: &TreeName) -> Result<FileEntry, FilesError> {
         self.found_entry(name)
+    }
+
+    fn entry_page(&self, name: &TreeName, after: &str) -> Result<EntryPage, FilesError> {
+        self.page_after(name, after)
     }
 
     fn list(&self, name: &TreeName, take: TakeEntry<'_>) -> Result<(), FilesError> {

@@ -10,14 +10,12 @@ use api::stored::cluster::{
     CommitsOfStored, FindStored, FoundStored, ListStored, PlacedPart, STORED_COMMITS_MAX, STORED_PAGE_MAX,
     StoredEntry, StoredItem, StoredPage,
 };
-use filestore::{FileEntry, FilesError, PartWithReplicas, ReplicaOfPart, TakeEntry};
+use filestore::{EntryPage, FileEntry, FilesError, PartWithReplicas, ReplicaOfPart, TakeEntry};
 use filetransfer::{FileToGet, GetPlan, Target, TransferError, Watch, get};
-use filetree::{TreeName, TreePath};
+use filetree::{TreeError, TreeName, TreePath};
 use ids::{ContentId, DirectoryId, FileVersion};
 use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow};
 use std::collections::HashMap;
-use std::io::Write;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Returns a path as messages have it: the root is empty.
@@ -25,7 +23,7 @@ pub(crate) fn text_of(path: &TreePath) -> String {
     if path.is_root() { String::new() } else { path.to_string() }
 }
 
-fn row_of(entry: StoredEntry) -> FileNameRow {
+pub(crate) fn row_of(entry: StoredEntry) -> FileNameRow {
     FileNameRow {
         directory: entry.directory,
         name: entry.name,
@@ -54,7 +52,7 @@ fn concrete_row(placed: &PlacedPart) -> ConcreteRow {
 }
 
 /// Returns the directory that was found; None if it is a file.
-fn directory_of(found: &FoundStored) -> Option<DirectoryId> {
+pub(crate) fn directory_of(found: &FoundStored) -> Option<DirectoryId> {
     match &found.entry {
         None => Some(found.root),
         Some(entry) => match entry.item {
@@ -154,6 +152,19 @@ impl ClusterFiles {
             let entry = |entry: StoredEntry| FileEntry { name: entry.name.clone(), row: Some(row_of(entry)) };
             page.entries.into_iter().map(entry).try_for_each(&mut *take)
         })
+    }
+
+    /// Returns the entries of a directory whose names follow `after`.
+    pub(crate) fn page_after(&self, name: &TreeName, after: &str) -> Result<EntryPage, FilesError> {
+        let found = self.find(name)?;
+        let Some(directory) = directory_of(&found) else {
+            return Err(TreeError::NotADirectory(name.path.clone()).into());
+        };
+        let (after, limit) = (after.to_string(), STORED_PAGE_MAX);
+        let list = ListStored { directory, version: name.version, after, limit, ..ListStored::default() };
+        let page = self.connection.ask(async |client| client.list_stored(&list).await)?;
+        let entry = |entry: StoredEntry| FileEntry { name: entry.name.clone(), row: Some(row_of(entry)) };
+        Ok(EntryPage { entries: page.entries.into_iter().map(entry).collect(), more: page.more })
     }
 
     pub(crate) fn walk_entries(&self, name: &TreeName, take: TakeEntry<'_>) -> Result<(), FilesError> {
@@ -283,6 +294,13 @@ impl ClusterFiles {
         threads: usize,
         watch: &Watch,
     ) -> Result<[u64; 2], FilesError> {
+        let (plan, reads) = self.planned(name)?;
+        get(&plan, &reads, target, threads, watch).map_err(of_transfer)?;
+        Ok([plan.files.len() as u64, plan.files.iter().map(|file| file.bytes).sum()])
+    }
+
+    /// Plans a read of a file, or of all files below a directory, at one version.
+    pub(crate) fn planned(&self, name: &TreeName) -> Result<(GetPlan, PartReads), FilesError> {
         let Leased { found, lease } = self.leased(name)?;
         let mut plan = GetPlan {
             name: name.clone(),
@@ -307,49 +325,7 @@ impl ClusterFiles {
         let order: Vec<StoredPart> =
             plan.files.iter().flat_map(|file| file.parts.iter().map(part_of)).collect();
         let reads = PartReads::new(Arc::clone(&self.connection), lease, places, order, NO_REPLICA_MAX);
-        get(&plan, &reads, target, threads, watch).map_err(of_transfer)?;
-        Ok([plan.files.len() as u64, plan.files.iter().map(|file| file.bytes).sum()])
-    }
-
-    /// Writes the bytes of a file from `offset` on, at most `bytes_max`. Blocks beside them are not read.
-    pub(crate) fn cat_range(
-        &self,
-        name: &TreeName,
-        offset: u64,
-        bytes_max: u64,
-        out: &mut dyn Write,
-    ) -> Result<(), FilesError> {
-        let Leased { found, lease } = self.leased(name)?;
-        let row = found.entry.map(row_of).filter(|row| matches!(row.item, FileItem::File(_)));
-        let row = row.ok_or_else(|| FilesError::IsADirectory(name.clone()))?;
-        let mut page = self.placed_entry(&row, Some(lease.version), lease.number)?;
-        let mut places = Places::default();
-        places.add_page(&mut page);
-        let (mut begin, mut wanted) = (0, Vec::new());
-        let end = offset.saturating_add(bytes_max);
-        for entry in entries_of(page) {
-            let PlacedEntry::File(file) = entry else { continue };
-            check_parts(&name.path.to_string(), &file)?;
-            places.files.push(ReadFile { directory: row.directory, name: name.path.to_string() });
-            for placed in &file.parts {
-                places.add_part(0, placed);
-                let bytes = placed.file.bytes;
-                let range = offset.saturating_sub(begin)..end.saturating_sub(begin).min(bytes);
-                begin += bytes;
-                if !range.is_empty() {
-                    wanted.push((placed.file, range));
-                }
-            }
-        }
-        let reads = PartReads::new(Arc::clone(&self.connection), lease, places, [], NO_REPLICA_MAX);
-        for (part, range) in wanted {
-            let mut reading = reads.range(part, range.start, range.end);
-            while let Some(piece) = reading.next_piece().map_err(of_transfer)? {
-                let path = PathBuf::from("standard output");
-                out.write_all(&piece).map_err(|source| FilesError::Io { action: "write", path, source })?;
-            }
-        }
-        Ok(())
+        Ok((plan, reads))
     }
 }
 

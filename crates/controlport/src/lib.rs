@@ -127,6 +127,7 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(stored_files::abandon))
         .routes(routes!(stored_files::news))
         .routes(routes!(stored_files::parts))
+        .routes(routes!(stored_files::of_job))
         .routes(routes!(tokens::admission))
         .routes(routes!(tokens::list_tokens, tokens::create))
         .routes(routes!(tokens::revoke))

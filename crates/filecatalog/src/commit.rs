@@ -242,7 +242,9 @@ impl Catalog {
             Err(Refused::Tree(error)) => return Err(error.into()),
             Err(Refused::SessionOver(put)) => return Err(CatalogError::SessionOver(put)),
         };
-        self.state().short.remove(&row.put);
+        let mut state = self.state();
+        state.short.remove(&row.put);
+        state.travelling.remove(&row.put);
         Ok(CommittedStored { version, files, bytes, short_files })
     }
 }

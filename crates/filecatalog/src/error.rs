@@ -25,12 +25,19 @@ pub enum CatalogError {
     TooMany,
     #[error("the put {put} is not complete: {problem}")]
     Incomplete { put: PutId, problem: &'static str },
+    #[error(
+        "the stored files of {user:?} have {stored} bytes, and with this put they would have more than {bytes_max} \
+         (server --user-stored-max): remove some, also old versions"
+    )]
+    OverQuota { user: String, stored: u64, bytes_max: u64 },
     #[error("no node takes stored files: start nodes, or wait until they have joined")]
     NoNodes,
     #[error("no node has room for {bytes} bytes of stored files: {nodes}")]
     NoRoom { bytes: u64, nodes: String },
     #[error("{field} is {value}, and at most {max} are allowed")]
     Limit { field: &'static str, value: u64, max: u64 },
+    #[error("the input {path} cannot be read by a job: {problem}")]
+    JobInput { path: String, problem: String },
     #[error("the disk {0:?} is not one of this node")]
     UnknownDisk(String),
     #[error(transparent)]

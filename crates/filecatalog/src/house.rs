@@ -3,7 +3,7 @@
 
 use crate::asked::now_ns;
 use crate::{Catalog, CatalogError};
-use ids::{ConcreteId, PutId};
+use ids::{ConcreteId, FileVersion, PutId};
 use metastore::{LastName, RetirePins};
 use rows::{ClusterPutRow, FileSpace};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +41,7 @@ impl Catalog {
     /// Does one round; to be called each second, or more often. Returns whether more is to be done at once.
     pub async fn keep_house(&self) -> Result<bool, CatalogError> {
         let mut house = self.house.lock().await;
+        self.end_jobs().await?;
         let mut more = self.sweep_puts(&mut house).await?;
         more |= self.retire().await?;
         more |= self.remove_files().await?;
@@ -108,11 +109,21 @@ impl Catalog {
         Ok(house.dated.contains(&row.put))
     }
 
+    /// Returns the versions that readers and jobs read; None if names must not be retired yet.
+    fn read_versions(&self) -> Option<Vec<FileVersion>> {
+        let mut state = self.state();
+        let mut versions = state.leases.read_versions(Instant::now())?;
+        versions.extend(state.jobs.versions());
+        versions.sort_unstable();
+        versions.dedup();
+        Some(versions)
+    }
+
     /// Removes names that no version needs.
     async fn retire(&self) -> Result<bool, CatalogError> {
         for _ in 0..STEPS_MAX {
             let _alone = self.retiring.lock().await;
-            let Some(versions) = self.state().leases.read_versions(Instant::now()) else { return Ok(false) };
+            let Some(versions) = self.read_versions() else { return Ok(false) };
             let retired = self.store.retire_file_names(FileSpace::Cluster, &RetirePins { versions }).await?;
             if !retired.more {
                 return Ok(false);

@@ -25,29 +25,28 @@
 mod asked;
 mod changes;
 mod commit;
-mod disks;
 mod error;
 mod house;
-mod inventory;
+mod jobs;
 mod leases;
-mod news;
-mod orders;
-mod pace;
-mod placement;
+mod nodes;
 mod puts;
+mod quota;
 mod reading;
-mod repair;
 
 pub use error::CatalogError;
-pub use news::ReportingNode;
-pub use pace::RepairPace;
+pub use jobs::JobInputs;
+pub use nodes::news::ReportingNode;
+pub use nodes::pace::RepairPace;
 
 use commit::Naming;
-use disks::Disks;
 use filetree::Changer;
 use ids::PutId;
+use jobs::ReadingJobs;
 use leases::Leases;
 use metastore::{Metastore, StoreError};
+use nodes::disks::Disks;
+use quota::Travelling;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -64,6 +63,8 @@ pub struct Asker {
     pub user: String,
     /// The rights: an administrator may do everything.
     pub changer: Changer,
+    /// Maximum bytes of the user's files; None is unlimited.
+    pub bytes_max: Option<u64>,
 }
 
 /// The stored files of a cluster. Shared by all requests. Its futures must run where they may block for a moment.
@@ -85,20 +86,26 @@ pub struct Catalog {
 struct State {
     disks: Disks,
     leases: Leases,
+    jobs: ReadingJobs,
     /// Files of puts under way that have fewer replicas than wished.
     short: HashMap<PutId, u64>,
+    /// Bytes of puts under way that are on their way to nodes.
+    travelling: HashMap<PutId, Travelling>,
 }
 
 impl Catalog {
     /// Opens the catalogue of a store.
     pub async fn open(store: Metastore, sign: SignRight, pace: RepairPace) -> Result<Self, StoreError> {
         let rows = store.file_disks().await?;
+        let jobs = store.jobs_with_stored_inputs().await?;
         let is_fresh = store.file_version().await?.0 == 0;
         let now = Instant::now();
         let state = State {
             disks: Disks::new(rows, pace, now),
             leases: if is_fresh { Leases::default() } else { Leases::after_restart(now) },
+            jobs: ReadingJobs::restored(jobs),
             short: HashMap::new(),
+            travelling: HashMap::new(),
         };
         Ok(Self {
             store,

@@ -2,8 +2,8 @@
 
 use crate::asked::{found_paths, making, now_ns, path_of};
 use crate::error::limited;
-use crate::orders::part_of;
-use crate::placement::choose;
+use crate::nodes::orders::part_of;
+use crate::nodes::placement::choose;
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{
     BeginStored, BegunStored, KnownFile, KnownFiles, KnownOfPut, NumberStored, NumberedStored, PlaceStored,
@@ -41,6 +41,7 @@ impl Catalog {
         }
         let replicas = begin.replicas.unwrap_or(STORED_REPLICAS.min(nodes)).max(1);
         self.check_place(asker, begin).await?;
+        self.check_quota(asker, &asker.user, 0).await?;
         let path = path_of(&begin.path)?.to_string();
         let under_way = self.store.cluster_puts().await?;
         limited("the number of puts under way", under_way.len(), PUTS_MAX)?;
@@ -152,6 +153,11 @@ impl Catalog {
     /// Chooses disks for concrete files.
     pub async fn place(&self, asker: &Asker, ask: &PlaceStored) -> Result<PlacesOfStored, CatalogError> {
         let row = self.put_row(asker, ask.of).await?;
+        // Another try for the same bytes was counted.
+        if ask.avoid.is_empty() {
+            self.check_quota(asker, &row.user, ask.bytes).await?;
+            self.will_travel(&row, ask.bytes);
+        }
         let mut state = self.state();
         let now = Instant::now();
         let all = state.disks.candidates(now);
@@ -191,6 +197,7 @@ impl Catalog {
             Recorded::SessionOver => return Err(CatalogError::SessionOver(row.put)),
             Recorded::Conflict => return Err(CatalogError::Incomplete { put: row.put, problem }),
         }
+        self.have_arrived(row.put, record.files.iter().map(|file| file.bytes).sum());
         if short > 0 {
             *self.state().short.entry(row.put).or_default() += short;
             self.wake_repair();
@@ -218,7 +225,9 @@ impl Catalog {
         }
         self.naming.lock().await.remove(&of.put);
         while self.store.abandon_cluster_put(of.put, ROWS_AT_ONCE).await? {}
-        self.state().short.remove(&of.put);
+        let mut state = self.state();
+        state.short.remove(&of.put);
+        state.travelling.remove(&of.put);
         Ok(())
     }
 }

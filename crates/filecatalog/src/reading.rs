@@ -2,7 +2,7 @@
 
 use crate::asked::path_of;
 use crate::leases::LEASE;
-use crate::orders::part_of;
+use crate::nodes::orders::part_of;
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{
     FindStored, FoundStored, ListStored, PlacedPart, STORED_PAGE_MAX, StoredEntry, StoredItem, StoredLease,
@@ -139,22 +139,23 @@ impl Catalog {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
         let names = [first.name.as_str(), last.name.as_str()];
         let files = self.store.replicated_files_of_entries(directory, at, names).await?;
-        let mut concretes: Vec<ConcreteId> = files.iter().map(|file| file.row.concrete).collect();
-        concretes.sort_unstable();
-        concretes.dedup();
-        page.grants = ranges(&concretes)
-            .into_iter()
-            .map(|[first, last]| {
-                let grant = self.grant(FileRight::Read, [first, last], GRANTED_SECONDS);
-                StoredRange { first, last, grant }
-            })
-            .collect();
-        let disks = files.iter().flat_map(|file| file.disks.iter().copied());
-        page.nodes = self.state().disks.nodes_of(disks, Instant::now());
-        page.parts = files.iter().map(placed).collect();
+        let StoredPage { parts, nodes, grants, .. } = self.page_of(&files);
+        (page.parts, page.nodes, page.grants) = (parts, nodes, grants);
         // Entries that share a content have its files once.
         page.parts.dedup();
         Ok(())
+    }
+
+    /// Returns rights to read these files.
+    pub(crate) fn read_grants(&self, files: &[ReplicatedFile]) -> Vec<StoredRange> {
+        let mut concretes: Vec<ConcreteId> = files.iter().map(|file| file.row.concrete).collect();
+        concretes.sort_unstable();
+        concretes.dedup();
+        let range = |[first, last]: [ConcreteId; 2]| {
+            let grant = self.grant(FileRight::Read, [first, last], GRANTED_SECONDS);
+            StoredRange { first, last, grant }
+        };
+        ranges(&concretes).into_iter().map(range).collect()
     }
 
     /// Renews or ends a lease.
@@ -176,7 +177,7 @@ fn may_read(row: &FileNameRow, changer: &Changer) -> Result<(), CatalogError> {
     }
 }
 
-fn placed(file: &ReplicatedFile) -> PlacedPart {
+pub(crate) fn placed(file: &ReplicatedFile) -> PlacedPart {
     PlacedPart {
         content: file.row.content,
         part: file.row.part,

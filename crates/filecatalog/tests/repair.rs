@@ -74,7 +74,7 @@ struct World {
 }
 
 fn asker() -> Asker {
-    Asker { user: "ann".to_string(), changer: Changer::User("ann".to_string()) }
+    Asker { user: "ann".to_string(), changer: Changer::User("ann".to_string()), bytes_max: None }
 }
 
 impl World {

@@ -11,6 +11,10 @@ use std::path::PathBuf;
 pub enum RemoteFault {
     /// The user must change a name, an option or the address.
     Refused,
+    /// A name or a version does not exist.
+    Missing,
+    /// The token does not allow it: contents belong to another user, for instance.
+    Forbidden,
     /// The server cannot be reached, or failed: the same command may succeed later.
     Failed,
 }
@@ -43,7 +47,7 @@ pub enum FilesError {
     #[error("{text}")]
     Remote { fault: RemoteFault, text: String },
     /// All replicas of a part of a file that are known cannot be read.
-    #[error("part {part} of {name} cannot be read from any of its {replicas} replicas: {reason}")]
+    #[error("part {part} of {name} cannot be read, of which {replicas} replicas are known: {reason}")]
     OnlyReplicasLost { name: String, part: u32, replicas: u32, reason: String },
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
@@ -68,8 +72,8 @@ impl FilesError {
             | Self::IsADirectory(_)
             | Self::NoSuchVersion(_)
             | Self::OfVersion(_)
-            | Self::Unsuitable { .. }
-            | Self::Remote { fault: RemoteFault::Refused, .. } => true,
+            | Self::Unsuitable { .. } => true,
+            Self::Remote { fault, .. } => *fault != RemoteFault::Failed,
             Self::Transfer(error) => matches!(
                 error,
                 TransferError::RaggedRecords { .. } | TransferError::TooMany | TransferError::Io { .. }

@@ -19,6 +19,7 @@
 mod changes;
 mod check;
 mod error;
+mod opened;
 mod outputs;
 mod puts;
 mod reading;
@@ -32,7 +33,7 @@ pub use outputs::{OutputForm, OutputPart};
 pub use puts::{PutOptions, PutSource};
 pub use reading::{FileEntry, ReadPin};
 pub use sweep::UNFINISHED_KEPT;
-pub use tree::{PartWithReplicas, ReplicaOfPart, StoredTree, TakeEntry};
+pub use tree::{EntryPage, FileReader, OpenedFile, PartWithReplicas, ReplicaOfPart, StoredTree, TakeEntry};
 
 use concretefile::{ConcreteDirectory, Content};
 use filetransfer::{DonePart, FileToPut, PartSink, PartSource, PartStore, TransferError};

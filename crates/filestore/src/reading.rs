@@ -1,9 +1,10 @@
 //! Reading: entries, versions, and the bytes of files. A reader pins the version that it reads.
 
 use crate::error::FilesError;
+use crate::tree::EntryPage;
 use crate::{FileStore, Parts, content_of};
-use filetransfer::{FileToGet, GetPlan, PIECE_BYTES, Target, TransferError, Watch, get};
-use filetree::{TreeName, TreePath};
+use filetransfer::{FileToGet, GetPlan, Target, TransferError, Watch, get};
+use filetree::{TreeError, TreeName, TreePath};
 use ids::{DirectoryId, FileVersion, PutId};
 use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FileSpace};
 use std::collections::HashMap;
@@ -106,6 +107,11 @@ impl FileStore {
         if name.path.is_root() {
             return Ok(FileEntry { name: String::new(), row: None });
         }
+        if let Some(version) = name.version
+            && version > self.run(self.store.file_version())?
+        {
+            return Err(FilesError::NoSuchVersion(version));
+        }
         let found =
             self.run(self.store.found_names(FileSpace::Machine, name.path.components(), name.version))?;
         match found.rows.len() == name.path.components().len() {
@@ -115,7 +121,7 @@ impl FileStore {
     }
 
     /// Returns the entry of a name at the version of a pin. An error has the name as it was given.
-    fn pinned_entry(&self, name: &TreeName, pin: &ReadPin) -> Result<FileEntry, FilesError> {
+    pub(crate) fn pinned_entry(&self, name: &TreeName, pin: &ReadPin) -> Result<FileEntry, FilesError> {
         let at = TreeName { version: Some(pin.version), ..name.clone() };
         self.entry(&at).map_err(|error| match error {
             FilesError::Missing(_) => FilesError::Missing(name.clone()),
@@ -137,6 +143,18 @@ impl FileStore {
                     .try_for_each(|row| take(FileEntry { name: row.name.clone(), row: Some(row.clone()) }))
             }),
         }
+    }
+
+    /// Returns entries of a directory whose names follow `after`, a bounded number.
+    pub fn entry_page(&self, name: &TreeName, after: &str) -> Result<EntryPage, FilesError> {
+        let Some(directory) = directory_of(&self.entry(name)?) else {
+            return Err(TreeError::NotADirectory(name.path.clone()).into());
+        };
+        let (space, limit) = (FileSpace::Machine, ENTRIES_AT_ONCE);
+        let rows = self.run(self.store.file_entries(space, directory, name.version, after, limit))?;
+        let more = rows.len() == limit as usize;
+        let entry = |row: FileNameRow| FileEntry { name: row.name.clone(), row: Some(row) };
+        Ok(EntryPage { entries: rows.into_iter().map(entry).collect(), more })
     }
 
     /// Gives everything below a directory to `take`, under names relative to it, each directory before its entries.
@@ -210,29 +228,7 @@ impl FileStore {
         bytes_max: u64,
         out: &mut dyn Write,
     ) -> Result<(), FilesError> {
-        let pin = self.pin(name.version)?;
-        let row = self.pinned_entry(name, &pin)?.row;
-        let Some(row) = row.filter(|row| matches!(row.item, FileItem::File(_))) else {
-            return Err(FilesError::IsADirectory(name.clone()));
-        };
-        let end = offset.saturating_add(bytes_max);
-        let mut begin = 0;
-        for part in self.parts(&row)? {
-            let wanted = offset.saturating_sub(begin)..end.saturating_sub(begin).min(part.bytes);
-            begin += part.bytes;
-            if wanted.is_empty() {
-                continue;
-            }
-            let mut reader = self.disk.read(part.concrete, content_of(&part))?;
-            let mut at = wanted.start;
-            while at < wanted.end {
-                let piece = reader.read(at, PIECE_BYTES.min((wanted.end - at) as usize))?;
-                let path = PathBuf::from("standard output");
-                out.write_all(piece).map_err(|source| FilesError::Io { action: "write", path, source })?;
-                at += piece.len() as u64;
-            }
-        }
-        Ok(())
+        self.open_file(name)?.reader.read(offset, bytes_max, out)
     }
 
     /// Gets a file or a directory into the file system of this machine. Returns the files and bytes.
@@ -337,7 +333,7 @@ fn shared<K: std::hash::Hash + Eq>(parts: &mut HashMap<K, Vec<ConcreteRow>>, con
 }
 
 /// Returns an error if rows of parts are missing, so that no shorter file looks whole.
-fn check_parts(name: &str, row: &FileNameRow, parts: &[ConcreteRow]) -> Result<(), FilesError> {
+pub(crate) fn check_parts(name: &str, row: &FileNameRow, parts: &[ConcreteRow]) -> Result<(), FilesError> {
     let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
     match parts.len() == row.parts as usize && bytes == row.bytes {
         true => Ok(()),

@@ -32,8 +32,28 @@ pub struct PartWithReplicas {
     pub replicas: Vec<ReplicaOfPart>,
 }
 
+/// Entries of a directory, in the order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EntryPage {
+    pub entries: Vec<FileEntry>,
+    /// True if others follow the last one.
+    pub more: bool,
+}
+
+/// An open file. Its version stays readable while this lives. Several threads may read at once.
+pub trait FileReader: Send + Sync {
+    /// Writes verified bytes from `offset` on, in order, at most `bytes_max`; fewer only at the end of the file.
+    fn read(&self, offset: u64, bytes_max: u64, out: &mut dyn Write) -> Result<(), FilesError>;
+}
+
+/// A file that was opened, with the entry that its name had.
+pub struct OpenedFile {
+    pub row: FileNameRow,
+    pub reader: Box<dyn FileReader>,
+}
+
 /// A tree of files, of one machine or of a cluster. The methods block.
-pub trait StoredTree {
+pub trait StoredTree: Send + Sync {
     /// Puts a source under a name, as one version. Entries that were left out are given to `left_out`. Durable when this
     /// returns.
     fn put(
@@ -63,8 +83,14 @@ pub trait StoredTree {
         out: &mut dyn Write,
     ) -> Result<(), FilesError>;
 
+    /// Opens a file for reads of its ranges.
+    fn open_file(&self, name: &TreeName) -> Result<OpenedFile, FilesError>;
+
     /// Returns the entry of a name.
     fn entry(&self, name: &TreeName) -> Result<FileEntry, FilesError>;
+
+    /// Returns entries of a directory whose names follow `after`, a bounded number.
+    fn entry_page(&self, name: &TreeName, after: &str) -> Result<EntryPage, FilesError>;
 
     /// Gives the entries of a directory to `take`, in the order of their names; those of a file are the file itself.
     fn list(&self, name: &TreeName, take: TakeEntry<'_>) -> Result<(), FilesError>;
@@ -117,8 +143,16 @@ impl StoredTree for FileStore {
         self.cat(name, offset, bytes_max, out)
     }
 
+    fn open_file(&self, name: &TreeName) -> Result<OpenedFile, FilesError> {
+        self.open_file(name)
+    }
+
     fn entry(&self, name: &TreeName) -> Result<FileEntry, FilesError> {
         self.entry(name)
+    }
+
+    fn entry_page(&self, name: &TreeName, after: &str) -> Result<EntryPage, FilesError> {
+        self.entry_page(name, after)
     }
 
     fn list(&self, name: &TreeName, take: TakeEntry<'_>) -> Result<(), FilesError> {

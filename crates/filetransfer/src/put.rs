@@ -192,7 +192,10 @@ impl Work<'_> {
                 complete.failure = Some(error);
             }
         }
+        // Under the lock: the keeper looks at the count before it waits, and must not miss this.
+        let complete = self.lock();
         self.running.fetch_sub(1, Ordering::AcqRel);
+        drop(complete);
         self.changed.notify_all();
     }
 

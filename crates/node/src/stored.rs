@@ -7,6 +7,7 @@ mod ending;
 mod fetch;
 pub(crate) mod files;
 mod inventory;
+pub(crate) mod job_input;
 pub(crate) mod keeper;
 mod marked;
 mod receive;

@@ -36,6 +36,8 @@ pub struct UserQuota {
     pub kept_bytes_max: u64,
     /// Maximum bytes of intermediate files.
     pub intermediate_bytes_max: u64,
+    /// Bytes of stored files, without replicas.
+    pub stored_bytes_max: u64,
 }
 
 /// Returns the part of a quota that control checks.

@@ -16,6 +16,7 @@ mod keys;
 mod looking;
 mod lossless;
 mod memory;
+mod mount;
 mod objects;
 mod older_state;
 mod planted_faults;

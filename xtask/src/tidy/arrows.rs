@@ -113,6 +113,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "client",
         ],
     ),
+    ("filemount", &["ids", "rows", "filetree", "filestore"]),
     (
         "controlport",
         &[
@@ -182,6 +183,7 @@ const CLI_BELOW: &[&str] = &[
     "rows",
     "concretefile",
     "clusterfiles",
+    "filemount",
     "filestore",
     "filetransfer",
     "filetree",

@@ -523,3 +523,12 @@ pub struct PartsOnDisk {
 pub struct ListedParts {
     pub parts: Vec<StoredPart>,
 }
+
+/// A question of a node that runs a job for the places of stored files that the job reads. The answer is a
+/// [`StoredPage`] without entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartsOfJob {
+    /// At most [`STORED_PAGE_MAX`].
+    pub parts: Vec<ConcreteId>,
+}

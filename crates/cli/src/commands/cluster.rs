@@ -184,6 +184,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         let remote = Arc::new(Remote::new(link, disks, data, caches.clone(), roots.clone(), drill, stored));
         remote.tell_kept();
         remote.keep_files().context("starting a thread")?;
+        remote.wait_for_stored_files();
         tell(&format!("sailfish: {} joined {} as {node}", info.name, args.server));
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&remote));
         let options = NodeOptions {

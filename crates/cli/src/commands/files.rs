@@ -13,7 +13,7 @@ use clusterfiles::ClusterFiles;
 use filestore::{FileStore, FilesError, StoredTree};
 use filetree::{TreeName, TreePath};
 use jobspec::state_dir::state_dir;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Maximum number of entries of a source that are named because they cannot be put.
 const NAMED_MAX: usize = 1000;
@@ -89,17 +89,24 @@ impl FilesArgs {
             return Ok(Opened { store: Box::new(store), is_cluster: true });
         }
         let dir = state_dir(self.state.as_deref()).map_err(Failure::refused)?;
-        let creates = matches!(self.verb, FilesVerb::Put(_) | FilesVerb::Mkdir(_));
-        if !creates && !FileStore::exists(&dir) {
-            let none = anyhow::anyhow!(
-                "no files are stored in {}: `sailfish files put` stores some, --state names another directory",
-                dir.display()
-            );
-            return Err(Failure::refused(none));
+        if !matches!(self.verb, FilesVerb::Put(_) | FilesVerb::Mkdir(_)) {
+            check_stored(&dir)?;
         }
         let store = FileStore::open(&dir, &user).map_err(failure)?;
         Ok(Opened { store: Box::new(store), is_cluster: false })
     }
+}
+
+/// Returns an error if a state directory has no files.
+pub(super) fn check_stored(dir: &Path) -> Result<(), Failure> {
+    if FileStore::exists(dir) {
+        return Ok(());
+    }
+    let none = anyhow::anyhow!(
+        "no files are stored in {}: `sailfish files put` stores some, --state names another directory",
+        dir.display()
+    );
+    Err(Failure::refused(none))
 }
 
 /// Runs a verb.
@@ -138,7 +145,7 @@ fn path(text: &str) -> Result<TreePath, Failure> {
 }
 
 /// Converts an error. Names that cannot be put are printed here.
-fn failure(error: FilesError) -> Failure {
+pub(super) fn failure(error: FilesError) -> Failure {
     if let FilesError::Unsuitable { unsuitable, .. } = &error {
         for each in unsuitable.iter().take(NAMED_MAX) {
             let path = escape::cell(&each.path.to_string_lossy());

@@ -6,8 +6,9 @@ use crate::options::connect::Site;
 use crate::show::terminal::tell;
 use anyhow::{Context, ensure};
 use api::{InputFile, STORED_PREFIX, StoredContent, StoredPart};
+use clusterfiles::ClusterFiles;
 use filestore::{FileStore, FilesError};
-use filetransfer::FileToGet;
+use filetransfer::{FileToGet, GetPlan};
 use filetree::TreeName;
 use jobspec::{FrontEnd, StoredInputs, StoredShape};
 use mapper::input::{MAGIC_BYTES, compression_of, never_data};
@@ -64,12 +65,10 @@ impl FrontEnd for CommandLineFrontEnd<'_> {
     }
 
     fn stored_inputs(&self, state_dir: &Path, name: &str) -> anyhow::Result<StoredInputs> {
-        ensure!(
-            self.site.is_none(),
-            "stored files lie on one machine, and nodes of a server do not see them: `sailfish files get` writes \
-             them to a path"
-        );
-        stored_inputs(state_dir, name)
+        match self.site {
+            Some(site) => inputs_of_cluster(site, name),
+            None => inputs_of_machine(state_dir, name),
+        }
     }
 
     fn stored_output(&self, state_dir: &Path, name: &str, shape: StoredShape) -> anyhow::Result<PathBuf> {
@@ -82,13 +81,37 @@ impl FrontEnd for CommandLineFrontEnd<'_> {
     }
 }
 
-/// Lists a stored file, or those below a stored directory that are data.
-fn stored_inputs(state_dir: &Path, text: &str) -> anyhow::Result<StoredInputs> {
+fn name_of(text: &str) -> anyhow::Result<TreeName> {
     let name = TreeName::parse(text);
-    let name = name.map_err(|source| FilesError::Name { text: text.to_string(), source })?;
+    Ok(name.map_err(|source| FilesError::Name { text: text.to_string(), source })?)
+}
+
+/// Lists stored files of the cluster. The server keeps their version from the submit on.
+fn inputs_of_cluster(site: &Site, text: &str) -> anyhow::Result<StoredInputs> {
+    let name = name_of(text)?;
+    let user = std::env::var("USER").unwrap_or_default();
+    let credentials = site.credentials.read(&site.url).map_err(Failure::into_error)?;
+    let below = ClusterFiles::connect(&site.url, &credentials, &user)?.below(&name)?;
+    let files = data_below(&name, &below.plan, |file| below.first_bytes(file, MAGIC_BYTES as usize))?;
+    Ok(StoredInputs { files, pin: Some(Box::new(below)) })
+}
+
+/// Lists stored files of this machine.
+fn inputs_of_machine(state_dir: &Path, text: &str) -> anyhow::Result<StoredInputs> {
+    let name = name_of(text)?;
     ensure!(FileStore::exists(state_dir), "no files are stored in {}", state_dir.display());
     let store = FileStore::open(state_dir, "")?;
     let (pin, below) = store.below(&name)?;
+    let files = data_below(&name, &below, |file| store.first_bytes(file, MAGIC_BYTES as usize))?;
+    Ok(StoredInputs { files, pin: Some(Box::new(pin)) })
+}
+
+/// Returns the files that are data, as inputs.
+fn data_below(
+    name: &TreeName,
+    below: &GetPlan,
+    first_bytes: impl Fn(&FileToGet) -> Result<Vec<u8>, FilesError>,
+) -> anyhow::Result<Vec<InputFile>> {
     let is_data = |file: &&FileToGet| !file.name.split('/').any(|part| never_data(part.as_bytes()));
     let mut files = Vec::new();
     for file in below.files.iter().filter(is_data) {
@@ -102,15 +125,15 @@ fn stored_inputs(state_dir: &Path, text: &str) -> anyhow::Result<StoredInputs> {
             crc32c: row.crc32c,
         };
         files.push(InputFile {
-            path: format!("{STORED_PREFIX}{whole_name}@{}", pin.version).into(),
+            path: format!("{STORED_PREFIX}{whole_name}@{}", below.version).into(),
             size_bytes: file.bytes,
             mtime_ns: 0,
-            compression: compression_of(&store.first_bytes(file, MAGIC_BYTES as usize)?),
+            compression: compression_of(&first_bytes(file)?),
             named: 0,
             object: None,
             stage_file: None,
             stored: Some(StoredContent { parts: file.parts.iter().map(part).collect() }),
         });
     }
-    Ok(StoredInputs { files, pin: Some(Box::new(pin)) })
+    Ok(files)
 }

@@ -29,6 +29,7 @@ impl Default for UserLimits {
                 spec_bytes_max: 256 << 20,
                 kept_bytes_max: 1 << 40,
                 intermediate_bytes_max: 1 << 40,
+                stored_bytes_max: 1 << 40,
             },
             requests_per_second: 500,
             bytes_per_second: 16 << 20,
@@ -85,7 +86,13 @@ mod tests {
         requests_per_second: 10,
         bytes_per_second: 1000,
         body_bytes_max: 1,
-        quota: UserQuota { jobs_max: 1, spec_bytes_max: 1, kept_bytes_max: 1, intermediate_bytes_max: 1 },
+        quota: UserQuota {
+            jobs_max: 1,
+            spec_bytes_max: 1,
+            kept_bytes_max: 1,
+            intermediate_bytes_max: 1,
+            stored_bytes_max: 1,
+        },
     };
 
     #[test]

@@ -100,6 +100,7 @@ pub(crate) const RULES: &[Rule] = &[
     looks("POST", "/v1/nodes/{node}/data-tokens", NODES),
     looks("POST", "/v1/jobs/{job}/brief", NODES),
     looks("POST", "/v1/jobs/{job}/places", NODES),
+    looks("POST", "/v1/jobs/{job}/stored-files", NODES),
     looks("POST", "/v1/jobs/{job}/boundaries", NODES),
 ];
 

@@ -4,6 +4,7 @@ use crate::answer::{Message, Named, Problem, Refusal};
 use crate::gate::Caller;
 use crate::port::Port;
 use crate::routes::of_others::{hide_in_outcome, hide_in_report, sees_all};
+use crate::routes::stored_files::CheckedInputs;
 use api::control::{
     CancelRequest, ErrorCode, JobBatch, JobLogs, JobOutcome, JobProgress, JobSubmission, POLL_MS_MAX,
     SubmittedBatch, SubmittedJob, WaitAnswer,
@@ -38,7 +39,10 @@ pub(crate) async fn submit(
     check_priority(&caller, submission.priority)?;
     check_replaces_own(&port, &caller, &submission.spec).await?;
     submission.user = caller.job_user(submission.user);
-    Ok(Message(port.server.submit_job(submission, &caller.submitter()).await?))
+    let inputs = CheckedInputs::of(&port, &caller, &[&submission.spec]).await?;
+    let submitted = port.server.submit_job(submission, &caller.submitter()).await?;
+    inputs.keep_for([submitted.job]);
+    Ok(Message(submitted))
 }
 
 #[utoipa::path(
@@ -61,7 +65,11 @@ pub(crate) async fn submit_flow(
         check_replaces_own(&port, &caller, &stage.spec).await?;
     }
     flow.user = caller.job_user(flow.user);
-    Ok(Message(port.server.submit_stages(flow, &caller.submitter()).await?))
+    let specs: Vec<&JobSpec> = flow.stages.iter().map(|stage| &stage.spec).collect();
+    let inputs = CheckedInputs::of(&port, &caller, &specs).await?;
+    let submitted = port.server.submit_stages(flow, &caller.submitter()).await?;
+    inputs.keep_for(submitted.jobs.iter().map(|stage| stage.job));
+    Ok(Message(submitted))
 }
 
 /// Returns an error for a priority above 0 from anybody but an administrator; each user may lower the priority of a

@@ -3,18 +3,19 @@
 use crate::answer::{Message, Named, Problem, Refusal};
 use crate::gate::{Caller, SpeakingNode};
 use crate::port::Port;
+use api::JobSpec;
 use api::control::ErrorCode;
 use api::people::Role;
 use api::stored::cluster::{
     BeginStored, BegunStored, ChangeStored, ChangedStored, CommitStored, CommitsOfStored, CommittedStored,
     FindStored, FoundStored, KnownFiles, KnownOfPut, ListStored, ListedParts, NumberStored, NumberedStored,
-    PartsOnDisk, PlaceStored, PlacesOfStored, RecordStored, StoredCommits, StoredLease, StoredNews,
-    StoredOrders, StoredPage, StoredPut,
+    PartsOfJob, PartsOnDisk, PlaceStored, PlacesOfStored, RecordStored, StoredCommits, StoredLease,
+    StoredNews, StoredOrders, StoredPage, StoredPut,
 };
 use axum::extract::State;
-use filecatalog::{Asker, Catalog, CatalogError, ReportingNode};
+use filecatalog::{Asker, Catalog, CatalogError, JobInputs, ReportingNode};
 use filetree::Changer;
-use ids::NodeId;
+use ids::{JobId, NodeId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -85,7 +86,8 @@ fn asker(caller: &Caller, claimed: String) -> Asker {
         Role::Admin => Changer::Anybody,
         _ => Changer::User(caller.owner_name().to_string()),
     };
-    Asker { user: caller.job_user(claimed), changer }
+    let bytes_max = caller.quota.map(|quota| quota.stored_bytes_max);
+    Asker { user: caller.job_user(claimed), changer, bytes_max }
 }
 
 #[utoipa::path(
@@ -325,4 +327,61 @@ async fn reporting(port: &Port, node: NodeId) -> Result<ReportingNode, Problem> 
     }
     all.insert(node, found.clone());
     Ok(found)
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/stored-files",
+    tag = "nodes",
+    params(("job" = i64, Path, description = "Number of the job")),
+    request_body = PartsOfJob,
+    responses((status = 200, description = "Where the job's stored inputs are, and rights to read them", body = StoredPage), (status = "default", response = Refusal))
+)]
+pub(crate) async fn of_job(
+    State(port): State<Port>,
+    SpeakingNode(node): SpeakingNode,
+    Named(job): Named<i64>,
+    Message(question): Message<PartsOfJob>,
+) -> Result<Message<StoredPage>, Problem> {
+    let job = JobId(job);
+    // Only a node that runs the job gets rights.
+    port.server.user_of_running(node, job).await?;
+    port.stored.aside(async move |catalog| catalog.places_of_job(job, &question).await).await
+}
+
+/// The stored inputs of jobs that are being submitted: their versions stay.
+pub(crate) struct CheckedInputs {
+    stored: StoredFiles,
+    inputs: JobInputs,
+}
+
+impl CheckedInputs {
+    /// Checks the stored inputs of jobs.
+    pub async fn of(port: &Port, caller: &Caller, specs: &[&JobSpec]) -> Result<Self, Problem> {
+        let reads_stored = |spec: &&JobSpec| spec.inputs.iter().any(|input| input.stored.is_some());
+        let stored = port.stored.clone();
+        if !specs.iter().any(reads_stored) {
+            return Ok(Self { stored, inputs: JobInputs::default() });
+        }
+        let asker = asker(caller, String::new());
+        let specs: Vec<JobSpec> = specs.iter().map(|spec| (*spec).clone()).collect();
+        let check = async move |catalog: &Catalog| {
+            catalog.check_inputs(&asker, &specs.iter().collect::<Vec<_>>()).await
+        };
+        let Message(inputs) = stored.aside(check).await?;
+        Ok(Self { stored, inputs })
+    }
+
+    /// Keeps the versions until these jobs are over.
+    pub fn keep_for(&self, jobs: impl IntoIterator<Item = JobId>) {
+        if self.inputs != JobInputs::default() {
+            jobs.into_iter().for_each(|job| self.stored.catalog.begins(job, &self.inputs));
+        }
+    }
+}
+
+impl Drop for CheckedInputs {
+    fn drop(&mut self) {
+        self.stored.catalog.end_check(&self.inputs);
+    }
 }

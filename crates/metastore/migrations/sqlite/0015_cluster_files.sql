@@ -2,6 +2,8 @@
 ALTER TABLE file_names ADD COLUMN tree BIGINT NOT NULL DEFAULT 0;
 DROP INDEX ended_file_names;
 CREATE INDEX ended_file_names ON file_names (tree, until_version) WHERE until_version IS NOT NULL;
+-- For the bytes of a user.
+CREATE INDEX file_names_by_user ON file_names (user_name, bytes) WHERE tree = 1 AND is_directory = 0;
 ALTER TABLE file_commits ADD COLUMN tree BIGINT NOT NULL DEFAULT 0;
 -- replicas: wished number of them; 0 for a file of a machine.
 ALTER TABLE concrete_files ADD COLUMN replicas BIGINT NOT NULL DEFAULT 0;

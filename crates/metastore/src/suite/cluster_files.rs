@@ -255,7 +255,11 @@ async fn names_get_their_version_in_steps(store: &Metastore) {
         (0..3).map(|number| recorded(put, &format!("f{number}"), number, 1, &[1])).collect();
     assert_eq!(record(store, put, 1, &files).await, Recorded::Done);
     assert!(store.name_cluster_files(put, 1, 6, &names(put, &files)).await.unwrap());
+    let before = store.stored_bytes_of("ann").await.unwrap();
     let version = commit_put(store, put, 1, "dated").await.unwrap();
+    // Its files were counted as those of the put and by their names.
+    assert_eq!(store.stored_bytes_of("ann").await.unwrap(), before - 15);
+    assert_eq!(store.stored_bytes_of("bob").await.unwrap(), 0);
     let root = DirectoryId::of(put, 0).unwrap();
     let since = async |name: &str| {
         let row = store.file_entry(CLUSTER, root, None, name).await.unwrap().unwrap();

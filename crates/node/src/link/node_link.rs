@@ -13,7 +13,7 @@ use api::fsck::{CheckAnswer, CheckNews};
 use api::intermediate::{IntermediateAnswer, IntermediateNews, IntermediateNote};
 use api::kept::KeptAnnouncement;
 use api::machine::{LostOnDisk, NodeReport, ReplicatedPart, ReplicatedRun};
-use api::stored::cluster::{ListedParts, PartsOnDisk, StoredNews, StoredOrders};
+use api::stored::cluster::{ListedParts, PartsOfJob, PartsOnDisk, StoredNews, StoredOrders, StoredPage};
 use api::{Boundaries, ContentHash, KeyBytes};
 use client::{Blocking, Client, ClientError};
 use dataport::Peer;
@@ -173,6 +173,12 @@ impl NodeLink {
     /// Returns the current locations of runs of a job.
     pub fn places(&self, job: JobId, runs: Vec<RunId>) -> Result<PlacesAnswer, ClientError> {
         self.blocking.run(async |client| client.places(job, runs).await)
+    }
+
+    /// Returns the nodes that have a part of a stored file which a job reads.
+    pub fn stored_places(&self, job: JobId, part: ConcreteId) -> Result<StoredPage, ClientError> {
+        let question = PartsOfJob { parts: vec![part] };
+        self.blocking.run(async |client| client.stored_of_job(job, &question).await)
     }
 
     /// Fetches a file that a job needs, piece by piece.

@@ -17,7 +17,9 @@ use crate::link::unanswered;
 use crate::shuffle::remote::{OtherNodes, RecordData};
 use crate::slots::job_keeper::JobKeeper;
 use crate::stored::files::{StoredFiles, StoredSettings};
+use crate::stored::job_input::PartsOfCluster;
 use crate::stored::keeper;
+use crate::tasks::map::stored_input::StoredInput;
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeOrder};
 use api::data_access::{JobToken, SecretText};
 use api::kept::KeptAnnouncement;
@@ -26,6 +28,7 @@ use api::task::{RunPlace, RunTask};
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure, TaskResult, is_object_url};
 use dataport::{DataClient, Peer, Places, StoredFileService};
 use ids::{AttemptKey, JobId, NodeId, RunId};
+use mapper::StoredFileSource;
 use roots::{HeldDir, JobPaths, OutsideRoots, Roots};
 use shipped::Depot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,6 +141,11 @@ impl Remote {
         let remote = Arc::downgrade(self);
         thread("file-replicas").spawn(move || file_keeper::replicate_files(&remote))?;
         keeper::start(&self.stored)
+    }
+
+    /// Waits until the server knows the disks for stored files, but not for long.
+    pub fn wait_for_stored_files(&self) {
+        self.stored.wait_until_known();
     }
 
     /// Returns the intermediate files of users on this node.
@@ -590,6 +598,11 @@ impl RecordData for Remote {
 
     fn user_files(&self) -> Option<Arc<IntermediateFiles>> {
         Some(self.files())
+    }
+
+    fn stored_input(&self, job: JobId) -> Option<Arc<dyn StoredFileSource>> {
+        let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
+        Some(StoredInput::source(Arc::new(PartsOfCluster { job, link, files })))
     }
 
     fn stored_files(&self) -> Option<Arc<dyn StoredFileService>> {

@@ -11,6 +11,7 @@ use dataport::{
     ScanOptions, StoredFileService,
 };
 use ids::{JobId, NodeId, RunId, Source};
+use mapper::StoredFileSource;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -53,6 +54,11 @@ pub trait RecordData: Send + Sync {
 
     /// Returns the intermediate files of users on this node.
     fn user_files(&self) -> Option<Arc<IntermediateFiles>> {
+        None
+    }
+
+    /// Returns the opener of stored files that a job reads.
+    fn stored_input(&self, _job: JobId) -> Option<Arc<dyn StoredFileSource>> {
         None
     }
 

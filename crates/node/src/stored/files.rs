@@ -18,13 +18,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Orders that wait for the thread of a disk; the next inventory shows those beyond it.
 const DISK_ORDERS_MAX: usize = 256;
 /// Longest wait for an answer of the server to a report, and to the last one.
 const TELL_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a node waits for its first report before it says that it has joined.
+const KNOWN_MAX: Duration = Duration::from_secs(2);
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
 /// Pause before a disk that was not opened is tried again.
 const OPEN_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -82,6 +84,9 @@ pub(crate) struct StoredFiles {
     is_bare: AtomicBool,
     /// Files that were reported as suspect a moment ago.
     suspects: Mutex<BTreeMap<(DiskId, ConcreteId), Instant>>,
+    /// True after the server has taken a report.
+    is_known: Mutex<bool>,
+    became_known: Condvar,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -102,6 +107,8 @@ impl StoredFiles {
             server,
             reports: Reports::default(),
             suspects: Mutex::default(),
+            is_known: Mutex::default(),
+            became_known: Condvar::new(),
             ending: Arc::default(),
             data,
             disks: Mutex::default(),
@@ -217,6 +224,8 @@ impl StoredFiles {
             Ok(orders) => {
                 self.is_bare.store(false, Ordering::Relaxed);
                 take(&disks, orders);
+                *lock(&self.is_known) = true;
+                self.became_known.notify_all();
                 let told = carried.page.filter(|page| !page.is_last);
                 let next = told.and_then(|page| disks.iter().find(|each| each.disk.uuid() == page.uuid));
                 // If the queue is full, the thread makes the next page by itself.
@@ -230,6 +239,13 @@ impl StoredFiles {
                 false
             }
         }
+    }
+
+    /// Waits until the server has taken a report, so that a put finds the disks, but not for long.
+    pub fn wait_until_known(&self) {
+        let known = lock(&self.is_known);
+        let waited = self.became_known.wait_timeout_while(known, KNOWN_MAX, |known| !*known);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Tells the server that this node is about to end and will return.

@@ -3,7 +3,7 @@
 pub(crate) mod emit;
 mod resend;
 mod stage_input;
-mod stored_input;
+pub(crate) mod stored_input;
 mod streaming_input;
 
 use crate::job_data::AttemptData;
@@ -16,7 +16,7 @@ use crate::slots::state::SlotState;
 use crate::tasks::map::emit::{AppendEmitter, EncodingEmitter};
 use crate::tasks::map::resend::{Resending, Resent};
 use crate::tasks::map::stage_input::StageInput;
-use crate::tasks::map::stored_input::StoredInput;
+use crate::tasks::map::stored_input::{PartsHere, StoredInput};
 use crate::tasks::map::streaming_input::{PresentedInput, shape_for};
 use crate::tasks::streaming_env::TaskPlace;
 use crate::tasks::work_dir::{WorkDir, function_context};
@@ -24,9 +24,9 @@ use api::task::{MapResult, MapTask, Spool};
 use api::{Blame, Function, JobSpec, Notice, RecordFormat, Replication, Segment, Split, TaskFailure};
 use functions::{BlockPlace, Emitter, MapCounts, RecordInput};
 use iappender::{Appended, ChunkService, IAppender};
-use ids::{AttemptKey, Source};
+use ids::{AttemptKey, JobId, Source};
 use keys::KeyEncoder;
-use mapper::{CombineEmitter, Openers, ReaderLimits, TaskInput, map_function};
+use mapper::{CombineEmitter, Openers, ReaderLimits, StoredFileSource, TaskInput, map_function};
 use output::PartWriter;
 use program::FunctionContext;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn run_in(
         object_buffer_bytes: job.object_buffer_bytes(),
     };
     let stage_files = StageInput::of(shared, job, attempt, task);
-    let stored_files = shared.options.stored_files.clone().map(StoredInput::source);
+    let stored_files = stored_files(shared, attempt.task.job);
     let openers = Openers { paths: job.run.paths.clone(), stage_files, stored_files };
     let metering = shared.meters.begin(attempt, plain_bytes(spec, &task.split));
     // A program that has taken stretches has not read them yet.
@@ -140,6 +140,14 @@ struct Place<'a> {
     job: &'a AttemptData,
     attempt: AttemptKey,
     meter: &'a Meter,
+}
+
+/// Returns the opener of stored files: of this machine, or of the cluster.
+fn stored_files(shared: &Shared, job: JobId) -> Option<Arc<dyn StoredFileSource>> {
+    match shared.options.stored_files.clone() {
+        Some(dir) => Some(StoredInput::source(PartsHere { dir })),
+        None => shared.record_data.get()?.stored_input(job),
+    }
 }
 
 /// Returns the uncompressed bytes of a split; 0 if they are unknown before the end, because the input is compressed.

@@ -61,6 +61,9 @@ pub struct ServerArgs {
     /// Maximum bytes of intermediate files of a user [default: 1T]
     #[arg(long, value_name = "SIZE", requires = "require_tokens")]
     pub user_intermediate_max: Option<String>,
+    /// Maximum bytes of stored files of a user, without replicas [default: 1T]
+    #[arg(long, value_name = "SIZE", requires = "require_tokens")]
+    pub user_stored_max: Option<String>,
     /// Maximum requests per second of a user, on average [default: 500]
     #[arg(long, value_name = "N", requires = "require_tokens",
         value_parser = clap::value_parser!(u32).range(1..))]

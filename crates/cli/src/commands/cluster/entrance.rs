@@ -63,6 +63,8 @@ fn limits(args: &ServerArgs) -> anyhow::Result<UserLimits> {
             .unwrap_or(defaults.quota.kept_bytes_max),
         intermediate_bytes_max: size("--user-intermediate-max", args.user_intermediate_max.as_ref())?
             .unwrap_or(defaults.quota.intermediate_bytes_max),
+        stored_bytes_max: size("--user-stored-max", args.user_stored_max.as_ref())?
+            .unwrap_or(defaults.quota.stored_bytes_max),
     };
     Ok(UserLimits {
         quota,

@@ -3,7 +3,8 @@
 use crate::database::Value;
 use crate::transaction::Ending;
 use crate::{Metastore, StoreError};
-use ids::{DirectoryId, FileVersion, ITEM_BITS, PutId};
+use api::JobSpec;
+use ids::{DirectoryId, FileVersion, ITEM_BITS, JobId, PutId};
 use rows::{FileNameRow, FileSpace};
 
 /// The last name of a step.
@@ -64,5 +65,25 @@ impl Metastore {
         })
         .await?;
         Ok(Some(last))
+    }
+
+    /// Returns jobs that are not over and read stored files, with their specifications.
+    pub async fn jobs_with_stored_inputs(&self) -> Result<Vec<(JobId, JobSpec)>, StoreError> {
+        let statement = "SELECT jobs.job, specs.spec FROM jobs JOIN specs ON specs.job = jobs.job \
+             WHERE jobs.state IN ('running', 'committing') AND specs.spec LIKE '%\"stored\":{%'";
+        let rows = self.rows(statement, []).await?;
+        rows.iter().map(|row| Ok((JobId(self.get(row, "job")?), self.spec(row)?))).collect()
+    }
+
+    /// Returns the bytes of a user's stored files of the cluster: of each name and version once, without replicas, and
+    /// of the recorded files of puts under way.
+    pub async fn stored_bytes_of(&self, user: &str) -> Result<u64, StoreError> {
+        let statement = "SELECT CAST( \
+             (SELECT coalesce(sum(bytes), 0) FROM file_names \
+                 WHERE tree = 1 AND is_directory = 0 AND user_name = $1) + \
+             (SELECT coalesce(sum(f.bytes), 0) FROM file_puts p JOIN file_put_files f ON f.put = p.put \
+                 WHERE p.tree = 1 AND p.version IS NULL AND p.user_name = $1) AS BIGINT) AS bytes";
+        let rows = self.rows(statement, [user.into()]).await?;
+        rows.first().map_or(Ok(0), |row| self.number(row, "bytes"))
     }
 }

@@ -1,28 +1,34 @@
-//! Inputs that are stored files: the concrete files of this machine, one after the other.
+//! Inputs that are stored files: their concrete files, one after the other, from a directory of this machine or from the
+//! nodes of a cluster.
 
-use api::StoredContent;
+use api::{StoredContent, StoredPart};
 use concretefile::{ConcreteDirectory, ConcreteReader, Content};
 use mapper::StoredFileSource;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The concrete files of this machine.
-pub(crate) struct StoredInput {
-    dir: PathBuf,
+/// Opener of parts of stored files.
+pub(crate) trait PartOpener: Send + Sync + 'static {
+    /// Opens a part at an offset; its bytes are verified as they are read.
+    fn open_part(&self, part: StoredPart, offset: u64) -> std::io::Result<Box<dyn Read + Send>>;
 }
 
-impl StoredInput {
-    pub fn source(dir: PathBuf) -> Arc<dyn StoredFileSource> {
-        Arc::new(Self { dir })
+/// Stored files as inputs.
+pub(crate) struct StoredInput<T> {
+    parts: Arc<T>,
+}
+
+impl<T: PartOpener> StoredInput<T> {
+    pub fn source(parts: T) -> Arc<dyn StoredFileSource> {
+        Arc::new(Self { parts: Arc::new(parts) })
     }
 }
 
-impl StoredFileSource for StoredInput {
+impl<T: PartOpener> StoredFileSource for StoredInput<T> {
     fn open(&self, content: &StoredContent, start: u64) -> std::io::Result<Box<dyn Read + Send>> {
-        let files = ConcreteDirectory::open(self.dir.clone()).map_err(std::io::Error::other)?;
         Ok(Box::new(PartsReader {
-            files,
+            parts: Arc::clone(&self.parts),
             content: content.clone(),
             next_part: 0,
             skip_bytes: start,
@@ -32,27 +38,23 @@ impl StoredFileSource for StoredInput {
 }
 
 /// A reader of parts from a place on.
-struct PartsReader {
-    files: ConcreteDirectory,
+struct PartsReader<T> {
+    parts: Arc<T>,
     content: StoredContent,
     next_part: usize,
     /// Bytes before the place, from the next part on.
     skip_bytes: u64,
-    /// The part that is being read, and the place in it.
-    open: Option<(ConcreteReader, u64)>,
+    open: Option<Box<dyn Read + Send>>,
 }
 
-impl Read for PartsReader {
+impl<T: PartOpener> Read for PartsReader<T> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         loop {
-            if let Some((reader, offset)) = &mut self.open {
-                let piece = reader.read(*offset, buffer.len()).map_err(std::io::Error::other)?;
-                if !piece.is_empty() || buffer.is_empty() {
-                    buffer[..piece.len()].copy_from_slice(piece);
-                    *offset += piece.len() as u64;
-                    return Ok(piece.len());
+            if let Some(part) = &mut self.open {
+                match part.read(buffer)? {
+                    0 if !buffer.is_empty() => self.open = None,
+                    count => return Ok(count),
                 }
-                self.open = None;
             }
             let Some(part) = self.content.parts.get(self.next_part) else { return Ok(0) };
             self.next_part += 1;
@@ -60,9 +62,36 @@ impl Read for PartsReader {
                 self.skip_bytes -= part.bytes;
                 continue;
             }
-            let content = Content { bytes: part.bytes, crc32c: part.crc32c };
-            let reader = self.files.read(part.concrete, content).map_err(std::io::Error::other)?;
-            self.open = Some((reader, std::mem::take(&mut self.skip_bytes)));
+            self.open = Some(self.parts.open_part(*part, std::mem::take(&mut self.skip_bytes))?);
         }
+    }
+}
+
+/// The concrete files of a directory of this machine.
+pub(crate) struct PartsHere {
+    pub dir: PathBuf,
+}
+
+impl PartOpener for PartsHere {
+    fn open_part(&self, part: StoredPart, offset: u64) -> std::io::Result<Box<dyn Read + Send>> {
+        let files = ConcreteDirectory::open(self.dir.clone()).map_err(std::io::Error::other)?;
+        let content = Content { bytes: part.bytes, crc32c: part.crc32c };
+        let reader = files.read(part.concrete, content).map_err(std::io::Error::other)?;
+        Ok(Box::new(PartReader { reader, offset }))
+    }
+}
+
+/// A reader of a concrete file on a disk of this machine.
+pub(crate) struct PartReader {
+    pub reader: ConcreteReader,
+    pub offset: u64,
+}
+
+impl Read for PartReader {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let piece = self.reader.read(self.offset, buffer.len()).map_err(std::io::Error::other)?;
+        buffer[..piece.len()].copy_from_slice(piece);
+        self.offset += piece.len() as u64;
+        Ok(piece.len())
     }
 }

@@ -1,10 +1,10 @@
 //! Reports of nodes, and the orders that answer them.
 
 use crate::asked::now_ns;
-use crate::disks::Reach;
 use crate::error::limited;
-use crate::orders::part_of;
-use crate::orders::{Look, TakenOrders};
+use crate::nodes::disks::Reach;
+use crate::nodes::orders::part_of;
+use crate::nodes::orders::{Look, TakenOrders};
 use crate::{Catalog, CatalogError};
 use api::StoredPart;
 use api::data_access::SecretText;

@@ -1,8 +1,8 @@
 //! The disks of nodes: who reaches them, how much room they have, and the orders for them.
 
-use crate::orders::DiskOrders;
-use crate::pace::RepairPace;
-use crate::placement::{Candidate, Place};
+use crate::nodes::orders::DiskOrders;
+use crate::nodes::pace::RepairPace;
+use crate::nodes::placement::{Candidate, Place};
 use api::stored::cluster::{StoredDiskNews, StoredListing, StoredNode};
 use ids::{ConcreteId, DiskId, NodeId};
 use rows::{FileDiskRow, ReplicatedFile};

@@ -1,7 +1,7 @@
 //! Comparison of the files on a disk with the rows. Differences become orders; the node looks again before anything
 //! counts as lost, because files come and go while a page travels.
 
-use crate::orders::{Look, part_of};
+use crate::nodes::orders::{Look, part_of};
 use crate::{Catalog, CatalogError};
 use api::StoredPart;
 use api::stored::cluster::StoredListing;
@@ -114,7 +114,7 @@ fn difference(
 #[cfg(test)]
 mod tests {
     use super::{Difference, difference};
-    use crate::orders::part_of;
+    use crate::nodes::orders::part_of;
     use ids::{ConcreteId, ContentId, DiskId};
     use rows::{ConcreteRow, ReplicatedFile};
 

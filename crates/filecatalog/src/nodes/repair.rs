@@ -3,9 +3,9 @@
 //!
 //! Source: Clustera, section 3.4; a node that leaves gets time to return, and one that vanishes endangers files.
 
-use crate::disks::{Disks, Standing};
-use crate::orders::part_of;
-use crate::placement::{choose, surplus};
+use crate::nodes::disks::{Disks, Standing};
+use crate::nodes::orders::part_of;
+use crate::nodes::placement::{choose, surplus};
 use crate::{Catalog, CatalogError};
 use ids::ConcreteId;
 use rows::ReplicatedFile;

@@ -1,0 +1,50 @@
+//! The quota of a user: bytes of stored files, without replicas. It is checked before bytes travel.
+
+use crate::error::CatalogError;
+use crate::{Asker, Catalog};
+use ids::PutId;
+use rows::ClusterPutRow;
+
+/// Bytes of a put that got places and are not recorded yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Travelling {
+    user: String,
+    bytes: u64,
+}
+
+impl Catalog {
+    /// Returns an error if the user may not store so many more bytes.
+    pub(crate) async fn check_quota(
+        &self,
+        asker: &Asker,
+        user: &str,
+        bytes: u64,
+    ) -> Result<(), CatalogError> {
+        let Some(bytes_max) = asker.bytes_max else { return Ok(()) };
+        let stored = self.store.stored_bytes_of(user).await?;
+        let travelling: u64 = {
+            let state = self.state();
+            let own = state.travelling.values().filter(|travelling| travelling.user == user);
+            own.fold(0, |sum, travelling| sum.saturating_add(travelling.bytes))
+        };
+        match stored.saturating_add(travelling).saturating_add(bytes) <= bytes_max {
+            true => Ok(()),
+            false => Err(CatalogError::OverQuota { user: user.to_string(), stored, bytes_max }),
+        }
+    }
+
+    /// Notes bytes that got places.
+    pub(crate) fn will_travel(&self, row: &ClusterPutRow, bytes: u64) {
+        let mut state = self.state();
+        let travelling = state.travelling.entry(row.put).or_default();
+        travelling.user.clone_from(&row.user);
+        travelling.bytes = travelling.bytes.saturating_add(bytes);
+    }
+
+    /// Notes bytes that are recorded.
+    pub(crate) fn have_arrived(&self, put: PutId, bytes: u64) {
+        if let Some(travelling) = self.state().travelling.get_mut(&put) {
+            travelling.bytes = travelling.bytes.saturating_sub(bytes);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The files that programs have open, and the threads that read ahead for them.
+
+use crate::open_file::{AheadRoom, Filling, OpenFile, ReadBytes, Room};
+use filestore::FileReader;
+use fuser::Errno;
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Threads that read ahead, and work that waits for them.
+const THREADS: usize = 4;
+const WAITING_MAX: usize = 64;
+/// Open files; each has a lease of its version.
+const OPEN_FILES_MAX: usize = 4096;
+
+/// The open files by their numbers.
+pub(crate) struct OpenFiles {
+    files: Mutex<OpenTable>,
+    room: Arc<AheadRoom>,
+    fillings: SyncSender<Filling>,
+}
+
+#[derive(Default)]
+struct OpenTable {
+    next: u64,
+    by_number: HashMap<u64, Arc<OpenFile>>,
+}
+
+impl OpenFiles {
+    /// Starts the threads. They end with the value.
+    pub fn start() -> std::io::Result<Self> {
+        let (fillings, received) = sync_channel(WAITING_MAX);
+        let received = Arc::new(Mutex::new(received));
+        for _ in 0..THREADS {
+            let received = Arc::clone(&received);
+            let fill = move || {
+                while let Some(filling) = next(&received) {
+                    filling.run();
+                }
+            };
+            std::thread::Builder::new().name("read-ahead".to_string()).spawn(fill)?;
+        }
+        Ok(Self { files: Mutex::default(), room: Arc::default(), fillings })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OpenTable> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether no more files can be opened.
+    pub fn is_full(&self) -> bool {
+        self.lock().by_number.len() >= OPEN_FILES_MAX
+    }
+
+    /// Adds a file. Returns its number.
+    pub fn add(&self, reader: Box<dyn FileReader>, name: String, bytes: u64) -> u64 {
+        let file = Arc::new(OpenFile::new(reader, name, bytes, Arc::clone(&self.room)));
+        let mut table = self.lock();
+        table.next += 1;
+        let number = table.next;
+        table.by_number.insert(number, file);
+        number
+    }
+
+    /// Reads a range of a file.
+    pub fn read(&self, number: u64, offset: u64, bytes_max: u32) -> Result<ReadBytes, Errno> {
+        let file = self.lock().by_number.get(&number).cloned().ok_or(Errno::EBADF)?;
+        let fill = |filling| self.fillings.try_send(filling).is_ok();
+        let (bytes, room) = file.read(offset, bytes_max, &fill)?;
+        if room == Room::Missing {
+            let all: Vec<Arc<OpenFile>> = self.lock().by_number.values().cloned().collect();
+            all.iter().for_each(|file| file.drop_if_idle());
+        }
+        Ok(bytes)
+    }
+
+    /// Closes a file. Its lease may take a moment to end.
+    pub fn close(&self, number: u64) {
+        let file = self.lock().by_number.remove(&number);
+        drop(file);
+    }
+}
+
+fn next(received: &Mutex<Receiver<Filling>>) -> Option<Filling> {
+    received.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+}

@@ -1,0 +1,116 @@
+//! Jobs of a cluster whose inputs are stored files.
+
+use crate::security::Guarded;
+use blackbox::{Cluster, Running, Sandbox, StoredQuestions, WaitingProgram};
+use std::process::Command;
+
+const REFUSED: i32 = 2;
+const LINES: u32 = 30_000;
+
+fn cluster_of(nodes: u32) -> Cluster {
+    let cluster = Cluster::builder().nodes(nodes).start();
+    cluster.wait_for_stored_disks(nodes.into());
+    cluster
+}
+
+/// Writes a directory of texts, one of them compressed, and one that is no data.
+fn write_logs(sandbox: &Sandbox, word: &str) {
+    let text =
+        |from: u32| (from..from + LINES).map(|line| format!("{word} {}\n", line % 100)).collect::<String>();
+    sandbox.write("logs/a.txt", text(0));
+    sandbox.write("logs/deep/b.txt", text(7));
+    sandbox.write("logs/deep/c.txt", text(40));
+    sandbox.write("logs/_ignored", "no data\n");
+    let zipped =
+        Command::new("gzip").arg("--force").arg(sandbox.path("logs/deep/c.txt")).status().expect("gzip runs");
+    assert!(zipped.success());
+}
+
+fn output_of(sandbox: &Sandbox, name: &str) -> String {
+    let parts = std::fs::read_dir(sandbox.path(name)).expect("the output is there").flatten();
+    let mut paths: Vec<_> = parts.map(|part| part.path()).collect();
+    paths.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("part-")));
+    paths.sort();
+    paths.iter().map(|path| std::fs::read_to_string(path).expect("a part is text")).collect()
+}
+
+const COUNT: [&str; 4] = ["--mapper", "builtin:words", "--reducer", "builtin:sum"];
+
+fn counts(sandbox: &Sandbox, output: &str) -> Vec<String> {
+    let text = output_of(sandbox, output);
+    let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn stored_inputs_come_from_any_node() {
+    let cluster = cluster_of(3);
+    let sandbox = &cluster.sandbox;
+    write_logs(sandbox, "word");
+    cluster.files().done(&["put", "logs", "logs", "--replicas", "1", "--parts", "3", "--records", "lines"]);
+    cluster.run_job(&[&["--input", "files:logs", "--output", "out"], &COUNT[..]].concat()).expect_success();
+    sandbox.run_job(&[&["--input", "logs", "--output", "embedded"], &COUNT[..]].concat()).expect_success();
+    let expected = counts(sandbox, "embedded");
+    assert!(expected.len() == 101 && counts(sandbox, "out") == expected);
+    // An older version, and one file.
+    write_logs(sandbox, "other");
+    cluster.files().done(&["put", "logs/a.txt", "logs/a.txt", "--keep-versions", "2"]);
+    for (input, name) in [("files:logs/a.txt", "new"), ("files:logs/a.txt@1", "old")] {
+        cluster.run_job(&[&["--input", input, "--output", name], &COUNT[..]].concat()).expect_success();
+    }
+    let first = |output: &str| counts(sandbox, output).pop().expect("words were counted");
+    assert_eq!([first("new"), first("old")], [format!("other\t{LINES}"), format!("word\t{LINES}")]);
+    let missing = cluster.run_job(&["--input", "files:nothing", "--mapper", "cat", "--output", "none"]);
+    missing.expect_failure(REFUSED, &["there is no file or directory nothing"]);
+}
+
+/// Runs a job that waits in its first map task; `meanwhile` happens before it goes on.
+fn with_waiting_job(cluster: &mut Cluster, meanwhile: impl FnOnce(&mut Cluster)) {
+    let WaitingProgram { mut here, mut go, path } = cluster.sandbox.waiting_once_program("mapper");
+    let mut job =
+        cluster.job(&["--input", "files:logs", "--mapper", &path, "--file", &path, "--output", "out"]);
+    let running = Running::start(job.args(["--reducer", "builtin:count"]));
+    assert_eq!(here.read_line().trim(), "here");
+    meanwhile(cluster);
+    go.write_line("go");
+    running.wait().expect_success();
+    let text = output_of(&cluster.sandbox, "out");
+    let count = |line: &str| line.rsplit('\t').next().and_then(|count| count.parse::<u32>().ok());
+    assert_eq!(text.lines().filter_map(count).sum::<u32>(), 3 * LINES);
+}
+
+#[test]
+fn stored_input_stays_while_a_job_reads_it() {
+    let mut cluster = cluster_of(2);
+    write_logs(&cluster.sandbox, "word");
+    cluster.files().done(&["put", "logs", "logs", "--replicas", "1", "--parts", "4"]);
+    with_waiting_job(&mut cluster, |cluster| {
+        cluster.files().done(&["rm", "-r", "logs"]);
+        // The server does not forget it with its memory.
+        cluster.restart_server();
+        cluster.wait_for_stored_disks(2);
+        assert!((0..2).any(|node| cluster.count_stored_on(node) > 0));
+    });
+}
+
+#[test]
+fn stored_input_outlives_a_node_with_replicas() {
+    let mut cluster = cluster_of(3);
+    write_logs(&cluster.sandbox, "word");
+    cluster.files().done(&["put", "logs", "logs", "--replicas", "2", "--parts", "4"]);
+    with_waiting_job(&mut cluster, |cluster| cluster.kill_node_at(0));
+}
+
+#[test]
+fn stored_inputs_are_for_their_user() {
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    guarded.wait_for_stored_disks(1);
+    guarded.sandbox.write("secret", "secret\n");
+    guarded.by("ann.token", &["files", "put", "secret", "of-ann"]).expect_success();
+    let output = guarded.sandbox.path("out").display().to_string();
+    let job = ["run", "--input", "files:of-ann", "--mapper", "builtin:words", "--output", &output];
+    guarded.by("bob.token", &job).expect_failure(REFUSED, &["belong to \"ann\""]);
+    assert!(!guarded.sandbox.path("out").exists());
+}
