@@ -76,12 +76,14 @@ impl Catalog {
             if !is_over {
                 continue;
             }
+            let mut has_more = true;
             for _ in 0..STEPS_MAX {
-                more = self.store.abandon_cluster_put(row.put, ROWS_AT_ONCE).await?;
-                if !more {
+                has_more = self.store.abandon_cluster_put(row.put, ROWS_AT_ONCE).await?;
+                if !has_more {
                     break;
                 }
             }
+            more |= has_more;
         }
         let ended = self.store.ended_cluster_puts().await?;
         house.dated.retain(|put| ended.iter().any(|row| row.put == *put));

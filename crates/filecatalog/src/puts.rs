@@ -48,8 +48,9 @@ impl Catalog {
         let same = under_way.iter().find(|row| {
             !begin.source.is_empty()
                 && (&row.source, &row.path, &row.user) == (&begin.source, &path, &asker.user)
-                && (row.is_directory, row.replicas, row.keep_versions)
-                    == (begin.is_directory, replicas, begin.keep_versions.max(1))
+                && (row.is_directory, row.keep_versions) == (begin.is_directory, begin.keep_versions.max(1))
+                // Without a wish the number of nodes decided, which may be another one now.
+                && begin.replicas.is_none_or(|asked| asked == row.replicas)
         });
         if let Some(row) = same
             && let Some(row) = self.resume(row.put).await?

@@ -4,6 +4,7 @@ use crate::open_file::{AheadRoom, Filling, OpenFile, ReadBytes, Room};
 use filestore::FileReader;
 use fuser::Errno;
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,17 +31,18 @@ impl OpenFiles {
     /// Starts the threads. They end with the value.
     pub fn start() -> std::io::Result<Self> {
         let (fillings, received) = sync_channel(WAITING_MAX);
-        let received = Arc::new(Mutex::new(received));
+        let (received, room) = (Arc::new(Mutex::new(received)), Arc::<AheadRoom>::default());
         for _ in 0..THREADS {
-            let received = Arc::clone(&received);
+            let (received, room) = (Arc::clone(&received), Arc::clone(&room));
             let fill = move || {
                 while let Some(filling) = next(&received) {
+                    room.queued.fetch_sub(1, Ordering::Relaxed);
                     filling.run();
                 }
             };
             std::thread::Builder::new().name("read-ahead".to_string()).spawn(fill)?;
         }
-        Ok(Self { files: Mutex::default(), room: Arc::default(), fillings })
+        Ok(Self { files: Mutex::default(), room, fillings })
     }
 
     fn lock(&self) -> MutexGuard<'_, OpenTable> {
@@ -65,7 +67,14 @@ impl OpenFiles {
     /// Reads a range of a file.
     pub fn read(&self, number: u64, offset: u64, bytes_max: u32) -> Result<ReadBytes, Errno> {
         let file = self.lock().by_number.get(&number).cloned().ok_or(Errno::EBADF)?;
-        let fill = |filling| self.fillings.try_send(filling).is_ok();
+        let fill = |filling| {
+            self.room.queued.fetch_add(1, Ordering::Relaxed);
+            let is_sent = self.fillings.try_send(filling).is_ok();
+            if !is_sent {
+                self.room.queued.fetch_sub(1, Ordering::Relaxed);
+            }
+            is_sent
+        };
         let (bytes, room) = file.read(offset, bytes_max, &fill)?;
         if room == Room::Missing {
             let all: Vec<Arc<OpenFile>> = self.lock().by_number.values().cloned().collect();

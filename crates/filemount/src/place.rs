@@ -86,7 +86,7 @@ impl MountPoint {
             // The kernel does not let this user mount, and the program that may do so is missing.
             ErrorKind::NotFound => MountError::NotPermitted { reason: "it is not installed".to_string() },
             ErrorKind::PermissionDenied => {
-                MountError::NotPermitted { reason: source.to_string().trim_end().to_string() }
+                MountError::NotPermitted { reason: format!("{DEVICE}: {source}").trim_end().to_string() }
             }
             _ => MountError::Mount { path: self.path.clone(), source },
         }

@@ -49,7 +49,7 @@ impl World {
 
     fn put(&self, path: &Path, name: &str) {
         let options = PutOptions {
-            parts: Some(3),
+            parts: path.is_file().then_some(3),
             records: RecordEnds::Bytes,
             links: Links::Refused,
             skip_unsuitable: false,
@@ -83,6 +83,7 @@ fn mounted_files_are_those_of_the_store() {
         fs::write(world.source.join(format!("many/{number}")), format!("{number}")).unwrap();
     }
     world.put(&world.source, "data");
+    world.put(&world.source.join("large"), "data/large");
     assert!(fs::read(world.at("data/large")).unwrap() == large);
     assert_eq!(fs::read(world.at("data/new\nline")).unwrap(), b"x");
     assert_eq!(fs::metadata(world.at("data").join("y".repeat(255))).unwrap().len(), 0);

@@ -4,6 +4,7 @@ use blackbox::{Finished, Random, Running, Sandbox, could_not_run, file_tree, wai
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,6 +13,8 @@ const LARGE_BYTES: usize = 20 << 20;
 const MOUNTED: &str = "are mounted at";
 /// Number of the error of a read-only file system.
 const EROFS: i32 = 30;
+/// Number of the error of a device.
+const EIO: i32 = 5;
 
 /// Maps a file twice, reads it in pieces, and prints its lines from both.
 const PYTHON: &str = "
@@ -110,7 +113,8 @@ fn write_source(sandbox: &Sandbox) -> PathBuf {
 fn programs_read_mounted_files() {
     let sandbox = Sandbox::new();
     let source = write_source(&sandbox);
-    sandbox.files().done(&["put", "in", "data", "--parts", "3"]);
+    sandbox.files().done(&["put", "in", "data"]);
+    sandbox.files().done(&["put", "in/large", "data/large", "--parts", "3"]);
     let Some(mounted) = Mounted::start(&sandbox, "programs that read mounted files") else { return };
     let text = |path: &Path| path.to_str().expect("a plain path").to_string();
     let (data, from) = (mounted.at("data"), text(&source));
@@ -167,6 +171,27 @@ fn open_files_keep_their_version() {
     // Nobody reads it any more, and a later command removes it.
     drop(mounted);
     files.assert_sound();
+}
+
+#[test]
+fn damage_is_an_error_of_its_reader() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in/large", Random::new(4).bytes(LARGE_BYTES));
+    sandbox.write("in/small", "small\n");
+    sandbox.files().done(&["put", "in", "data"]);
+    let Some(mut mounted) = Mounted::start(&sandbox, "damage below a mount") else { return };
+    let stored = file_tree(&sandbox.state().join("files/data"));
+    let large =
+        stored.iter().find(|(_, bytes)| bytes.as_ref().is_some_and(|bytes| bytes.len() == LARGE_BYTES));
+    let path = sandbox.state().join("files/data").join(large.expect("it has one part").0);
+    let part = File::options().write(true).open(path).expect("our own file");
+    part.write_all_at(b"damaged", LARGE_BYTES as u64 / 2).expect("it is written");
+    let error = fs::read(mounted.at("data/large")).expect_err("it is damaged");
+    assert_eq!(error.raw_os_error(), Some(EIO));
+    assert_eq!(fs::read(mounted.at("data/small")).expect("it is whole"), b"small\n");
+    let ended = mounted.end(Signal::TERM);
+    assert_eq!(ended.code(), Some(0), "{}", ended.story());
+    assert!(ended.stderr.contains("\"data/large\" cannot be read"), "{}", ended.stderr);
 }
 
 #[test]
