@@ -1,12 +1,11 @@
 //! Leftovers: files that a job must not leave when it is over.
 
+use crate::STORED_DIR;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 /// Part of the name of everything a job makes beside its output and on its disks.
 const MARK: &str = "sailfish-";
-/// The directory of stored files on the disk of a node of a cluster, which stays there.
-pub const STORED_FILES: &str = "sailfish-files";
 
 /// Paths that should have been removed: hidden siblings of outputs in `parents`, directories of jobs on
 /// `disks`, locks of dead processes in `state`. Live processes' locks are no leftovers.
@@ -19,7 +18,7 @@ pub fn leftovers(parents: &[&Path], disks: &[&Path], state: &Path) -> Vec<PathBu
         }));
     }
     for disk in disks {
-        let of_jobs = |name: &str| name.starts_with(MARK) && name != STORED_FILES;
+        let of_jobs = |name: &str| name.starts_with(MARK) && name != STORED_DIR;
         found.extend(entries(disk).into_iter().filter(|path| of_jobs(&name_of(path))));
     }
     found.extend(entries(&state.join("owners")).into_iter().filter(|path| is_free(path)));

@@ -60,7 +60,7 @@ pub use fifo::Fifo;
 pub use finished::Finished;
 pub use frames_program::frames_program;
 pub use http::{Answer, PROTOCOL, break_off, exchange, exchange_within, exchange_without_token};
-pub use leftovers::{STORED_FILES, run_files};
+pub use leftovers::run_files;
 pub use model::{group_lines, part_lines, sorted_lines};
 pub use mounts::Mounts;
 pub use object_server::{ObjectServer, Verdict};

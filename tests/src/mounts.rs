@@ -1,6 +1,6 @@
 //! A place where file systems can be mounted while processes run there, and nobody else sees it.
 
-use crate::{Running, Sandbox, could_not_run};
+use crate::{Running, STORED_DIR, Sandbox, could_not_run};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -58,12 +58,13 @@ impl Mounts {
         self.run(&["sh", "-c", &fill]);
     }
 
-    /// The names of all files below a directory, but for hidden ones.
+    /// The names of all files below a directory, but for hidden ones and those of stored files.
     #[track_caller]
     pub fn files(&self, dir: &Path) -> Vec<String> {
         let found =
             self.run(&["find", &text(dir), "-mindepth", "1", "-name", "[!.]*", "-not", "-path", "*/.*"]);
-        found.lines().map(str::to_string).collect()
+        let lines = found.lines().filter(|file| !file.contains(&format!("/{STORED_DIR}")));
+        lines.map(str::to_string).collect()
     }
 
     /// The same command, run here. `nsenter` becomes the command, so that signals reach it; it begins where the command

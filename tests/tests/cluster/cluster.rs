@@ -1,6 +1,6 @@
 //! Jobs on a server and nodes, each a process of its own: the same outputs as on one machine, whatever dies.
 
-use blackbox::{CLUSTER_MEMORY, Cluster, Questions, Running, STORED_FILES, State, part_lines, wait_until};
+use blackbox::{CLUSTER_MEMORY, Cluster, Questions, Running, STORED_DIR, State, part_lines, wait_until};
 use rustix::process::Signal;
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn left_on(disk: &Path) -> Vec<String> {
     let names = entries.map(|entry| entry.expect("a disk can be listed").file_name());
     names
         .map(|name| name.to_string_lossy().into_owned())
-        .filter(|name| !name.ends_with(".lock") && name != ".sailfish-shipped" && name != STORED_FILES)
+        .filter(|name| !name.ends_with(".lock") && name != ".sailfish-shipped" && name != STORED_DIR)
         .collect()
 }
 

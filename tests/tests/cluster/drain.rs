@@ -1,6 +1,6 @@
 //! A node that is emptied while a job runs takes nothing with it, and nothing is made again.
 
-use blackbox::{Cluster, Event, Questions, Running, STORED_FILES, Stage, State, WaitingProgram};
+use blackbox::{Cluster, Event, Questions, Running, STORED_DIR, Stage, State, WaitingProgram};
 use rustix::process::Signal;
 use std::path::Path;
 
@@ -62,7 +62,7 @@ impl Draining {
 fn left_on(disk: &Path) -> usize {
     let entries = std::fs::read_dir(disk).expect("a node has made its disk");
     let names = entries.map(|entry| entry.expect("a disk can be listed").file_name());
-    names.filter(|name| name != ".sailfish-shipped" && name != STORED_FILES).count()
+    names.filter(|name| name != ".sailfish-shipped" && name != STORED_DIR).count()
 }
 
 /// A draining node moves the output of its maps when they are over; then the node goes, while the job reduces.

@@ -1,6 +1,6 @@
 //! Programs and files that travel with their jobs, by the hash of their content.
 
-use blackbox::{Cluster, Running, STORED_FILES, corpus, part_lines};
+use blackbox::{Cluster, Running, STORED_DIR, corpus, part_lines};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -176,7 +176,7 @@ fn a_program_of_one_task_finds_its_files() {
     cluster.stop_node();
     let left = std::fs::read_dir(cluster.node_disk(0)).expect("a disk");
     let names = left.map(|entry| entry.expect("a disk").file_name().to_string_lossy().into_owned());
-    let left: Vec<String> = names.filter(|name| !name.ends_with(".lock") && name != STORED_FILES).collect();
+    let left: Vec<String> = names.filter(|name| !name.ends_with(".lock") && name != STORED_DIR).collect();
     assert_eq!(left, [".sailfish-shipped"]);
 }
 
