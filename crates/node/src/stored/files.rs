@@ -208,6 +208,8 @@ impl StoredFiles {
         let news = working.iter().map(|(each, space)| self.news_of(&each.disk, *space)).collect();
         let disks: Vec<DiskInUse> = working.into_iter().map(|(each, _)| each).collect();
         if disks.is_empty() || self.is_leaving.load(Ordering::Relaxed) || self.ending.has_ended() {
+            // There is nothing to wait for.
+            self.is_known_now();
             return true;
         }
         // The next inventory shows the outcome of the others.
@@ -224,8 +226,7 @@ impl StoredFiles {
             Ok(orders) => {
                 self.is_bare.store(false, Ordering::Relaxed);
                 take(&disks, orders);
-                *lock(&self.is_known) = true;
-                self.became_known.notify_all();
+                self.is_known_now();
                 let told = carried.page.filter(|page| !page.is_last);
                 let next = told.and_then(|page| disks.iter().find(|each| each.disk.uuid() == page.uuid));
                 // If the queue is full, the thread makes the next page by itself.
@@ -239,6 +240,11 @@ impl StoredFiles {
                 false
             }
         }
+    }
+
+    fn is_known_now(&self) {
+        *lock(&self.is_known) = true;
+        self.became_known.notify_all();
     }
 
     /// Waits until the server has taken a report, so that a put finds the disks, but not for long.
