@@ -61,8 +61,18 @@ impl Mounts {
     /// The names of all files below a directory, but for hidden ones and those of stored files.
     #[track_caller]
     pub fn files(&self, dir: &Path) -> Vec<String> {
-        let found =
-            self.run(&["find", &text(dir), "-mindepth", "1", "-name", "[!.]*", "-not", "-path", "*/.*"]);
+        let found = self.run(&[
+            "find",
+            &text(dir),
+            "-ignore_readdir_race",
+            "-mindepth",
+            "1",
+            "-name",
+            "[!.]*",
+            "-not",
+            "-path",
+            "*/.*",
+        ]);
         let lines = found.lines().filter(|file| !file.contains(&format!("/{STORED_DIR}")));
         lines.map(str::to_string).collect()
     }
