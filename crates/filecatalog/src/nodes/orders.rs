@@ -5,6 +5,7 @@ use api::StoredPart;
 use ids::ConcreteId;
 use rows::ConcreteRow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::{Duration, Instant};
 
 /// Maximum number of fetches that a disk has at once, and of their bytes, except for one larger file.
@@ -51,6 +52,8 @@ impl Look {
 #[derive(Debug, Default)]
 pub(crate) struct DiskOrders {
     fetches: BTreeMap<ConcreteId, Fetch>,
+    /// Bytes of all fetches: a scan asks for them once for each file and disk.
+    incoming_bytes: u64,
     failed: BTreeMap<ConcreteId, Instant>,
     removals: BTreeMap<ConcreteId, Option<Instant>>,
     looks: BTreeMap<ConcreteId, Look>,
@@ -66,14 +69,19 @@ pub(crate) struct TakenOrders {
 
 impl DiskOrders {
     pub fn incoming_bytes(&self) -> u64 {
-        self.fetches.values().fold(0, |sum, fetch| sum.saturating_add(fetch.file.bytes))
+        self.incoming_bytes
+    }
+
+    fn end_fetch(&mut self, file: ConcreteId) {
+        if let Some(ended) = self.fetches.remove(&file) {
+            self.incoming_bytes = self.incoming_bytes.saturating_sub(ended.file.bytes);
+        }
     }
 
     /// Returns whether one more fetch may be ordered.
     pub fn has_room_for(&self, file: &StoredPart) -> bool {
-        let bytes = self.incoming_bytes();
-        self.fetches.is_empty()
-            || (self.fetches.len() < FETCHES_MAX && bytes.saturating_add(file.bytes) <= FETCHED_BYTES_MAX)
+        let bytes = self.incoming_bytes.saturating_add(file.bytes);
+        self.fetches.is_empty() || (self.fetches.len() < FETCHES_MAX && bytes <= FETCHED_BYTES_MAX)
     }
 
     /// Returns whether the disk failed to fetch the file a moment ago.
@@ -94,7 +102,10 @@ impl DiskOrders {
     }
 
     pub fn fetch(&mut self, file: StoredPart, now: Instant) {
-        self.fetches.entry(file.concrete).or_insert(Fetch { file, since: now, is_sent: false });
+        if let Entry::Vacant(vacant) = self.fetches.entry(file.concrete) {
+            vacant.insert(Fetch { file, since: now, is_sent: false });
+            self.incoming_bytes = self.incoming_bytes.saturating_add(file.bytes);
+        }
     }
 
     /// Orders a removal; false if too many are waiting.
@@ -114,14 +125,14 @@ impl DiskOrders {
 
     /// Notes that an order has ended, or that the file is gone.
     pub fn has_ended(&mut self, file: ConcreteId) {
-        self.fetches.remove(&file);
+        self.end_fetch(file);
         self.removals.remove(&file);
         self.failed.remove(&file);
     }
 
     /// Notes that the file could not be fetched.
     pub fn has_failed(&mut self, file: ConcreteId, now: Instant) {
-        self.fetches.remove(&file);
+        self.end_fetch(file);
         self.failed.retain(|_, since| now.saturating_duration_since(*since) < FAILED_REST);
         if self.failed.len() < WAITING_MAX {
             self.failed.insert(file, now);
@@ -131,7 +142,9 @@ impl DiskOrders {
     /// Takes the orders that were not sent yet, and forgets those that were lost.
     pub fn take(&mut self, now: Instant) -> TakenOrders {
         let is_lost = |since: Instant| now.saturating_duration_since(since) >= FORGOTTEN_AFTER;
-        self.fetches.retain(|_, fetch| !is_lost(fetch.since));
+        let lost: Vec<ConcreteId> =
+            self.fetches.iter().filter(|(_, fetch)| is_lost(fetch.since)).map(|(file, _)| *file).collect();
+        lost.into_iter().for_each(|file| self.end_fetch(file));
         self.removals.retain(|_, sent| !sent.is_some_and(is_lost));
         let mut taken = TakenOrders::default();
         for fetch in self.fetches.values_mut().filter(|fetch| !fetch.is_sent).take(IN_ANSWER_MAX) {
@@ -185,5 +198,11 @@ mod tests {
         );
         orders.take(now + FORGOTTEN_AFTER);
         assert!(!orders.removes(ConcreteId(3)), "an order that never ended is made again");
+        // Bytes of fetches count once, until they end, fail or are lost.
+        orders.fetch(part(5), now);
+        orders.fetch(part(5), now);
+        assert_eq!(orders.incoming_bytes(), 300 << 20);
+        orders.take(now + FORGOTTEN_AFTER);
+        assert_eq!(orders.incoming_bytes(), 0);
     }
 }
