@@ -113,6 +113,7 @@ fn written_keys(file: &JobFile) -> Vec<(&'static str, Option<String>)> {
         unread => notice_name,
         empty_input => notice_name,
         speculation => plain,
+        replicas => plain,
         elastic => plain,
         replication => replication_name,
         json => plain,

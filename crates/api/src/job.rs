@@ -3,6 +3,7 @@
 mod kind;
 mod limits;
 
+use crate::StoredOutput;
 use crate::task::RunTask;
 use crate::{
     Compression, FlowStage, Formats, Function, KeyRules, Layout, ObjectPin, ShippedFile, StageFile,
@@ -104,9 +105,16 @@ pub struct JobSpec {
     pub combiner: Option<Function>,
     /// None writes the sorted pairs.
     pub reducer: Option<Function>,
-    /// Absolute path of the output directory, or the URL of a prefix of objects.
+    /// Absolute path of the output directory, the URL of a prefix of objects, or in a cluster the name of a stored file,
+    /// `files:NAME`.
     #[schema(value_type = String)]
     pub output: PathBuf,
+    /// Wished number of replicas of a stored output; None is the default of puts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_replicas: Option<u32>,
+    /// Set by the server if the output is a stored file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_output: Option<StoredOutput>,
     pub overwrite: bool,
     pub partitioning: Partitioning,
     pub codec: Codec,
@@ -258,6 +266,8 @@ impl JobSpec {
             combiner: None,
             reducer: None,
             output: PathBuf::new(),
+            output_replicas: None,
+            stored_output: None,
             overwrite: false,
             partitioning: Partitioning::Hash,
             codec: Codec::None,

@@ -79,6 +79,7 @@ pub struct JobFile {
     pub speculation: Option<bool>,
     pub elastic: Option<bool>,
     pub replication: Option<Replication>,
+    pub replicas: Option<u32>,
     pub json: Option<bool>,
     /// Stages that follow one another, in place of one job: each is written as a separate job; keys outside of them
     /// apply to all.
@@ -173,6 +174,7 @@ impl JobFile {
             speculation: self.speculation.or(all.speculation),
             elastic: self.elastic.or(all.elastic),
             replication: self.replication.or(all.replication),
+            replicas: self.replicas.or(all.replicas),
             json: self.json.or(all.json),
             stage: self.stage,
             from: self.from,

@@ -53,5 +53,5 @@ pub use records::{
 };
 pub use report::{JobReport, ReportedJob, ReportedPart, ReportedParts};
 pub use shipping::{ContentHash, ShippedFile};
-pub use stored::{STORED_PREFIX, StoredContent, StoredPart};
+pub use stored::{STORED_PREFIX, StoredContent, StoredOutput, StoredPart, is_stored_output};
 pub use task::{Blame, DataSum, LostInput, SourceCommit, Task, TaskFailure, TaskResult};

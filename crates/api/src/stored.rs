@@ -3,12 +3,36 @@
 
 pub mod cluster;
 
+use cluster::StoredPut;
 use ids::ConcreteId;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use utoipa::ToSchema;
 
 /// The beginning of a name that means a stored file and not a path.
 pub const STORED_PREFIX: &str = "files:";
+
+/// Returns whether the path of an output means a stored file of the cluster: `files:NAME`.
+pub fn is_stored_output(output: &Path) -> bool {
+    output.to_str().is_some_and(|text| text.starts_with(STORED_PREFIX))
+}
+
+/// The put that stores the output of a job in the cluster: the server begins it at submit, and the commit ends it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StoredOutput {
+    pub of: StoredPut,
+    /// Number of replicas that each part gets, if there are as many nodes.
+    pub replicas: u32,
+    /// True if each part becomes a file of its own, in a directory.
+    pub is_directory: bool,
+    /// True if an administrator submitted the job: the name may be another user's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_administrator: bool,
+    /// Maximum bytes of the user's stored files; None is unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_max: Option<u64>,
+}
 
 /// The bytes of a stored file: its concrete files, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -10,6 +10,7 @@ pub use failure::{Blame, LostInput, TaskFailure};
 pub use proof::{DataSum, SourceCommit};
 
 use crate::AttemptLimits;
+use crate::stored::cluster::RecordedPart;
 use crate::{KeyBytes, ShippedFile, Split, StageFilePlace};
 use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source};
 use serde::{Deserialize, Serialize};
@@ -519,6 +520,9 @@ pub struct Part {
     /// Node that has the part on its disk, if its stage feeds others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeId>,
+    /// Its concrete file and the disks that have it, if the output is a stored file and the part is not empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<RecordedPart>,
 }
 
 /// Publishes the output directory.

@@ -3,10 +3,10 @@
 
 use crate::{Client, ClientError};
 use api::stored::cluster::{
-    BeginStored, BegunStored, ChangeStored, ChangedStored, CommitStored, CommitsOfStored, CommittedStored,
-    FindStored, FoundStored, KnownFiles, KnownOfPut, ListStored, ListedParts, NumberStored, NumberedStored,
-    PartsOfJob, PartsOnDisk, PlaceStored, PlacesOfStored, RecordStored, StoredCommits, StoredLease,
-    StoredNews, StoredOrders, StoredPage, StoredPut,
+    BeginStored, BegunStored, ChangeStored, ChangedStored, CommitOutput, CommitStored, CommitsOfStored,
+    CommittedStored, FindStored, FoundStored, KnownFiles, KnownOfPut, ListStored, ListedParts, NumberStored,
+    NumberedStored, PartsOfJob, PartsOnDisk, PlaceOutput, PlaceStored, PlacedOutput, PlacesOfStored,
+    RecordStored, StoredCommits, StoredLease, StoredNews, StoredOrders, StoredPage, StoredPut,
 };
 use ids::{JobId, NodeId};
 use serde::Serialize;
@@ -94,6 +94,26 @@ impl Client {
         question: &PartsOnDisk,
     ) -> Result<ListedParts, ClientError> {
         self.post(&format!("/v1/nodes/{}/stored-files/parts", node.0), question).await
+    }
+
+    /// Returns a number for a part of a job's stored output, and disks, for a node that runs an attempt of the job.
+    pub async fn place_stored_output(
+        &self,
+        job: JobId,
+        ask: &PlaceOutput,
+    ) -> Result<PlacedOutput, ClientError> {
+        let path = format!("/v1/jobs/{}/stored-output/places", job.0);
+        self.patiently(async || self.post(&path, ask).await).await
+    }
+
+    /// Makes the parts of a job's stored output visible.
+    pub async fn commit_stored_output(
+        &self,
+        job: JobId,
+        commit: &CommitOutput,
+    ) -> Result<CommittedStored, ClientError> {
+        let path = format!("/v1/jobs/{}/stored-output/commit", job.0);
+        self.patiently(async || self.post(&path, commit).await).await
     }
 
     /// Returns the places of stored files that a job reads, for a node that runs an attempt of it.

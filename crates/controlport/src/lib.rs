@@ -128,6 +128,8 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(stored_files::news))
         .routes(routes!(stored_files::parts))
         .routes(routes!(stored_files::of_job))
+        .routes(routes!(stored_files::place_output))
+        .routes(routes!(stored_files::commit_output))
         .routes(routes!(tokens::admission))
         .routes(routes!(tokens::list_tokens, tokens::create))
         .routes(routes!(tokens::revoke))

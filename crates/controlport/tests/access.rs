@@ -37,6 +37,8 @@ const MATRIX: &[(&str, &str, [bool; 5])] = &[
     ("post", "/v1/jobs/{job}/brief", [false, false, false, false, true]),
     ("post", "/v1/jobs/{job}/places", [false, false, false, false, true]),
     ("post", "/v1/jobs/{job}/stored-files", [false, false, false, false, true]),
+    ("post", "/v1/jobs/{job}/stored-output/places", [false, false, false, false, true]),
+    ("post", "/v1/jobs/{job}/stored-output/commit", [false, false, false, false, true]),
     ("post", "/v1/jobs/{job}/boundaries", [false, false, false, false, true]),
     ("post", "/v1/jobs/{job}/fsck", [true, true, false, false, false]),
     ("post", "/v1/gc", [true, true, false, false, false]),

@@ -38,6 +38,10 @@ pub enum CatalogError {
     Limit { field: &'static str, value: u64, max: u64 },
     #[error("the input {path} cannot be read by a job: {problem}")]
     JobInput { path: String, problem: String },
+    #[error("a client cannot put the output of a job: name another source")]
+    SourceOfJob,
+    #[error("no node that has {part} of the output can be reached: run the job again, with more --replicas")]
+    OutputPartLost { part: String },
     #[error("the disk {0:?} is not one of this node")]
     UnknownDisk(String),
     #[error(transparent)]

@@ -2,6 +2,7 @@
 //! repair.
 
 use crate::asked::now_ns;
+use crate::outputs::JOB_SOURCE;
 use crate::{Catalog, CatalogError};
 use ids::{ConcreteId, FileVersion, PutId};
 use metastore::{LastName, RetirePins};
@@ -72,7 +73,10 @@ impl Catalog {
         let mut more = false;
         for row in self.store.cluster_puts().await? {
             let kept = if row.source.is_empty() { STREAM_KEPT } else { UNFINISHED_KEPT };
-            let is_over = row.heard_ns.saturating_add(kept.as_nanos() as u64) < now_ns();
+            let is_over = match row.source.starts_with(JOB_SOURCE) {
+                true => !self.state().outputs.has(row.put),
+                false => row.heard_ns.saturating_add(kept.as_nanos() as u64) < now_ns(),
+            };
             if !is_over {
                 continue;
             }
@@ -91,7 +95,9 @@ impl Catalog {
             for _ in 0..STEPS_MAX {
                 let is_dated = self.date(&row, house).await?;
                 more |= !is_dated;
-                let is_old = row.heard_ns.saturating_add(COMMITTED_KEPT.as_nanos() as u64) < now_ns();
+                let is_old = row.heard_ns.saturating_add(COMMITTED_KEPT.as_nanos() as u64) < now_ns()
+                    // A commit of a job may be repeated until the job is over.
+                    && !self.state().outputs.has(row.put);
                 if is_dated && (!is_old || !self.store.forget_cluster_put(row.put, ROWS_AT_ONCE).await?) {
                     break;
                 }

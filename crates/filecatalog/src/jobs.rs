@@ -146,13 +146,16 @@ impl Catalog {
 
     /// Forgets jobs that are over.
     pub(crate) async fn end_jobs(&self) -> Result<(), StoreError> {
-        let jobs: Vec<JobId> = self.state().jobs.jobs.keys().copied().collect();
+        let mut jobs: Vec<JobId> = self.state().jobs.jobs.keys().copied().collect();
+        jobs.extend(self.state().outputs.jobs());
         for job in jobs {
             let row = self.store.job(job).await?;
             let is_over =
                 row.is_none_or(|row| !matches!(row.state, JobState::Running | JobState::Committing));
             if is_over {
-                self.state().jobs.jobs.remove(&job);
+                let mut state = self.state();
+                state.jobs.jobs.remove(&job);
+                state.outputs.end(job);
             }
         }
         Ok(())

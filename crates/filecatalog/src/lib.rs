@@ -30,6 +30,7 @@ mod house;
 mod jobs;
 mod leases;
 mod nodes;
+mod outputs;
 mod puts;
 mod quota;
 mod reading;
@@ -46,6 +47,7 @@ use jobs::ReadingJobs;
 use leases::Leases;
 use metastore::{Metastore, StoreError};
 use nodes::disks::Disks;
+use outputs::OpenOutputs;
 use quota::Travelling;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -87,6 +89,7 @@ struct State {
     disks: Disks,
     leases: Leases,
     jobs: ReadingJobs,
+    outputs: OpenOutputs,
     /// Files of puts under way that have fewer replicas than wished.
     short: HashMap<PutId, u64>,
     /// Bytes of puts under way that are on their way to nodes.
@@ -97,12 +100,13 @@ impl Catalog {
     /// Opens the catalogue of a store.
     pub async fn open(store: Metastore, sign: SignRight, pace: RepairPace) -> Result<Self, StoreError> {
         let rows = store.file_disks().await?;
-        let jobs = store.jobs_with_stored_inputs().await?;
+        let jobs = store.jobs_with_stored_files().await?;
         let is_fresh = store.file_version().await?.0 == 0;
         let now = Instant::now();
         let state = State {
             disks: Disks::new(rows, pace, now),
             leases: if is_fresh { Leases::default() } else { Leases::after_restart(now) },
+            outputs: OpenOutputs::restored(&jobs),
             jobs: ReadingJobs::restored(jobs),
             short: HashMap::new(),
             travelling: HashMap::new(),

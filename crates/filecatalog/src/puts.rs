@@ -4,6 +4,7 @@ use crate::asked::{found_paths, making, now_ns, path_of};
 use crate::error::limited;
 use crate::nodes::orders::part_of;
 use crate::nodes::placement::choose;
+use crate::outputs::JOB_SOURCE;
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{
     BeginStored, BegunStored, KnownFile, KnownFiles, KnownOfPut, NumberStored, NumberedStored, PlaceStored,
@@ -32,6 +33,18 @@ impl Catalog {
     /// Begins a put, or goes on with one of the same source that was interrupted. An earlier client of it can change
     /// nothing more.
     pub async fn begin(&self, asker: &Asker, begin: &BeginStored) -> Result<BegunStored, CatalogError> {
+        if begin.source.starts_with(JOB_SOURCE) {
+            return Err(CatalogError::SourceOfJob);
+        }
+        self.begin_put(asker, begin).await
+    }
+
+    /// Does the same, also for jobs.
+    pub(crate) async fn begin_put(
+        &self,
+        asker: &Asker,
+        begin: &BeginStored,
+    ) -> Result<BegunStored, CatalogError> {
         limited("the bytes of the source", begin.source.len(), SOURCE_BYTES_MAX)?;
         let asked = begin.replicas.unwrap_or(STORED_REPLICAS);
         limited("the number of replicas", asked as usize, STORED_REPLICAS_MAX as usize)?;

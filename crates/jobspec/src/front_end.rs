@@ -15,8 +15,14 @@ pub trait FrontEnd {
     /// Lists a stored file, or those below a stored directory, by name: `files:NAME` or `files:NAME@VERSION`.
     fn stored_inputs(&self, state_dir: &Path, name: &str) -> anyhow::Result<StoredInputs>;
 
-    /// Checks the name of an output that is to be stored. Returns the directory for private outputs.
-    fn stored_output(&self, state_dir: &Path, name: &str, shape: StoredShape) -> anyhow::Result<PathBuf>;
+    /// Checks the name of an output that is to be stored. Returns the directory for private outputs, or None if the nodes
+    /// of a cluster store it.
+    fn stored_output(
+        &self,
+        state_dir: &Path,
+        name: &str,
+        shape: StoredShape,
+    ) -> anyhow::Result<Option<PathBuf>>;
 
     /// Warns the user of a likely mistake.
     fn warn(&self, warning: &str);

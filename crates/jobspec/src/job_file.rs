@@ -117,6 +117,7 @@ fn flow(
             (stage.overwrite, stage.keep_ifiles, stage.keep_for) = (false, None, None);
             (stage.formats.compress, stage.formats.part_extension) = (None, None);
             stage.formats.omit_empty_parts = false;
+            stage.replicas = None;
         }
         options.push(JobOptions { stage: Some(place), ..stage });
     }
@@ -139,6 +140,7 @@ fn check_feeding(stage: &JobFile) -> anyhow::Result<()> {
         ("compress", stage.compress.is_some(), "its output is cut into pieces for the stages that read it"),
         ("part_extension", stage.part_extension.is_some(), "its output has no files of its own"),
         ("omit_empty_parts", stage.omit_empty_parts.is_some(), "its output has no files of its own"),
+        ("replicas", stage.replicas.is_some(), "its output is no stored file"),
         ("keep_ifiles", stage.keep_ifiles.is_some(), "only a last stage keeps its I-files"),
         ("keep_for", stage.keep_for.is_some(), "only a last stage keeps its I-files"),
     ];
@@ -266,6 +268,7 @@ fn merge(
         speculation: args.speculation.or(file.speculation),
         elastic: args.elastic.or(file.elastic),
         replication: args.replication.or(file.replication),
+        replicas: args.replicas.or(file.replicas),
         json: flag(args.json, file.json),
         stage: None,
         streaming: None,

@@ -46,6 +46,8 @@ pub struct JobOptions {
     pub speculation: Option<bool>,
     pub elastic: Option<bool>,
     pub replication: Option<Replication>,
+    /// Replicas of an output that is a stored file of a cluster.
+    pub replicas: Option<u32>,
     pub json: bool,
     /// Set for a stage of a flow.
     pub stage: Option<StagePlace>,

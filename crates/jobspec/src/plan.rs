@@ -96,6 +96,7 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
         speculation: options.speculation.unwrap_or(true),
         elastic: options.elastic.unwrap_or(true),
         replication: options.replication.unwrap_or_default(),
+        output_replicas: options.replicas,
         // An output that is printed and removed need not be synced; one that is stored is synced then.
         sync: !options.no_sync && held.standard_output.is_none() && held.stored_output.is_none(),
         layout,
@@ -188,7 +189,11 @@ fn output_dir(
         return Ok(Some(PathBuf::new()));
     }
     let output = options.output.as_deref().context("no output: name a directory with --output DIR")?;
-    if output.as_os_str() == standard_output::ARGUMENT || output.to_str().is_some_and(is_stored) {
+    let is_stored = output.to_str().is_some_and(is_stored);
+    if is_stored && options.in_cluster {
+        return Ok(Some(output.to_path_buf()));
+    }
+    if output.as_os_str() == standard_output::ARGUMENT || is_stored {
         return Ok(None);
     }
     let existing = if options.overwrite { ExistingOutput::Replace } else { ExistingOutput::Refuse };
@@ -197,7 +202,8 @@ fn output_dir(
     Ok(Some(output))
 }
 
-/// Returns a private output directory for an output that is stored, and its name; None for any other output.
+/// Returns a private output directory for an output that is stored on this machine, and its name; None for any other
+/// output. The nodes of a cluster store an output by themselves.
 fn stored_output(
     options: &JobOptions,
     formats: &Formats,
@@ -207,8 +213,8 @@ fn stored_output(
     let text = options.output.as_deref().and_then(Path::to_str);
     let Some(text) = text.filter(|text| is_stored(text)) else { return Ok(None) };
     let shape = StoredShape::of(formats);
-    let dir = front_end.stored_output(state_dir, text, shape);
-    let dir = dir.with_context(|| format!("--output {text}"))?;
+    let dir = front_end.stored_output(state_dir, text, shape).with_context(|| format!("--output {text}"))?;
+    let Some(dir) = dir else { return Ok(None) };
     Ok(Some((PrivateOutput::create_stored(&dir, text)?, text.to_string())))
 }
 
@@ -350,6 +356,11 @@ fn check_conflicts(options: &JobOptions) -> anyhow::Result<()> {
             bail!("{option} does not go with --output -: {reason}; leave one of them out");
         }
     }
+    let stores = options.output.as_deref().and_then(Path::to_str).is_some_and(is_stored);
+    ensure!(
+        options.replicas.is_none() || stores && options.in_cluster,
+        "--replicas has a meaning only for an output that a cluster stores: give --server, and --output files:NAME"
+    );
     if options.combiner.is_some() && options.reducer.is_none() {
         bail!("--combiner without --reducer would write partial results: add a --reducer");
     }

@@ -72,7 +72,16 @@ pub fn plan_again(
     let slots = options.slots.unwrap_or(old.slots);
     ensure!((1..=SLOTS_MAX).contains(&slots), "--slots {slots} is out of range: give 1 to {SLOTS_MAX}");
     let existing = if options.overwrite { ExistingOutput::Replace } else { ExistingOutput::Refuse };
-    let output = paths::output(&options.output, &start_dir, existing)?;
+    let is_stored = api::is_stored_output(&options.output);
+    ensure!(
+        !is_stored || options.in_cluster,
+        "--output {}: kept I-files of this machine are reduced into a directory; put it with `sailfish files put`",
+        options.output.display()
+    );
+    let output = match is_stored {
+        true => options.output.clone(),
+        false => paths::output(&options.output, &start_dir, existing)?,
+    };
     let disks = match options.disk.is_empty() {
         true => old.disks.clone(),
         false => paths::disks(&options.disk, &start_dir)?,

@@ -140,6 +140,7 @@ fn map_only_formats(function: Option<&str>, formats: &Formats, block: &[u8]) -> 
         object_buffer_bytes: 0,
         sync: false,
         is_stage_file: false,
+        stored: None,
     };
     let mut part = PartWriter::create(place, formats).unwrap();
     let mut input = Blocks { blocks: vec![block.to_vec()], next: 0, format: formats.input };

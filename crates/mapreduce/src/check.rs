@@ -37,7 +37,7 @@ pub fn check(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
     if spec.kind.program().is_some() {
         return Err(SpecError::NotMapReduce);
     }
-    if !spec.feeds() && !is_object_url(&spec.output) {
+    if !spec.feeds() && !is_object_url(&spec.output) && spec.stored_output.is_none() {
         check_path("output", &spec.output)?;
     }
     if let Some(input) = spec.inputs.iter().find(|input| input.stage_file.is_some()) {

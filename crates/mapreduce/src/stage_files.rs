@@ -252,6 +252,7 @@ mod tests {
             records: bytes / 2,
             crc32c: 7 + task,
             node: Some(NodeId(node)),
+            stored: None,
         };
         ReduceResult { part, ..ReduceResult::default() }
     }

@@ -211,7 +211,7 @@ pub(crate) async fn data_between_the_stages_is_remembered(store: &Metastore) {
         bytes: 12,
         records: 2,
         crc32c: u32::MAX,
-        node: None,
+        ..Part::default()
     };
     let counters = BTreeMap::from([("lines".to_string(), 4)]);
     store

@@ -3,6 +3,7 @@
 use crate::attempt::JobRun;
 use crate::shuffle::merge_gate::MergeGate;
 use crate::shuffle::stage_files::StageFiles;
+use crate::stored::job_output::JobOutput;
 use api::flow::stage_file_name;
 use api::task::Part;
 use api::{Boundaries, TaskFailure};
@@ -10,7 +11,7 @@ use chunkserver::{ChunkServer, Config};
 use dataport::{SpreadByIfile, StageFileName};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, RunId, TaskIndex};
 use ifile::KeyShape;
-use output::PartPlace;
+use output::{PartPlace, StoredParts};
 use stagefile::Payload;
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -54,6 +55,9 @@ pub(crate) struct JobData {
     pub boundaries: OnceLock<Boundaries>,
     /// Files of its tasks for tasks of later stages.
     pub stage_files: Arc<StageFiles>,
+    /// The output, if it is a stored file of the cluster; and as the destination of parts.
+    pub stored_output: Option<Arc<dyn JobOutput>>,
+    stored_parts: Option<Arc<dyn StoredParts>>,
     chunkserver: Mutex<Option<Arc<ChunkServer>>>,
     /// True if a thread replicates its runs.
     is_replicating: AtomicBool,
@@ -86,7 +90,12 @@ impl Deref for AttemptData {
 }
 
 impl JobData {
-    pub fn new(job: JobId, run: Arc<JobRun>, here: NodeFacts) -> Self {
+    pub fn new(
+        job: JobId,
+        run: Arc<JobRun>,
+        here: NodeFacts,
+        stored_output: Option<Arc<dyn JobOutput>>,
+    ) -> Self {
         let NodeFacts { node, slots, elsewhere } = here;
         let gate = MergeGate::new(run.spec.layout.sort_share_bytes);
         let key_shape = match keys::groups_by_prefix(&run.spec.keys) {
@@ -97,6 +106,7 @@ impl JobData {
         let (boundaries, chunkserver) = (OnceLock::new(), Mutex::new(None));
         let stage_files = Arc::new(StageFiles::new(run.disk_dirs.clone()));
         let slots = slots.max(1);
+        let stored_parts = stored_output.clone().map(|output| output as Arc<dyn StoredParts>);
         let (began, is_replicating) = (Instant::now(), AtomicBool::new(false));
         Self {
             job,
@@ -110,6 +120,8 @@ impl JobData {
             placement,
             boundaries,
             stage_files,
+            stored_output,
+            stored_parts,
             chunkserver,
             is_replicating,
             told_lost: Mutex::default(),
@@ -212,13 +224,18 @@ impl JobData {
         let is_stage_file = self.run.spec.feeds();
         let disk = self.stage_files.disk_of(&stage_file_name(TaskIndex(part_index), attempt));
         PartPlace {
-            staging: disk.filter(|_| is_stage_file).unwrap_or(&self.run.staging),
+            // The name of a stored output is for messages.
+            staging: match &self.stored_parts {
+                Some(_) => &self.run.spec.output,
+                None => disk.filter(|_| is_stage_file).unwrap_or(&self.run.staging),
+            },
             is_stage_file,
             part_index,
             attempt,
             buffer_bytes: buffer_bytes as usize,
             object_buffer_bytes: self.object_buffer_bytes(),
             sync: self.run.spec.sync,
+            stored: self.stored_parts.as_ref(),
         }
     }
 }

@@ -86,7 +86,9 @@ impl Shared {
             self.counters.input_bytes_total.fetch_add(input_bytes, Ordering::Relaxed);
             let (node, slots) = (self.control.node(), self.options.slots);
             let here = NodeFacts { node, slots, elsewhere: self.record_data.get().is_some() };
-            Arc::new(JobData::new(job, Arc::clone(run), here))
+            let elsewhere = self.record_data.get();
+            let stored = run.spec.stored_output.and_then(|output| elsewhere?.stored_output(job, output.of));
+            Arc::new(JobData::new(job, Arc::clone(run), here, stored))
         });
         Arc::clone(data)
     }

@@ -8,6 +8,7 @@ mod fetch;
 pub(crate) mod files;
 mod inventory;
 pub(crate) mod job_input;
+pub(crate) mod job_output;
 pub(crate) mod keeper;
 mod marked;
 mod receive;

@@ -3,6 +3,7 @@
 
 use crate::codec::PartSink;
 use crate::part_file::PartFile;
+use crate::stored::StoredParts;
 use api::flow::stage_file_name;
 use api::task::Part;
 use api::{Blame, Formats, OutputFormat, TaskFailure};
@@ -13,6 +14,7 @@ use ids::{AttemptNumber, TaskIndex};
 use objects::{ObjectError, ObjectUrl, Upload};
 use roots::shown;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The location of a part: its staging directory, number and attempt.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +31,8 @@ pub struct PartPlace<'a> {
     pub sync: bool,
     /// True if later stages read the part: an intermediate file in `staging`, which is a directory of this node.
     pub is_stage_file: bool,
+    /// The stored files of the cluster, if they get the part.
+    pub stored: Option<&'a Arc<dyn StoredParts>>,
 }
 
 /// A part that is being written. If it is dropped before [`PartWriter::finish`], its file is removed, or its upload
@@ -46,6 +50,8 @@ pub struct PartWriter {
     counted_records: u64,
     line_ends: u64,
     last_byte: u8,
+    /// True if the part becomes a stored file of a cluster: its path is only a name.
+    is_stored: bool,
     /// True if the value of the pair begun by [`PartWriter::start_pair`] has begun.
     value_begun: bool,
 }
@@ -77,6 +83,7 @@ impl PartWriter {
             counted_records: 0,
             line_ends: 0,
             last_byte,
+            is_stored: place.stored.is_some(),
             value_begun: false,
         })
     }
@@ -228,7 +235,7 @@ impl PartWriter {
         let file = sink.finish().map_err(|error| failure("write", &self.path, &error))?;
         let (bytes, crc32c) = (file.bytes, file.crc32c);
         crash_point(CrashPoint::PartBeforeSync);
-        file.close().map_err(|error| failure("write", &self.path, &error))?;
+        let stored = file.close().map_err(|error| failure("write", &self.path, &error))?;
         crash_point(CrashPoint::PartAfterSync);
         self.finished = true;
         Ok(Part {
@@ -238,6 +245,7 @@ impl PartWriter {
             records,
             crc32c,
             node: None,
+            stored,
         })
     }
 
@@ -276,6 +284,9 @@ fn part_file(
     name: &str,
     attempt_name: &str,
 ) -> std::io::Result<PartFile> {
+    if let Some(stored) = place.stored {
+        return Ok(PartFile::storing(Arc::clone(stored)));
+    }
     if place.is_stage_file {
         return PartFile::for_later_stages(path);
     }
@@ -298,8 +309,8 @@ fn line_terminator(output: &OutputFormat) -> u8 {
 
 impl Drop for PartWriter {
     fn drop(&mut self) {
-        // A dropped upload aborts itself.
-        if !self.finished && !api::is_object_url(&self.path) {
+        // A dropped upload and a stored part abort themselves.
+        if !self.finished && !api::is_object_url(&self.path) && !self.is_stored {
             // A file that cannot be removed here stays in the staging directory, which the commit removes.
             let _ = std::fs::remove_file(&self.path);
         }
@@ -331,6 +342,7 @@ mod tests {
             object_buffer_bytes: 0,
             sync: false,
             is_stage_file: false,
+            stored: None,
         }
     }
 

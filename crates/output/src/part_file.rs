@@ -1,5 +1,7 @@
 //! The file or the upload of a part: it counts and sums all bytes.
 
+use crate::stored::{StoredPartFile, StoredParts};
+use api::stored::cluster::RecordedPart;
 use diskfile::{SequentialWriter, Syncing, Through};
 use faults::{IoCall, io_call};
 use objects::Upload;
@@ -9,6 +11,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A file whose stored bytes are counted and summed.
 pub(crate) struct PartFile {
@@ -25,6 +28,8 @@ enum Target {
     PageCache(File, PathBuf),
     /// An intermediate file.
     StageFile(Box<StageFileWriter>),
+    /// A stored file of the cluster, which begins with its first byte: an empty one has no concrete file.
+    Stored { parts: Arc<dyn StoredParts>, file: Option<Box<dyn StoredPartFile>> },
     /// A file past the page cache, written in the background: for data that must be on disk before it is published.
     Durable(SequentialWriter),
 }
@@ -59,9 +64,24 @@ impl PartFile {
         PartFile { file: Target::Upload(Box::new(upload)), bytes: 0, crc32c: 0 }
     }
 
-    /// Writes the rest and, if durable, waits until everything is on disk.
-    pub(crate) fn close(self) -> std::io::Result<()> {
+    /// Creates a part that becomes a stored file.
+    pub(crate) fn storing(parts: Arc<dyn StoredParts>) -> PartFile {
+        PartFile { file: Target::Stored { parts, file: None }, bytes: 0, crc32c: 0 }
+    }
+
+    /// Writes the rest and, if durable, waits until everything is on disk. Returns the place of a stored file with bytes.
+    pub(crate) fn close(self) -> std::io::Result<Option<RecordedPart>> {
         match self.file {
+            Target::Stored { file, .. } => file.map(StoredPartFile::finish).transpose(),
+            file => file.close().map(|()| None),
+        }
+    }
+}
+
+impl Target {
+    fn close(self) -> std::io::Result<()> {
+        match self {
+            Target::Stored { .. } => Ok(()),
             Target::Upload(upload) => Ok(upload.finish()?),
             // Data lost with a machine is recomputed.
             Target::StageFile(file) => {
@@ -81,6 +101,14 @@ impl Write for PartFile {
             Target::PageCache(file, path) => {
                 io_call(IoCall::Write, path)?;
                 file.write(bytes)?
+            }
+            Target::Stored { parts, file } => {
+                let file = match file {
+                    Some(file) => file,
+                    None => file.insert(parts.begin()?),
+                };
+                file.write(bytes)?;
+                bytes.len()
             }
             Target::Durable(file) => file.write(bytes)?,
         };

@@ -80,6 +80,7 @@ fn reduce_formats(
         object_buffer_bytes: 0,
         sync: false,
         is_stage_file: false,
+        stored: None,
     };
     let mut part = PartWriter::create(place, formats)?;
     let mut input = Sorted { pairs, next: 0 };

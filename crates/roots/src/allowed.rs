@@ -8,7 +8,7 @@
 
 use crate::opening::{deepest_existing, is_plain, open_beneath};
 use api::task::RunTask;
-use api::{FileLink, Function, JobSpec, ShippedFile, is_object_url};
+use api::{FileLink, Function, JobSpec, ShippedFile, is_object_url, is_stored_output};
 use objects::{ObjectError, ObjectUrl};
 use rustix::fs::{Mode, OFlags, open};
 use std::os::fd::OwnedFd;
@@ -216,6 +216,10 @@ impl Roots {
     /// Refuses an output outside of the roots. Its parent directory must be inside too: an output is written under
     /// another name in that directory, and renamed.
     pub fn check_output(&self, output: &Path) -> Result<(), OutsideRoots> {
+        // Stored files lie on disks of nodes; rights protect them, and not roots.
+        if is_stored_output(output) {
+            return Ok(());
+        }
         if is_object_url(output) {
             return self.check_object("output", output);
         }

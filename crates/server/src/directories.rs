@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 
 /// Part of the name of every directory that we create, so that nothing else is ever removed.
 const MARK: &str = "sailfish-";
-/// Staging directory of a job whose parts are for later stages. A job of one task has none at all.
+/// Staging directory of a job whose parts are for later stages or become stored files. A job of one task has none at all.
 pub(crate) const NOT_STAGED: &str = "/.sailfish-not-staged";
 /// Maximum number of tries: a task that stops late may add a file while its directory is being removed.
 const REMOVE_TRIES_MAX: u32 = 200;
 
-/// The directories of a job. `staging` is [`NOT_STAGED`] if its parts stay on the disks for later stages.
+/// The directories of a job. `staging` is [`NOT_STAGED`] if its parts stay on the disks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Directories {
     pub staging: PathBuf,
@@ -41,7 +41,8 @@ impl From<JobDirs> for Directories {
 /// Returns an error if the output exists, or if replacing it would remove an input of the job.
 pub(crate) fn check_output(spec: &JobSpec, state_dir: &Path) -> Result<(), ServerError> {
     let output = &spec.output;
-    if spec.feeds() {
+    // The name of a stored output was checked where its put began.
+    if spec.feeds() || spec.stored_output.is_some() {
         return Ok(());
     }
     if is_object_url(output) {
@@ -129,7 +130,7 @@ impl Directories {
             Service::Cluster => Vec::new(),
         };
         let output = &spec.output;
-        if spec.feeds() {
+        if spec.feeds() || spec.stored_output.is_some() {
             return Ok(Self { staging: PathBuf::from(NOT_STAGED), disk_dirs });
         }
         if is_object_url(output) {

@@ -360,7 +360,7 @@ impl Server {
     /// Returns the job that made the output which this job will replace; None without a report. Looks only below the
     /// roots.
     pub async fn replaced_job(&self, spec: &JobSpec, user: &str) -> Result<Option<JobId>, ServerError> {
-        if !spec.overwrite || spec.feeds() {
+        if !spec.overwrite || spec.feeds() || api::is_stored_output(&spec.output) {
             return Ok(None);
         }
         let output = spec.output.clone();

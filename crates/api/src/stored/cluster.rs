@@ -383,6 +383,53 @@ pub struct CommittedStored {
     pub short_files: u64,
 }
 
+/// A request of a node for the number of a part of a job's output, or only for disks of its replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlaceOutput {
+    pub of: StoredPut,
+    /// Disks that have the part, or will have it.
+    #[serde(default)]
+    pub have: Vec<DiskId>,
+    /// Bytes of the part, as far as they are known.
+    pub bytes: u64,
+    /// Disks that failed or refused.
+    #[serde(default)]
+    pub avoid: Vec<DiskId>,
+    /// True if the part has a number already.
+    #[serde(default)]
+    pub is_numbered: bool,
+}
+
+/// The number of a part of a job's output, and disks for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlacedOutput {
+    /// The number, and the right to write it; None if the part has one already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<StoredRange>,
+    /// Disks for the missing replicas, each on another node.
+    pub disks: Vec<StoredNode>,
+}
+
+/// The parts of a job's output, which become visible with one version of the tree. It is repeated until it is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommitOutput {
+    pub of: StoredPut,
+    /// The parts in order, with their names; those without bytes have no concrete file.
+    pub parts: Vec<OutputPartStored>,
+}
+
+/// A part of a job's output.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputPartStored {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<RecordedPart>,
+}
+
 /// A report of a node about its disks with concrete files, sent each second, and at once after an order was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

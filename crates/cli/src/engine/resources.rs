@@ -71,9 +71,17 @@ impl FrontEnd for CommandLineFrontEnd<'_> {
         }
     }
 
-    fn stored_output(&self, state_dir: &Path, name: &str, shape: StoredShape) -> anyhow::Result<PathBuf> {
-        ensure!(self.site.is_none(), "a job of a server cannot store its output here: name a directory");
-        stored_outputs::check(state_dir, name, shape)
+    fn stored_output(
+        &self,
+        state_dir: &Path,
+        name: &str,
+        shape: StoredShape,
+    ) -> anyhow::Result<Option<PathBuf>> {
+        match self.site {
+            // The server checks whether the name can be used.
+            Some(_) => stored_outputs::path_of(name).map(|_| None),
+            None => stored_outputs::check(state_dir, name, shape).map(Some),
+        }
     }
 
     fn warn(&self, warning: &str) {

@@ -14,7 +14,8 @@ pub fn sweep(state_dir: &Path) {
     standard_output::sweep(&[FileStore::outputs_dir(state_dir)]);
 }
 
-fn path_of(text: &str) -> anyhow::Result<TreePath> {
+/// Parses the name of an output.
+pub fn path_of(text: &str) -> anyhow::Result<TreePath> {
     let name = TreeName::parse(text);
     let name = name.map_err(|source| FilesError::Name { text: text.to_string(), source })?;
     ensure!(name.version.is_none(), "a version cannot be written: leave out `@` and what follows");

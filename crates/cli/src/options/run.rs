@@ -202,6 +202,10 @@ pub struct RunArgs {
     /// copy; for comparison) [default: auto]
     #[arg(long, value_name = "MODE", value_parser = replication_mode)]
     pub replication: Option<Replication>,
+    /// In a cluster, with --output files:NAME: number of nodes that get each part of the output [default: 3, or the
+    /// number of nodes if that is lower]
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<u32>,
     /// Print the report as JSON on standard output
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         hide_possible_values = true)]
@@ -255,6 +259,7 @@ impl RunArgs {
             speculation: self.speculation,
             elastic: self.elastic,
             replication: self.replication,
+            replicas: self.replicas,
             json: self.json,
             // Options of the command line belong to one job.
             env: None,

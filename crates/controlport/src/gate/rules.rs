@@ -101,6 +101,8 @@ pub(crate) const RULES: &[Rule] = &[
     looks("POST", "/v1/jobs/{job}/brief", NODES),
     looks("POST", "/v1/jobs/{job}/places", NODES),
     looks("POST", "/v1/jobs/{job}/stored-files", NODES),
+    looks("POST", "/v1/jobs/{job}/stored-output/places", NODES),
+    looks("POST", "/v1/jobs/{job}/stored-output/commit", NODES),
     looks("POST", "/v1/jobs/{job}/boundaries", NODES),
 ];
 

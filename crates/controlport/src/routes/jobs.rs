@@ -4,7 +4,7 @@ use crate::answer::{Message, Named, Problem, Refusal};
 use crate::gate::Caller;
 use crate::port::Port;
 use crate::routes::of_others::{hide_in_outcome, hide_in_report, sees_all};
-use crate::routes::stored_files::CheckedInputs;
+use crate::routes::stored_files::{BegunOutputs, CheckedInputs};
 use api::control::{
     CancelRequest, ErrorCode, JobBatch, JobLogs, JobOutcome, JobProgress, JobSubmission, POLL_MS_MAX,
     SubmittedBatch, SubmittedJob, WaitAnswer,
@@ -40,7 +40,10 @@ pub(crate) async fn submit(
     check_replaces_own(&port, &caller, &submission.spec).await?;
     submission.user = caller.job_user(submission.user);
     let inputs = CheckedInputs::of(&port, &caller, &[&submission.spec]).await?;
+    let (user, spec) = (submission.user.clone(), &mut submission.spec);
+    let outputs = BegunOutputs::of(&port, &caller, &user, vec![spec]).await?;
     let submitted = port.server.submit_job(submission, &caller.submitter()).await?;
+    outputs.have_jobs([submitted.job]);
     inputs.keep_for([submitted.job]);
     Ok(Message(submitted))
 }
@@ -67,7 +70,11 @@ pub(crate) async fn submit_flow(
     flow.user = caller.job_user(flow.user);
     let specs: Vec<&JobSpec> = flow.stages.iter().map(|stage| &stage.spec).collect();
     let inputs = CheckedInputs::of(&port, &caller, &specs).await?;
+    let user = flow.user.clone();
+    let specs = flow.stages.iter_mut().map(|stage| &mut stage.spec).collect();
+    let outputs = BegunOutputs::of(&port, &caller, &user, specs).await?;
     let submitted = port.server.submit_stages(flow, &caller.submitter()).await?;
+    outputs.have_jobs(submitted.jobs.iter().map(|stage| stage.job));
     inputs.keep_for(submitted.jobs.iter().map(|stage| stage.job));
     Ok(Message(submitted))
 }

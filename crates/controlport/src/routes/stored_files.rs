@@ -3,15 +3,15 @@
 use crate::answer::{Message, Named, Problem, Refusal};
 use crate::gate::{Caller, SpeakingNode};
 use crate::port::Port;
-use api::JobSpec;
 use api::control::ErrorCode;
 use api::people::Role;
 use api::stored::cluster::{
-    BeginStored, BegunStored, ChangeStored, ChangedStored, CommitStored, CommitsOfStored, CommittedStored,
-    FindStored, FoundStored, KnownFiles, KnownOfPut, ListStored, ListedParts, NumberStored, NumberedStored,
-    PartsOfJob, PartsOnDisk, PlaceStored, PlacesOfStored, RecordStored, StoredCommits, StoredLease,
-    StoredNews, StoredOrders, StoredPage, StoredPut,
+    BeginStored, BegunStored, ChangeStored, ChangedStored, CommitOutput, CommitStored, CommitsOfStored,
+    CommittedStored, FindStored, FoundStored, KnownFiles, KnownOfPut, ListStored, ListedParts, NumberStored,
+    NumberedStored, PartsOfJob, PartsOnDisk, PlaceOutput, PlaceStored, PlacedOutput, PlacesOfStored,
+    RecordStored, StoredCommits, StoredLease, StoredNews, StoredOrders, StoredPage, StoredPut,
 };
+use api::{JobSpec, is_stored_output};
 use axum::extract::State;
 use filecatalog::{Asker, Catalog, CatalogError, JobInputs, ReportingNode};
 use filetree::Changer;
@@ -74,6 +74,8 @@ impl From<CatalogError> for Problem {
             error if error.is_forbidden() => ErrorCode::Forbidden,
             error if error.is_of_the_store() => ErrorCode::Failed,
             CatalogError::Limit { .. } => ErrorCode::BadRequest,
+            // Its nodes may be restarting, or have not reported to a new server yet.
+            CatalogError::OutputPartLost { .. } => ErrorCode::TooMany,
             _ => ErrorCode::Refused,
         };
         Self::new(code, error.to_string())
@@ -347,6 +349,91 @@ pub(crate) async fn of_job(
     // Only a node that runs the job gets rights.
     port.server.user_of_running(node, job).await?;
     port.stored.aside(async move |catalog| catalog.places_of_job(job, &question).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/stored-output/places",
+    tag = "nodes",
+    params(("job" = i64, Path, description = "Number of the job")),
+    request_body = PlaceOutput,
+    responses((status = 200, description = "A number for a part of the job's stored output, and disks for its replicas", body = PlacedOutput), (status = "default", response = Refusal))
+)]
+pub(crate) async fn place_output(
+    State(port): State<Port>,
+    SpeakingNode(node): SpeakingNode,
+    Named(job): Named<i64>,
+    Message(ask): Message<PlaceOutput>,
+) -> Result<Message<PlacedOutput>, Problem> {
+    let job = JobId(job);
+    // Only a node that runs the job gets rights.
+    port.server.user_of_running(node, job).await?;
+    port.stored.aside(async move |catalog| catalog.place_output(job, &ask).await).await
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/jobs/{job}/stored-output/commit",
+    tag = "nodes",
+    params(("job" = i64, Path, description = "Number of the job")),
+    request_body = CommitOutput,
+    responses((status = 200, description = "The version that has the output; none if the request is to be repeated", body = CommittedStored), (status = "default", response = Refusal))
+)]
+pub(crate) async fn commit_output(
+    State(port): State<Port>,
+    SpeakingNode(node): SpeakingNode,
+    Named(job): Named<i64>,
+    Message(commit): Message<CommitOutput>,
+) -> Result<Message<CommittedStored>, Problem> {
+    let job = JobId(job);
+    port.server.user_of_running(node, job).await?;
+    port.stored.aside(async move |catalog| catalog.commit_output(job, &commit).await).await
+}
+
+/// The stored outputs of jobs that are being submitted. Those whose jobs are not submitted are given up.
+pub(crate) struct BegunOutputs {
+    stored: StoredFiles,
+    /// None for a job whose output is no stored file.
+    outputs: Vec<Option<StoredPut>>,
+}
+
+impl BegunOutputs {
+    /// Begins the outputs of jobs, and writes them into their specifications.
+    pub async fn of(
+        port: &Port,
+        caller: &Caller,
+        user: &str,
+        specs: Vec<&mut JobSpec>,
+    ) -> Result<Self, Problem> {
+        let mut begun = Self { stored: port.stored.clone(), outputs: Vec::new() };
+        for spec in specs {
+            spec.stored_output = None;
+            if spec.feeds() || !is_stored_output(&spec.output) {
+                begun.outputs.push(None);
+                continue;
+            }
+            let asker = Asker { user: user.to_string(), ..asker(caller, String::new()) };
+            let of_output = spec.clone();
+            let begin = async move |catalog: &Catalog| catalog.begin_output(&asker, &of_output).await;
+            let Message(output) = begun.stored.aside(begin).await?;
+            begun.outputs.push(Some(output.of));
+            spec.stored_output = Some(output);
+        }
+        Ok(begun)
+    }
+
+    /// Notes the jobs, in the order of their specifications.
+    pub fn have_jobs(&self, jobs: impl IntoIterator<Item = JobId>) {
+        for (job, output) in jobs.into_iter().zip(&self.outputs) {
+            output.iter().for_each(|of| self.stored.catalog.output_has_job(*of, job));
+        }
+    }
+}
+
+impl Drop for BegunOutputs {
+    fn drop(&mut self) {
+        self.outputs.iter().flatten().for_each(|of| self.stored.catalog.give_up_output(*of));
+    }
 }
 
 /// The stored inputs of jobs that are being submitted: their versions stay.

@@ -75,6 +75,7 @@ mod tests {
             object_buffer_bytes: 0,
             sync: false,
             is_stage_file: false,
+            stored: None,
         };
         let formats = Formats { output: OutputFormat::Discard, ..Formats::default() };
         let mut part = PartWriter::create(place, &formats).unwrap();

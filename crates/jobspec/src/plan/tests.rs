@@ -22,7 +22,7 @@ impl FrontEnd for Quiet {
         anyhow::bail!("{name} is stored nowhere")
     }
 
-    fn stored_output(&self, _: &Path, name: &str, _: StoredShape) -> anyhow::Result<PathBuf> {
+    fn stored_output(&self, _: &Path, name: &str, _: StoredShape) -> anyhow::Result<Option<PathBuf>> {
         anyhow::bail!("{name} cannot be stored")
     }
 

@@ -13,7 +13,10 @@ use api::fsck::{CheckAnswer, CheckNews};
 use api::intermediate::{IntermediateAnswer, IntermediateNews, IntermediateNote};
 use api::kept::KeptAnnouncement;
 use api::machine::{LostOnDisk, NodeReport, ReplicatedPart, ReplicatedRun};
-use api::stored::cluster::{ListedParts, PartsOfJob, PartsOnDisk, StoredNews, StoredOrders, StoredPage};
+use api::stored::cluster::{
+    CommitOutput, CommittedStored, ListedParts, PartsOfJob, PartsOnDisk, PlaceOutput, PlacedOutput,
+    StoredNews, StoredOrders, StoredPage,
+};
 use api::{Boundaries, ContentHash, KeyBytes};
 use client::{Blocking, Client, ClientError};
 use dataport::Peer;
@@ -179,6 +182,20 @@ impl NodeLink {
     pub fn stored_places(&self, job: JobId, part: ConcreteId) -> Result<StoredPage, ClientError> {
         let question = PartsOfJob { parts: vec![part] };
         self.blocking.run(async |client| client.stored_of_job(job, &question).await)
+    }
+
+    /// Returns a number for a part of a job's stored output, and disks for it.
+    pub fn stored_output_places(&self, job: JobId, ask: &PlaceOutput) -> Result<PlacedOutput, ClientError> {
+        self.blocking.run(async |client| client.place_stored_output(job, ask).await)
+    }
+
+    /// Makes the parts of a job's stored output visible; to be repeated until the answer has a version.
+    pub fn commit_stored_output(
+        &self,
+        job: JobId,
+        commit: &CommitOutput,
+    ) -> Result<CommittedStored, ClientError> {
+        self.blocking.run(async |client| client.commit_stored_output(job, commit).await)
     }
 
     /// Fetches a file that a job needs, piece by piece.

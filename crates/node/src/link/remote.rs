@@ -18,12 +18,14 @@ use crate::shuffle::remote::{OtherNodes, RecordData};
 use crate::slots::job_keeper::JobKeeper;
 use crate::stored::files::{StoredFiles, StoredSettings};
 use crate::stored::job_input::PartsOfCluster;
+use crate::stored::job_output::{JobOutput, OutputInCluster};
 use crate::stored::keeper;
 use crate::tasks::map::stored_input::StoredInput;
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeOrder};
 use api::data_access::{JobToken, SecretText};
 use api::kept::KeptAnnouncement;
 use api::machine::{NodeReport, ReplicatedPart, ReplicatedRun, ShortenedAttempt};
+use api::stored::cluster::StoredPut;
 use api::task::{RunPlace, RunTask};
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure, TaskResult, is_object_url};
 use dataport::{DataClient, Peer, Places, StoredFileService};
@@ -328,7 +330,7 @@ impl Remote {
     /// Opens the staging directory of a job, if there are roots and it has one: parts are written into this directory,
     /// even if another directory gets its name.
     fn hold_staging(&self, paths: &JobPaths, brief: &JobBrief) -> Result<Option<Arc<HeldDir>>, TaskFailure> {
-        if brief.spec.feeds() || !paths.are_bounded() {
+        if brief.spec.feeds() || brief.spec.stored_output.is_some() || !paths.are_bounded() {
             return Ok(None);
         }
         if is_object_url(&brief.staging) {
@@ -603,6 +605,11 @@ impl RecordData for Remote {
     fn stored_input(&self, job: JobId) -> Option<Arc<dyn StoredFileSource>> {
         let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
         Some(StoredInput::source(Arc::new(PartsOfCluster { job, link, files })))
+    }
+
+    fn stored_output(&self, job: JobId, of: StoredPut) -> Option<Arc<dyn JobOutput>> {
+        let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
+        Some(Arc::new(OutputInCluster { job, of, link, files }))
     }
 
     fn stored_files(&self) -> Option<Arc<dyn StoredFileService>> {

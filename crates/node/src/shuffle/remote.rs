@@ -2,8 +2,10 @@
 
 use crate::intermediate::intermediate_files::IntermediateFiles;
 use crate::job_data::AttemptData;
+use crate::stored::job_output::JobOutput;
 use api::TaskFailure;
 use api::machine::{ReplicatedPart, ReplicatedRun};
+use api::stored::cluster::StoredPut;
 use api::task::{ReduceTask, RunPlace};
 use chunkserver::{ChunkServer, ChunkServerError, KeyRange, Run, RunCursor};
 use dataport::{
@@ -59,6 +61,11 @@ pub trait RecordData: Send + Sync {
 
     /// Returns the opener of stored files that a job reads.
     fn stored_input(&self, _job: JobId) -> Option<Arc<dyn StoredFileSource>> {
+        None
+    }
+
+    /// Returns the stored files of the cluster as the destination of a job's output.
+    fn stored_output(&self, _job: JobId, _of: StoredPut) -> Option<Arc<dyn JobOutput>> {
         None
     }
 

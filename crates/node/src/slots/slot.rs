@@ -65,6 +65,6 @@ fn run_task(
         Task::Merge(task) => merge::merge(shared, job, task).map(TaskResult::Merge),
         Task::Reduce(task) => reduce::run(shared, job, task).map(TaskResult::Reduce),
         Task::Run(task) => program::run(shared, assignment, task).map(TaskResult::Run),
-        Task::Commit(task) => commit::run(assignment, task).map(TaskResult::Commit),
+        Task::Commit(task) => commit::run(job, assignment, task).map(TaskResult::Commit),
     }
 }

@@ -1,7 +1,7 @@
 //! The stored files of this node, for its data port and its threads.
 
 use crate::stored::disk_orders::DiskOrder;
-use crate::stored::disks::{DiskPlace, DiskSpace, StoredDisk, StoredDiskError};
+use crate::stored::disks::{DiskPlace, DiskSpace, PromisedRoom, StoredDisk, StoredDiskError};
 use crate::stored::ending::Ending;
 use crate::stored::fetch::{FetchProblem, Fetching};
 use crate::stored::receive::Receiving;
@@ -291,21 +291,38 @@ impl StoredFiles {
         self.reports.add(disk.uuid(), file, StoredOutcome::Lost(reason));
     }
 
+    /// Returns the disk with the most room, if it takes so many bytes more.
+    pub fn roomiest(&self, bytes: u64) -> Option<Arc<StoredDisk>> {
+        let percent = self.settings.reserve_percent;
+        let takes = |(each, space): (DiskInUse, DiskSpace)| {
+            let is_usable = space.is_writable && each.disk.number().is_some();
+            let room = if is_usable { each.disk.room(space, percent) } else { 0 };
+            (room >= bytes).then_some((room, each.disk))
+        };
+        let usable = self.working_disks().into_iter().filter(|_| self.takes_files()).filter_map(takes);
+        usable.max_by_key(|(room, _)| *room).map(|(_, disk)| disk)
+    }
+
     /// Begins to receive files on a disk.
     pub fn receive_on(&self, disk: &Arc<StoredDisk>, bytes: u64) -> Result<Receiving, StoredFileError> {
+        let room = self.promise_on(disk, bytes)?;
+        Ok(Receiving::begin(room, Arc::clone(disk), Arc::clone(&self.ending)))
+    }
+
+    /// Promises room for further bytes on a disk.
+    pub fn promise_on(&self, disk: &Arc<StoredDisk>, bytes: u64) -> Result<PromisedRoom, StoredFileError> {
         let Some(number) = disk.number() else { return Err(StoredFileError::Draining) };
         if !self.takes_files() {
             return Err(StoredFileError::Draining);
         }
         let space = if disk.has_failed() { None } else { Some(disk.measure()?) };
         let (space, reserve_percent) = (space.unwrap_or_default(), self.settings.reserve_percent);
-        let room = disk.promise(bytes, space, reserve_percent).ok_or_else(|| StoredFileError::NoRoom {
+        disk.promise(bytes, space, reserve_percent).ok_or_else(|| StoredFileError::NoRoom {
             disk: number,
             wanted_bytes: bytes,
             room_bytes: disk.room(space, reserve_percent),
             reserve_percent: reserve_percent.into(),
-        })?;
-        Ok(Receiving::begin(room, Arc::clone(disk), Arc::clone(&self.ending)))
+        })
     }
 
     /// Returns a client of other data ports that shows this token.

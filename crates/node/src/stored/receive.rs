@@ -33,6 +33,11 @@ impl Receiving {
         Self { disk, room, ending, open: None, complete: Vec::new() }
     }
 
+    /// Adds promised room for further bytes; what was promised before has been written.
+    pub fn add_room(&mut self, room: PromisedRoom) {
+        self.room = room;
+    }
+
     /// Drops the file that is being received; complete ones stay in the request.
     pub fn drop_open(&mut self) {
         if let Some(OpenPart { file, writer, .. }) = self.open.take() {

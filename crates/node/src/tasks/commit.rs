@@ -3,6 +3,7 @@
 
 use crate::attempt::{Assignment, JobRun};
 use crate::failure::{file_failure, named_failure};
+use crate::job_data::JobData;
 use api::task::{CommitResult, CommitTask, Part};
 use api::{Blame, JobSpec, TaskFailure, is_object_url};
 use faults::{CrashPoint, IoCall, crash_point, io_call};
@@ -22,7 +23,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const FRACTION_LOSS_MAX: f64 = 1e-12;
 
 /// Publishes the output. A later attempt may repeat every step.
-pub(crate) fn run(assignment: &Assignment, task: &CommitTask) -> Result<CommitResult, TaskFailure> {
+pub(crate) fn run(
+    data: &JobData,
+    assignment: &Assignment,
+    task: &CommitTask,
+) -> Result<CommitResult, TaskFailure> {
+    if let Some(output) = &data.stored_output {
+        output.publish(&task.parts, &assignment.cancelled)?;
+        crash_point(CrashPoint::CommitAfterRename);
+        return Ok(CommitResult { replaced: false });
+    }
     let report = serde_json::to_vec_pretty(&task.report).map_err(|error| {
         TaskFailure::new(Blame::Engine, format!("cannot write the report as JSON: {error}"))
     })?;

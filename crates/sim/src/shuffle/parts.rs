@@ -94,6 +94,7 @@ pub(crate) fn part_of(here: &Here<'_>, part_index: u32, output: &[RecordName]) -
         records: output.len() as u64,
         crc32c: checksum(output),
         node: Some(here.node),
+        stored: None,
     }
 }
 

@@ -68,9 +68,10 @@ impl Metastore {
     }
 
     /// Returns jobs that are not over and read stored files, with their specifications.
-    pub async fn jobs_with_stored_inputs(&self) -> Result<Vec<(JobId, JobSpec)>, StoreError> {
+    pub async fn jobs_with_stored_files(&self) -> Result<Vec<(JobId, JobSpec)>, StoreError> {
         let statement = "SELECT jobs.job, specs.spec FROM jobs JOIN specs ON specs.job = jobs.job \
-             WHERE jobs.state IN ('running', 'committing') AND specs.spec LIKE '%\"stored\":{%'";
+             WHERE jobs.state IN ('running', 'committing') AND (specs.spec LIKE '%\"stored\":{%' \
+             OR specs.spec LIKE '%\"stored_output\":{%')";
         let rows = self.rows(statement, []).await?;
         rows.iter().map(|row| Ok((JobId(self.get(row, "job")?), self.spec(row)?))).collect()
     }
