@@ -1,4 +1,4 @@
-"""Files with versions and checksums that this machine stores: `sailfish files`, from Python.
+"""Files with versions and checksums that this machine or a cluster stores: `sailfish files`, from Python.
 
 import sailfish as sf
 
@@ -7,7 +7,8 @@ with sf.files.open("logs/a.txt", "r") as file:
     print(file.readline())
 
 Names, versions and guarantees are those of `docs/files.md`. With fsspec the same files have URLs, `sailfish://logs/a.txt`, for pandas,
-pyarrow, DuckDB and others.
+pyarrow, DuckDB and others. `server=URL` means the files of a cluster; without it they are those of the server in `SAILFISH_SERVER`, or of
+this machine.
 """
 
 from __future__ import annotations
@@ -65,8 +66,11 @@ def put(
     keep_versions: int = 1,
     follow_links: bool = False,
     skip: bool = False,
+    replicas: int | None = None,
+    server: str | None = None,
 ) -> int:
-    """Stores a file or a directory under a name, as one version. Returns the version.
+    """Stores a file or a directory under a name, as one version. Returns the version. `replicas`: number of nodes of a cluster that get
+    each part.
 
     Errors: `FilesFailed`; `FileNotFoundError` if there is no source."""
     path = Path(source)
@@ -75,27 +79,28 @@ def put(
     words = ["put", f"--keep-versions={keep_versions}"]
     words += [] if parts is None else [f"--parts={parts}"]
     words += [] if records is None else [f"--records={records}"]
+    words += [] if replicas is None else [f"--replicas={replicas}"]
     words += ["--follow-links"] * follow_links + ["--skip"] * skip
-    version: int = json.loads(_run([*words, "--json", "--", str(path.absolute()), name]))["version"]
+    version: int = json.loads(_run([*words, "--json", "--", str(path.absolute()), name], server))["version"]
     return version
 
 
-def get(name: str, target: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> Path:
+def get(name: str, target: str | os.PathLike[str] | None = None, *, overwrite: bool = False, server: str | None = None) -> Path:
     """Writes a stored file or directory to a path, verified. Returns the path. Without a target it is the last part of the name, in the
     current directory.
 
     Errors: `FilesFailed`, also if the target exists; `FileNotFoundError` if there is no such name."""
     path = Path(target if target is not None else _split(name)[0].rpartition("/")[2])
-    _run(["get", *["--overwrite"] * overwrite, "--", name, str(path)])
+    _run(["get", *["--overwrite"] * overwrite, "--", name, str(path)], server)
     return path
 
 
-def ls(name: str = "/", *, recursive: bool = False) -> list[StoredFile]:
+def ls(name: str = "/", *, recursive: bool = False, server: str | None = None) -> list[StoredFile]:
     """Lists a directory, by name. A file is listed as itself.
 
     Errors: `FileNotFoundError` if there is no such name."""
     try:
-        printed = _run(["ls", "--json", *["--recursive"] * recursive, "--", name])
+        printed = _run(["ls", "--json", *["--recursive"] * recursive, "--", name], server)
     except FileNotFoundError:
         if _split(name)[0]:
             raise
@@ -103,55 +108,56 @@ def ls(name: str = "/", *, recursive: bool = False) -> list[StoredFile]:
     return [_stored(json.loads(line)) for line in printed.decode().splitlines()]
 
 
-def stat(name: str) -> StoredFile:
+def stat(name: str, *, server: str | None = None) -> StoredFile:
     """Returns a file or a directory. Errors: `FileNotFoundError`."""
-    return _stored(json.loads(_run(["stat", "--json", "--", name])))
+    return _stored(json.loads(_run(["stat", "--json", "--", name], server)))
 
 
-def exists(name: str) -> bool:
+def exists(name: str, *, server: str | None = None) -> bool:
     """Returns whether there is a file or a directory of this name."""
     try:
-        stat(name)
+        stat(name, server=server)
     except FileNotFoundError:
         return False
     return True
 
 
-def versions(name: str = "/") -> list[int]:
+def versions(name: str = "/", *, server: str | None = None) -> list[int]:
     """Returns the versions in which a name or something below it changed, newest first."""
-    return [json.loads(line)["version"] for line in _run(["versions", "--json", "--", name]).decode().splitlines()]
+    printed = _run(["versions", "--json", "--", name], server).decode()
+    return [json.loads(line)["version"] for line in printed.splitlines()]
 
 
-def rm(*names: str, recursive: bool = False) -> None:
+def rm(*names: str, recursive: bool = False, server: str | None = None) -> None:
     """Removes files, and directories with `recursive`. Errors: `FilesFailed`, `FileNotFoundError`."""
-    _run(["rm", *["--recursive"] * recursive, "--", *names])
+    _run(["rm", *["--recursive"] * recursive, "--", *names], server)
 
 
-def mv(source: str, target: str) -> None:
+def mv(source: str, target: str, *, server: str | None = None) -> None:
     """Renames a file or a directory. Errors: `FilesFailed`, `FileNotFoundError`."""
-    _run(["mv", "--", source, target])
+    _run(["mv", "--", source, target], server)
 
 
-def cp(source: str, target: str) -> None:
+def cp(source: str, target: str, *, server: str | None = None) -> None:
     """Copies a file or a directory; the copy shares its bytes. Errors: `FilesFailed`, `FileNotFoundError`."""
-    _run(["cp", "--", source, target])
+    _run(["cp", "--", source, target], server)
 
 
-def mkdir(*names: str, parents: bool = False) -> None:
+def mkdir(*names: str, parents: bool = False, server: str | None = None) -> None:
     """Makes directories. Errors: `FilesFailed`, `FileNotFoundError`."""
-    _run(["mkdir", *["--parents"] * parents, "--", *names])
+    _run(["mkdir", *["--parents"] * parents, "--", *names], server)
 
 
-def open(name: str, mode: str = "rb", *, encoding: str = "utf-8", newline: str | None = None) -> IO[Any]:
+def open(name: str, mode: str = "rb", *, encoding: str = "utf-8", newline: str | None = None, server: str | None = None) -> IO[Any]:
     """Opens a stored file: `r` or `rb` to read a version that stays the same, `w` or `wb` to write a new one.
 
     A written file gets its name when it is closed, whole; if the `with` block fails, nothing is stored. Errors: `FileNotFoundError`,
     `FilesFailed`, `ValueError` for another mode."""
     if mode in ("r", "rb", "rt"):
-        raw: io.RawIOBase = _Reader(name)
+        raw: io.RawIOBase = _Reader(name, server)
         binary: Any = io.BufferedReader(raw, _BUFFER_BYTES)
     elif mode in ("w", "wb", "wt"):
-        binary = _Writer(name)
+        binary = _Writer(name, server)
     else:
         raise ValueError(f"mode {mode!r}: stored files are opened with r, rb, w or wb")
     if mode.endswith("b"):
@@ -178,8 +184,13 @@ def _stored(row: dict[str, Any]) -> StoredFile:
     return StoredFile(row["path"], row["kind"], row["bytes"], row.get("version", 0), row.get("user", ""), created)
 
 
-def _run(words: list[str]) -> bytes:
-    ran = subprocess.run([program(), "files", *words], stdin=subprocess.DEVNULL, capture_output=True)
+def _command(words: list[str], server: str | None) -> list[str]:
+    # Options stand before `--`.
+    return [program(), "files", words[0], *([] if server is None else [f"--server={server}"]), *words[1:]]
+
+
+def _run(words: list[str], server: str | None) -> bytes:
+    ran = subprocess.run(_command(words, server), stdin=subprocess.DEVNULL, capture_output=True)
     if ran.returncode != 0:
         raise _failure(ran.returncode, ran.stderr)
     return ran.stdout
@@ -192,14 +203,14 @@ def _failure(code: int, stderr: bytes) -> OSError:
     return FileNotFoundError(message) if is_missing else FilesFailed(message)
 
 
-def _cat(name: str, offset: int, length: int | None = None) -> subprocess.Popen[bytes]:
-    words = [program(), "files", "cat", f"--offset={offset}", *([] if length is None else [f"--length={length}"]), "--", name]
-    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def _cat(name: str, server: str | None, offset: int, length: int | None = None) -> subprocess.Popen[bytes]:
+    words = ["cat", f"--offset={offset}", *([] if length is None else [f"--length={length}"]), "--", name]
+    return subprocess.Popen(_command(words, server), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def read_range(name: str, start: int, end: int) -> bytes:
+def read_range(name: str, start: int, end: int, server: str | None = None) -> bytes:
     """Returns the bytes of a range of a file; fewer at its end. For file systems; programs use `open`."""
-    child = _cat(name, start, max(0, end - start))
+    child = _cat(name, server, start, max(0, end - start))
     out, stderr = child.communicate()
     if child.returncode != 0:
         raise _failure(child.returncode, stderr)
@@ -209,9 +220,10 @@ def read_range(name: str, start: int, end: int) -> bytes:
 class _Reader(io.RawIOBase):
     """A stored file that is read: the bytes come from a program that reads ahead; a seek starts another one."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, server: str | None) -> None:
         self._child: subprocess.Popen[bytes] | None = None
-        found = stat(name)
+        self._server = server
+        found = stat(name, server=server)
         if found.kind != "file":
             raise IsADirectoryError(f"{name} is a directory")
         self.name = name
@@ -252,7 +264,7 @@ class _Reader(io.RawIOBase):
         if self._at >= self._bytes or len(view) == 0:
             return 0
         if self._child is None:
-            self._child = _cat(self._version, self._at)
+            self._child = _cat(self._version, self._server, self._at)
         assert self._child.stdout is not None
         read = self._child.stdout.read(min(len(view), self._bytes - self._at))
         if not read:
@@ -278,11 +290,11 @@ class _Reader(io.RawIOBase):
 class _Writer(io.RawIOBase):
     """A stored file that is written: it gets its name when it is closed."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, server: str | None) -> None:
         self.name = name
         self._at = 0
         self._is_given_up = True
-        words = [program(), "files", "put", "--", "-", name]
+        words = _command(["put", "--", "-", name], server)
         self._child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self._is_given_up = False
 

@@ -29,10 +29,10 @@ def write_logs(directory: Path) -> dict[str, int]:
     return counts
 
 
-def read_with_pandas(url: str) -> dict[str, int]:
+def read_with_pandas(url: str, server: str | None) -> dict[str, int]:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("fsspec")
-    frame = pandas.read_csv(url, sep="\t", names=["word", "count"])
+    frame = pandas.read_csv(url, sep="\t", names=["word", "count"], storage_options={"server": server})
     return dict(zip(frame["word"], frame["count"], strict=True))
 
 
@@ -81,12 +81,16 @@ def is_running(place: list[str]) -> bool:
     return '"running"' in listed.stdout
 
 
-def follow_the_story(tmp_path: Path, place: list[str], meanwhile: Callable[[], None]) -> None:
+def follow_the_story(tmp_path: Path, server: str | None, meanwhile: Callable[[], None]) -> None:
     counts = write_logs(tmp_path / "logs")
-    sf.files.put(tmp_path / "logs", "logs")
-    assert [each.name for each in sf.files.ls("logs")] == ["logs/day-0", "logs/day-1"]
+    place = [] if server is None else ["--server", server]
+    sf.files.put(tmp_path / "logs", "logs", server=server)
+    assert [each.name for each in sf.files.ls("logs", server=server)] == ["logs/day-0", "logs/day-1"]
     run_job(place, meanwhile, tmp_path)
-    assert read_with_pandas("sailfish://results/counts") == counts
+    assert read_with_pandas("sailfish://results/counts", server) == counts
+    with sf.files.open("results/copy", "w", server=server) as copy, sf.files.open("results/counts", "r", server=server) as source:
+        copy.write(source.read())
+    assert read_with_pandas("sailfish://results/copy", server) == counts
     mounted = read_through_mount(tmp_path / "mounted", place)
     assert mounted is None or mounted == counts
 
@@ -94,7 +98,7 @@ def follow_the_story(tmp_path: Path, place: list[str], meanwhile: Callable[[], N
 def test_story_on_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("SAILFISH_SERVER", raising=False)
-    follow_the_story(tmp_path, [], lambda: None)
+    follow_the_story(tmp_path, None, lambda: None)
 
 
 @pytest.fixture
@@ -116,8 +120,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[int]]]:
         local.stdout.close()
 
 
-def test_story_in_a_cluster(tmp_path: Path, cluster: tuple[str, list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_story_in_a_cluster(tmp_path: Path, cluster: tuple[str, list[int]]) -> None:
     url, nodes = cluster
-    monkeypatch.setenv("SAILFISH_SERVER", url)
     assert len(nodes) == 4
-    follow_the_story(tmp_path, ["--server", url], lambda: os.kill(nodes[1], signal.SIGKILL))
+    follow_the_story(tmp_path, url, lambda: os.kill(nodes[1], signal.SIGKILL))
