@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Stored files beside `cp`, on one disk: a large file and many small ones, in turn; of this machine, and of two nodes on it.
 #
-#     bench/files.sh [--runs N] [--scale N] [--only machine|cluster|world]
+#     bench/files.sh [--runs N] [--scale N] [--only machine|mount|cluster|repair|world]
 #
 # --runs: rounds (5); --scale: by what sizes are divided (1: a file of 2 GB, 100,000 files of 4 KB); --only: some of the rows. In the
 # cluster each file has two replicas, and the reference of a large file is `cp` twice and `sync`. `world` has the figures of made-up
-# clusters, by `sim`. Each round begins with the page cache written out. A put is durable; so is its reference, `cp` and `sync`. A get is not, nor is `cp`. Prints each row with its must, its aim and
+# clusters, by `sim`; the rows of `mount` and `repair` are described in bench/files. Each round begins with the page cache written out. A put is durable; so is its reference, `cp` and `sync`. A get is not, nor is `cp`. Prints each row with its must, its aim and
 # the median of the ratios of the rounds; appends the seconds to bench/results/DATE-files.tsv; ends non-zero when a must is missed.
 # Environment: SAILFISH (the program), BENCH_DIR (default /var/tmp).
 set -euo pipefail
@@ -22,10 +22,11 @@ sailfish=$(realpath "${SAILFISH:?names the program}")
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d "${BENCH_DIR:-/var/tmp}/files-XXXXXX")
 cluster=
-trap '[ -z "$cluster" ] || kill "$cluster"; wait; rm -rf "$work"' EXIT
+trap 'kill $(jobs -p) 2> /dev/null || true; wait; rm -rf "$work"' EXIT
 wants() { [ -z "$only" ] || [ "$only" = "$1" ]; } # wants ROWS
 results=$root/bench/results/$(date -u +%Y-%m-%d)-files.tsv
 [ -s "$results" ] || printf 'row\tround\tcontender\tseconds\n' > "$results"
+touch "$work/rows"
 mkdir "$work/in"
 head -c $((2000000000 / scale)) /dev/urandom > "$work/in/large"
 files=$((100000 / scale))
@@ -110,16 +111,23 @@ each_of_cluster() { # each_of_cluster ROUND
     rm -rf "$work/got" "$work/copy"
     of_cluster rm --recursive many
 }
+. "$root/bench/files/mount.sh"
+. "$root/bench/files/repair.sh"
 if wants machine; then
     for round in $(seq "$runs"); do
         each large "$round"
         each many "$round"
     done
 fi
+if wants mount; then mount_rows; fi
 if wants cluster; then
     serve
     for round in $(seq "$runs"); do each_of_cluster "$round"; done
+    kill "$cluster"
+    wait "$cluster" || true
+    cluster=
 fi
+if wants repair; then repair_rows; fi
 missed=0
 print_row() { # print_row ROW TEXT MUST AIM: the ratio is seconds of cp by ours, a rate beside a rate
     local value
@@ -148,6 +156,8 @@ if wants cluster; then
     print_row "cluster put, many" "cluster put of $files files / (cp -r + sync)" 0.3 0.6
     print_row "cluster get, many" "cluster get of $files files / cp -r" 0.3 0.6
 fi
+if wants mount; then print_mount_rows; fi
+if wants repair; then print_repair_rows; fi
 if wants world; then
     (cd "$root" && cargo run --quiet --release --locked --package sim --example world_figures) || missed=1
 fi

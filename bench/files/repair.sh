@@ -1,0 +1,71 @@
+# Rows of bench/files.sh about repairs; sourced. Three nodes in one rack, two replicas of the large file, `--repair-after` 4 s.
+
+repair_after=4
+declare -A node_process
+start_node() { # start_node NUMBER
+    "$sailfish" node --server "$url" --name "node-$1" --slots 1 --memory 256M --disk "$work/repair/node-$1" --shuffle-reserve 0 \
+        2>> "$work/node-$1.log" &
+    node_process[$1]=$!
+}
+stop_repair() {
+    kill "${node_process[@]}" "$cluster" 2> /dev/null || true
+    wait "${node_process[@]}" "$cluster" 2> /dev/null || true
+    cluster=
+}
+serve_repair() {
+    mkdir -p "$work/repair"
+    "$sailfish" server --listen 127.0.0.1:0 --state "$work/repair/state" --repair-after "${repair_after}s" > "$work/url" 2> "$work/server.log" &
+    cluster=$!
+    until url=$(grep -m 1 ^http "$work/url"); do sleep 0.1; done
+    for number in 0 1 2; do start_node "$number"; done
+    until of_cluster put "$work/in/large" large --replicas 2 2> "$work/put.log" && ! grep -q fewer "$work/put.log"; do sleep 0.5; done
+}
+stored_bytes() { # stored_bytes NODE...: bytes of concrete files on their disks
+    local node
+    for node in "$@"; do find "$work/repair/node-$node/sailfish-files/data" -type f -printf '%s\n'; done 2> /dev/null |
+        awk '{ sum += $1 } END { printf "%d", sum }'
+}
+wait_for_bytes() { # wait_for_bytes BYTES NODE...: until the disks of the nodes have so many bytes
+    until [ "$(stored_bytes "${@:2}")" -ge "$1" ]; do sleep 0.05; done
+}
+repair_round() { # repair_round ROUND: node 2 goes, and its bytes are copied
+    local before lost wanted
+    lost=$(stored_bytes 2) before=$(stored_bytes 0 1)
+    wanted=$((before + lost))
+    kill -KILL "${node_process[2]}"
+    wait "${node_process[2]}" 2> /dev/null || true
+    wait_for_bytes $((before + 1)) 0 1
+    timed "repair" "$1" ours wait_for_bytes "$wanted" 0 1
+    sync
+    timed "repair" "$1" cp sh -c "cp -r '$work/repair/node-2/sailfish-files/data' '$work/copy' && sync"
+    rm -rf "$work/copy" "$work/repair/node-2"
+    start_node 2
+    # The next round needs replicas on all nodes again.
+    of_cluster rm large
+    until of_cluster put "$work/in/large" large --replicas 2 2> "$work/put.log" && ! grep -q fewer "$work/put.log"; do sleep 0.5; done
+}
+reboot_round() { # reboot_round ROUND: an announced absence, shorter than --repair-after, moves no byte
+    local before
+    before=$(stored_bytes 0 1 2)
+    kill -INT "${node_process[2]}"
+    wait "${node_process[2]}" || true
+    sleep 2
+    start_node 2
+    sleep $((repair_after + 2))
+    printf 'reboot, bytes\t%s\tours\t%s\n' "$1" $(($(stored_bytes 0 1 2) - before)) | tee -a "$results" "$work/rows" > /dev/null
+}
+repair_rows() {
+    serve_repair
+    for round in $(seq "$runs"); do
+        repair_round "$round"
+        reboot_round "$round"
+    done
+    stop_repair
+}
+print_repair_rows() {
+    local moved
+    print_longest "repair" "repair from the decision on / (cp -r + sync), time" 1.5 1.2
+    moved=$(awk -F '\t' '$1 == "reboot, bytes" && $4 > most { most = $4 } END { print most + 0 }' "$work/rows")
+    printf '%-50s must %-5s aim %-5s value %s\n' "bytes moved by an announced reboot" 0 0 "$moved"
+    [ "$moved" = 0 ] || missed=1
+}
