@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Stored files beside `cp`, on one disk: a large file and many small ones, in turn; of this machine, and of two nodes on it.
 #
-#     bench/files.sh [--runs N] [--scale N] [--only machine|mount|cluster|repair|world]
+#     bench/files.sh [--runs N] [--scale N] [--only machine|mount|cluster|repair|million|world]
 #
-# --runs: rounds (5); --scale: by what sizes are divided (1: a file of 2 GB, 100,000 files of 4 KB); --only: some of the rows. In the
-# cluster each file has two replicas, and the reference of a large file is `cp` twice and `sync`. `world` has the figures of made-up
-# clusters, by `sim`; the rows of `mount` and `repair` are described in bench/files. Each round begins with the page cache written out. A put is durable; so is its reference, `cp` and `sync`. A get is not, nor is `cp`. Prints each row with its must, its aim and
+# --runs: rounds (5); --scale: by what sizes are divided (1: a file of 2 GB, 100,000 files of 4 KB, a catalogue with a million files);
+# --only: some of the rows. In the cluster each file has two replicas, and the reference of a large file is `cp` twice and `sync`. `world`
+# has the figures of made-up clusters, by `sim`; bench/files has the rows of `mount` and `repair`. Each round begins with the page cache
+# written out. A put is durable; so is its reference, `cp` and `sync`. A get is not, nor is `cp`. Prints each row with its must, its aim and
 # the median of the ratios of the rounds; appends the seconds to bench/results/DATE-files.tsv; ends non-zero when a must is missed.
 # Environment: SAILFISH (the program), BENCH_DIR (default /var/tmp).
 set -euo pipefail
@@ -158,6 +159,9 @@ if wants cluster; then
 fi
 if wants mount; then print_mount_rows; fi
 if wants repair; then print_repair_rows; fi
+if wants million; then
+    (cd "$root" && cargo run --quiet --release --locked --package filecatalog --example million_files $((1000000 / scale))) || missed=1
+fi
 if wants world; then
     (cd "$root" && cargo run --quiet --release --locked --package sim --example world_figures) || missed=1
 fi
