@@ -2,6 +2,7 @@
 //! about the files that the nodes of a cluster keep.
 
 pub mod cluster;
+pub mod need;
 
 use ids::ConcreteId;
 use serde::{Deserialize, Serialize};
