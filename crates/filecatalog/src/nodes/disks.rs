@@ -240,6 +240,12 @@ impl Disks {
         nodes
     }
 
+    /// Returns whether these nodes have been drained for so long that their disks were heard if they can be.
+    pub fn drain_for_long(&self, nodes: &[NodeId], now: Instant) -> bool {
+        let since = nodes.iter().filter_map(|node| self.draining.get(node)).map(|draining| draining.since);
+        since.into_iter().all(|since| now.saturating_duration_since(since) >= self.pace.grace)
+    }
+
     /// Returns whether a node has disks with rows.
     pub fn has_disks(&self, node: NodeId) -> bool {
         self.all.values().any(|disk| {

@@ -39,6 +39,11 @@ impl Level {
         share(self.stored_bytes.saturating_add(bytes), self.room_bytes.saturating_sub(bytes))
     }
 
+    fn gives(&self, mean: f64, above_mean: f64) -> bool {
+        let is_far = self.share() > mean + above_mean;
+        self.stored_bytes > 0 && (is_far || (self.room_bytes == 0 && self.share() > mean))
+    }
+
     /// Notes a move, if this disk takes part in it. A disk without room may still have none after it.
     pub fn moves(&mut self, from: DiskId, to: DiskId, bytes: u64) {
         if self.disk == from {
@@ -53,6 +58,12 @@ impl Level {
     }
 }
 
+/// Returns whether a disk gives files away.
+pub(crate) fn gives(levels: &[Level], disk: DiskId, above_mean: f64) -> bool {
+    let mean = mean(levels);
+    levels.iter().any(|level| level.disk == disk && level.gives(mean, above_mean))
+}
+
 /// Returns the share of stored files in the bytes of all disks.
 pub(crate) fn mean(levels: &[Level]) -> f64 {
     let stored: f64 = levels.iter().map(|level| level.stored_bytes as f64).sum();
@@ -64,11 +75,7 @@ pub(crate) fn mean(levels: &[Level]) -> f64 {
 /// room.
 pub(crate) fn givers(levels: &[Level], above_mean: f64) -> Vec<DiskId> {
     let mean = mean(levels);
-    let gives = |level: &&Level| {
-        let is_far = level.share() > mean + above_mean;
-        level.stored_bytes > 0 && (is_far || (level.room_bytes == 0 && level.share() > mean))
-    };
-    let mut givers: Vec<&Level> = levels.iter().filter(gives).collect();
+    let mut givers: Vec<&Level> = levels.iter().filter(|level| level.gives(mean, above_mean)).collect();
     givers.sort_by(|one, other| other.share().total_cmp(&one.share()).then(one.disk.cmp(&other.disk)));
     givers.into_iter().map(|level| level.disk).collect()
 }

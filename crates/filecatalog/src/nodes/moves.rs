@@ -1,7 +1,7 @@
 //! Moves under way: copies of files on emptier disks, whose sources are removed when the rows of the copies stand.
 
 use crate::nodes::disks::{Disks, Standing};
-use crate::nodes::levels::{FAR_ABOVE_MEAN, Level, NEAR_MEAN, givers, taker};
+use crate::nodes::levels::{FAR_ABOVE_MEAN, Level, NEAR_MEAN, givers, gives, taker};
 use crate::nodes::orders::part_of;
 use crate::nodes::placement::Candidate;
 use ids::{ConcreteId, DiskId};
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 /// Maximum number of files that a disk gives or takes in a wave, and of their bytes, except for one larger file.
 const MOVES_MAX: usize = 200;
 const MOVED_BYTES_MAX: u64 = 256 << 20;
+/// Maximum number of files of a wave: their rows are read each second.
+const WAVE_MAX: usize = 2000;
 
 /// A file that moves.
 #[derive(Clone, Copy, Debug)]
@@ -86,13 +88,6 @@ impl Moves {
         self.looked_at.get(&disk).copied().unwrap_or(ConcreteId(-1))
     }
 
-    /// Returns whether a disk may give or take one more file.
-    fn has_room_for(&self, disk: DiskId, bytes: u64) -> bool {
-        let own = self.all.values().filter(|each| each.from == disk || each.to == disk);
-        let (count, sum) = own.fold((0, 0_u64), |(count, sum), each| (count + 1, sum + each.bytes));
-        count == 0 || (count < MOVES_MAX && sum.saturating_add(bytes) <= MOVED_BYTES_MAX)
-    }
-
     /// Begins moves of some of these files of a disk. Returns false if the disk gives no more files in this wave.
     pub fn begin(
         &mut self,
@@ -102,9 +97,12 @@ impl Moves {
         files: &[ReplicatedFile],
         now: Instant,
     ) -> bool {
+        let mut loads = Loads::default();
+        self.all.values().for_each(|each| loads.add(each));
         for file in files {
             let part = part_of(&file.row);
-            if !givers(levels, NEAR_MEAN).contains(&from) || !self.has_room_for(from, part.bytes) {
+            let has_room = self.all.len() < WAVE_MAX && loads.has_room_for(from, part.bytes);
+            if !has_room || !gives(levels, from, NEAR_MEAN) {
                 return false;
             }
             self.looked_at.insert(from, part.concrete);
@@ -118,13 +116,15 @@ impl Moves {
                     orders.has_room_for(&part) && !orders.failed_lately(part.concrete, now)
                 })
             };
-            let may_take = |disk: DiskId| self.has_room_for(disk, part.bytes) && is_free(disk);
+            let may_take = |disk: DiskId| loads.has_room_for(disk, part.bytes) && is_free(disk);
             let places = disks.places_of(&others);
             let Some(to) = taker(levels, from, &places, part.bytes, may_take) else { continue };
             if let Some(disk) = disks.get_mut(to) {
                 disk.orders.fetch(part, now);
             }
-            self.all.insert(part.concrete, Move { from, to, bytes: part.bytes });
+            let begun = Move { from, to, bytes: part.bytes };
+            loads.add(&begun);
+            self.all.insert(part.concrete, begun);
             levels.iter_mut().for_each(|level| level.moves(from, to, part.bytes));
         }
         true
@@ -160,6 +160,25 @@ impl Moves {
         }
         self.ended = Some(now);
         std::mem::take(&mut self.scans_again)
+    }
+}
+
+/// The number of files and bytes that each disk gives or takes.
+#[derive(Default)]
+struct Loads(BTreeMap<DiskId, (usize, u64)>);
+
+impl Loads {
+    fn add(&mut self, each: &Move) {
+        for disk in [each.from, each.to] {
+            let (count, sum) = self.0.entry(disk).or_default();
+            (*count, *sum) = (*count + 1, sum.saturating_add(each.bytes));
+        }
+    }
+
+    /// Returns whether a disk may give or take one more file.
+    fn has_room_for(&self, disk: DiskId, bytes: u64) -> bool {
+        let (count, sum) = self.0.get(&disk).copied().unwrap_or_default();
+        count == 0 || (count < MOVES_MAX && sum.saturating_add(bytes) <= MOVED_BYTES_MAX)
     }
 }
 

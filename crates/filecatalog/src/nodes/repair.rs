@@ -112,8 +112,10 @@ impl Scan {
             needed = disks.draining_among(&staying);
             self.needs.count(&needed);
         }
-        if live + away + vanished + fetching + need.missing < file.replicas {
-            // There are too few nodes.
+        // After a restart of the server no disk was heard yet.
+        let is_known = live + draining > 0 || disks.drain_for_long(&needed, facts.now);
+        if is_known && live + away + vanished + fetching + need.missing < file.replicas {
+            // There are too few nodes, or nobody can copy it.
             self.needs.has_no_place(&needed, file.row.content);
             needed.clear();
         }
