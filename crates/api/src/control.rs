@@ -8,6 +8,7 @@ use crate::drill::DrillFault;
 use crate::fsck::CheckTask;
 use crate::machine::{DiskReport, MachineSample, NodeReport};
 use crate::orphaned::OrphanedData;
+use crate::stored::need::StoredNeed;
 use crate::task::{RunPlace, RunTask};
 use crate::{Boundaries, JobReport, JobSpec, KeyBytes, Split, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, AttemptNumber, IntermediateId, JobId, NodeId, RunId};
@@ -408,6 +409,9 @@ pub struct NodeStatus {
     /// Jobs with kept intermediate data on its disks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_jobs: Vec<JobId>,
+    /// While it is being drained: its stored files that have too few replicas on other nodes. None before the first scan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_need: Option<StoredNeed>,
 }
 
 /// State of a node.

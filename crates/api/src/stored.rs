@@ -2,6 +2,7 @@
 //! about the files that the nodes of a cluster keep.
 
 pub mod cluster;
+pub mod need;
 
 use cluster::StoredPut;
 use ids::ConcreteId;

@@ -36,6 +36,7 @@ use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
 use api::history::JobState;
 use api::intermediate::{CreatedIntermediate, IntermediateStatus, NewIntermediate};
 use api::kept::{KeptAnnouncement, KeptPlace};
+use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes};
 use ids::{IntermediateId, JobId, NodeId};
 use rows::{Change, Keep, NodeRow, NodeState};
@@ -187,6 +188,16 @@ impl Control {
     pub fn drain(&mut self, outbox: &mut Outbox, name: &str, reply: Reply<NodeStatus>) {
         draining::drain(&mut self.work, outbox, name, reply);
         self.settle(outbox);
+    }
+
+    /// Lets drained nodes stay until [`Control::stored_needs`] says that no stored file needs them.
+    pub fn expect_stored_needs(&mut self) {
+        self.work.fleet.expect_stored_needs();
+    }
+
+    /// Takes the needs of stored files for nodes, and returns the nodes that are being drained.
+    pub fn stored_needs(&mut self, outbox: &mut Outbox, needs: Vec<NodeNeed>) -> Vec<DrainingNode> {
+        draining::stored_needs(&mut self.work, outbox, needs)
     }
 
     /// Sends the current signing keys of data ports to all nodes.

@@ -26,6 +26,8 @@ const REMOVED_AT_ONCE: u32 = 10_000;
 /// Shortest interval between two scans, and the share of the time that they take.
 const SCAN_REST: Duration = Duration::from_secs(1);
 const REST_PER_SCAN: u32 = 10;
+/// Longest interval between two scans while nodes are drained: they wait for the next one.
+const DRAINS_SCANNED_EVERY: Duration = Duration::from_secs(5);
 
 /// The state of the rounds.
 #[derive(Debug, Default)]
@@ -48,20 +50,28 @@ impl Catalog {
         more |= self.remove_files().await?;
         let now = Instant::now();
         let may_scan = house.scan_from.is_none_or(|from| now >= from);
-        let must_scan = house.scan_by.is_none_or(|by| now >= by) || self.has_silent_disks();
+        if self.has_new_standings() {
+            self.wake_repair();
+        }
+        let must_scan = house.scan_by.is_none_or(|by| now >= by);
         if may_scan && (self.wanted.swap(false, Ordering::AcqRel) || must_scan) {
             if self.repair().await? {
                 self.wake_repair();
             }
             let took = now.elapsed();
             house.scan_from = Some(Instant::now() + SCAN_REST.max(took * REST_PER_SCAN));
-            house.scan_by = Some(Instant::now() + self.pace.scan_every);
+            let every = match self.any_drains() {
+                true => self.pace.scan_every.min(DRAINS_SCANNED_EVERY),
+                false => self.pace.scan_every,
+            };
+            house.scan_by = Some(Instant::now() + every);
         }
+        self.move_files().await?;
         Ok(more)
     }
 
-    /// Returns whether a disk is silent whose files may have to be copied: time alone changes the decision.
-    fn has_silent_disks(&self) -> bool {
+    /// Returns whether the standing of a disk has changed, by time alone or because its node is drained.
+    fn has_new_standings(&self) -> bool {
         let mut state = self.state();
         let now = Instant::now();
         // All of them: each remembers its standing.

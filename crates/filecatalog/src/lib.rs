@@ -16,8 +16,8 @@
 //! No bytes of files: they travel between clients and nodes. No threads: a caller runs [`Catalog::keep_house`].
 //!
 //! # How it is tested
-//! Placement against brute force; `tests/repair.rs` runs a catalogue with made-up nodes that lose and regain disks; the
-//! rest by black-box tests of a cluster.
+//! Placement against brute force; moves over made-up disks (`nodes/levels.rs`); `tests/repair.rs` runs a catalogue with
+//! made-up nodes that lose and regain disks, are drained and join; the rest by black-box tests of a cluster.
 //!
 //! Source: Clustera, sections 3.3 to 3.5: logical files are sets of concrete files with replicas, which the server
 //! places and keeps at their number.
@@ -40,16 +40,18 @@ pub use jobs::JobInputs;
 pub use nodes::news::ReportingNode;
 pub use nodes::pace::RepairPace;
 
+use api::stored::need::StoredNeed;
 use commit::Naming;
 use filetree::Changer;
-use ids::PutId;
+use ids::{NodeId, PutId};
 use jobs::ReadingJobs;
 use leases::Leases;
 use metastore::{Metastore, StoreError};
 use nodes::disks::Disks;
+use nodes::moves::Moves;
 use outputs::OpenOutputs;
 use quota::Travelling;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -87,6 +89,9 @@ pub struct Catalog {
 /// The part that a restart makes anew.
 struct State {
     disks: Disks,
+    moves: Moves,
+    /// Stored files that need nodes which are being drained.
+    needs: BTreeMap<NodeId, StoredNeed>,
     leases: Leases,
     jobs: ReadingJobs,
     outputs: OpenOutputs,
@@ -105,6 +110,8 @@ impl Catalog {
         let now = Instant::now();
         let state = State {
             disks: Disks::new(rows, pace, now),
+            moves: Moves::default(),
+            needs: BTreeMap::new(),
             leases: if is_fresh { Leases::default() } else { Leases::after_restart(now) },
             outputs: OpenOutputs::restored(&jobs),
             jobs: ReadingJobs::restored(jobs),

@@ -26,6 +26,7 @@ pub(crate) struct OpenOutput {
     /// None while the job is being submitted.
     job: Option<JobId>,
     output: StoredOutput,
+    begun: Instant,
 }
 
 /// The stored outputs of all jobs that are not over.
@@ -39,7 +40,7 @@ impl OpenOutputs {
     pub fn restored(specs: &[(JobId, JobSpec)]) -> Self {
         let open = |(job, spec): &(JobId, JobSpec)| {
             let output = spec.stored_output?;
-            Some((output.of.put, OpenOutput { job: Some(*job), output }))
+            Some((output.of.put, OpenOutput { job: Some(*job), output, begun: Instant::now() }))
         };
         Self { puts: specs.iter().filter_map(open).collect() }
     }
@@ -47,6 +48,11 @@ impl OpenOutputs {
     /// Returns whether a put belongs to a job that is not over.
     pub fn has(&self, put: PutId) -> bool {
         self.puts.contains_key(&put)
+    }
+
+    /// Returns whether an output began before this time.
+    pub fn any_before(&self, time: Instant) -> bool {
+        self.puts.values().any(|open| open.begun <= time)
     }
 
     pub fn jobs(&self) -> Vec<JobId> {
@@ -80,7 +86,8 @@ impl Catalog {
             by_administrator: asker.changer == Changer::Anybody,
             bytes_max: asker.bytes_max,
         };
-        self.state().outputs.puts.insert(begun.of.put, OpenOutput { job: None, output });
+        let (put, begun) = (begun.of.put, Instant::now());
+        self.state().outputs.puts.insert(put, OpenOutput { job: None, output, begun });
         Ok(output)
     }
 
@@ -174,7 +181,9 @@ impl Catalog {
         let state = self.state();
         let now = Instant::now();
         let is_lost = |part: &&OutputPartStored| {
-            part.stored.as_ref().is_some_and(|stored| state.disks.live_among(&stored.disks, now).is_empty())
+            let stored = part.stored.as_ref();
+            // A node that is being drained still has what it has.
+            stored.is_some_and(|stored| state.disks.nodes_of(stored.disks.iter().copied(), now).is_empty())
         };
         match parts.iter().find(is_lost) {
             Some(part) => Err(CatalogError::OutputPartLost { part: part.name.clone() }),

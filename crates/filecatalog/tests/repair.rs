@@ -1,5 +1,6 @@
 //! A catalogue over a real store, with made-up nodes: from any loss that leaves one replica of each file, every file
-//! gets its number of replicas back, and no disk keeps a file that nobody needs.
+//! gets its number of replicas back, and no disk keeps a file that nobody needs. Nodes that are drained stay until their
+//! files have copies, and new nodes get their share.
 
 use api::StoredPart;
 use api::data_access::SecretText;
@@ -7,6 +8,7 @@ use api::stored::cluster::{
     BeginStored, CommitStored, ListStored, NumberStored, PlaceStored, RecordStored, RecordedFile,
     RecordedPart, StoredChange, StoredDiskNews, StoredEnd, StoredListing, StoredNews, StoredOutcome,
 };
+use api::stored::need::{DrainingNode, StoredNeed};
 use fastrand::Rng;
 use filecatalog::{Asker, Catalog, RepairPace, ReportingNode};
 use filetree::Changer;
@@ -35,9 +37,34 @@ struct MadeUpNode {
     ends: Vec<StoredEnd>,
     lists: bool,
     lives: bool,
+    is_drained: bool,
+    /// Bytes that files and other data may take.
+    size_bytes: u64,
 }
 
 impl MadeUpNode {
+    fn new(number: u32, rack: u32) -> Self {
+        Self {
+            from: ReportingNode {
+                node: NodeId(number + 1),
+                name: format!("n{number}"),
+                rack: format!("r{rack}"),
+            },
+            uuid: format!("disk of n{number}"),
+            disk: None,
+            files: BTreeMap::new(),
+            ends: Vec::new(),
+            lists: false,
+            lives: true,
+            is_drained: false,
+            size_bytes: 1 << 38,
+        }
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.files.values().sum()
+    }
+
     /// Makes the next report.
     fn news(&mut self) -> StoredNews {
         let listed = std::mem::take(&mut self.lists).then(|| StoredListing {
@@ -55,8 +82,8 @@ impl MadeUpNode {
                 is_empty: self.files.is_empty(),
                 total_bytes: 1 << 40,
                 free_bytes: 1 << 39,
-                room_bytes: 1 << 38,
-                takes_files: true,
+                room_bytes: self.size_bytes.saturating_sub(self.used_bytes()),
+                takes_files: !self.is_drained,
             }],
             listed: listed.into_iter().collect(),
             ends: std::mem::take(&mut self.ends),
@@ -79,27 +106,24 @@ fn asker() -> Asker {
 
 impl World {
     fn new(state: &Path, seed: u64) -> World {
+        let mut random = Rng::with_seed(seed);
+        let racks = random.u32(1..4);
+        let nodes = (0..random.u32(5..8)).map(|number| MadeUpNode::new(number, number % racks)).collect();
+        World::with(state, nodes, random)
+    }
+
+    /// So many nodes in one rack.
+    fn of(state: &Path, nodes: u32, seed: u64) -> World {
+        let nodes = (0..nodes).map(|number| MadeUpNode::new(number, 0)).collect();
+        World::with(state, nodes, Rng::with_seed(seed))
+    }
+
+    fn with(state: &Path, nodes: Vec<MadeUpNode>, random: Rng) -> World {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let catalog = runtime.block_on(async {
             let store = Metastore::open(state).await.unwrap();
             Catalog::open(store, Box::new(|_| "signed".to_string()), PACE).await.unwrap()
         });
-        let mut random = Rng::with_seed(seed);
-        let racks = random.u32(1..4);
-        let nodes = (0..random.u32(5..8)).map(|number| MadeUpNode {
-            from: ReportingNode {
-                node: NodeId(number + 1),
-                name: format!("n{number}"),
-                rack: format!("r{}", number % racks),
-            },
-            uuid: format!("disk of n{number}"),
-            disk: None,
-            files: BTreeMap::new(),
-            ends: Vec::new(),
-            lists: false,
-            lives: true,
-        });
-        let nodes = nodes.collect();
         World { runtime, catalog, nodes, random, next_node: 100 }
     }
 
@@ -152,6 +176,9 @@ impl World {
                 }
             }
         }
+        let drained = self.nodes.iter().filter(|node| node.is_drained && node.lives);
+        let drained = drained.map(|node| DrainingNode { node: node.from.node, name: node.from.name.clone() });
+        self.catalog.drain(&drained.collect::<Vec<_>>());
         self.runtime.block_on(self.catalog.keep_house()).unwrap();
     }
 
@@ -356,4 +383,148 @@ fn disks_of_other_stores_stay_untouched() {
     let orders = tell("wrong", true);
     assert!(orders.disks == [None] && orders.refused[0].1.contains("secret"), "{orders:?}");
     assert!(tell("right", false).disks[0].is_some());
+}
+
+impl World {
+    /// Runs rounds until a condition holds.
+    #[track_caller]
+    fn until(&mut self, what: &str, is_so: impl Fn(&World) -> bool) {
+        let began = Instant::now();
+        while !is_so(self) {
+            assert!(
+                began.elapsed() < REPAIRED_WITHIN,
+                "{what}: {:?} {:?}",
+                self.catalog.needs(),
+                shares(self)
+            );
+            self.round();
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Returns the need for a node that is being drained; None if no scan has found it yet.
+    fn need(&self, index: usize) -> Option<StoredNeed> {
+        let needs = self.catalog.needs();
+        needs.into_iter().find(|each| each.node == self.nodes[index].from.node).map(|each| each.need)
+    }
+
+    /// Returns the numbers of nodes that have each file of the rows, without one of the nodes.
+    fn counts_without(&self, index: usize) -> BTreeSet<usize> {
+        let others = || self.nodes.iter().enumerate().filter(|(other, node)| *other != index && node.lives);
+        let count = |file| others().filter(|(_, node)| node.files.contains_key(file)).count();
+        self.rows().keys().map(count).collect()
+    }
+}
+
+fn check_drain(seed: u64) {
+    let state = tempfile::tempdir().unwrap();
+    let mut world = World::new(state.path(), seed);
+    let replicas = world.random.u32(1..4);
+    world.round();
+    world.put("first", 20, replicas);
+    world.until_whole(replicas as usize, seed);
+    let index = world.random.usize(0..world.nodes.len());
+    world.nodes[index].is_drained = true;
+    if world.random.bool() {
+        // The put of another client ends during the drain; it placed its files before.
+        world.put("second", 10, replicas);
+    }
+    world.round();
+    world.until("the drain ends", |world| world.need(index) == Some(StoredNeed::default()));
+    assert_eq!(world.counts_without(index), [replicas as usize].into(), "seed {seed}");
+    world.nodes[index].lives = false;
+    world.until_whole(replicas as usize, seed);
+    // It returns with its disk, as another process.
+    world.next_node += 1;
+    let node = &mut world.nodes[index];
+    (node.lives, node.is_drained, node.from.node) = (true, false, NodeId(world.next_node));
+    world.until_whole(replicas as usize, seed);
+}
+
+#[test]
+fn drained_node_stays_until_copies_are_made() {
+    std::thread::scope(|scope| {
+        for seed in 1..7 {
+            scope.spawn(move || check_drain(seed));
+        }
+    });
+}
+
+#[test]
+fn drain_names_files_without_a_place() {
+    let state = tempfile::tempdir().unwrap();
+    let mut world = World::of(state.path(), 3, 3);
+    world.round();
+    world.put("few", 4, 2);
+    world.put("many", 20, 3);
+    world.nodes[0].is_drained = true;
+    let is_stuck =
+        |world: &World| world.need(0).is_some_and(|need| need.files > 0 && need.files == need.without_place);
+    world.until("the files of three replicas find no place", is_stuck);
+    let need = world.need(0).unwrap();
+    assert!((20..=40).contains(&need.files), "{need:?}");
+    assert!((1..=10).contains(&need.names.len()), "{need:?}");
+    assert!(need.names.iter().all(|name| name.starts_with("many/d")), "{need:?}");
+    // The other nodes have all that they can have.
+    assert_eq!(world.counts_without(0), [2].into());
+    // A node without room changes nothing, and one with room ends it.
+    world.nodes.push(MadeUpNode { size_bytes: 0, ..MadeUpNode::new(3, 0) });
+    (0..5).for_each(|_| world.round());
+    assert!(is_stuck(&world));
+    world.nodes[3].size_bytes = 1 << 38;
+    world.until("the drain ends", |world| world.need(0) == Some(StoredNeed::default()));
+    assert_eq!(world.counts_without(0), [2, 3].into());
+}
+
+#[test]
+fn drains_of_two_nodes_lose_nothing() {
+    let state = tempfile::tempdir().unwrap();
+    let mut world = World::of(state.path(), 5, 4);
+    world.round();
+    world.put("data", 15, 2);
+    world.nodes[0].is_drained = true;
+    world.nodes[1].is_drained = true;
+    let is_done = |world: &World, index| world.need(index) == Some(StoredNeed::default());
+    world.until("both drains end", |world| is_done(world, 0) && is_done(world, 1));
+    world.nodes[0].lives = false;
+    assert_eq!(world.counts_without(1), [2].into());
+}
+
+/// The bytes of files on nodes, as shares of their disks in percent.
+fn shares(world: &World) -> Vec<u64> {
+    world.nodes.iter().map(|node| node.used_bytes() * 100 / node.size_bytes).collect()
+}
+
+#[test]
+fn joined_node_gets_its_share() {
+    let state = tempfile::tempdir().unwrap();
+    let mut world = World::of(state.path(), 3, 5);
+    world.nodes.iter_mut().for_each(|node| node.size_bytes = 70 << 20);
+    for part in 0..10 {
+        // No node is silent for long.
+        world.round();
+        world.put(&format!("data{part}"), 10, 2);
+    }
+    world.until_whole(2, 5);
+    let before = shares(&world);
+    assert!(before.iter().all(|share| *share > 50), "{before:?}");
+    world.nodes.push(MadeUpNode { size_bytes: 140 << 20, ..MadeUpNode::new(3, 0) });
+    world.until("the new disk has its share", |world| {
+        let shares = shares(world);
+        let bounds = [shares.iter().min().unwrap(), shares.iter().max().unwrap()];
+        bounds[1] - bounds[0] <= 6 && world.difference(2).is_none()
+    });
+    // Nothing moves any more.
+    let settled = shares(&world);
+    for _ in 0..50 {
+        world.round();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!((shares(&world), world.difference(2)), (settled, None));
+    // Other data fills a disk up to its reserve: its files go elsewhere.
+    world.nodes[0].size_bytes = 5 << 20;
+    world.catalog.drain(&[]);
+    world.until("the full disk has given files away", |world| {
+        world.nodes[0].used_bytes() <= 5 << 20 && world.difference(2).is_none()
+    });
 }

@@ -66,6 +66,10 @@ impl EventLoop {
         service: Service,
         files: JobFiles,
     ) -> Self {
+        let mut control = Control::new(service, clock::now());
+        if service == Service::Cluster {
+            control.expect_stored_needs();
+        }
         Self {
             service,
             store,
@@ -74,7 +78,7 @@ impl EventLoop {
             progress_board,
             signing,
             files,
-            control: Control::new(service, clock::now()),
+            control,
             outbox: Outbox::default(),
             timing: Timing { collected: None, written: Instant::now() },
         }
@@ -205,6 +209,9 @@ impl EventLoop {
                 control.leave(outbox, node, &incarnation, caller(reply));
             }
             Request::Drain { name, reply } => control.drain(outbox, &name, caller(reply)),
+            Request::StoredNeeds { needs, reply } => {
+                drop(reply.send(Ok(control.stored_needs(outbox, needs))));
+            }
             Request::Brief { node, job, question, reply } => self.brief(node, job, &question, reply),
             Request::UserOfRunning { node, job, reply } => {
                 drop(reply.send(control.user_of_running(node, job).map_err(Into::into)));

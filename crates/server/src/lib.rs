@@ -47,6 +47,7 @@ use api::intermediate::{
     OpenedIntermediate,
 };
 use api::kept::{GcAnswer, KeptAnnouncement};
+use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
 use control::{FileRequest, NewStrike, NewsAnswer};
 use event_loop::{
@@ -496,6 +497,12 @@ impl Server {
     /// when no job needs it, it is told to leave. Returns when the drain is durable.
     pub async fn drain_node(&self, name: String) -> Result<NodeStatus, ServerError> {
         self.ask_later(|reply| Request::Drain { name, reply }).await
+    }
+
+    /// Tells which stored files need nodes that are being drained, and returns these nodes. They stay until no file needs
+    /// them: to be called about each second.
+    pub async fn stored_needs(&self, needs: Vec<NodeNeed>) -> Result<Vec<DrainingNode>, ServerError> {
+        self.ask_later(|reply| Request::StoredNeeds { needs, reply }).await
     }
 
     /// Handles a node's announcement of kept data.

@@ -307,3 +307,39 @@ fn stored_files_of_another_server_stay() {
     last.signal(Signal::TERM);
     assert!(last.wait().status.success());
 }
+
+#[test]
+fn drained_node_leaves_no_stored_file_short() {
+    let mut cluster = cluster_of(3);
+    let source = write_source(&cluster, 2, 20);
+    cluster.files().done(&["put", "in", "data", "--replicas", "2"]);
+    let drained = cluster.run(&["nodes", "drain", "node-0", "--wait"]).expect_success();
+    assert!(drained.text().contains("node-0 drained"), "{}", drained.story());
+    // It left when the last copy was there.
+    assert_eq!([1, 2].map(|node| cluster.count_stored_on(node)), [22, 22]);
+    cluster.wait_for_node(0);
+    cluster.files().assert_stored(&source, "data");
+    cluster.files().assert_sound();
+}
+
+#[test]
+fn drain_lists_stored_files_without_place() {
+    let mut cluster = cluster_of(3);
+    let source = write_source(&cluster, 1, 2);
+    cluster.files().done(&["put", "in", "data", "--replicas", "3"]);
+    cluster.run(&["nodes", "drain", "node-0"]).expect_success();
+    let is_stuck = |answer: &str| answer.contains("\"without_place\": 3");
+    cluster.ask_until(&["nodes", "--json"], is_stuck);
+    cluster.restart_server();
+    cluster.ask_until(&["nodes", "--json"], is_stuck);
+    let asked = cluster.run(&["nodes", "drain", "node-0"]).expect_success();
+    assert!(asked.text().contains("draining, 3 stored parts left"), "{}", asked.story());
+    let words =
+        ["no other node can take 3 parts", "files:data/alone/0", "files:data/together/1", "add a node"];
+    words.iter().for_each(|word| assert!(asked.stderr.contains(word), "{}", asked.story()));
+    // A node that joins takes them.
+    cluster.add_node();
+    cluster.wait_for_node(0);
+    cluster.files().assert_stored(&source, "data");
+    cluster.files().assert_sound();
+}

@@ -1,5 +1,5 @@
-//! Draining of nodes: they get no new work, their runs move with the next merges, and when no job needs them they are
-//! told to leave.
+//! Draining of nodes: they get no new work, their runs move with the next merges, and when no job and no stored file
+//! needs them they are told to leave.
 
 use crate::interface::{ControlError, Outbox, Reply};
 use crate::intermediate_files::IntermediateFiles;
@@ -7,10 +7,10 @@ use crate::membership::Drain;
 use crate::scheduling::feed;
 use crate::work::Work;
 use api::control::{NodeOrder, NodeStatus};
+use api::stored::need::{DrainingNode, NodeNeed};
 use ids::NodeId;
 use rows::{Change, NodeState};
 use scheduler::Event;
-use std::collections::BTreeSet;
 
 /// Begins to drain a node, given by its name or number. Has no effect on a node that is being drained already. For a
 /// drained node that is gone, the answer says so.
@@ -38,7 +38,7 @@ pub(crate) fn drain(work: &mut Work, outbox: &mut Outbox, name: &str, reply: Rep
 pub(crate) fn begin_drain(work: &mut Work, outbox: &mut Outbox, node: NodeId) {
     let jobs = work.jobs.keys().copied().collect();
     let Some(known) = work.fleet.get_mut(node) else { return };
-    known.drain = Some(Drain { jobs, is_done: false });
+    known.drain = Some(Drain { jobs, ..Drain::default() });
     known.order(NodeOrder::Drain);
     work.fleet.nodes_changed();
     feed(work, outbox, Event::NodeDraining { node });
@@ -47,14 +47,31 @@ pub(crate) fn begin_drain(work: &mut Work, outbox: &mut Outbox, node: NodeId) {
 /// Tells a node again to leave that was drained under the previous server.
 pub(crate) fn drained_before(work: &mut Work, outbox: &mut Outbox, node: NodeId) {
     let Some(known) = work.fleet.get_mut(node) else { return };
-    known.drain = Some(Drain { jobs: BTreeSet::new(), is_done: true });
+    known.drain = Some(Drain { is_done: true, ..Drain::default() });
     known.order(NodeOrder::Leave);
     work.fleet.nodes_changed();
     feed(work, outbox, Event::NodeDraining { node });
 }
 
-/// Tells drained nodes to leave if no job and no intermediate file needs them.
+/// Takes the needs of stored files for nodes, and returns the nodes that are being drained.
+pub(crate) fn stored_needs(work: &mut Work, outbox: &mut Outbox, needs: Vec<NodeNeed>) -> Vec<DrainingNode> {
+    for NodeNeed { node, need } in needs {
+        let known = work.fleet.get_mut(node).and_then(|known| known.drain.as_mut());
+        let Some(drain) = known.filter(|drain| !drain.is_done) else { continue };
+        let before = drain.stored.as_ref().map_or(0, |before| before.without_place);
+        if before == 0 && need.without_place > 0 {
+            let count = need.without_place;
+            outbox.info(format!("{node} cannot leave: no other node can take {count} of its stored files"));
+        }
+        drain.stored = Some(need);
+    }
+    let draining = work.fleet.each().filter(|(_, known)| known.drain.is_some());
+    draining.map(|(node, known)| DrainingNode { node, name: known.info().name.clone() }).collect()
+}
+
+/// Tells drained nodes to leave if no job, no intermediate file and no stored file needs them.
 pub(crate) fn end_drains(work: &mut Work, files: &IntermediateFiles, outbox: &mut Outbox) {
+    let hears_stored_needs = work.fleet.hears_stored_needs();
     for node in work.fleet.draining() {
         let Some(known) = work.fleet.get_mut(node) else { continue };
         let Some(drain) = known.drain.as_mut().filter(|drain| !drain.is_done) else { continue };
@@ -63,7 +80,12 @@ pub(crate) fn end_drains(work: &mut Work, files: &IntermediateFiles, outbox: &mu
         if !drain.jobs.is_empty() || !known.running.is_empty() || files.need(node) {
             continue;
         }
+        // A catalogue that has not spoken yet may know files that have no other replica.
+        if hears_stored_needs && drain.stored.as_ref().is_none_or(|need| need.files > 0) {
+            continue;
+        }
         drain.is_done = true;
+        drain.stored = None;
         known.order(NodeOrder::Leave);
         outbox.info(format!("{node} has been emptied"));
         outbox.write(Change::NodeStateChanged { node, state: NodeState::Drained, now_ns: outbox.now_ns() });

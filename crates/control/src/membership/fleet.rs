@@ -38,6 +38,8 @@ pub(crate) struct Fleet {
     left_out: BTreeSet<NodeId>,
     /// Reports that wait for the next write to the store.
     telemetry: Telemetry,
+    /// True if a catalogue of stored files tells which of them need a node that is being drained.
+    hears_stored_needs: bool,
 }
 
 impl Fleet {
@@ -53,7 +55,17 @@ impl Fleet {
             changes: 0,
             left_out: BTreeSet::new(),
             telemetry: Telemetry::default(),
+            hears_stored_needs: false,
         }
+    }
+
+    /// Lets drained nodes stay until a catalogue says that no stored file needs them.
+    pub fn expect_stored_needs(&mut self) {
+        self.hears_stored_needs = true;
+    }
+
+    pub fn hears_stored_needs(&self) -> bool {
+        self.hears_stored_needs
     }
 
     /// Adds a slot of this process that waits for work.
@@ -495,6 +507,7 @@ impl Fleet {
             disks: known.disks.clone(),
             sample: known.sample,
             kept_jobs: known.kept.iter().copied().collect(),
+            stored_need: known.drain.as_ref().and_then(|drain| drain.stored.clone()),
             state: match &known.drain {
                 None => NodeState::Up,
                 Some(drain) if drain.is_done => NodeState::Drained,

@@ -4,6 +4,7 @@ use crate::interface::{Moment, Outbox, Reply};
 use crate::membership::{LEASE, OutputTail, Presence};
 use api::control::{NodeInfo, NodeOrder, NodeOrders, NumberedOrder, POLL_MS_MAX};
 use api::machine::{DiskReport, DiskState, MachineSample};
+use api::stored::need::StoredNeed;
 use ids::{AttemptKey, JobId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub(crate) struct Drain {
     pub jobs: BTreeSet<JobId>,
     /// No job needs the node any more, and it has been told to leave.
     pub is_done: bool,
+    /// The stored files that need the node; None until the catalogue has told them.
+    pub stored: Option<StoredNeed>,
 }
 
 /// State of a node that is away.

@@ -16,6 +16,7 @@ use axum::extract::State;
 use filecatalog::{Asker, Catalog, CatalogError, JobInputs, ReportingNode};
 use filetree::Changer;
 use ids::{JobId, NodeId};
+use server::Server;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -52,8 +53,9 @@ impl StoredFiles {
     }
 
     /// Does what is to be done from time to time; ends with the server.
-    pub async fn keep_house(self) {
+    pub async fn keep_house(self, server: &Server) {
         loop {
+            self.tell_needs(server).await;
             let pause = match self.aside(async |catalog| catalog.keep_house().await).await {
                 Ok(Message(true)) => NEXT_ROUND,
                 Ok(Message(false)) => ROUND,
@@ -62,7 +64,18 @@ impl StoredFiles {
                     ROUND
                 }
             };
+            if !self.catalog.needs().is_empty() {
+                self.tell_needs(server).await;
+            }
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Tells the server which files need nodes that are being drained, and asks it for these nodes.
+    async fn tell_needs(&self, server: &Server) {
+        match server.stored_needs(self.catalog.needs()).await {
+            Ok(draining) => self.catalog.drain(&draining),
+            Err(error) => tracing::debug!(%error, "the server does not say which nodes are being drained"),
         }
     }
 }

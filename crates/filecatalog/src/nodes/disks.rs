@@ -4,6 +4,7 @@ use crate::nodes::orders::DiskOrders;
 use crate::nodes::pace::RepairPace;
 use crate::nodes::placement::{Candidate, Place};
 use api::stored::cluster::{StoredDiskNews, StoredListing, StoredNode};
+use api::stored::need::DrainingNode;
 use ids::{ConcreteId, DiskId, NodeId};
 use rows::{FileDiskRow, ReplicatedFile};
 use std::collections::{BTreeMap, HashMap};
@@ -38,8 +39,11 @@ pub(crate) struct Disk {
     reach: Option<Reach>,
     /// Its last report; the start of the server if there was none.
     heard: Instant,
+    total_bytes: u64,
     room_bytes: u64,
     takes_files: bool,
+    /// Its node, if that is being drained or was drained.
+    drained: Option<NodeId>,
     listing: Listing,
     /// Its standing at the last scan.
     judged: Option<Standing>,
@@ -51,11 +55,13 @@ pub(crate) struct Disk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Live,
+    /// Reachable and about to leave: others copy from it, and its replicas do not count.
+    Draining,
     /// Not heard for a moment, or expected back.
     Away,
     /// Silent without a word: its node may be dead.
     Vanished,
-    /// Silent for so long that its replicas count as lost.
+    /// Silent for so long that its replicas count as lost, or since its node was drained.
     Gone,
 }
 
@@ -66,8 +72,10 @@ impl Disk {
             pace,
             reach: None,
             heard: now,
+            total_bytes: 0,
             room_bytes: 0,
             takes_files: false,
+            drained: None,
             listing: Listing::Wanted,
             judged: None,
             orders: DiskOrders::default(),
@@ -88,8 +96,9 @@ impl Disk {
         let RepairPace { heard_within, after, grace, .. } = self.pace;
         let silence = now.saturating_duration_since(self.heard);
         match self.reach(now) {
+            Some(_) if self.drained.is_some() => Standing::Draining,
             Some(_) => Standing::Live,
-            None if silence >= after.max(heard_within) => Standing::Gone,
+            None if self.drained.is_some() || silence >= after.max(heard_within) => Standing::Gone,
             None if self.is_leaving() || silence < grace.max(heard_within) => Standing::Away,
             None => Standing::Vanished,
         }
@@ -119,12 +128,23 @@ impl Disk {
         self.listing = if page.is_last { Listing::Done(now) } else { Listing::Asked(now) };
     }
 
+    /// Returns the node that drains or has drained it.
+    pub fn drained(&self) -> Option<NodeId> {
+        self.drained
+    }
+
+    /// Returns whether new files may be put on it, as far as its node says.
+    pub fn takes_files(&self) -> bool {
+        self.takes_files && self.drained.is_none()
+    }
+
     fn candidate(&self, reach: &Reach) -> Candidate {
         Candidate {
             disk: self.row.disk,
             node: reach.node,
             rack: self.row.rack.clone(),
             room_bytes: self.room_bytes.saturating_sub(self.orders.incoming_bytes()),
+            total_bytes: self.total_bytes,
         }
     }
 }
@@ -134,11 +154,21 @@ impl Disk {
 pub(crate) struct Disks {
     pace: RepairPace,
     all: BTreeMap<DiskId, Disk>,
+    /// Nodes that are being drained.
+    draining: BTreeMap<NodeId, Draining>,
+}
+
+/// A node that is being drained.
+#[derive(Clone, Debug)]
+pub(crate) struct Draining {
+    name: String,
+    pub since: Instant,
 }
 
 impl Disks {
     pub fn new(rows: Vec<FileDiskRow>, pace: RepairPace, now: Instant) -> Self {
-        Self { pace, all: rows.into_iter().map(|row| (row.disk, Disk::new(row, pace, now))).collect() }
+        let all = rows.into_iter().map(|row| (row.disk, Disk::new(row, pace, now))).collect();
+        Self { pace, all, draining: BTreeMap::new() }
     }
 
     pub fn get(&self, disk: DiskId) -> Option<&Disk> {
@@ -167,10 +197,65 @@ impl Disks {
         if disk.reach.as_ref().is_none_or(|before| before.node != reach.node) {
             disk.listing = Listing::Wanted;
             disk.orders = DiskOrders::default();
+            disk.drained = Some(reach.node).filter(|node| self.draining.contains_key(node));
         }
         disk.reach = Some(reach.clone());
         disk.heard = now;
         (disk.room_bytes, disk.takes_files) = (news.room_bytes, news.takes_files);
+        disk.total_bytes = news.total_bytes;
+    }
+
+    /// Notes all nodes that are being drained. A disk that was not heard yet is known by the name of its node. The disks
+    /// of a drained node that left stay drained until another process reports them.
+    pub fn set_draining(&mut self, nodes: &[DrainingNode], now: Instant) {
+        let mut before = std::mem::take(&mut self.draining);
+        for DrainingNode { node, name } in nodes {
+            let known = before.remove(node);
+            let new = Draining { name: name.clone(), since: now };
+            self.draining.insert(*node, known.unwrap_or(new));
+        }
+        for disk in self.all.values_mut() {
+            disk.drained = match &disk.reach {
+                Some(reach) if self.draining.contains_key(&reach.node) => Some(reach.node),
+                Some(reach) => disk.drained.filter(|node| *node == reach.node),
+                None => {
+                    let named = self.draining.iter().find(|(_, each)| each.name == disk.row.node_name);
+                    named.map(|(node, _)| *node)
+                }
+            };
+        }
+    }
+
+    /// Returns the nodes that are being drained.
+    pub fn draining(&self) -> &BTreeMap<NodeId, Draining> {
+        &self.draining
+    }
+
+    /// Returns the nodes among those of these disks that are being drained, each once.
+    pub fn draining_among(&self, disks: &[DiskId]) -> Vec<NodeId> {
+        let drained = disks.iter().filter_map(|disk| self.all.get(disk)?.drained);
+        let mut nodes: Vec<NodeId> = drained.filter(|node| self.draining.contains_key(node)).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// Returns whether these nodes have been drained for so long that their disks were heard if they can be.
+    pub fn drain_for_long(&self, nodes: &[NodeId], now: Instant) -> bool {
+        let since = nodes.iter().filter_map(|node| self.draining.get(node)).map(|draining| draining.since);
+        since.into_iter().all(|since| now.saturating_duration_since(since) >= self.pace.grace)
+    }
+
+    /// Returns whether a node has disks with rows.
+    pub fn has_disks(&self, node: NodeId) -> bool {
+        self.all.values().any(|disk| {
+            disk.drained == Some(node) || disk.reach.as_ref().is_some_and(|reach| reach.node == node)
+        })
+    }
+
+    /// Returns whether the replicas of a disk count as about to go.
+    pub fn is_drained(&self, disk: DiskId) -> bool {
+        self.all.get(&disk).is_some_and(|disk| disk.drained.is_some())
     }
 
     /// Subtracts bytes that a client will write, until the next report says how much room is left.
@@ -182,7 +267,7 @@ impl Disks {
 
     /// Returns the disks that may get files.
     pub fn candidates(&self, now: Instant) -> Vec<Candidate> {
-        let usable = self.all.values().filter(|disk| disk.takes_files);
+        let usable = self.all.values().filter(|disk| disk.takes_files());
         usable.filter_map(|disk| Some(disk.candidate(disk.reach(now)?))).collect()
     }
 
@@ -194,9 +279,9 @@ impl Disks {
         nodes.len()
     }
 
-    /// Returns the reachable ones among these disks, as candidates.
+    /// Returns the reachable ones among these disks that stay, as candidates.
     pub fn live_among(&self, disks: &[DiskId], now: Instant) -> Vec<Candidate> {
-        let known = disks.iter().filter_map(|disk| self.all.get(disk));
+        let known = disks.iter().filter_map(|disk| self.all.get(disk)).filter(|disk| disk.drained.is_none());
         known.filter_map(|disk| Some(disk.candidate(disk.reach(now)?))).collect()
     }
 
@@ -235,6 +320,15 @@ impl Disks {
         fetches
     }
 
+    /// Returns whether no node is expected back or drained, and no disk fetches anything.
+    pub fn are_calm(&self, now: Instant) -> bool {
+        let is_calm = |disk: &Disk| {
+            let stands = matches!(disk.standing(now), Standing::Live | Standing::Gone);
+            stands && disk.orders.fetched_files().next().is_none()
+        };
+        self.draining.is_empty() && self.all.values().all(is_calm)
+    }
+
     pub fn standing(&self, disk: DiskId, now: Instant) -> Standing {
         self.all.get(&disk).map_or(Standing::Gone, |disk| disk.standing(now))
     }
@@ -267,7 +361,7 @@ impl Disks {
         for disk in self.all.values() {
             let name = &disk.row.node_name;
             match disk.reach(now) {
-                Some(_) if disk.takes_files => {
+                Some(_) if disk.takes_files() => {
                     text.push(format!("{name} has room for {} bytes", disk.room_bytes))
                 }
                 Some(_) => text.push(format!("{name} takes no files")),

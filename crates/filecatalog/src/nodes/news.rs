@@ -156,6 +156,9 @@ impl Catalog {
         }
         // Rows come first: an order that ended counts until its row stands.
         self.store.add_replicas(&fetched).await?;
+        if !fetched.is_empty() && self.any_drains() {
+            self.wake_repair();
+        }
         self.store.drop_replicas(&dropped).await?;
         let removed: Vec<ConcreteId> = removed.into_iter().collect();
         if !removed.is_empty() {

@@ -9,6 +9,16 @@ pub(crate) struct Candidate {
     pub node: NodeId,
     pub rack: String,
     pub room_bytes: u64,
+    /// Size of the disk.
+    pub total_bytes: u64,
+}
+
+impl Candidate {
+    /// Returns the share of the disk that is room for files, in millionths: disks differ in size.
+    fn room_share(&self) -> u64 {
+        let share = u128::from(self.room_bytes) * 1_000_000 / u128::from(self.total_bytes.max(1));
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
 }
 
 /// The node and the rack of a replica.
@@ -60,8 +70,7 @@ fn weighted<'a>(pool: &[&'a Candidate], random: f64) -> Option<&'a Candidate> {
     pool.last().copied()
 }
 
-/// Chooses the replicas that a file has too many of: first second ones of a node, then those on the disks with the
-/// least room, and as long as possible none whose removal leaves one rack.
+/// Chooses the replicas that a file has too many of: first second ones of a node, then those on the fullest disks, and as long as possible none whose removal leaves one rack.
 pub(crate) fn surplus(holders: &[Candidate], count: usize) -> Vec<DiskId> {
     let mut left: Vec<&Candidate> = holders.iter().collect();
     let mut removed = Vec::new();
@@ -80,7 +89,7 @@ pub(crate) fn surplus(holders: &[Candidate], count: usize) -> Vec<DiskId> {
             left.iter().enumerate().any(|(other, holder)| other != index && holder.node == node)
         };
         let best = (0..left.len()).min_by_key(|index| {
-            (!shares_node(*index), 2 - racks_without(*index), left[*index].room_bytes, left[*index].disk)
+            (!shares_node(*index), 2 - racks_without(*index), left[*index].room_share(), left[*index].disk)
         });
         let Some(best) = best else { break };
         removed.push(left.remove(best).disk);
@@ -95,7 +104,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn disk(disk: i64, node: u32, rack: &str, room_bytes: u64) -> Candidate {
-        Candidate { disk: DiskId(disk), node: NodeId(node), rack: rack.to_string(), room_bytes }
+        let (disk, node, rack) = (DiskId(disk), NodeId(node), rack.to_string());
+        Candidate { disk, node, rack, room_bytes, total_bytes: 20 }
     }
 
     /// Whether there is any choice of `count` disks that keeps the rules; found by trying all of them.

@@ -384,6 +384,9 @@ pub(crate) async fn replicas_are_found_by_their_files(store: &Metastore) {
     assert_eq!(store.replicated_files_on(DiskId(9), ALL, 9).await.unwrap(), [all[0].row]);
     assert_eq!(store.replicated_files_on(DiskId(1), files[0], 9).await.unwrap(), [all[1].row]);
     assert_eq!(store.replicated_files_on(DiskId(1), ALL, 1).await.unwrap(), [all[0].row]);
+    let path_in = async |space| store.path_of_content(space, content).await.unwrap();
+    assert_eq!(path_in(CLUSTER).await.as_deref(), Some("d/a"));
+    assert_eq!(path_in(FileSpace::Machine).await, None);
     store.drop_replicas(&[(files[0], DiskId(9)), (files[1], DiskId(9))]).await.unwrap();
     assert_eq!(store.replicated_files_after(ALL, 9).await.unwrap(), [file(0, &[1, 2]), file(1, &[1, 2])]);
     // A replica of a removed file is stored too, so that it is removed.

@@ -13,6 +13,7 @@ use api::flow::SubmittedFlow;
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
 use api::intermediate::{CreatedIntermediate, NewIntermediate};
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
+use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes};
 use control::{FileRequest, NewStrike, PullRequest};
 use ids::{JobId, NodeId};
@@ -80,6 +81,11 @@ pub(crate) enum Request {
     Drain {
         name: String,
         reply: Reply<NodeStatus>,
+    },
+    /// Handles the needs of stored files for nodes; answered with the nodes that are being drained.
+    StoredNeeds {
+        needs: Vec<NodeNeed>,
+        reply: Reply<Vec<DrainingNode>>,
     },
     Places {
         job: JobId,

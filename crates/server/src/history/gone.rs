@@ -22,6 +22,7 @@ pub async fn gone_nodes(store: &Metastore) -> Result<Vec<NodeStatus>, StoreError
         sample: None,
         state: NodeState::Dead,
         kept_jobs: Vec::new(),
+        stored_need: None,
     };
     Ok(store.dead_nodes(since_ns, SHOWN_MAX).await?.into_iter().map(status).collect())
 }

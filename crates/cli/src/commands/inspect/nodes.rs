@@ -9,6 +9,7 @@ use crate::show::terminal::{print, tell};
 use anyhow::anyhow;
 use api::control::{NodeState, NodeStatus};
 use api::machine::{DiskReport, DiskState, MachineSample};
+use api::stored::need::STORED_NEED_NAMES_MAX;
 use clap::{Args, Subcommand};
 use client::Blocking;
 use ids::NodeId;
@@ -31,8 +32,8 @@ pub struct NodesArgs {
 /// Action on a node.
 #[derive(Debug, Subcommand)]
 pub enum NodesAction {
-    /// Drain a node: it gets no new work, data that running jobs need moves to other nodes, and the node exits when
-    /// nothing needs it
+    /// Drain a node: it gets no new work, data that running jobs need and stored files move to other nodes, and the node
+    /// exits when nothing needs it
     Drain {
         /// Name of the node, or its number as in #5 (quoted in a shell: '#5')
         node: String,
@@ -81,7 +82,7 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
             number(node.node),
             escape::cell(&node.info.name),
             escape::cell(&node.info.rack),
-            node.state.word().to_string(),
+            state(node),
             count(node.info.slots.into()),
             count(node.running.into()),
             bytes(node.info.memory_bytes),
@@ -93,7 +94,38 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
             escape::cell(&node.info.data_url),
         ]
     };
-    Ok(print(&table(&columns, cluster.nodes.iter().chain(&cluster.gone).map(cells).collect()))?)
+    print(&table(&columns, cluster.nodes.iter().chain(&cluster.gone).map(cells).collect()))?;
+    for line in cluster.nodes.iter().filter_map(without_place) {
+        tell(&line);
+    }
+    Ok(())
+}
+
+/// Returns the state of a node, with the stored files that keep it from leaving.
+fn state(node: &NodeStatus) -> String {
+    let word = node.state.word();
+    match &node.stored_need {
+        Some(need) if need.files > 0 => format!("{word}, {} stored parts left", count(need.files)),
+        _ => word.to_string(),
+    }
+}
+
+/// Returns a sentence about the stored files of a drained node that no other node can take, and the way out.
+fn without_place(node: &NodeStatus) -> Option<String> {
+    let need = node.stored_need.as_ref().filter(|need| need.without_place > 0)?;
+    let mut names: Vec<String> =
+        need.names.iter().map(|name| format!("files:{}", escape::cell(name))).collect();
+    if need.names.len() == STORED_NEED_NAMES_MAX {
+        names.push("perhaps others".to_string());
+    }
+    let of = if names.is_empty() { String::new() } else { format!(" (of {})", names.join(", ")) };
+    Some(format!(
+        "sailfish: note: {name} stays, because no other node can take {parts} parts of stored files{of}: add a \
+         node or a disk, remove the files, or end the process of the node; without it they have fewer replicas, \
+         and those without another one cannot be read until it is started again",
+        name = escape::cell(&node.info.name),
+        parts = count(need.without_place),
+    ))
 }
 
 /// Drains a node, and prints its state.
@@ -108,18 +140,38 @@ fn drain(connection: &Blocking, name: &str, wait: bool) -> Result<(), Failure> {
             jobs.join(", ")
         ));
     }
+    let mut told = None;
     while wait && status.state != NodeState::Drained {
+        tell_need(&status, &mut told);
         std::thread::sleep(LOOK_EVERY);
         let nodes =
             connection.run(async |client| client.cluster().await).map_err(Failure::from_client)?.nodes;
         let found = nodes.into_iter().find(|node| node.node == status.node);
         status = found.ok_or_else(|| {
             let node = number(status.node);
-            Failure::from(anyhow!("node {node} left before it was empty; its data is recomputed"))
+            Failure::from(anyhow!(
+                "node {node} left before it was empty; its data is recomputed, and its stored files get replicas elsewhere"
+            ))
         })?;
     }
     let (node, name) = (number(status.node), escape::cell(&status.info.name));
-    Ok(print(&format!("{node} {name} {}\n", status.state.word()))?)
+    print(&format!("{node} {name} {}\n", state(&status)))?;
+    if !wait {
+        without_place(&status).iter().for_each(|line| tell(line));
+    }
+    Ok(())
+}
+
+/// Says which stored files keep a node, whenever other ones find no place.
+fn tell_need(node: &NodeStatus, told: &mut Option<u64>) {
+    let Some(need) = node.stored_need.as_ref().filter(|need| need.files > 0) else { return };
+    if told.replace(need.without_place) != Some(need.without_place) {
+        let (name, parts) = (escape::cell(&node.info.name), count(need.files));
+        tell(&format!(
+            "sailfish: {name} stays until {parts} parts of stored files have copies on other nodes"
+        ));
+        without_place(node).iter().for_each(|line| tell(line));
+    }
 }
 
 /// Returns the number of a node in the form that `drain` accepts, which cannot be a name.

@@ -16,6 +16,9 @@ macro_rules! of_version {
 
 pub(super) use of_version;
 
+/// More components than a path has: each takes two of at most 4,095 bytes.
+const PATH_COMPONENTS_MAX: usize = 2048;
+
 /// The value of `$1` for a version.
 pub(super) fn version_value(at: Option<FileVersion>) -> Value {
     at.map_or(-1, |version| version.0).into()
@@ -117,6 +120,31 @@ impl Metastore {
         );
         let values = [version_value(at), directory.0.into(), names[0].into(), names[1].into()];
         self.concrete_rows(&self.rows(statement, values).await?)
+    }
+
+    /// Returns a path by which a tree reaches a content, a current one if there is one; None if no name has it.
+    pub async fn path_of_content(
+        &self,
+        space: FileSpace,
+        content: ContentId,
+    ) -> Result<Option<String>, StoreError> {
+        let statement = "SELECT * FROM file_names WHERE item = $1 AND is_directory = $2 AND tree = $3 \
+             ORDER BY CASE WHEN until_version IS NULL THEN 0 ELSE 1 END, since_version DESC LIMIT 1";
+        let mut components = Vec::new();
+        let (mut item, mut is_directory) = (content.0, 0_i64);
+        while components.len() < PATH_COMPONENTS_MAX {
+            let values: Vec<Value> = vec![item.into(), is_directory.into(), space.number().into()];
+            let rows = self.rows(statement, values).await?;
+            let Some(row) = rows.first() else { return Ok(None) };
+            let row = self.file_name_row(row)?;
+            components.push(row.name);
+            if row.directory == space.root() {
+                components.reverse();
+                return Ok(Some(components.join("/")));
+            }
+            (item, is_directory) = (row.directory.0, 1);
+        }
+        Ok(None)
     }
 
     /// Returns the number that the next put or change gets, without reserving it.
