@@ -198,9 +198,7 @@ impl Stage {
     /// next one ends.
     pub fn let_far_tasks_go(&mut self, now: UnixNanos) -> Option<UnixNanos> {
         let Self { tasks, ready, .. } = self;
-        ready
-            .far_waits
-            .begin(|index| *tasks[index.0 as usize].waits_since.get_or_insert(now));
+        ready.far_waits.begin(|index| *tasks[index.0 as usize].waits_since.get_or_insert(now));
         ready.far.extend(ready.far_waits.take_due(now));
         ready.far_waits.next_due(|index| tasks[index.0 as usize].queued)
     }
@@ -282,7 +280,8 @@ impl Stage {
 
     /// Returns the queues with waiting tasks.
     pub fn queues_with_waiting(&mut self) -> Vec<Queue> {
-        let nodes: BTreeSet<NodeId> = self.ready.by_node.keys().chain(self.ready.planned.keys()).copied().collect();
+        let nodes: BTreeSet<NodeId> =
+            self.ready.by_node.keys().chain(self.ready.planned.keys()).copied().collect();
         let nodes = nodes.into_iter().map(Queue::Of);
         let all: Vec<Queue> = nodes.chain([Queue::Anywhere, Queue::Far]).collect();
         all.into_iter().filter(|queue| self.first_waiting(*queue).is_some()).collect()

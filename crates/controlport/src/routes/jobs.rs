@@ -40,7 +40,7 @@ pub(crate) async fn submit(
     check_replaces_own(&port, &caller, &submission.spec).await?;
     submission.user = caller.job_user(submission.user);
     let inputs = CheckedInputs::of(&port, &caller, &[&submission.spec]).await?;
-    let submitted = port.server.submit_job(submission, &caller.submitter()).await?;
+    let submitted = port.server.submit_job(submission, &inputs.submitter(&caller)).await?;
     inputs.keep_for([submitted.job]);
     Ok(Message(submitted))
 }
@@ -67,7 +67,7 @@ pub(crate) async fn submit_flow(
     flow.user = caller.job_user(flow.user);
     let specs: Vec<&JobSpec> = flow.stages.iter().map(|stage| &stage.spec).collect();
     let inputs = CheckedInputs::of(&port, &caller, &specs).await?;
-    let submitted = port.server.submit_stages(flow, &caller.submitter()).await?;
+    let submitted = port.server.submit_stages(flow, &inputs.submitter(&caller)).await?;
     inputs.keep_for(submitted.jobs.iter().map(|stage| stage.job));
     Ok(Message(submitted))
 }

@@ -13,9 +13,10 @@ use api::stored::cluster::{
     StoredNews, StoredOrders, StoredPage, StoredPut,
 };
 use axum::extract::State;
-use filecatalog::{Asker, Catalog, CatalogError, JobInputs, ReportingNode};
+use filecatalog::{Asker, Catalog, CatalogError, JobInputs, PartNodes, ReportingNode};
 use filetree::Changer;
 use ids::{JobId, NodeId};
+use server::{Server, Submitter};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -52,7 +53,7 @@ impl StoredFiles {
     }
 
     /// Does what is to be done from time to time; ends with the server.
-    pub async fn keep_house(self) {
+    pub async fn keep_house(self, server: Arc<Server>) {
         loop {
             let pause = match self.aside(async |catalog| catalog.keep_house().await).await {
                 Ok(Message(true)) => NEXT_ROUND,
@@ -62,8 +63,24 @@ impl StoredFiles {
                     ROUND
                 }
             };
+            if let Err(error) = self.tell_places(&server).await {
+                tracing::warn!(%error, "maps are planned without the newest places of stored files");
+            }
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Tells the server the nodes with the inputs of running jobs, if nodes have come or gone.
+    async fn tell_places(&self, server: &Server) -> Result<(), Problem> {
+        let Message(moved) = self.aside(async |catalog| catalog.moved_inputs().await).await?;
+        for (job, places) in moved {
+            // A server that ends needs no plans.
+            let Ok(goes_on) = server.inputs_moved(job, places).await else { return Ok(()) };
+            if !goes_on {
+                self.catalog.has_read(job);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -353,6 +370,7 @@ pub(crate) async fn of_job(
 pub(crate) struct CheckedInputs {
     stored: StoredFiles,
     inputs: JobInputs,
+    part_nodes: Arc<PartNodes>,
 }
 
 impl CheckedInputs {
@@ -361,15 +379,22 @@ impl CheckedInputs {
         let reads_stored = |spec: &&JobSpec| spec.inputs.iter().any(|input| input.stored.is_some());
         let stored = port.stored.clone();
         if !specs.iter().any(reads_stored) {
-            return Ok(Self { stored, inputs: JobInputs::default() });
+            return Ok(Self { stored, inputs: JobInputs::default(), part_nodes: Arc::default() });
         }
         let asker = asker(caller, String::new());
         let specs: Vec<JobSpec> = specs.iter().map(|spec| (*spec).clone()).collect();
         let check = async move |catalog: &Catalog| {
-            catalog.check_inputs(&asker, &specs.iter().collect::<Vec<_>>()).await
+            let inputs = catalog.check_inputs(&asker, &specs.iter().collect::<Vec<_>>()).await?;
+            let part_nodes = catalog.nodes_of_inputs(&inputs).await?;
+            Ok((inputs, part_nodes))
         };
-        let Message(inputs) = stored.aside(check).await?;
-        Ok(Self { stored, inputs })
+        let Message((inputs, part_nodes)) = stored.aside(check).await?;
+        Ok(Self { stored, inputs, part_nodes: Arc::new(part_nodes) })
+    }
+
+    /// Returns the facts about the submitter, with the nodes that have the inputs now.
+    pub fn submitter(&self, caller: &Caller) -> Submitter {
+        Submitter { part_nodes: Arc::clone(&self.part_nodes), ..caller.submitter() }
     }
 
     /// Keeps the versions until these jobs are over.

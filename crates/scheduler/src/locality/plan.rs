@@ -34,7 +34,8 @@ mod tests {
             planned: None,
             wait_ns: 7,
         };
-        let planned = plan(vec![input(&[1, 2]), input(&[1]), input(&[1]), input(&[])], &[1, 2, 3, 4].map(room));
+        let planned =
+            plan(vec![input(&[1, 2]), input(&[1]), input(&[1]), input(&[])], &[1, 2, 3, 4].map(room));
         let rows: Vec<Option<(Option<u32>, u64)>> = planned
             .into_iter()
             .map(|placement| match placement {

@@ -1,7 +1,7 @@
 //! The rules by which slots get tasks.
 
 use super::{Assigning, Machines};
-use ids::{AttemptKey, JobId, NodeId, Placement, StageIndex, StageKind};
+use ids::{AttemptKey, InputNodes, JobId, NodeId, Placement, StageIndex, StageKind};
 use scheduler::{Action, Claim, Event, InputPlace, Slot, State, UnixNanos, handle};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,11 +31,11 @@ impl Assigner {
                 tasks.iter().map(|task| near(&task.nodes)).collect(),
             ))),
             Assigning::Greedy => {
-                let placed = scheduler::place(tasks, &machines.rooms());
-                let placement = |place: Option<scheduler::PlacedTask>| {
-                    place.map_or(Placement::Anywhere, |place| near(&[place.node]))
-                };
-                Self::Scheduler(Box::new(Scheduled::new(placed.into_iter().map(placement).collect())))
+                let wait_ns = scheduler::LOCALITY_DELAY_NS;
+                let input =
+                    |task: &InputPlace| InputNodes { nodes: task.nodes.clone(), planned: None, wait_ns };
+                let planned = scheduler::plan(tasks.iter().map(input).collect(), &machines.rooms());
+                Self::Scheduler(Box::new(Scheduled::new(planned)))
             }
         }
     }

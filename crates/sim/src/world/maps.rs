@@ -48,7 +48,7 @@ pub enum Assigning {
     AtHeartbeats,
     /// The scheduler with all replicas of a task as near nodes, and its locality delay.
     NearReplicas,
-    /// The scheduler with the nodes that [`scheduler::place`] chose when the job began.
+    /// The scheduler with the [`scheduler::plan`] of the job's beginning, as a server uses it.
     Greedy,
 }
 
