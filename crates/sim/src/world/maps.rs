@@ -89,7 +89,7 @@ pub fn run_maps(world: MapWorld) -> MapTimes {
     let mut random = fastrand::Rng::with_seed(world.seed);
     let inputs = world.machines.random_replicas(&mut random, world.maps, world.replicas);
     let mut asks = Asks::new(&world, &mut random);
-    let mut assigner = Assigner::new(world.assigning, &world.machines, &inputs);
+    let mut assigner = Assigner::new(world.assigning, &world.machines, &inputs, world.load.read_bytes);
     let mut model = Model {
         world: &world,
         inputs: &inputs,
