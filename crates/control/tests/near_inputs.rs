@@ -171,13 +171,13 @@ fn news_of_replicas_moves_waiting_maps() {
     let mut world = World::with_nodes(1, 1);
     world.submit(3, places(|_| vec![1], 3));
     assert_eq!(world.started(), BTreeMap::from([(0, 1)]));
+    world.join(3, 1);
+    assert_eq!(world.started(), BTreeMap::new());
     assert!(world.control.inputs_moved(JOB, places(|part| vec![part + 1], 3)));
     world.pass(10);
-    world.join(3, 1);
-    world.pass(1000);
+    assert_eq!(world.started(), BTreeMap::from([(2, 3)]));
     world.join(2, 1);
-    world.pass(1000);
-    assert_eq!(world.started(), BTreeMap::from([(1, 2), (2, 3)]));
+    assert_eq!(world.started(), BTreeMap::from([(1, 2)]));
     assert!(!world.control.inputs_moved(JobId(9), PartNodes::new()));
 }
 

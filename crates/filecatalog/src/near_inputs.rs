@@ -12,13 +12,13 @@ pub const PLACED_PARTS_MAX: usize = 200_000;
 const PARTS_AT_ONCE: usize = 10_000;
 
 /// Nodes with a replica, by concrete file.
-pub type PartNodes = BTreeMap<ConcreteId, Vec<NodeId>>;
+pub type ReplicaNodes = BTreeMap<ConcreteId, Vec<NodeId>>;
 
 impl Catalog {
     /// Returns the nodes in reach that have the inputs.
-    pub async fn nodes_of_inputs(&self, inputs: &JobInputs) -> Result<PartNodes, CatalogError> {
+    pub async fn nodes_of_inputs(&self, inputs: &JobInputs) -> Result<ReplicaNodes, CatalogError> {
         let parts: Vec<ConcreteId> = inputs.parts.iter().copied().take(PLACED_PARTS_MAX).collect();
-        let mut places = PartNodes::new();
+        let mut places = ReplicaNodes::new();
         for parts in parts.chunks(PARTS_AT_ONCE) {
             let files = self.store.replicated_files_of(parts).await?;
             let (state, now) = (self.state(), Instant::now());
@@ -34,7 +34,7 @@ impl Catalog {
     }
 
     /// Returns the nodes with the inputs of all running jobs if a disk has come or gone since the last time.
-    pub async fn moved_inputs(&self) -> Result<Vec<(JobId, PartNodes)>, CatalogError> {
+    pub async fn moved_inputs(&self) -> Result<Vec<(JobId, ReplicaNodes)>, CatalogError> {
         let jobs: Vec<(JobId, JobInputs)> = {
             let mut state = self.state();
             let reached: Vec<(DiskId, NodeId)> = state.disks.reached(Instant::now());

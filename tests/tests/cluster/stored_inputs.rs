@@ -129,7 +129,7 @@ fn maps_run_where_their_parts_are() {
     let stored: Vec<usize> = (0..NODES).map(|node| cluster.count_stored_on(node)).collect();
     assert_eq!(stored.iter().sum::<usize>(), PARTS as usize);
     let run = cluster.run_job(&[&["--input", "files:big", "--output", "out"], &COUNT[..]].concat());
-    run.expect_success();
+    let run = run.expect_success();
     assert!(run.stderr.contains("near data"), "{}", run.stderr);
     let report = sandbox.report(&sandbox.path("out"));
     let figure = |name: &str| report["map"]["stored"][name].as_u64().expect("the report has the figure");

@@ -13,7 +13,7 @@ use api::stored::cluster::{
     StoredNews, StoredOrders, StoredPage, StoredPut,
 };
 use axum::extract::State;
-use filecatalog::{Asker, Catalog, CatalogError, JobInputs, PartNodes, ReportingNode};
+use filecatalog::{Asker, Catalog, CatalogError, JobInputs, ReplicaNodes, ReportingNode};
 use filetree::Changer;
 use ids::{JobId, NodeId};
 use server::{Server, Submitter};
@@ -370,7 +370,7 @@ pub(crate) async fn of_job(
 pub(crate) struct CheckedInputs {
     stored: StoredFiles,
     inputs: JobInputs,
-    part_nodes: Arc<PartNodes>,
+    part_nodes: Arc<ReplicaNodes>,
 }
 
 impl CheckedInputs {

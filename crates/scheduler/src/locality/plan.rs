@@ -27,7 +27,7 @@ mod tests {
     use ids::{InputNodes, NodeId, Placement};
 
     #[test]
-    fn tasks_beyond_the_slots_of_their_nodes_have_no_plan() {
+    fn tasks_beyond_slots_have_no_plan() {
         let room = |node| NodeRoom { node: NodeId(node), rack: 0, free_slots: 1, slots: 1 };
         let input = |nodes: &[u32]| InputNodes {
             nodes: nodes.iter().copied().map(NodeId).collect(),

@@ -7,7 +7,7 @@ use mapper::StoredFileSource;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Opener of parts of stored files.
 pub(crate) trait PartOpener: Send + Sync + 'static {
@@ -20,6 +20,13 @@ pub(crate) trait PartOpener: Send + Sync + 'static {
 pub struct StoredReads {
     pub here_bytes: AtomicU64,
     pub elsewhere_bytes: AtomicU64,
+}
+
+impl StoredReads {
+    /// Returns the bytes from disks of this node, and from other nodes.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.here_bytes.load(Ordering::Relaxed), self.elsewhere_bytes.load(Ordering::Relaxed))
+    }
 }
 
 /// Stored files as inputs.
