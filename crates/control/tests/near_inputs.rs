@@ -174,7 +174,7 @@ fn news_of_replicas_moves_waiting_maps() {
     world.join(3, 1);
     assert_eq!(world.started(), BTreeMap::new());
     assert!(world.control.inputs_moved(JOB, places(|part| vec![part + 1], 3)));
-    world.pass(10);
+    world.pass(1000);
     assert_eq!(world.started(), BTreeMap::from([(2, 3)]));
     world.join(2, 1);
     assert_eq!(world.started(), BTreeMap::from([(1, 2)]));
