@@ -105,6 +105,21 @@ pub struct MapReport {
     /// Number of all such tasks.
     #[serde(default)]
     pub unread_tasks: u64,
+    /// The stored files of a cluster that the tasks read; None if they read none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<StoredReport>,
+}
+
+/// Reads of stored files of a cluster by the winning map tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StoredReport {
+    /// Tasks that read stored files, and those of them that read at least half of these bytes from their own node.
+    pub tasks: u64,
+    pub near_tasks: u64,
+    /// Bytes from disks of the own node, and from other nodes.
+    pub here_bytes: u64,
+    pub elsewhere_bytes: u64,
 }
 
 /// Maximum number of warnings in a report.

@@ -209,6 +209,11 @@ pub struct MapResult {
     pub output_bytes: u64,
     /// Input bytes that the user's program did not read; the engine still read and counted them.
     pub unread_bytes: u64,
+    /// Bytes of stored files of the cluster that were read from disks of the node of the task, and from other nodes.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub stored_here_bytes: u64,
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub stored_elsewhere_bytes: u64,
     /// Warnings about the inputs; at most [`TASK_WARNINGS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

@@ -22,7 +22,7 @@ use crate::recovery::{
     mend_recovered_flows, recover_nodes, take_up, unanswered_flows, wait_again,
 };
 use crate::retention::{CheckBegin, Checks, DirInStore, FoundDirs, KeptCheck, checks};
-use crate::scheduling::{Scheduling, attempt_finished, feed};
+use crate::scheduling::{Scheduling, attempt_finished, feed, inputs_moved, plan_again};
 use crate::users::{Has, JobOwner, Users};
 use crate::work::Work;
 use crate::{drills, job, membership, program_jobs, replication, retention};
@@ -39,6 +39,7 @@ use api::kept::{KeptAnnouncement, KeptPlace};
 use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes};
 use ids::{IntermediateId, JobId, NodeId};
+use mapreduce::PartNodes;
 use rows::{Change, Keep, NodeRow, NodeState};
 use scheduler::{Claim, Event, Slot};
 use std::collections::BTreeSet;
@@ -108,6 +109,7 @@ impl Control {
         end_files(&mut self.files, &mut self.work.fleet, &self.work.jobs, outbox);
         end_drains(&mut self.work, &self.files, outbox);
         write_telemetry(&mut self.work.fleet, outbox);
+        plan_again(&mut self.work, outbox);
         feed(&mut self.work, outbox, Event::Tick);
         self.settle(outbox);
     }
@@ -400,6 +402,11 @@ impl Control {
     pub fn answer_waiters(&mut self, outbox: &mut Outbox) {
         let (jobs, backlog) = (&self.work.jobs, &self.backlog);
         self.ends.answer_waiters(outbox, |job| jobs.contains_key(&job) || backlog.has(job));
+    }
+
+    /// Takes the nodes that have the stored inputs of a job now. Returns whether later changes matter.
+    pub fn inputs_moved(&mut self, job: JobId, places: PartNodes) -> bool {
+        inputs_moved(&mut self.work, job, places)
     }
 
     /// Proposes range boundaries; the first proposal wins.

@@ -3,6 +3,7 @@
 mod architectures;
 mod feed;
 mod finished;
+mod near_inputs;
 mod orders;
 mod placements;
 mod progress;
@@ -12,10 +13,12 @@ pub(crate) mod speculative_attempts;
 pub(crate) use architectures::Architectures;
 pub(crate) use feed::feed;
 pub(crate) use finished::{attempt_finished, ended};
+pub(crate) use near_inputs::{inputs_moved, plan_again};
 pub(crate) use progress::{all_done, progressed};
 pub(crate) use run_again::{attempt_lost, run_again};
 
 use ids::{JobId, NodeId};
+use near_inputs::Planning;
 use scheduler::{Action, Event, StageCounts, State, UnixNanos, Wait};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -26,6 +29,7 @@ pub(crate) struct Scheduling {
     actions: VecDeque<Action>,
     /// Architectures of nodes, by their numbers in the scheduler.
     architectures: Architectures,
+    planning: Planning,
 }
 
 impl Scheduling {
@@ -43,6 +47,10 @@ impl Scheduling {
 
     pub fn known_architectures(&self) -> &Architectures {
         &self.architectures
+    }
+
+    fn planning(&mut self) -> &mut Planning {
+        &mut self.planning
     }
 
     pub fn has_jobs(&self) -> bool {

@@ -93,6 +93,6 @@ impl Port {
 
     /// Removes stored files that nobody needs, and repairs those that need it; ends with the server.
     pub async fn keep_files(self) {
-        self.stored.keep_house(&self.server).await;
+        self.stored.keep_house(self.server).await;
     }
 }

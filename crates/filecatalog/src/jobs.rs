@@ -8,7 +8,7 @@ use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{PartsOfJob, STORED_PAGE_MAX, StoredPage};
 use api::{InputFile, JobSpec};
 use filetree::{Changer, TreeName};
-use ids::{ConcreteId, FileVersion, JobId};
+use ids::{ConcreteId, DiskId, FileVersion, JobId, NodeId};
 use metastore::{JobState, StoreError};
 use rows::{FileItem, FileSpace, ReplicatedFile};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use std::time::Instant;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobInputs {
     versions: BTreeSet<FileVersion>,
-    parts: BTreeSet<ConcreteId>,
+    pub(crate) parts: BTreeSet<ConcreteId>,
     /// Leases until the job has its number.
     leases: Vec<u64>,
 }
@@ -26,7 +26,11 @@ pub struct JobInputs {
 /// The stored files of all jobs that are not over.
 #[derive(Debug, Default)]
 pub(crate) struct ReadingJobs {
-    jobs: BTreeMap<JobId, JobInputs>,
+    pub jobs: BTreeMap<JobId, JobInputs>,
+    /// Jobs of these that have begun all maps.
+    pub have_read: BTreeSet<JobId>,
+    /// Disks in reach when control was told last where the inputs are.
+    pub told: Vec<(DiskId, NodeId)>,
 }
 
 impl ReadingJobs {
@@ -44,7 +48,7 @@ impl ReadingJobs {
             }
             jobs.insert(job, inputs);
         }
-        Self { jobs }
+        Self { jobs, ..Self::default() }
     }
 
     pub fn versions(&self) -> impl Iterator<Item = FileVersion> {
@@ -155,6 +159,7 @@ impl Catalog {
             if is_over {
                 let mut state = self.state();
                 state.jobs.jobs.remove(&job);
+                state.jobs.have_read.remove(&job);
                 state.outputs.end(job);
             }
         }

@@ -29,6 +29,7 @@ mod error;
 mod house;
 mod jobs;
 mod leases;
+mod near_inputs;
 mod nodes;
 mod outputs;
 mod puts;
@@ -37,6 +38,7 @@ mod reading;
 
 pub use error::CatalogError;
 pub use jobs::JobInputs;
+pub use near_inputs::{PLACED_PARTS_MAX, ReplicaNodes};
 pub use nodes::news::ReportingNode;
 pub use nodes::pace::RepairPace;
 

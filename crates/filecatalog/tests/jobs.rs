@@ -6,7 +6,7 @@ use api::stored::cluster::{
     RecordedPart, StoredDiskNews, StoredNews,
 };
 use api::{InputFile, JobSpec, StoredContent, StoredPart};
-use filecatalog::{Asker, Catalog, CatalogError, RepairPace, ReportingNode};
+use filecatalog::{Asker, Catalog, CatalogError, RepairPace, ReplicaNodes, ReportingNode};
 use filetree::Changer;
 use ids::{ConcreteId, ContentId, DiskId, JobId, NodeId};
 use metastore::Metastore;
@@ -103,6 +103,32 @@ async fn jobs_read_only_what_their_user_may() {
     assert_eq!(page.parts.iter().map(|part| part.file).collect::<Vec<_>>(), [a]);
     assert_eq!((page.nodes.len(), page.grants[0].first, page.grants[0].last), (1, a.concrete, a.concrete));
     assert_eq!(catalog.places_of_job(JobId(5), &ask).await.unwrap().parts, []);
+}
+
+#[tokio::test]
+async fn places_of_inputs_are_told_again() {
+    let state = tempfile::tempdir().unwrap();
+    let open = async || {
+        let store = Metastore::open(state.path()).await.unwrap();
+        Catalog::open(store, Box::new(|_| "signed".to_string()), RepairPace::default()).await.unwrap()
+    };
+    let catalog = open().await;
+    let disk = join(&catalog).await;
+    let a = put(&catalog, disk, "a").await;
+    let inputs = catalog.check_inputs(&asker("ann"), &[&spec("files:a@1", &[a], 5)]).await.unwrap();
+    let places = ReplicaNodes::from([(a.concrete, vec![NodeId(1)])]);
+    assert_eq!(catalog.nodes_of_inputs(&inputs).await.unwrap(), places);
+    catalog.begins(JobId(4), &inputs);
+    assert_eq!(catalog.moved_inputs().await.unwrap(), [(JobId(4), places.clone())]);
+    assert_eq!(catalog.moved_inputs().await.unwrap(), []);
+    // A restarted server has not heard from its nodes.
+    let catalog = open().await;
+    catalog.begins(JobId(4), &inputs);
+    catalog.begins(JobId(5), &inputs);
+    assert_eq!(catalog.moved_inputs().await.unwrap(), []);
+    catalog.has_read(JobId(5));
+    assert_eq!(join(&catalog).await, disk);
+    assert_eq!(catalog.moved_inputs().await.unwrap(), [(JobId(4), places)]);
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ mod placement;
 mod stage;
 mod words;
 
-pub use placement::Placement;
+pub use placement::{InputNodes, Placement};
 pub use stage::StageKind;
 
 use serde::{Deserialize, Serialize};

@@ -9,4 +9,27 @@ pub enum Placement {
     On(NodeId),
     /// Preferably one of these nodes; any other after the locality delay of the scheduler.
     Near(Vec<NodeId>),
+    /// Preferably the planned node, else one with the input; any other after a wait of its own.
+    Planned(InputNodes),
+}
+
+/// The nodes that have the input of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InputNodes {
+    pub nodes: Vec<NodeId>,
+    /// The one of these nodes that is to run the task; None if all their slots are planned for other tasks.
+    pub planned: Option<NodeId>,
+    /// Nanoseconds for which the task waits for one of these nodes.
+    pub wait_ns: u64,
+}
+
+impl Placement {
+    /// Returns the preferred nodes of a task that may also run elsewhere.
+    pub fn near(&self) -> &[NodeId] {
+        match self {
+            Self::Near(nodes) => nodes,
+            Self::Planned(input) => &input.nodes,
+            Self::Anywhere | Self::On(_) => &[],
+        }
+    }
 }

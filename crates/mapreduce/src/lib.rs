@@ -27,6 +27,7 @@ mod report;
 mod results;
 pub mod splits;
 mod stage_files;
+mod stored_places;
 #[cfg(test)]
 mod test_job;
 
@@ -40,3 +41,4 @@ pub use results::{
     AttemptTime, FallenBack, JobResults, KeptCopies, LostData, PartReplicas, Replica, Replicas,
 };
 pub use stage_files::with_inputs;
+pub use stored_places::{NearSplit, PartNodes, near_splits};

@@ -5,7 +5,7 @@ use crate::proof::Proof;
 use crate::{JobResults, stages};
 use api::report::{
     InputReport, MapReport, PhaseReport, PlanRow, ProofReport, REPORT_VERSION, REPORT_WARNINGS_MAX,
-    ReduceReport, ShuffleReport, UNREAD_TASKS_SHOWN_MAX, UnreadTask,
+    ReduceReport, ShuffleReport, StoredReport, UNREAD_TASKS_SHOWN_MAX, UnreadTask,
 };
 use api::task::{ChunkSummary, Part};
 use api::{Function, JobReport, JobSpec, Partitioning};
@@ -96,7 +96,20 @@ fn map_report(spec: &JobSpec, results: &JobResults) -> MapReport {
         unread_bytes: maps().map(|map| map.unread_bytes).sum(),
         unread_tasks: maps().filter(|map| map.unread_bytes > 0).count() as u64,
         unread: unread_tasks(spec, results),
+        stored: stored_report(results),
     }
+}
+
+fn stored_report(results: &JobResults) -> Option<StoredReport> {
+    let reads = results.maps.values().map(|(_, map)| (map.stored_here_bytes, map.stored_elsewhere_bytes));
+    let mut report = StoredReport::default();
+    for (here_bytes, elsewhere_bytes) in reads.filter(|reads| *reads != (0, 0)) {
+        report.tasks += 1;
+        report.near_tasks += u64::from(here_bytes >= elsewhere_bytes);
+        report.here_bytes = report.here_bytes.saturating_add(here_bytes);
+        report.elsewhere_bytes = report.elsewhere_bytes.saturating_add(elsewhere_bytes);
+    }
+    (report.tasks > 0).then_some(report)
 }
 
 fn unread_tasks(spec: &JobSpec, results: &JobResults) -> Vec<UnreadTask> {
@@ -254,10 +267,11 @@ fn plan_rows(spec: &JobSpec, results: &JobResults) -> Vec<PlanRow> {
 
 #[cfg(test)]
 mod tests {
-    use super::{chunks_optimum, fill_percent, job_report};
+    use super::{chunks_optimum, fill_percent, job_report, stored_report};
     use crate::proof::prove;
     use crate::test_job::{commit, map_result, seal_of, spec, sum};
     use crate::{AttemptTime, JobResults};
+    use api::report::StoredReport;
     use api::task::ChunkSummary;
     use ids::*;
 
@@ -287,6 +301,19 @@ mod tests {
         ];
         assert_eq!(fill_percent(&chunks), (97.0, 98.0));
         assert_eq!(chunks_optimum(&chunks, 100), 2 + 2 + 1);
+    }
+
+    #[test]
+    fn maps_near_their_data_are_counted() {
+        let mut results = JobResults::new(JobId(1), Vec::new());
+        assert_eq!(stored_report(&results), None);
+        for (task, (here, elsewhere)) in [(100, 0), (50, 50), (1, 2), (0, 0)].into_iter().enumerate() {
+            let mut map = map_result(&[]);
+            (map.stored_here_bytes, map.stored_elsewhere_bytes) = (here, elsewhere);
+            results.maps.insert(TaskIndex(task as u32), (AttemptNumber(0), map));
+        }
+        let expected = StoredReport { tasks: 3, near_tasks: 2, here_bytes: 151, elsewhere_bytes: 52 };
+        assert_eq!(stored_report(&results), Some(expected));
     }
 
     #[test]

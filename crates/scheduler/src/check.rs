@@ -2,7 +2,7 @@
 
 use crate::Slot;
 use crate::state::{Job, Phase, State, Task};
-use ids::{AttemptKey, JobId, Placement, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, InputNodes, JobId, Placement, StageIndex, TaskIndex, TaskKey};
 use std::collections::BTreeMap;
 
 /// Panics if the state contradicts itself.
@@ -27,7 +27,9 @@ pub fn sanity_check(state: &State) {
             Placement::On(node) => {
                 state.free_slots.first_of(*node).is_some() || state.draining_slots.first_of(*node).is_some()
             }
-            Placement::Near(nodes) => nodes.iter().any(|node| state.free_slots.first_of(*node).is_some()),
+            Placement::Near(nodes) | Placement::Planned(InputNodes { nodes, .. }) => {
+                nodes.iter().any(|node| state.free_slots.first_of(*node).is_some())
+            }
         };
         assert!(!stage.tasks.iter().any(waits), "work of job {id} and a slot for it wait for each other");
         let idle = |task: &Task, index: usize| {

@@ -55,10 +55,10 @@ pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<
         let job = state.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running);
         let is_current = job.as_ref().is_some_and(|job| job.level == level.0);
         let found = job.and_then(|job| {
-            if queue == Queue::Far && job.far_due.is_some() {
+            let current = job.current;
+            if queue == Queue::Far && job.far_due.is_some() && !job.stage(current).is_planned {
                 return None;
             }
-            let current = job.current;
             let first = match drains {
                 true => job.stage(current).first_bound(node),
                 false => job.stage(current).first_waiting(queue),
@@ -113,7 +113,7 @@ pub(crate) fn start(
     let stage_index = job.current;
     let stage = job.stage(stage_index);
     let place = stage.take(index, slot.node);
-    let is_only_one = stage.tasks.len() == 1;
+    let (is_only_one, is_planned) = (stage.tasks.len() == 1, stage.is_planned);
     let task = &mut stage.tasks[index.0 as usize];
     let attempt = AttemptNumber(task.attempts_started);
     task.attempts_started += 1;
@@ -128,7 +128,7 @@ pub(crate) fn start(
     if place != WhyHere::BesideSlow {
         state.begin_wait(id, now);
     }
-    if place == WhyHere::NearData {
+    if place == WhyHere::NearData || is_planned {
         state.keep_far_tasks(id, now);
     }
     if !is_only_one || place != WhyHere::Any {
@@ -193,6 +193,10 @@ impl State {
     /// Makes the far tasks of a job wait for a slot nearer to their data.
     fn keep_far_tasks(&mut self, id: JobId, now: UnixNanos) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
+        let current = job.current;
+        if job.stage(current).is_planned {
+            return self.let_planned_tasks_go(id, now);
+        }
         let due = UnixNanos(now.0 + LOCALITY_DELAY_NS);
         if let Some(before) = job.far_due.replace(due) {
             self.far_due.remove(&(before, id));
@@ -208,7 +212,24 @@ impl State {
             self.far_due.remove(&(due, id));
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             job.far_due = None;
-            let (level, user) = (job.level, job.claim.user);
+            let (level, user, current) = (job.level, job.claim.user, job.current);
+            match job.stage(current).is_planned {
+                true => self.let_planned_tasks_go(id, now),
+                false => self.far.insert(level, user, id),
+            }
+        }
+    }
+
+    /// Releases the far tasks of a planned stage that have waited long enough, and notes the time of the next one.
+    fn let_planned_tasks_go(&mut self, id: JobId, now: UnixNanos) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let (level, user, current) = (job.level, job.claim.user, job.current);
+        let due = job.stage(current).let_far_tasks_go(now);
+        if let Some(before) = std::mem::replace(&mut job.far_due, due) {
+            self.far_due.remove(&(before, id));
+        }
+        self.far_due.extend(due.map(|due| (due, id)));
+        if job.stage(current).first_waiting(Queue::Far).is_some() {
             self.far.insert(level, user, id);
         }
     }
@@ -269,7 +290,7 @@ impl State {
         }
         job.level = level;
         let (user, current, needs) = (job.claim.user, job.current, job.claim.needs);
-        let far_may_go = job.far_due.is_none();
+        let far_may_go = job.far_due.is_none() || job.stage(current).is_planned;
         for queue in job.stage(current).queues_with_waiting() {
             if queue != Queue::Far || far_may_go {
                 self.claims_mut(queue.for_needs(needs)).insert(level, user, id);

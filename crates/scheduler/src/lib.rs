@@ -1,6 +1,6 @@
 //! # What it does
 //! Decides which attempt runs where and when: a state machine over jobs, their stages and tasks. Beside it stand two
-//! decisions for whole stages: [`place`] chooses a node for each task, [`fetch_trees`] the ways of a shared input.
+//! decisions for whole stages: [`place`] chooses a node for each task ([`plan`] for the queues), [`fetch_trees`] the ways of a shared input.
 //!
 //! # Where it sits
 //! events from the server -> scheduler -> actions for the server.
@@ -40,6 +40,7 @@ pub use elastic::{ASKED_AGAIN_AFTER_NS, SPLIT_AFTER_NS, SPLIT_LEFT_NS_MIN};
 use ids::{Placement, StageKind};
 pub use locality::{
     Fetch, InputPlace, NodeOfRack, NodeRoom, PlacedTask, Proximity, Reach, SERVES_MAX, fetch_trees, place,
+    plan,
 };
 pub use memory::{MEMORY_PATIENCE_NS, left_out, wait_of};
 pub use reactor::handle;
@@ -107,7 +108,7 @@ pub enum WhyHere {
     /// Only this node has the data of the task.
     OnlyHere,
     NearData,
-    /// No slot near its data had asked for [`LOCALITY_DELAY_NS`].
+    /// No slot near its data had asked for [`LOCALITY_DELAY_NS`], or for the wait of the task.
     NoNearerSlot,
     /// A speculative attempt: another attempt of the task is slow on another node.
     BesideSlow,
@@ -307,6 +308,13 @@ pub enum Event {
     /// New placements for tasks that are not waiting now, for their next run. Sent before the event that lets them run
     /// again.
     TasksMoved {
+        job: JobId,
+        stage: StageIndex,
+        tasks: Vec<(TaskIndex, Placement)>,
+    },
+    /// New placements for tasks of the current stage, whether they wait or not, because nodes or inputs have moved. Waits
+    /// go on.
+    TasksPlaced {
         job: JobId,
         stage: StageIndex,
         tasks: Vec<(TaskIndex, Placement)>,

@@ -37,6 +37,20 @@ pub(crate) fn on_tasks_moved(
     }
 }
 
+pub(crate) fn on_tasks_placed(
+    state: &mut State,
+    now: UnixNanos,
+    id: JobId,
+    stage: StageIndex,
+    tasks: Vec<(TaskIndex, Placement)>,
+) {
+    let Some(job) = state.jobs.get_mut(&id) else { return };
+    if job.phase == Phase::Running && job.current == stage {
+        job.stage(stage).place_again(tasks);
+        state.claim(id, now);
+    }
+}
+
 pub(crate) fn on_results_lost(
     state: &mut State,
     outbox: &mut impl Outbox,

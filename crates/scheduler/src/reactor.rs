@@ -2,7 +2,7 @@
 
 use crate::dispatch::dispatch;
 use crate::elastic::{lend_to_tails, on_task_added};
-use crate::losses::{on_node_lost, on_results_lost, on_tasks_moved};
+use crate::losses::{on_node_lost, on_results_lost, on_tasks_moved, on_tasks_placed};
 use crate::recovery::{Recovered, on_job_recovered};
 use crate::speculative_attempts::{Left, SLOW_NODE_NS, Watch, on_progress, speculate};
 use crate::state::{Job, Phase, Stage, State};
@@ -61,6 +61,7 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
         Event::NodeResumes { node } => on_node_resumes(state, node),
         Event::NodeLost { node } => on_node_lost(state, outbox, now, node),
         Event::TasksMoved { job, stage, tasks } => return on_tasks_moved(state, job, stage, tasks),
+        Event::TasksPlaced { job, stage, tasks } => on_tasks_placed(state, now, job, stage, tasks),
         Event::ResultsLost { job, stage, tasks, retained } => {
             on_results_lost(state, outbox, now, job, stage, &tasks, retained.as_ref());
             state.claim(job, now);

@@ -1,7 +1,8 @@
 //! The waiting tasks of a stage: queues by placement.
 
+use crate::locality::far_waits::{FarTask, FarWaits};
 use crate::state::{Stage, Task};
-use crate::{Needs, RecoveredTask, WhyHere};
+use crate::{LOCALITY_DELAY_NS, Needs, RecoveredTask, UnixNanos, WhyHere};
 use ids::{AttemptNumber, NodeId, Placement, TaskIndex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,13 +29,20 @@ impl Queue {
     }
 }
 
+/// Puts a task into a queue.
+type Put = fn(&mut VecDeque<TaskIndex>, TaskIndex);
+
 /// Queues of one stage. A task near several nodes is in the queue of each and in `far`; the first to take it clears its
 /// mark, and the other entries are skipped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ready {
     anywhere: VecDeque<TaskIndex>,
+    /// Tasks planned for a node; they go before the others of the node.
+    planned: BTreeMap<NodeId, VecDeque<TaskIndex>>,
     by_node: BTreeMap<NodeId, VecDeque<TaskIndex>>,
     far: VecDeque<TaskIndex>,
+    /// Tasks that are not in `far` yet, if the stage is planned.
+    far_waits: FarWaits,
     /// Queues that have become non-empty since the last look.
     pub opened: BTreeSet<Queue>,
 }
@@ -51,6 +59,7 @@ impl Stage {
             None => new(placement),
         };
         self.tasks = placements.into_iter().map(task).collect();
+        self.is_planned = self.tasks.iter().any(|task| matches!(task.placement, Placement::Planned(_)));
         self.ready = Ready::default();
         self.done = self.tasks.iter().filter(|task| task.winner.is_some()).count() as u32;
         self.queue_idle();
@@ -124,8 +133,10 @@ impl Stage {
         self.tasks[index.0 as usize].only = only;
         // Entries of a taken task stay in the queues, and would count again.
         let ready = &mut self.ready;
-        let queues = [&mut ready.anywhere, &mut ready.far].into_iter().chain(ready.by_node.values_mut());
+        let of_nodes = ready.by_node.values_mut().chain(ready.planned.values_mut());
+        let queues = [&mut ready.anywhere, &mut ready.far].into_iter().chain(of_nodes);
         queues.for_each(|queue| queue.retain(|each| *each != index));
+        ready.far_waits.remove(index);
     }
 
     /// Removes the limit to a few nodes; if the task waits, it goes before all others.
@@ -137,32 +148,74 @@ impl Stage {
         }
     }
 
-    fn enqueue(&mut self, index: TaskIndex, put: fn(&mut VecDeque<TaskIndex>, TaskIndex)) {
+    fn enqueue(&mut self, index: TaskIndex, put: Put) {
         let task = &mut self.tasks[index.0 as usize];
         // A task with entries from its last wait keeps its positions.
         let is_new = !std::mem::replace(&mut task.queued, true);
         let ready = &mut self.ready;
-        let mut open = |queue: Queue, tasks: &mut VecDeque<TaskIndex>| {
+        let mut open_with = |queue: Queue, tasks: &mut VecDeque<TaskIndex>, put: Put| {
             ready.opened.insert(queue);
             if is_new {
                 put(tasks, index);
             }
         };
+        let mut open = |queue, tasks: &mut _| open_with(queue, tasks, put);
         if let Some(nodes) = &task.only {
             for node in nodes {
                 open(Queue::Of(*node), ready.by_node.entry(*node).or_default());
             }
             return;
         }
-        match &task.placement {
-            Placement::Anywhere => open(Queue::Anywhere, &mut ready.anywhere),
-            Placement::On(node) => open(Queue::Of(*node), ready.by_node.entry(*node).or_default()),
-            Placement::Near(nodes) => {
-                for node in nodes {
-                    open(Queue::Of(*node), ready.by_node.entry(*node).or_default());
+        let (nodes, planned, wait_ns) = match &task.placement {
+            Placement::Anywhere => return open(Queue::Anywhere, &mut ready.anywhere),
+            Placement::On(node) => return open(Queue::Of(*node), ready.by_node.entry(*node).or_default()),
+            Placement::Near(nodes) => (nodes, None, LOCALITY_DELAY_NS),
+            Placement::Planned(input) => (&input.nodes, input.planned, input.wait_ns),
+        };
+        let mut turn = u32::MAX;
+        if let Some(node) = planned {
+            let queue = ready.planned.entry(node).or_default();
+            turn = queue.len() as u32;
+            open(Queue::Of(node), queue);
+        }
+        // A node without planned tasks helps another node first with the tasks that this node would run last.
+        let put = if planned.is_some() { VecDeque::push_front } else { put };
+        for node in nodes.iter().filter(|node| planned != Some(**node)) {
+            open_with(Queue::Of(*node), ready.by_node.entry(*node).or_default(), put);
+        }
+        match self.is_planned {
+            false => open_with(Queue::Far, &mut ready.far, put),
+            true => {
+                ready.opened.insert(Queue::Far);
+                if is_new {
+                    ready.far_waits.add(FarTask { task: index, turn, wait_ns });
                 }
-                open(Queue::Far, &mut ready.far);
             }
+        }
+    }
+
+    /// Begins the waits of tasks for their nodes, and ends those that were long enough. Returns the time at which the
+    /// next one ends.
+    pub fn let_far_tasks_go(&mut self, now: UnixNanos) -> Option<UnixNanos> {
+        let Self { tasks, ready, .. } = self;
+        ready.far_waits.begin(|index| *tasks[index.0 as usize].waits_since.get_or_insert(now));
+        ready.far.extend(ready.far_waits.take_due(now));
+        ready.far_waits.next_due(|index| tasks[index.0 as usize].queued)
+    }
+
+    /// Replaces the placements of tasks. Those that wait do so in the new queues; their waits go on.
+    pub fn place_again(&mut self, placements: Vec<(TaskIndex, Placement)>) {
+        for (index, placement) in placements {
+            if let Some(task) = self.tasks.get_mut(index.0 as usize) {
+                self.is_planned |= matches!(placement, Placement::Planned(_));
+                task.placement = placement;
+            }
+        }
+        self.ready = Ready::default();
+        let waiting = |task: &mut Task| std::mem::take(&mut task.queued) && task.winner.is_none();
+        let waiting: Vec<bool> = self.tasks.iter_mut().map(waiting).collect();
+        for index in (0..self.task_count()).filter(|index| waiting[*index as usize]) {
+            self.enqueue(TaskIndex(index), VecDeque::push_back);
         }
     }
 
@@ -173,11 +226,14 @@ impl Stage {
             Queue::Anywhere | Queue::Needy(_) => front(&mut ready.anywhere, tasks),
             Queue::Far => front(&mut ready.far, tasks),
             Queue::Of(node) => {
-                let found = front(ready.by_node.get_mut(&node)?, tasks);
-                if found.is_none() {
-                    ready.by_node.remove(&node);
+                for queues in [&mut ready.planned, &mut ready.by_node] {
+                    let Some(queue) = queues.get_mut(&node) else { continue };
+                    match front(queue, tasks) {
+                        None => drop(queues.remove(&node)),
+                        found => return found,
+                    }
                 }
-                found
+                None
             }
         }
     }
@@ -190,7 +246,9 @@ impl Stage {
             if matches!(self.tasks[index.0 as usize].placement, Placement::On(_)) {
                 return Some(index);
             }
-            self.ready.by_node.get_mut(&node)?.pop_front();
+            let Ready { planned, by_node, .. } = &mut self.ready;
+            let of_node = [planned.get_mut(&node), by_node.get_mut(&node)];
+            of_node.into_iter().flatten().find(|queue| queue.front() == Some(&index))?.pop_front();
         }
     }
 
@@ -201,7 +259,7 @@ impl Stage {
             _ if task.only.is_some() => task.only.iter().flatten().any(|only| *only == node),
             Placement::Anywhere => false,
             Placement::On(bound) => *bound == node,
-            Placement::Near(nodes) => nodes.contains(&node),
+            Placement::Near(_) | Placement::Planned(_) => task.placement.near().contains(&node),
         };
         // A task that won while it waited leaves all queues; otherwise it could not be queued again.
         self.tasks.iter_mut().for_each(|task| task.queued &= task.winner.is_none());
@@ -222,7 +280,9 @@ impl Stage {
 
     /// Returns the queues with waiting tasks.
     pub fn queues_with_waiting(&mut self) -> Vec<Queue> {
-        let nodes = self.ready.by_node.keys().map(|node| Queue::Of(*node));
+        let nodes: BTreeSet<NodeId> =
+            self.ready.by_node.keys().chain(self.ready.planned.keys()).copied().collect();
+        let nodes = nodes.into_iter().map(Queue::Of);
         let all: Vec<Queue> = nodes.chain([Queue::Anywhere, Queue::Far]).collect();
         all.into_iter().filter(|queue| self.first_waiting(*queue).is_some()).collect()
     }
@@ -234,14 +294,15 @@ impl Stage {
         if !std::mem::take(&mut task.queued) {
             return WhyHere::BesideSlow;
         }
+        task.waits_since = None;
         if task.only.is_some() {
             return WhyHere::NotWhereItFailed;
         }
         match &task.placement {
             Placement::Anywhere => WhyHere::Any,
             Placement::On(_) => WhyHere::OnlyHere,
-            Placement::Near(nodes) if nodes.contains(&node) => WhyHere::NearData,
-            Placement::Near(_) => WhyHere::NoNearerSlot,
+            placement if placement.near().contains(&node) => WhyHere::NearData,
+            Placement::Near(_) | Placement::Planned(_) => WhyHere::NoNearerSlot,
         }
     }
 }

@@ -273,9 +273,7 @@ impl Job {
             let is_alone = self.live(attempt.task).count() == 1 && !task.queued && task.winner.is_none();
             let is_bound = matches!(task.placement, Placement::On(_));
             observed.may_be_judged = is_alone && !is_bound && !self.watch.copied.contains(attempt);
-            if let Placement::Near(nodes) = &task.placement {
-                observed.near.clone_from(nodes);
-            }
+            observed.near = task.placement.near().to_vec();
             all.push(observed);
         }
         all
@@ -382,7 +380,7 @@ fn find_slot(state: &mut State, now: UnixNanos, of: AttemptKey, place: &Where) -
     let job = &state.jobs[&of.task.job];
     let busy: BTreeSet<NodeId> = job.live(of.task).map(|(_, slot)| slot.node).collect();
     let task = &job.stages[usize::from(of.task.stage.0)].tasks[of.task.task.0 as usize];
-    let is_near = |node: &NodeId| matches!(&task.placement, Placement::Near(nodes) if nodes.contains(node));
+    let is_near = |node: &NodeId| task.placement.near().contains(node);
     let may_run = |node: &NodeId| {
         !(busy.contains(node) || place.avoid.contains(node) || state.slow_nodes.contains_key(node))
             && place.only.as_ref().is_none_or(|only| only.contains(node))

@@ -131,6 +131,8 @@ pub(crate) struct Stage {
     pub attempts_used: u32,
     /// True if its tasks stay valid until it is expanded again.
     pub retains_tasks: bool,
+    /// True if its tasks wait for their nodes each for a time of its own.
+    pub is_planned: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -138,6 +140,8 @@ pub(crate) struct Task {
     pub placement: Placement,
     /// True if it waits in the queues of its stage.
     pub queued: bool,
+    /// Start of this wait; only in a stage with planned tasks.
+    pub waits_since: Option<UnixNanos>,
     pub attempts_started: u32,
     pub failures: u32,
     /// Number of running attempts, without those that were told to stop.

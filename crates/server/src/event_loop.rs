@@ -216,6 +216,9 @@ impl EventLoop {
             Request::UserOfRunning { node, job, reply } => {
                 drop(reply.send(control.user_of_running(node, job).map_err(Into::into)));
             }
+            Request::InputsMoved { job, places, reply } => {
+                drop(reply.send(Ok(control.inputs_moved(job, places))))
+            }
             Request::RenewTokens { node, question, reply } => self.renew_tokens(node, &question, reply),
             Request::Places { job, question, reply } => control.places(outbox, job, &question, caller(reply)),
             Request::Audit { rows } => rows.into_iter().for_each(|row| outbox.write(Change::Audit { row })),

@@ -54,6 +54,7 @@ use event_loop::{
     EventLoop, JobFiles, Joining, ProgressBoard, REQUESTS_MAX, Reply, Request, Submission, caller, caller_of,
 };
 use ids::{JobId, NodeId};
+use mapreduce::PartNodes;
 use metastore::{AuditRow, Change, Metastore};
 use owner::OwnerLock;
 use roots::{JobPaths, OutsideRoots, Roots};
@@ -222,9 +223,9 @@ impl Server {
             shipping::check_env_files(&spec)?;
         }
         let hold = shipping::hold(self.depot.as_ref(), &submitter.files_of, &shipping::contents(&spec))?;
-        let quota = submitter.quota;
+        let (quota, part_nodes) = (submitter.quota, Arc::clone(&submitter.part_nodes));
         let (spec, reads) = (Arc::new(spec), Vec::new());
-        Ok(Box::new(Submission { spec, splits, hold, user, priority, quota, reads }))
+        Ok(Box::new(Submission { spec, splits, hold, user, priority, quota, reads, part_nodes }))
     }
 
     fn checked_batch(
@@ -356,6 +357,11 @@ impl Server {
             self.check_place(&stage.spec, &stage.user).await?;
         }
         self.ask_later(|reply| Request::SubmitFlow { stages, reply }).await
+    }
+
+    /// Tells the nodes that have the stored inputs of a job now. Returns whether later changes matter to the job.
+    pub async fn inputs_moved(&self, job: JobId, places: PartNodes) -> Result<bool, ServerError> {
+        self.ask_later(|reply| Request::InputsMoved { job, places, reply }).await
     }
 
     /// Returns the job that made the output which this job will replace; None without a report. Looks only below the

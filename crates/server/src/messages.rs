@@ -5,6 +5,7 @@ use api::{JobSpec, Task};
 use control::Service;
 use control::users::JobQuota;
 use ids::AttemptKey;
+use mapreduce::PartNodes;
 use roots::Roots;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub struct Submitter {
     pub quota: Option<UserQuota>,
     /// User under whose name the shipped files of the job were sent.
     pub files_of: String,
+    /// Nodes with the stored inputs of the job.
+    pub part_nodes: Arc<PartNodes>,
 }
 
 impl ServerOptions {

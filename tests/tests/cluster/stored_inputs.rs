@@ -114,3 +114,29 @@ fn stored_inputs_are_for_their_user() {
     guarded.by("bob.token", &job).expect_failure(REFUSED, &["belong to \"ann\""]);
     assert!(!guarded.sandbox.path("out").exists());
 }
+
+#[test]
+fn maps_run_where_their_parts_are() {
+    const NODES: u32 = 4;
+    const SLOTS: usize = 2;
+    const PARTS: u32 = 12;
+    let cluster = cluster_of(NODES);
+    let sandbox = &cluster.sandbox;
+    // A part is smaller than a split, but two are larger: each is a map of its own.
+    let text = (0..1_000_000_u32).map(|line| format!("word {:05}\n", line % 100_000)).collect::<String>();
+    sandbox.write("big", &text);
+    cluster.files().done(&["put", "big", "big", "--replicas", "1", "--parts", "12", "--records", "lines"]);
+    let stored: Vec<usize> = (0..NODES).map(|node| cluster.count_stored_on(node)).collect();
+    assert_eq!(stored.iter().sum::<usize>(), PARTS as usize);
+    let run = cluster.run_job(&[&["--input", "files:big", "--output", "out"], &COUNT[..]].concat());
+    let run = run.expect_success();
+    assert!(run.stderr.contains("near data"), "{}", run.stderr);
+    let report = sandbox.report(&sandbox.path("out"));
+    let figure = |name: &str| report["map"]["stored"][name].as_u64().expect("the report has the figure");
+    assert_eq!(figure("tasks"), u64::from(PARTS));
+    // All slots were idle: each node began with parts of its own.
+    let first: usize = stored.iter().map(|parts| SLOTS.min(*parts)).sum();
+    assert!(figure("near_tasks") >= first as u64 && first > 0, "{stored:?}: {}", report["map"]);
+    assert!(figure("here_bytes") > 0);
+    assert!(figure("here_bytes") + figure("elsewhere_bytes") >= text.len() as u64);
+}

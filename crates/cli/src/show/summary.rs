@@ -6,7 +6,7 @@ use crate::show::advice::advice;
 use crate::show::escape;
 use crate::show::quantity::{bytes, count, counted, percent, rate, seconds};
 use crate::show::tables::facts;
-use api::report::ShuffleReport;
+use api::report::{ShuffleReport, StoredReport};
 use api::{JobReport, OutputFormat, TaskFailure};
 use ids::{AttemptKey, StageKind};
 use jobspec::{duration, standard_output};
@@ -39,6 +39,9 @@ pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String 
     if let Some(more) = report.warning_count.checked_sub(WARNINGS_MAX as u64).filter(|more| *more > 0) {
         rows.push(("warning", format!("and {}", counted(more, "other warning"))));
     }
+    if let Some(stored) = &report.map.stored {
+        rows.push(("near data", near_data(stored)));
+    }
     if report.map.unread_tasks > 0 {
         rows.push(("unread", unread(report)));
     }
@@ -68,6 +71,18 @@ pub fn succeeded(ended: &Ended, report: &JobReport, start_dir: &Path) -> String 
         seconds(elapsed),
         hint(&format!("report {job}"), ended.server.as_deref()),
         facts(&rows)
+    )
+}
+
+/// Describes how many maps read the stored files of a cluster from their own nodes.
+fn near_data(stored: &StoredReport) -> String {
+    let all_bytes = stored.here_bytes.saturating_add(stored.elsewhere_bytes);
+    format!(
+        "{} of {}; {} of {} from their own nodes",
+        count(stored.near_tasks),
+        counted(stored.tasks, "map"),
+        bytes(stored.here_bytes),
+        bytes(all_bytes)
     )
 }
 

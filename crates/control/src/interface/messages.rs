@@ -88,6 +88,8 @@ pub struct NewJob {
     pub priority: i32,
     /// A hold on the shipped files of the job.
     pub file_hold: Option<FileHold>,
+    /// Nodes with its stored inputs now.
+    pub part_nodes: Arc<mapreduce::PartNodes>,
 }
 
 /// The data with which a job begins.

@@ -16,13 +16,14 @@ use scheduler::{Claim, Event, StageCounts};
 
 /// Adds a job. Returns the events that submit it to the scheduler.
 pub(crate) fn begin_job(work: &mut Work, new: NewJob, owner: JobOwner) -> Vec<Event> {
-    let NewJob { job: id, spec, dirs, start, priority, file_hold, .. } = new;
+    let NewJob { job: id, spec, dirs, start, priority, file_hold, part_nodes, .. } = new;
     let results = match start {
         JobStart::Splits(splits) => JobResults::new(id, splits),
         JobStart::Kept(results) => *results,
     };
     let mut job = Job::new(id, spec, dirs, results);
     job.file_hold = file_hold;
+    job.part_nodes = part_nodes;
     begin_to_replicate(&mut work.fleet, work.service, &mut job);
     let needs = needs_of(&mut work.scheduling, work.service, &job.spec);
     let claim = Claim { user: owner.number, priority, needs };

@@ -9,8 +9,8 @@ use crate::users::JobOwner;
 use api::control::JobOutcome;
 use api::{Boundaries, JobSpec, Split, Task, TaskFailure};
 use ids::{AttemptKey, JobId, StageIndex, StageKind, TaskIndex};
-use mapreduce::JobResults;
 use mapreduce::flow::FlowState;
+use mapreduce::{JobResults, PartNodes};
 use scheduler::FAILURES_MAX;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -51,6 +51,8 @@ pub(crate) struct Job {
     /// stop.
     pub(super) outrun: BTreeSet<AttemptKey>,
     pub(super) losses: LossRecord,
+    /// Nodes with its stored inputs, as far as known.
+    pub(super) part_nodes: Arc<PartNodes>,
 }
 
 impl Job {
@@ -79,6 +81,7 @@ impl Job {
             in_flow: FlowState::default(),
             outrun: BTreeSet::new(),
             losses: LossRecord::default(),
+            part_nodes: Arc::default(),
         }
     }
 
@@ -109,6 +112,14 @@ impl Job {
 
     pub(crate) fn results_mut(&mut self) -> &mut JobResults {
         &mut self.results
+    }
+
+    pub(crate) fn part_nodes(&self) -> &PartNodes {
+        &self.part_nodes
+    }
+
+    pub(crate) fn learn_places(&mut self, places: Arc<PartNodes>) {
+        self.part_nodes = places;
     }
 
     pub(crate) fn outcome(&self) -> Option<&JobOutcome> {

@@ -138,6 +138,11 @@ impl Fleet {
         self.changes += 1;
     }
 
+    /// Returns the number of these changes so far.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     pub fn any(&self) -> bool {
         !self.nodes.is_empty()
     }

@@ -3,12 +3,14 @@
 
 use crate::interface::{ControlError, Outbox, Service};
 use crate::membership::Fleet;
+use crate::membership::node::Node;
 use crate::scheduling::{Architectures, Scheduling, feed};
 use crate::work::Work;
 use api::JobSpec;
 use api::control::NodeInfo;
 use ids::{JobId, NodeId};
-use scheduler::{Event, Needs, Wait};
+use scheduler::{Event, Needs, NodeRoom, Wait};
+use std::collections::{BTreeMap, BTreeSet};
 
 const MIB: u64 = 1 << 20;
 
@@ -77,6 +79,29 @@ impl Fleet {
     /// Returns the nodes that get work.
     fn working(&self) -> impl Iterator<Item = &NodeInfo> {
         self.all().filter(|node| node.drain.is_none()).map(|node| &node.info)
+    }
+}
+
+impl Fleet {
+    /// Returns the slots of the nodes that may run the maps of a job with this memory.
+    pub fn rooms(&self, memory_bytes: u64, left_out: &BTreeSet<NodeId>) -> Vec<NodeRoom> {
+        let mut racks: BTreeMap<&str, u32> = BTreeMap::new();
+        let may_run = |(id, node): &(NodeId, &Node)| {
+            let works = node.drain.is_none() && node.away.is_none() && !node.is_cordoned;
+            works && node.info.memory_bytes >= memory_bytes && !left_out.contains(id)
+        };
+        let mut rooms = Vec::new();
+        for (id, node) in self.each().filter(may_run) {
+            let next = racks.len() as u32;
+            let slots = node.info.slots;
+            rooms.push(NodeRoom {
+                node: id,
+                rack: *racks.entry(node.info.rack.as_str()).or_insert(next),
+                free_slots: slots.saturating_sub(node.running.len() as u32),
+                slots,
+            });
+        }
+        rooms
     }
 }
 

@@ -1,12 +1,11 @@
 //! Events for the scheduler, and the execution of its orders.
 
-use crate::flows::{
-    flow_goes_on, let_end, mend_flows, near_stage_files, part_is_there, waits_for_inputs, with_stage_files,
-};
+use crate::flows::{flow_goes_on, let_end, mend_flows, part_is_there, waits_for_inputs, with_stage_files};
 use crate::interface::{Ended, Fact, Outbox, Service, SlotOrder};
 use crate::job::Job;
 use crate::replication::{replicate_again, settle_replication};
 use crate::retention::let_go;
+use crate::scheduling::near_inputs::near_inputs;
 use crate::scheduling::orders::{ask_to_split, moved_before, stop_attempt};
 use crate::scheduling::placements::placed;
 use crate::scheduling::speculative_attempts::decided;
@@ -125,7 +124,7 @@ pub(crate) fn open_stage(work: &mut Work, outbox: &mut Outbox, id: JobId, stage:
         Ok(None) => return parts_are_ready(work, outbox, id),
         Ok(Some(mut tasks)) => {
             if stage == StageIndex(0) {
-                near_stage_files(work, id, &mut tasks);
+                near_inputs(work, id, &mut tasks);
             }
             return vec![Event::StageExpanded { job: id, stage, tasks }];
         }
@@ -217,6 +216,7 @@ fn job_of(event: &Event) -> Option<JobId> {
         | Event::StageSentBack { job, .. }
         | Event::ResultsLost { job, .. }
         | Event::TasksMoved { job, .. }
+        | Event::TasksPlaced { job, .. }
         | Event::MayCopy { job, .. }
         | Event::MaySplit { job, .. }
         | Event::JobCancelled { job } => Some(*job),

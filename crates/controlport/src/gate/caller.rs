@@ -38,7 +38,8 @@ impl Caller {
 
     /// Returns the facts about the caller that the server needs to accept jobs.
     pub fn submitter(&self) -> Submitter {
-        Submitter { quota: self.quota, files_of: self.owner_name().to_string() }
+        let files_of = self.owner_name().to_string();
+        Submitter { quota: self.quota, files_of, ..Submitter::default() }
     }
 
     /// Returns the name under which the caller's shipped files are kept; empty if no token is required.

@@ -42,7 +42,7 @@ pub(crate) async fn submit(
     let inputs = CheckedInputs::of(&port, &caller, &[&submission.spec]).await?;
     let (user, spec) = (submission.user.clone(), &mut submission.spec);
     let outputs = BegunOutputs::of(&port, &caller, &user, vec![spec]).await?;
-    let submitted = port.server.submit_job(submission, &caller.submitter()).await?;
+    let submitted = port.server.submit_job(submission, &inputs.submitter(&caller)).await?;
     outputs.have_jobs([submitted.job]);
     inputs.keep_for([submitted.job]);
     Ok(Message(submitted))
@@ -73,7 +73,7 @@ pub(crate) async fn submit_flow(
     let user = flow.user.clone();
     let specs = flow.stages.iter_mut().map(|stage| &mut stage.spec).collect();
     let outputs = BegunOutputs::of(&port, &caller, &user, specs).await?;
-    let submitted = port.server.submit_stages(flow, &caller.submitter()).await?;
+    let submitted = port.server.submit_stages(flow, &inputs.submitter(&caller)).await?;
     outputs.have_jobs(submitted.jobs.iter().map(|stage| stage.job));
     inputs.keep_for(submitted.jobs.iter().map(|stage| stage.job));
     Ok(Message(submitted))

@@ -13,10 +13,10 @@ use api::stored::cluster::{
 };
 use api::{JobSpec, is_stored_output};
 use axum::extract::State;
-use filecatalog::{Asker, Catalog, CatalogError, JobInputs, ReportingNode};
+use filecatalog::{Asker, Catalog, CatalogError, JobInputs, ReplicaNodes, ReportingNode};
 use filetree::Changer;
 use ids::{JobId, NodeId};
-use server::Server;
+use server::{Server, Submitter};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -53,9 +53,9 @@ impl StoredFiles {
     }
 
     /// Does what is to be done from time to time; ends with the server.
-    pub async fn keep_house(self, server: &Server) {
+    pub async fn keep_house(self, server: Arc<Server>) {
         loop {
-            self.tell_needs(server).await;
+            self.tell_needs(&server).await;
             let pause = match self.aside(async |catalog| catalog.keep_house().await).await {
                 Ok(Message(true)) => NEXT_ROUND,
                 Ok(Message(false)) => ROUND,
@@ -65,7 +65,10 @@ impl StoredFiles {
                 }
             };
             if !self.catalog.needs().is_empty() {
-                self.tell_needs(server).await;
+                self.tell_needs(&server).await;
+            }
+            if let Err(error) = self.tell_places(&server).await {
+                tracing::warn!(%error, "maps are planned without the newest places of stored files");
             }
             tokio::time::sleep(pause).await;
         }
@@ -77,6 +80,19 @@ impl StoredFiles {
             Ok(draining) => self.catalog.drain(&draining),
             Err(error) => tracing::debug!(%error, "the server does not say which nodes are being drained"),
         }
+    }
+
+    /// Tells the server the nodes with the inputs of running jobs, if nodes have come or gone.
+    async fn tell_places(&self, server: &Server) -> Result<(), Problem> {
+        let Message(moved) = self.aside(async |catalog| catalog.moved_inputs().await).await?;
+        for (job, places) in moved {
+            // A server that ends needs no plans.
+            let Ok(goes_on) = server.inputs_moved(job, places).await else { return Ok(()) };
+            if !goes_on {
+                self.catalog.has_read(job);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -453,6 +469,7 @@ impl Drop for BegunOutputs {
 pub(crate) struct CheckedInputs {
     stored: StoredFiles,
     inputs: JobInputs,
+    part_nodes: Arc<ReplicaNodes>,
 }
 
 impl CheckedInputs {
@@ -461,15 +478,22 @@ impl CheckedInputs {
         let reads_stored = |spec: &&JobSpec| spec.inputs.iter().any(|input| input.stored.is_some());
         let stored = port.stored.clone();
         if !specs.iter().any(reads_stored) {
-            return Ok(Self { stored, inputs: JobInputs::default() });
+            return Ok(Self { stored, inputs: JobInputs::default(), part_nodes: Arc::default() });
         }
         let asker = asker(caller, String::new());
         let specs: Vec<JobSpec> = specs.iter().map(|spec| (*spec).clone()).collect();
         let check = async move |catalog: &Catalog| {
-            catalog.check_inputs(&asker, &specs.iter().collect::<Vec<_>>()).await
+            let inputs = catalog.check_inputs(&asker, &specs.iter().collect::<Vec<_>>()).await?;
+            let part_nodes = catalog.nodes_of_inputs(&inputs).await?;
+            Ok((inputs, part_nodes))
         };
-        let Message(inputs) = stored.aside(check).await?;
-        Ok(Self { stored, inputs })
+        let Message((inputs, part_nodes)) = stored.aside(check).await?;
+        Ok(Self { stored, inputs, part_nodes: Arc::new(part_nodes) })
+    }
+
+    /// Returns the facts about the submitter, with the nodes that have the inputs now.
+    pub fn submitter(&self, caller: &Caller) -> Submitter {
+        Submitter { part_nodes: Arc::clone(&self.part_nodes), ..caller.submitter() }
     }
 
     /// Keeps the versions until these jobs are over.

@@ -285,6 +285,11 @@ impl Disks {
         known.filter_map(|disk| Some(disk.candidate(disk.reach(now)?))).collect()
     }
 
+    /// Returns the disks in reach, each with its node.
+    pub fn reached(&self, now: Instant) -> Vec<(DiskId, NodeId)> {
+        self.all.values().filter_map(|disk| Some((disk.row.disk, disk.reach(now)?.node))).collect()
+    }
+
     /// Returns the places of these disks, as far as their nodes are known.
     pub fn places_of(&self, disks: &[DiskId]) -> Vec<Place> {
         let known = disks.iter().filter_map(|disk| self.all.get(disk));

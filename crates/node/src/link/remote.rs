@@ -20,7 +20,7 @@ use crate::stored::files::{StoredFiles, StoredSettings};
 use crate::stored::job_input::PartsOfCluster;
 use crate::stored::job_output::{JobOutput, OutputInCluster};
 use crate::stored::keeper;
-use crate::tasks::map::stored_input::StoredInput;
+use crate::tasks::map::stored_input::{StoredInput, StoredReads};
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeOrder};
 use api::data_access::{JobToken, SecretText};
 use api::kept::KeptAnnouncement;
@@ -602,9 +602,10 @@ impl RecordData for Remote {
         Some(self.files())
     }
 
-    fn stored_input(&self, job: JobId) -> Option<Arc<dyn StoredFileSource>> {
+    fn stored_input(&self, job: JobId, reads: &Arc<StoredReads>) -> Option<Arc<dyn StoredFileSource>> {
         let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
-        Some(StoredInput::source(Arc::new(PartsOfCluster { job, link, files })))
+        let reads = Arc::clone(reads);
+        Some(StoredInput::source(Arc::new(PartsOfCluster { job, link, files, reads })))
     }
 
     fn stored_output(&self, job: JobId, of: StoredPut) -> Option<Arc<dyn JobOutput>> {

@@ -3,6 +3,7 @@
 use crate::intermediate::intermediate_files::IntermediateFiles;
 use crate::job_data::AttemptData;
 use crate::stored::job_output::JobOutput;
+use crate::tasks::map::stored_input::StoredReads;
 use api::TaskFailure;
 use api::machine::{ReplicatedPart, ReplicatedRun};
 use api::stored::cluster::StoredPut;
@@ -59,8 +60,8 @@ pub trait RecordData: Send + Sync {
         None
     }
 
-    /// Returns the opener of stored files that a job reads.
-    fn stored_input(&self, _job: JobId) -> Option<Arc<dyn StoredFileSource>> {
+    /// Returns the opener of stored files that a job reads, which counts the bytes.
+    fn stored_input(&self, _job: JobId, _reads: &Arc<StoredReads>) -> Option<Arc<dyn StoredFileSource>> {
         None
     }
 

@@ -3,7 +3,7 @@
 
 use crate::link::node_link::NodeLink;
 use crate::stored::files::StoredFiles;
-use crate::tasks::map::stored_input::{PartOpener, PartReader};
+use crate::tasks::map::stored_input::{PartOpener, PartReader, StoredReads};
 use api::StoredPart;
 use api::stored::cluster::StoredNode;
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use ids::{DiskId, JobId};
 use std::collections::BTreeSet;
 use std::io::{Error, Read};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Time for which a part without a replica in reach is awaited: nodes may be restarting.
@@ -23,6 +24,7 @@ pub(crate) struct PartsOfCluster {
     pub job: JobId,
     pub link: Arc<NodeLink>,
     pub files: Arc<StoredFiles>,
+    pub reads: Arc<StoredReads>,
 }
 
 impl PartOpener for Arc<PartsOfCluster> {
@@ -65,7 +67,10 @@ impl Read for HerePart {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.fallback.is_none() {
             match self.here.read(buffer) {
-                Ok(count) => return Ok(count),
+                Ok(count) => {
+                    self.elsewhere.reads.here_bytes.fetch_add(count as u64, Ordering::Relaxed);
+                    return Ok(count);
+                }
                 Err(error) => {
                     self.elsewhere.files.is_damaged(self.part, self.disk, &error.to_string());
                     self.fallback = Some(self.elsewhere.elsewhere(self.part, self.here.offset));
@@ -157,6 +162,7 @@ impl Read for ElsewherePart {
             }
         }
         let count = buffer.len().min(self.held.len());
+        self.parts.reads.elsewhere_bytes.fetch_add(count as u64, Ordering::Relaxed);
         buffer[..count].copy_from_slice(&self.held.split_to(count));
         Ok(count)
     }

@@ -16,7 +16,7 @@ use crate::slots::state::SlotState;
 use crate::tasks::map::emit::{AppendEmitter, EncodingEmitter};
 use crate::tasks::map::resend::{Resending, Resent};
 use crate::tasks::map::stage_input::StageInput;
-use crate::tasks::map::stored_input::{PartsHere, StoredInput};
+use crate::tasks::map::stored_input::{PartsHere, StoredInput, StoredReads};
 use crate::tasks::map::streaming_input::{PresentedInput, shape_for};
 use crate::tasks::streaming_env::TaskPlace;
 use crate::tasks::work_dir::{WorkDir, function_context};
@@ -70,7 +70,7 @@ fn run_in(
         object_buffer_bytes: job.object_buffer_bytes(),
     };
     let stage_files = StageInput::of(shared, job, attempt, task);
-    let stored_files = stored_files(shared, attempt.task.job);
+    let (stored_files, stored_reads) = stored_files(shared, attempt.task.job);
     let openers = Openers { paths: job.run.paths.clone(), stage_files, stored_files };
     let metering = shared.meters.begin(attempt, plain_bytes(spec, &task.split));
     // A program that has taken stretches has not read them yet.
@@ -118,6 +118,7 @@ fn run_in(
     result.output_records = counts.output_records;
     result.output_bytes = counts.output_bytes;
     result.unread_bytes = counts.unread_bytes;
+    (result.stored_here_bytes, result.stored_elsewhere_bytes) = stored_reads.bytes();
     result.warnings = input.reader.warnings();
     result.counters = context.reports.counters();
     result.status = context.reports.status();
@@ -142,12 +143,14 @@ struct Place<'a> {
     meter: &'a Meter,
 }
 
-/// Returns the opener of stored files: of this machine, or of the cluster.
-fn stored_files(shared: &Shared, job: JobId) -> Option<Arc<dyn StoredFileSource>> {
-    match shared.options.stored_files.clone() {
+/// Returns the opener of stored files: of this machine, or of the cluster. The latter counts the bytes.
+fn stored_files(shared: &Shared, job: JobId) -> (Option<Arc<dyn StoredFileSource>>, Arc<StoredReads>) {
+    let reads = Arc::default();
+    let opener = match shared.options.stored_files.clone() {
         Some(dir) => Some(StoredInput::source(PartsHere { dir })),
-        None => shared.record_data.get()?.stored_input(job),
-    }
+        None => shared.record_data.get().and_then(|data| data.stored_input(job, &reads)),
+    };
+    (opener, reads)
 }
 
 /// Returns the uncompressed bytes of a split; 0 if they are unknown before the end, because the input is compressed.

@@ -1,7 +1,7 @@
 //! Whatever comes in whatever order, every job ends once.
 
 use crate::{World, anywhere};
-use ids::{AttemptKey, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
+use ids::{AttemptKey, InputNodes, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
 use proptest::prelude::*;
 use scheduler::{
     Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, RetainedStage, Slot, Waits, WhyHere, has_jobs,
@@ -47,13 +47,21 @@ fn any_slot(number: u32) -> Slot {
 }
 
 fn placements(pick: usize, at_least: usize) -> Vec<Placement> {
-    let placement = |task: usize| match (pick + task) % 4 {
+    let placement = |task: usize| match (pick + task) % 5 {
         0 => Placement::On(NodeId(0)),
         1 => Placement::Near(vec![NodeId(1)]),
         2 => Placement::On(NodeId(1)),
+        3 => Placement::Planned(planned(pick)),
         _ => Placement::Anywhere,
     };
     (0..at_least.max(pick % 8)).map(placement).collect()
+}
+
+/// Tasks planned for one of two nodes, or for none, that wait for no time, a long time, or a short one.
+fn planned(pick: usize) -> InputNodes {
+    let nodes = vec![NodeId(pick as u32 % NODES), NodeId((pick as u32 + 1) % NODES)];
+    let planned = nodes.get(pick % 3).copied();
+    InputNodes { nodes, planned, wait_ns: [0, LOCALITY_DELAY_NS, 10][pick / 5 % 3] }
 }
 
 impl Random {
@@ -299,6 +307,11 @@ impl Random {
             }
             (20..=25, _) => self.progress(pick),
             (26, _) => self.split(pick),
+            (27, _) => {
+                let job = JobId(pick as i64 % JOBS_MAX + 1);
+                let tasks = (0..).map(TaskIndex).zip(placements(pick, 0)).collect();
+                self.feed(Event::TasksPlaced { job, stage: StageIndex(0), tasks });
+            }
             _ => {}
         }
     }
@@ -347,7 +360,7 @@ fn came(pick: usize) -> Event {
 proptest! {
     #[test]
     fn any_order_of_events_ends_every_job_once(
-        steps in proptest::collection::vec((0u8..27, 0usize..1000), 0..300),
+        steps in proptest::collection::vec((0u8..28, 0usize..1000), 0..300),
     ) {
         let mut random = Random::default();
         for (what, pick) in steps {

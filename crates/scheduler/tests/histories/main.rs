@@ -4,6 +4,7 @@ mod any_order;
 mod copies;
 mod elastic;
 mod elsewhere;
+mod planned;
 
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
 use scheduler::{

@@ -17,6 +17,7 @@ use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes};
 use control::{FileRequest, NewStrike, PullRequest};
 use ids::{JobId, NodeId};
+use mapreduce::PartNodes;
 use metastore::AuditRow;
 use shipped::Hold;
 use std::sync::Arc;
@@ -103,6 +104,12 @@ pub(crate) enum Request {
         node: NodeId,
         job: JobId,
         reply: Reply<String>,
+    },
+    /// Takes the nodes that have the stored inputs of a job now.
+    InputsMoved {
+        job: JobId,
+        places: PartNodes,
+        reply: Reply<bool>,
     },
     /// Sends a node tokens of jobs that are signed with the newest key.
     RenewTokens {
@@ -213,4 +220,6 @@ pub(crate) struct Submission {
     pub quota: Option<UserQuota>,
     /// Indexes of the earlier stages of the flow that this stage reads.
     pub reads: Vec<u32>,
+    /// Nodes with its stored inputs.
+    pub part_nodes: Arc<PartNodes>,
 }

@@ -168,9 +168,9 @@ impl EventLoop {
             if self.service == Service::Embedded {
                 self.progress_board.add_job(job, &submission.spec, &dirs);
             }
-            let Submission { spec, user, priority, hold, .. } = submission;
+            let Submission { spec, user, priority, hold, part_nodes, .. } = submission;
             let file_hold = hold.map(|hold| hold as FileHold);
-            begun.push(NewJob { job, spec, dirs, start, user, priority, file_hold });
+            begun.push(NewJob { job, spec, dirs, start, user, priority, file_hold, part_nodes });
             submitted.push(SubmittedJob { job, staging, disk_dirs });
         }
         self.tell_time();

@@ -275,7 +275,8 @@ impl Server {
                 now_ns: 0,
             });
             let (dirs, start) = (JobDirs::default(), JobStart::Splits(plan.splits()));
-            jobs.push(NewJob { job, spec, dirs, start, user: String::new(), priority: 0, file_hold: None });
+            let (user, part_nodes) = (String::new(), Arc::default());
+            jobs.push(NewJob { job, spec, dirs, start, user, priority: 0, file_hold: None, part_nodes });
         }
         self.control.begin_jobs(&mut self.outbox, jobs);
         // A client that submits a flow waits for the end of its last job.

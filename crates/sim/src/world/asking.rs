@@ -1,7 +1,7 @@
 //! The rules by which slots get tasks.
 
 use super::{Assigning, Machines};
-use ids::{AttemptKey, JobId, NodeId, Placement, StageIndex, StageKind};
+use ids::{AttemptKey, InputNodes, JobId, NodeId, Placement, StageIndex, StageKind};
 use scheduler::{Action, Claim, Event, InputPlace, Slot, State, UnixNanos, handle};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,7 +23,8 @@ pub(super) enum Assigner {
 }
 
 impl Assigner {
-    pub fn new(assigning: Assigning, machines: &Machines, tasks: &[InputPlace]) -> Self {
+    /// `read_bytes`: bytes of the input of a task.
+    pub fn new(assigning: Assigning, machines: &Machines, tasks: &[InputPlace], read_bytes: f64) -> Self {
         let near = |nodes: &[NodeId]| Placement::Near(nodes.to_vec());
         match assigning {
             Assigning::AtHeartbeats => Self::FirstCome(FirstCome::new(machines, tasks)),
@@ -31,11 +32,12 @@ impl Assigner {
                 tasks.iter().map(|task| near(&task.nodes)).collect(),
             ))),
             Assigning::Greedy => {
-                let placed = scheduler::place(tasks, &machines.rooms());
-                let placement = |place: Option<scheduler::PlacedTask>| {
-                    place.map_or(Placement::Anywhere, |place| near(&[place.node]))
-                };
-                Self::Scheduler(Box::new(Scheduled::new(placed.into_iter().map(placement).collect())))
+                // A task waits for its nodes as long as fetching would take.
+                let wait_ns = (read_bytes / machines.link_bytes_per_second * 1e9) as u64;
+                let input =
+                    |task: &InputPlace| InputNodes { nodes: task.nodes.clone(), planned: None, wait_ns };
+                let planned = scheduler::plan(tasks.iter().map(input).collect(), &machines.rooms());
+                Self::Scheduler(Box::new(Scheduled::new(planned)))
             }
         }
     }

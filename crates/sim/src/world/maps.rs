@@ -48,7 +48,7 @@ pub enum Assigning {
     AtHeartbeats,
     /// The scheduler with all replicas of a task as near nodes, and its locality delay.
     NearReplicas,
-    /// The scheduler with the nodes that [`scheduler::place`] chose when the job began.
+    /// The scheduler with the [`scheduler::plan`] of the job's beginning, as a server uses it.
     Greedy,
 }
 
@@ -89,7 +89,7 @@ pub fn run_maps(world: MapWorld) -> MapTimes {
     let mut random = fastrand::Rng::with_seed(world.seed);
     let inputs = world.machines.random_replicas(&mut random, world.maps, world.replicas);
     let mut asks = Asks::new(&world, &mut random);
-    let mut assigner = Assigner::new(world.assigning, &world.machines, &inputs);
+    let mut assigner = Assigner::new(world.assigning, &world.machines, &inputs, world.load.read_bytes);
     let mut model = Model {
         world: &world,
         inputs: &inputs,

@@ -7,11 +7,26 @@ use mapper::StoredFileSource;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Opener of parts of stored files.
 pub(crate) trait PartOpener: Send + Sync + 'static {
     /// Opens a part at an offset; its bytes are verified as they are read.
     fn open_part(&self, part: StoredPart, offset: u64) -> std::io::Result<Box<dyn Read + Send>>;
+}
+
+/// Bytes of stored files of a cluster that a task has read: from disks of its node, and from other nodes.
+#[derive(Debug, Default)]
+pub struct StoredReads {
+    pub here_bytes: AtomicU64,
+    pub elsewhere_bytes: AtomicU64,
+}
+
+impl StoredReads {
+    /// Returns the bytes from disks of this node, and from other nodes.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.here_bytes.load(Ordering::Relaxed), self.elsewhere_bytes.load(Ordering::Relaxed))
+    }
 }
 
 /// Stored files as inputs.
