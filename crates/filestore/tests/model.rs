@@ -20,6 +20,7 @@ fn options(keep_versions: u32) -> PutOptions {
         links: Links::Refused,
         skip_unsuitable: false,
         keep_versions,
+        ttl: None,
         replicas: None,
         threads: 2,
     }
