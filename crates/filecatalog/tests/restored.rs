@@ -150,7 +150,7 @@ async fn names_go_when_their_time_is_over() {
         removed.extend(report(&catalog, Some(&[])).await.1);
     }
     assert!(entry("stays").await.is_some() && entry("d").await.is_some());
-    let of = CommitsOfStored { path: "d".to_string(), limit: 1, ..CommitsOfStored::default() };
+    let of = CommitsOfStored { path: "d".to_string(), limit: 1 };
     let last = catalog.commits(&of).await.unwrap().commits.remove(0);
     assert_eq!((last.verb.as_str(), last.path.as_str(), last.user.as_str()), ("expire", "d/goes", ANN));
     assert!(last.version > FileVersion(0));
