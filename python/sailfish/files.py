@@ -64,19 +64,21 @@ def put(
     parts: int | None = None,
     records: str | None = None,
     keep_versions: int = 1,
+    ttl: str | None = None,
     follow_links: bool = False,
     skip: bool = False,
     replicas: int | None = None,
     server: str | None = None,
 ) -> int:
-    """Stores a file or a directory under a name, as one version. Returns the version. `replicas`: number of nodes of a cluster that get
-    each part.
+    """Stores a file or a directory under a name, as one version. Returns the version. `ttl`: remove the name after this time, such as "7d".
+    `replicas`: number of nodes of a cluster that get each part.
 
     Errors: `FilesFailed`; `FileNotFoundError` if there is no source."""
     path = Path(source)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
     words = ["put", f"--keep-versions={keep_versions}"]
+    words += [] if ttl is None else [f"--ttl={ttl}"]
     words += [] if parts is None else [f"--parts={parts}"]
     words += [] if records is None else [f"--records={records}"]
     words += [] if replicas is None else [f"--replicas={replicas}"]

@@ -39,7 +39,9 @@ def test_directory_is_put_listed_and_got(tmp_path: Path) -> None:
     assert (tmp_path / "data/a.txt").read_text() == "one\ntwo\n"
     with pytest.raises(sf.files.FilesFailed, match="exists already"):
         sf.files.get("data")
-    assert sf.files.put("in/a.txt", "data/", keep_versions=2) == 2
+    assert sf.files.put("in/a.txt", "data/", keep_versions=2, ttl="7d") == 2
+    with pytest.raises(sf.files.FilesFailed, match="--ttl"):
+        sf.files.put("in/a.txt", "data/", ttl="soon")
     sf.files.cp("data", "twin")
     sf.files.mv("twin/a.txt", "first")
     sf.files.mkdir("x/y", parents=True)

@@ -2,6 +2,7 @@
 
 use crate::ClientError;
 use crate::addresses::Addresses;
+use crate::outages::Outages;
 use crate::own_tokens::OwnTokens;
 use api::control::{
     BODY_BYTES_MAX, BoundariesProposal, CancelRequest, ClusterStatus, ErrorAnswer, ErrorCode, JOB_HEADER,
@@ -68,6 +69,7 @@ pub struct Client {
     has_proxy: bool,
     /// The job for whose program a node sends the requests.
     job: Option<JobId>,
+    outages: Outages,
 }
 
 impl std::fmt::Debug for Client {
@@ -128,7 +130,7 @@ impl Client {
             .map_err(|source| ClientError::Unreachable { url: url.to_string(), source })?;
         let own_tokens = credentials.own_tokens().map(|dir| Arc::new(OwnTokens::new(dir)));
         let has_proxy = credentials.proxy().is_some();
-        Ok(Self { addresses, http, bearer, own_tokens, has_proxy, job: None })
+        Ok(Self { addresses, http, bearer, own_tokens, has_proxy, job: None, outages: Outages::default() })
     }
 
     /// Returns the same client, which acts as the node with this secret. If the port belongs to this user or to root,
@@ -150,6 +152,13 @@ impl Client {
     #[must_use]
     pub fn for_program_of(self, job: JobId) -> Self {
         Self { job: Some(job), ..self }
+    }
+
+    /// Returns the same client, which gives the address of a server to `tell` when it has not answered for some seconds
+    /// and is asked again; once for each outage.
+    #[must_use]
+    pub fn telling_outages(self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { outages: Outages::telling(tell), ..self }
     }
 
     /// Returns the server's address; the current one if there are several.
@@ -293,11 +302,20 @@ impl Client {
         loop {
             match ask().await {
                 Err(error) if error.never_arrived() && started.elapsed() < outage_max => {
+                    self.outages.lasts(self.url(), started.elapsed(), &error);
                     tokio::time::sleep(again_after()).await;
                 }
-                other => return other,
+                other => return self.ended(other),
             }
         }
+    }
+
+    /// Takes note of an answer.
+    fn ended<T>(&self, answer: Result<T, ClientError>) -> Result<T, ClientError> {
+        if answer.as_ref().err().is_none_or(|error| !error.is_silence()) {
+            self.outages.is_over();
+        }
+        answer
     }
 
     /// Retries until the server answers, for the time of a restart, or until it has time for this caller.
@@ -319,13 +337,14 @@ impl Client {
         loop {
             match ask().await {
                 Err(error) if self.may_pass(&error) && started.elapsed() < outage_max => {
+                    self.outages.lasts(self.url(), started.elapsed(), &error);
                     if told.elapsed() >= TELL_EVERY {
                         told = Instant::now();
                         tell(started.elapsed(), &error);
                     }
                     tokio::time::sleep(again_after()).await;
                 }
-                other => return other,
+                other => return self.ended(other),
             }
         }
     }
@@ -656,6 +675,11 @@ impl Blocking {
     pub fn run<T>(&self, work: impl AsyncFnOnce(&Client) -> T) -> T {
         let (runtime, client) = self.parts();
         runtime.block_on(work(client))
+    }
+
+    /// Tells outages of the server: see [`Client::telling_outages`].
+    pub fn tell_outages(&mut self, tell: impl Fn(&str) + Send + Sync + 'static) {
+        self.client = self.client.clone().telling_outages(tell);
     }
 
     /// Acts as the node with this secret from now on.

@@ -21,6 +21,7 @@ mod error;
 mod files;
 mod intermediate;
 mod listening;
+mod outages;
 mod own_tokens;
 mod stored_files;
 

@@ -63,6 +63,19 @@ impl ClusterFiles {
         Ok(Self { connection: Arc::new(Connection::with(url, credentials, user)?) })
     }
 
+    /// Creates a client that gives the address of the server to `tell` when it has not answered for some seconds and is
+    /// asked again; once for each outage.
+    pub fn connect_telling(
+        url: &str,
+        credentials: &Credentials,
+        user: &str,
+        tell: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Result<Self, FilesError> {
+        let mut connection = Connection::with(url, credentials, user)?;
+        connection.server.tell_outages(tell);
+        Ok(Self { connection: Arc::new(connection) })
+    }
+
     /// Creates a client that fails after this time if the server does not answer, or no replica can be reached.
     pub fn connect_waiting(
         url: &str,

@@ -12,7 +12,7 @@ use filestore::{CommittedChange, FilesError, PutOptions, PutSource, RemoteFault}
 use filetransfer::{
     ListedSource, PutPlan, SourceFile, TransferError, Unsuitable, Watch, list_source, put, put_stream,
 };
-use filetree::{TreeError, TreePath};
+use filetree::{TreeError, TreePath, TtlError, ttl_ns};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
@@ -28,6 +28,11 @@ enum Origin<'a> {
     Stream(&'a mut dyn Read),
 }
 
+/// Returns a time to live in seconds, rounded up.
+fn whole_seconds(ttl: Duration) -> Result<u64, TtlError> {
+    Ok(ttl_ns(ttl)?.div_ceil(1_000_000_000))
+}
+
 impl ClusterFiles {
     /// Puts a source under a name: see [`filestore::StoredTree::put`].
     pub(crate) fn put_source(
@@ -41,6 +46,7 @@ impl ClusterFiles {
         if name.is_root() {
             return Err(TreeError::Root.into());
         }
+        let ttl_seconds = options.ttl.map(whole_seconds).transpose()?;
         let (origin, path) = match source {
             PutSource::Stream(stream) => (Origin::Stream(stream), None),
             PutSource::Path(path) => (Origin::Files(listed(path, name, options, left_out)?), Some(path)),
@@ -52,6 +58,7 @@ impl ClusterFiles {
             is_directory,
             replicas: options.replicas,
             keep_versions: options.keep_versions,
+            ttl_seconds,
             user: self.connection.user.clone(),
         };
         let begun = self.connection.ask(async |client| client.begin_stored(&begin).await)?;

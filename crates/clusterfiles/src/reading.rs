@@ -38,6 +38,7 @@ pub(crate) fn row_of(entry: StoredEntry) -> FileNameRow {
         parts: entry.parts,
         created_ns: entry.created_ns,
         keep_versions: entry.keep_versions,
+        expires_ns: entry.expires_ns,
     }
 }
 

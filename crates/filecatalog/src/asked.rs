@@ -40,5 +40,6 @@ pub(crate) fn making(facts: &FileFacts, user: &str, keep_versions: u32) -> Makin
         user: user.to_string(),
         now_ns: now_ns(),
         keep_versions,
+        ttl_ns: None,
     }
 }

@@ -4,7 +4,7 @@
 use crate::asked::{found_paths, making, now_ns, path_of};
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{CommitStored, CommittedStored, StoredPut};
-use filetree::{FileSize, TreeDecision, TreeError, check_component, may_put, place};
+use filetree::{FileSize, Making, TreeDecision, TreeError, check_component, may_put, place};
 use ids::{DirectoryId, FileVersion, PutId};
 use metastore::{EndedPut, FileChange, FileFacts, FileQuestion};
 use rows::{ClusterPutRow, FileCommitRow, FileItem, FileNameRow, FileSpace, PutFile};
@@ -112,6 +112,7 @@ fn name_row(
         parts: size.parts,
         created_ns: now_ns(),
         keep_versions: row.keep_versions,
+        expires_ns: None,
     }
 }
 
@@ -221,7 +222,7 @@ impl Catalog {
             }
             let found = found_paths(&facts, &[&path]);
             let found = found.first().cloned().unwrap_or_default();
-            let mut making = making(&facts, &row.user, row.keep_versions);
+            let mut making = Making { ttl_ns: row.ttl_ns, ..making(&facts, &row.user, row.keep_versions) };
             may_put(&found, &asker.changer)?;
             let TreeDecision { ends, begins } = place(&found, item, size, &mut making)?;
             let commit = FileCommitRow {

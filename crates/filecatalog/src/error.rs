@@ -1,6 +1,6 @@
 //! Errors of the catalogue.
 
-use filetree::{NameError, TreeError, TreeName};
+use filetree::{NameError, TreeError, TreeName, TtlError};
 use ids::{DirectoryId, FileVersion, PutId};
 use metastore::StoreError;
 
@@ -11,6 +11,8 @@ pub enum CatalogError {
     Name { text: String, source: NameError },
     #[error(transparent)]
     Tree(#[from] TreeError),
+    #[error(transparent)]
+    Ttl(#[from] TtlError),
     #[error("there is no file or directory {0}")]
     Missing(TreeName),
     #[error("there is no directory with the number {}", .0.0)]

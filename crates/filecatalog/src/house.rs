@@ -1,5 +1,5 @@
-//! Everything that is done from time to time: removal of names and files that nobody needs, the end of given-up puts, and
-//! repair.
+//! Everything that is done from time to time: removal of names and files that nobody needs or whose time is over, the end
+//! of given-up puts, and repair.
 
 use crate::asked::now_ns;
 use crate::outputs::JOB_SOURCE;
@@ -46,6 +46,7 @@ impl Catalog {
         let mut house = self.house.lock().await;
         self.end_jobs().await?;
         let mut more = self.sweep_puts(&mut house).await?;
+        more |= self.expire().await?;
         more |= self.retire().await?;
         more |= self.remove_files().await?;
         let now = Instant::now();

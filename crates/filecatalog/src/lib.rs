@@ -26,6 +26,7 @@ mod asked;
 mod changes;
 mod commit;
 mod error;
+mod expiry;
 mod house;
 mod jobs;
 mod leases;

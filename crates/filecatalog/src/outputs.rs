@@ -76,6 +76,7 @@ impl Catalog {
             is_directory: spec.formats.part_extension.is_some(),
             replicas: spec.output_replicas,
             keep_versions: 1,
+            ttl_seconds: None,
             user: asker.user.clone(),
         };
         let begun = self.begin_put(asker, &begin).await?;

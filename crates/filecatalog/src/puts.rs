@@ -11,11 +11,11 @@ use api::stored::cluster::{
     PlacesOfStored, RecordStored, RecordedFile, STORED_PAGE_MAX, STORED_REPLICAS, STORED_REPLICAS_MAX,
     StoredPut, StoredRange,
 };
-use filetree::{Changer, FileSize, TreeError, check_component, may_put, place};
+use filetree::{Changer, FileSize, TreeError, check_component, may_put, place, ttl_ns};
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, PutId};
 use metastore::{FileFacts, Numbered, Recorded};
 use rows::{ClusterPutRow, ConcreteRow, FileItem, FileSpace, PutFileRow, RecordedPutFile};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use trust::FileRight;
 
 /// Validity of rights to write. A longer put asks for new numbers.
@@ -53,6 +53,7 @@ impl Catalog {
             return Err(CatalogError::NoNodes);
         }
         let replicas = begin.replicas.unwrap_or(STORED_REPLICAS.min(nodes)).max(1);
+        let ttl_ns = begin.ttl_seconds.map(|seconds| ttl_ns(Duration::from_secs(seconds))).transpose()?;
         self.check_place(asker, begin).await?;
         self.check_quota(asker, &asker.user, 0).await?;
         let path = path_of(&begin.path)?.to_string();
@@ -62,6 +63,7 @@ impl Catalog {
             !begin.source.is_empty()
                 && (&row.source, &row.path, &row.user) == (&begin.source, &path, &asker.user)
                 && (row.is_directory, row.keep_versions) == (begin.is_directory, begin.keep_versions.max(1))
+                && row.ttl_ns == ttl_ns
                 // Without a wish the number of nodes decided, which may be another one now.
                 && begin.replicas.is_none_or(|asked| asked == row.replicas)
         });
@@ -84,6 +86,7 @@ impl Catalog {
             is_naming: false,
             replicas,
             keep_versions: begin.keep_versions.max(1),
+            ttl_ns,
             created_ns: now,
             heard_ns: now,
             version: None,

@@ -32,6 +32,7 @@ fn entry_of(row: FileNameRow) -> StoredEntry {
         parts: row.parts,
         created_ns: row.created_ns,
         keep_versions: row.keep_versions,
+        expires_ns: row.expires_ns,
     }
 }
 

@@ -54,6 +54,7 @@ impl World {
             links: Links::Refused,
             skip_unsuitable: false,
             keep_versions: 2,
+            ttl: None,
             replicas: None,
             threads: 2,
         };

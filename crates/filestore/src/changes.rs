@@ -34,6 +34,7 @@ pub(crate) fn found(facts: &FileFacts, index: usize, path: &TreePath) -> FoundPa
 impl FileStore {
     /// Changes the tree; durable when this returns. None if there was nothing to change.
     pub fn change(&self, change: &TreeChange) -> Result<Option<FileVersion>, FilesError> {
+        self.expire()?;
         let paths = change.paths();
         let question = FileQuestion {
             space: FileSpace::Machine,
@@ -83,6 +84,7 @@ impl FileStore {
             user: self.user.clone(),
             now_ns: now_ns(),
             keep_versions,
+            ttl_ns: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use concretefile::ConcreteError;
 use filetransfer::{TransferError, Unsuitable};
-use filetree::{NameError, TreeError, TreeName};
+use filetree::{NameError, TreeError, TreeName, TtlError};
 use metastore::StoreError;
 use std::path::PathBuf;
 
@@ -26,6 +26,8 @@ pub enum FilesError {
     Name { text: String, source: NameError },
     #[error(transparent)]
     Tree(#[from] TreeError),
+    #[error(transparent)]
+    Ttl(#[from] TtlError),
     #[error("there is no file or directory {0}")]
     Missing(TreeName),
     #[error("{0} is a directory")]
@@ -68,6 +70,7 @@ impl FilesError {
         match self {
             Self::Name { .. }
             | Self::Tree(_)
+            | Self::Ttl(_)
             | Self::Missing(_)
             | Self::IsADirectory(_)
             | Self::NoSuchVersion(_)

@@ -19,6 +19,7 @@
 mod changes;
 mod check;
 mod error;
+mod expiry;
 mod opened;
 mod outputs;
 mod puts;
@@ -54,6 +55,7 @@ pub struct FileStore {
 
 impl FileStore {
     /// Opens the files of a state directory, and creates both if they are missing. `user` owns everything that is made.
+    /// Names whose time is over are removed.
     ///
     /// Must not be called from async code; nor may its methods.
     pub fn open(state_dir: &Path, user: &str) -> Result<Self, FilesError> {
@@ -62,7 +64,12 @@ impl FileStore {
         let store = runtime.block_on(Metastore::open(state_dir))?;
         let root = state_dir.join("files");
         let disk = ConcreteDirectory::open(Self::data_dir(state_dir))?;
-        Ok(Self { root, disk, store, runtime, user: user.to_string() })
+        let files = Self { root, disk, store, runtime, user: user.to_string() };
+        if files.expire().is_ok_and(|any| any) {
+            // A change that cannot be written, on a full disk for instance, keeps nobody from reading.
+            let _ = files.retire();
+        }
+        Ok(files)
     }
 
     /// Returns the directory of the concrete files of a state directory.

@@ -64,7 +64,7 @@ impl FileStore {
             crash_point(CrashPoint::FilesWritten);
             self.disk.sync(&ready.parts)?;
             crash_point(CrashPoint::FilesSynced);
-            self.commit(ready, name, self.kept_versions(name)?)
+            self.commit(ready, name, self.kept_versions(name)?, None)
         });
         if stored.is_err() {
             // The first error is the one to report.

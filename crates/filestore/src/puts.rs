@@ -9,13 +9,14 @@ use filetransfer::{
     DonePart, Links, ListedSource, PutPlan, RecordEnds, SourceFile, TransferError, Watch, list_source, put,
     put_stream,
 };
-use filetree::{FileSize, FoundPath, Making, TreeDecision, TreeError, TreePath, place};
+use filetree::{FileSize, FoundPath, Making, TreeDecision, TreeError, TreePath, place, ttl_ns};
 use ids::{ConcreteId, ContentId, DirectoryId, PutId};
 use metastore::{EndedPut, FileChange, FileFacts, FileQuestion};
 use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FilePutRow, FileSpace};
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Options of a put.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct PutOptions {
     pub skip_unsuitable: bool,
     /// Number of versions that are kept, with the new one.
     pub keep_versions: u32,
+    /// Time from the commit after which the name is removed; None is never.
+    pub ttl: Option<Duration>,
     /// Wished number of replicas in a cluster; None leaves it to the server. One machine has one.
     pub replicas: Option<u32>,
     pub threads: usize,
@@ -76,6 +79,7 @@ impl FileStore {
         if name.is_root() {
             return Err(TreeError::Root.into());
         }
+        let ttl_ns = options.ttl.map(ttl_ns).transpose()?;
         self.sweep()?;
         let (origin, path) = match source {
             PutSource::Stream(stream) => (Origin::Stream(stream), None),
@@ -97,7 +101,7 @@ impl FileStore {
             crash_point(CrashPoint::FilesWritten);
             self.disk.sync(&ready.parts)?;
             crash_point(CrashPoint::FilesSynced);
-            self.commit(ready, name, options.keep_versions)
+            self.commit(ready, name, options.keep_versions, ttl_ns)
         });
         if let Err(error) = &committed
             && (is_stream || !goes_on(error))
@@ -238,11 +242,12 @@ impl FileStore {
         ready: ReadyPut,
         name: &TreePath,
         keep_versions: u32,
+        ttl_ns: Option<u64>,
     ) -> Result<CommittedChange, FilesError> {
         let (files, bytes, put) = (ready.files_count, ready.bytes, ready.put);
         let question = FileQuestion { paths: vec![name.components()], ..FileQuestion::default() };
         let decide = |facts: FileFacts| {
-            let mut making = self.making(facts.clone(), keep_versions);
+            let mut making = Making { ttl_ns, ..self.making(facts.clone(), keep_versions) };
             let found = crate::changes::found(&facts, 0, name);
             let (decision, more) = decide_put(ready, &found, &mut making)?;
             let commit = FileCommitRow {

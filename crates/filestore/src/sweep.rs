@@ -16,8 +16,12 @@ pub const UNFINISHED_KEPT: Duration = Duration::from_secs(24 * 3600);
 const REMOVED_AT_ONCE: u32 = 1000;
 
 impl FileStore {
-    /// Removes interrupted puts that cannot go on: they are too old, or their source was a stream.
+    /// Removes names whose time is over, and interrupted puts that cannot go on: they are too old, or their source was a
+    /// stream.
     pub(crate) fn sweep(&self) -> Result<(), FilesError> {
+        if self.expire()? {
+            self.retire()?;
+        }
         let kept_ns = UNFINISHED_KEPT.as_nanos() as u64;
         for row in self.run(self.store.file_puts())? {
             let is_over = row.source.is_empty() || row.created_ns.saturating_add(kept_ns) < now_ns();

@@ -1,17 +1,21 @@
 //! Random commands on a store and on a model, a map from whole names to contents: the trees are equal after each
-//! command, refused commands change nothing, and the disk has what the names need and no more.
+//! command, refused commands change nothing, names whose time is over go before the next command, and the disk has what
+//! the names need and no more.
 
 use filestore::{FileStore, FilesError, PutOptions, PutSource, TreeChange};
 use filetransfer::{Links, RecordEnds, Target, Watch};
 use filetree::{Parents, Recursion, TreeError, TreeName, TreePath};
 use ids::FileVersion;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
 /// The model: directories have no content.
 type Model = BTreeMap<String, Option<String>>;
 
 const STEPS: usize = 120;
+/// A time to live that is over at once.
+const SHORT: Duration = Duration::from_nanos(1);
 
 fn options(keep_versions: u32) -> PutOptions {
     PutOptions {
@@ -20,6 +24,7 @@ fn options(keep_versions: u32) -> PutOptions {
         links: Links::Refused,
         skip_unsuitable: false,
         keep_versions,
+        ttl: None,
         replicas: None,
         threads: 2,
     }
@@ -31,6 +36,11 @@ fn path(name: &str) -> TreePath {
 
 /// Reads a whole tree with `list` and `cat`.
 fn tree(store: &FileStore, at: Option<FileVersion>) -> Model {
+    tree_and_expiring(store, at).0
+}
+
+/// Reads a whole tree, and the names that have a time to live.
+fn tree_and_expiring(store: &FileStore, at: Option<FileVersion>) -> (Model, BTreeSet<String>) {
     let mut entries = Vec::new();
     let root = TreeName { path: TreePath::default(), version: at };
     store
@@ -39,8 +49,11 @@ fn tree(store: &FileStore, at: Option<FileVersion>) -> Model {
             Ok(())
         })
         .unwrap();
-    let mut model = Model::new();
+    let (mut model, mut expiring) = (Model::new(), BTreeSet::new());
     for entry in entries {
+        if entry.row.as_ref().unwrap().expires_ns.is_some() {
+            expiring.insert(entry.name.clone());
+        }
         let is_file = matches!(entry.row.as_ref().unwrap().item, rows::FileItem::File(_));
         let content = is_file.then(|| {
             let mut bytes = Vec::new();
@@ -49,7 +62,65 @@ fn tree(store: &FileStore, at: Option<FileVersion>) -> Model {
         });
         model.insert(entry.name, content);
     }
-    model
+    (model, expiring)
+}
+
+/// Times to live in the model: names whose time is over before the next command, and names that stay for an hour.
+#[derive(Clone, Debug, Default)]
+struct Lives {
+    over: BTreeSet<String>,
+    long: BTreeSet<String>,
+}
+
+impl Lives {
+    fn all(&self) -> BTreeSet<String> {
+        self.over.union(&self.long).cloned().collect()
+    }
+
+    /// Removes names whose time is over, with everything below them.
+    fn expire(&mut self, model: &mut Model) {
+        for name in std::mem::take(&mut self.over) {
+            self.forget(&name);
+            model.retain(|each, _| !is_at_or_below(each, &name));
+        }
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.over.retain(|each| !is_at_or_below(each, name));
+        self.long.retain(|each| !is_at_or_below(each, name));
+    }
+
+    /// Follows a put that was done.
+    fn put(&mut self, name: &str, ttl: Option<Duration>) {
+        self.forget(name);
+        match ttl {
+            Some(SHORT) => drop(self.over.insert(name.to_string())),
+            Some(_) => drop(self.long.insert(name.to_string())),
+            None => {}
+        }
+    }
+
+    /// Follows a change that was done: times move with their names, and are not copied.
+    fn change(&mut self, change: &TreeChange) {
+        match change {
+            TreeChange::MakeDirectory { .. } => {}
+            TreeChange::Remove { path, .. } => self.forget(&path.to_string()),
+            TreeChange::Copy { to, .. } => self.forget(&to.to_string()),
+            TreeChange::Rename { from, to } if from == to => {}
+            TreeChange::Rename { from, to } => {
+                let (from, to) = (from.to_string(), to.to_string());
+                let moved: Vec<String> =
+                    self.long.iter().filter(|name| is_at_or_below(name, &from)).cloned().collect();
+                self.forget(&from);
+                self.forget(&to);
+                self.long.extend(moved.into_iter().map(|name| format!("{to}{}", &name[from.len()..])));
+            }
+        }
+    }
+}
+
+fn is_at_or_below(name: &str, above: &str) -> bool {
+    name.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn parent(name: &str) -> &str {
@@ -219,19 +290,22 @@ fn random_commands(seed: u64) {
     let dir = tempfile::tempdir().unwrap();
     let store = FileStore::open(&dir.path().join("state"), "ann").unwrap();
     let source = dir.path().join("source");
-    let mut model = Model::new();
+    let (mut model, mut lives) = (Model::new(), Lives::default());
     // Where older versions are kept, their files are left in the end.
     let versions_max = 1 + (seed % 2) as u32;
     for step in 0..STEPS {
-        let before = model.clone();
+        lives.expire(&mut model);
+        let before = (model.clone(), lives.clone());
         let (accepted, done) = if random.u8(0..3) == 0 {
             let name = random_name(&mut random);
             let files = random_source(&mut random, &source);
             let accepted = model_put(&mut model, &name, &files, files[""].is_none());
+            let ttl = random.choice([None, None, Some(SHORT), Some(Duration::from_secs(3600))]).unwrap();
+            lives.put(&name, ttl);
             let put = store.put(
                 PutSource::Path(&source),
                 &path(&name),
-                &options(random.u32(1..=versions_max)),
+                &PutOptions { ttl, ..options(random.u32(1..=versions_max)) },
                 &Watch::default(),
                 &mut |_| {},
             );
@@ -239,19 +313,22 @@ fn random_commands(seed: u64) {
         } else {
             let change = random_change(&mut random);
             let accepted = model_change(&mut model, &change);
+            lives.change(&change);
             (accepted, store.change(&change).map(drop))
         };
         match &done {
             Ok(()) => assert!(accepted, "seed {seed}, step {step}: it was not refused"),
             Err(error) => {
                 assert!(!accepted && is_refusal(error), "seed {seed}, step {step}: {error}");
-                model = before;
+                (model, lives) = before;
             }
         }
-        assert_eq!(tree(&store, None), model, "seed {seed}, step {step}");
+        let expected = (model.clone(), lives.all());
+        assert_eq!(tree_and_expiring(&store, None), expected, "seed {seed}, step {step}");
     }
     let checked = store.check(&TreeName::default()).unwrap();
     assert_eq!(checked.problems, [], "seed {seed}");
+    lives.expire(&mut model);
     if versions_max > 1 {
         return;
     }
@@ -348,4 +425,55 @@ fn get_returns_the_same_bytes() {
         store.change(&TreeChange::Rename { from: path("d"), to: path("d/x") }),
         Err(FilesError::Tree(TreeError::IntoItself { .. }))
     ));
+}
+
+#[test]
+fn names_go_when_their_time_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let open = |user| FileStore::open(&state, user).unwrap();
+    let source = dir.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("f"), "text").unwrap();
+    let put = |store: &FileStore, name: &str, keep_versions, ttl| {
+        let options = PutOptions { ttl, ..options(keep_versions) };
+        store.put(PutSource::Path(&source), &path(name), &options, &Watch::default(), &mut |_| {})
+    };
+    let store = open("ann");
+    for wrong in [Duration::ZERO, Duration::MAX] {
+        let refused = put(&store, "a", 1, Some(wrong)).unwrap_err();
+        assert!(matches!(refused, FilesError::Ttl(_)) && refused.is_of_the_user(), "{refused}");
+    }
+    put(&store, "above/goes", 1, Some(SHORT)).unwrap();
+    // A reader keeps its version.
+    let pin = store.pin(None).unwrap();
+    let other = open("bob");
+    assert_eq!(tree(&other, None).keys().collect::<Vec<_>>(), ["above"]);
+    assert_eq!(tree(&other, Some(pin.version)).len(), 3);
+    let last = other.versions(&path("above"), 1).unwrap().remove(0);
+    assert_eq!((last.verb.as_str(), last.path.as_str()), ("expire", "above/goes"));
+    // The user of the change is the owner, whoever found it.
+    assert_eq!((last.user.as_str(), last.files), ("ann", 0));
+    drop(pin);
+    // Older versions stay as they do after `rm`: one less than the name keeps.
+    let older = put(&store, "kept", 2, None).unwrap().version;
+    let last = put(&store, "kept", 2, Some(SHORT)).unwrap().version;
+    let store = open("ann");
+    assert_eq!(tree(&store, None).keys().collect::<Vec<_>>(), ["above"]);
+    let has = |version| tree(&store, Some(version)).contains_key("kept/f");
+    assert_eq!([has(older), has(last)], [false, true]);
+    // A name below an older version of a directory goes with that.
+    put(&store, "old", 2, None).unwrap();
+    let version = put(&store, "old/below", 1, Some(Duration::from_secs(1))).unwrap().version;
+    put(&store, "old", 2, None).unwrap();
+    while rows_of(&store, "old/below", version).is_some_and(|row| row.expires_ns.is_some()) {
+        drop(open("ann"));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(rows_of(&store, "old/below", version).is_some());
+    assert_eq!(store.versions(&path("old/below"), 10).unwrap().len(), 1, "it did not expire");
+}
+
+fn rows_of(store: &FileStore, name: &str, version: FileVersion) -> Option<rows::FileNameRow> {
+    store.entry(&TreeName { path: path(name), version: Some(version) }).unwrap().row
 }

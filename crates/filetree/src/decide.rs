@@ -26,6 +26,8 @@ pub struct Making {
     pub user: String,
     pub now_ns: u64,
     pub keep_versions: u32,
+    /// Time after which a placed name is removed, from `now_ns` on; None is never. Nothing else that is made has one.
+    pub ttl_ns: Option<u64>,
 }
 
 /// The changes of rows that a decision makes.
@@ -106,6 +108,7 @@ impl Making {
             parts: size.parts,
             created_ns: self.now_ns,
             keep_versions: self.keep_versions,
+            expires_ns: None,
         }
     }
 }
@@ -183,8 +186,20 @@ pub fn place(
             _ => decision.ends.push((row.directory, row.name.clone())),
         }
     }
-    decision.begins.push(making.row(above, name, item, size));
+    let expires_ns = making.ttl_ns.map(|ttl_ns| making.now_ns.saturating_add(ttl_ns));
+    decision.begins.push(FileNameRow { expires_ns, ..making.row(above, name, item, size) });
     Ok(decision)
+}
+
+/// Decides the end of a name whose time is over: it is removed with everything below it. Nothing changes if the name is
+/// gone meanwhile, or has another time.
+pub fn expire(found: &FoundPath, now_ns: u64) -> TreeDecision {
+    let is_over = |row: &&FileNameRow| row.expires_ns.is_some_and(|expires_ns| expires_ns <= now_ns);
+    let over = found.row().filter(is_over);
+    TreeDecision {
+        ends: over.map(|row| (row.directory, row.name.clone())).into_iter().collect(),
+        begins: Vec::new(),
+    }
 }
 
 /// Decides `rm`.

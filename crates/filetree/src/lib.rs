@@ -23,14 +23,16 @@
 mod change;
 mod decide;
 mod error;
+mod expiry;
 mod names;
 mod ownership;
 
 pub use change::TreeChange;
 pub use decide::{
-    FileSize, FoundPath, Making, Parents, Recursion, TreeDecision, copy, make_directory, place, remove,
-    rename,
+    FileSize, FoundPath, Making, Parents, Recursion, TreeDecision, copy, expire, make_directory, place,
+    remove, rename,
 };
 pub use error::TreeError;
+pub use expiry::{EXPIRE, TTL_MAX, TtlError, ttl_ns};
 pub use names::{NAME_BYTES_MAX, NameError, PATH_BYTES_MAX, TreeName, TreePath, check_component};
 pub use ownership::{Changer, may_change, may_put, may_read};

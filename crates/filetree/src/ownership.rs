@@ -133,6 +133,7 @@ mod tests {
             parts: 0,
             created_ns: 0,
             keep_versions: 1,
+            expires_ns: None,
         }
     }
 

@@ -50,5 +50,6 @@ pub use rows::{
     WaitingJobRow, WinningCommits,
 };
 pub use tables::files::{
-    EndedPut, FileChange, FileFacts, FileQuestion, LastName, Numbered, Recorded, RetirePins, Retired,
+    EndedPut, ExpiredName, FOREIGN_PUT_MAX, FileChange, FileFacts, FileQuestion, ForeignPuts, LastName,
+    Numbered, Recorded, RetirePins, Retired,
 };

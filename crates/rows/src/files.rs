@@ -51,6 +51,8 @@ pub struct FileNameRow {
     pub created_ns: u64,
     /// Number of versions that are kept of it, with the current one.
     pub keep_versions: u32,
+    /// Time after which the name is removed, nanoseconds since 1970; None is never.
+    pub expires_ns: Option<u64>,
 }
 
 impl FileNameRow {
@@ -79,7 +81,7 @@ pub struct ConcreteRow {
 pub struct FileCommitRow {
     pub version: FileVersion,
     pub user: String,
-    /// `put`, `mkdir`, `rm`, `mv` or `cp`.
+    /// `put`, `mkdir`, `rm`, `mv`, `cp` or `expire`.
     pub verb: String,
     /// The name that changed.
     pub path: String,
@@ -136,6 +138,8 @@ pub struct ClusterPutRow {
     /// Wished number of replicas of each concrete file.
     pub replicas: u32,
     pub keep_versions: u32,
+    /// Time from the commit after which the name is removed; None is never.
+    pub ttl_ns: Option<u64>,
     pub created_ns: u64,
     /// Time of the last request about it, nanoseconds since 1970.
     pub heard_ns: u64,

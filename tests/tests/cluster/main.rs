@@ -33,6 +33,7 @@ mod slow_postgres;
 mod speculation;
 mod stored_files;
 mod stored_inputs;
+mod stored_lives;
 mod stored_outputs;
 mod strangers;
 mod traps;

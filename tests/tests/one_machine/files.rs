@@ -652,6 +652,29 @@ fn output_of_a_job_is_stored() {
 }
 
 #[test]
+fn names_go_when_their_time_is_over() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in/a", "a");
+    sandbox.write("in/b", "b");
+    files(&sandbox, &["put", "in", "x", "--ttl", "0s"])
+        .expect_failure(REFUSED, &["--ttl", "at least a second"]);
+    files(&sandbox, &["put", "in", "x", "--ttl", "6000w"])
+        .expect_failure(REFUSED, &["--ttl", "a hundred years"]);
+    done(&sandbox, &["put", "in", "goes", "--ttl", "1s"]);
+    done(&sandbox, &["put", "in/a", "stays", "--ttl", "1s"]);
+    done(&sandbox, &["put", "in/a", "stays"]);
+    done(&sandbox, &["put", "in/a", "later", "--ttl", "7d"]);
+    // The first command after that time removes it.
+    wait_until("it is gone", || names(&sandbox, "/") == ["later", "stays"]);
+    assert!(done(&sandbox, &["versions", "goes"]).contains("expire"));
+    assert_eq!(stored(&sandbox).len(), 2);
+    let stat = files(&sandbox, &["stat", "--json", "later"]).expect_success().json();
+    let time = |field: &str| stat[field].as_u64().expect("a time");
+    assert_eq!(time("expires_ns"), time("created_ns") + 7 * 86_400_000_000_000);
+    assert!(done(&sandbox, &["stat", "later"]).contains("expires"));
+}
+
+#[test]
 fn stage_outputs_are_stored() {
     let sandbox = Sandbox::new();
     sandbox.write("in", "a b\nb\n");

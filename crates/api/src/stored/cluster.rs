@@ -43,6 +43,9 @@ pub struct StoredEntry {
     /// Time of the put, nanoseconds since 1970.
     pub created_ns: u64,
     pub keep_versions: u32,
+    /// Time after which the name is removed, nanoseconds since 1970; None is never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_ns: Option<u64>,
 }
 
 /// A question for the entry of a name.
@@ -240,6 +243,9 @@ pub struct BeginStored {
     pub replicas: Option<u32>,
     /// Number of versions that are kept, with the new one.
     pub keep_versions: u32,
+    /// Time from the commit after which the name is removed, in seconds; None is never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_seconds: Option<u64>,
     /// The user who owns the files, if no token names one.
     #[serde(default)]
     pub user: String,

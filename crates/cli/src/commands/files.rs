@@ -85,7 +85,8 @@ impl FilesArgs {
         let user = std::env::var("USER").unwrap_or_default();
         if let Some(url) = &self.server {
             let credentials = self.credentials.read(url)?;
-            let store = ClusterFiles::connect(url, &credentials, &user).map_err(failure)?;
+            let store =
+                ClusterFiles::connect_telling(url, &credentials, &user, tell_outage).map_err(failure)?;
             return Ok(Opened { store: Box::new(store), is_cluster: true });
         }
         let dir = state_dir(self.state.as_deref()).map_err(Failure::refused)?;
@@ -95,6 +96,13 @@ impl FilesArgs {
         let store = FileStore::open(&dir, &user).map_err(failure)?;
         Ok(Opened { store: Box::new(store), is_cluster: false })
     }
+}
+
+fn tell_outage(url: &str) {
+    tell(&format!(
+        "sailfish: the server at {} does not answer; it is asked again for up to a minute",
+        escape::cell(url)
+    ));
 }
 
 /// Returns an error if a state directory has no files.

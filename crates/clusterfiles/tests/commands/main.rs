@@ -90,6 +90,7 @@ impl World {
             links: Links::Refused,
             skip_unsuitable: false,
             keep_versions: 1,
+            ttl: None,
             replicas: None,
             threads,
         };
@@ -225,6 +226,7 @@ fn stream_becomes_a_file() {
         links: Links::Refused,
         skip_unsuitable: false,
         keep_versions: 1,
+        ttl: None,
         replicas: Some(1),
         threads: 1,
     };

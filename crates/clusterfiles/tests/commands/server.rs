@@ -142,6 +142,7 @@ impl ServerState {
             parts: bytes[1] as u32,
             created_ns: 0,
             keep_versions: 1,
+            expires_ns: None,
         }
     }
 

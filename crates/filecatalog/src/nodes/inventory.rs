@@ -6,6 +6,7 @@ use crate::{Catalog, CatalogError};
 use api::StoredPart;
 use api::stored::cluster::StoredListing;
 use ids::{ConcreteId, DiskId, PutId};
+use metastore::FOREIGN_PUT_MAX;
 use rows::ReplicatedFile;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -31,6 +32,8 @@ impl Catalog {
         // Puts are read before rows: a put that is not under way any more has all its rows.
         let under_way: BTreeSet<PutId> = self.store.cluster_puts().await?.iter().map(|row| row.put).collect();
         let next = self.store.next_put_number().await?;
+        self.pass_foreign_puts(disk, &here, next).await?;
+        let foreign = self.store.foreign_puts().await?;
         let mut differences = self.missing(disk, page, &here).await?;
         let files: Vec<ConcreteId> = here.keys().copied().collect();
         for some in files.chunks(ROWS_AT_ONCE) {
@@ -39,7 +42,9 @@ impl Catalog {
                 rows.into_iter().map(|row| (row.row.concrete, row)).collect();
             for file in some {
                 let row = rows.get(file);
-                if row.is_none() && (under_way.contains(&file.put()) || file.put() >= next) {
+                let put = file.put();
+                let is_foreign = || put >= next || foreign.iter().any(|range| range.contains(put));
+                if row.is_none() && (under_way.contains(&put) || is_foreign()) {
                     // It is being put, or the store is older than the file: an older state was restored.
                     continue;
                 }
@@ -50,6 +55,32 @@ impl Catalog {
         self.order(disk, differences);
         if let Some(disk) = self.state().disks.get_mut(disk) {
             disk.was_listed(page, Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Lets the numbers of puts go on behind those of files that are newer than the store, which was restored from an older
+    /// backup. Without that, new puts would get the numbers of these files.
+    async fn pass_foreign_puts(
+        &self,
+        disk: DiskId,
+        here: &BTreeMap<ConcreteId, u64>,
+        next: PutId,
+    ) -> Result<(), CatalogError> {
+        let newer = || here.keys().map(|file| file.put()).filter(|put| *put >= next);
+        let Some(newest) = newer().max() else { return Ok(()) };
+        // A larger number is not believed: no store has got so far.
+        let Some(last) = newer().filter(|put| *put <= FOREIGN_PUT_MAX).max() else {
+            tracing::warn!(%disk, put = %newest, "a disk has a stored file of an impossible number; it stays");
+            return Ok(());
+        };
+        if self.store.pass_foreign_puts(last).await?.is_some() {
+            let files = newer().count();
+            tracing::warn!(
+                %disk, files, last = %last,
+                "stored files on a disk are newer than the state of the server, which was restored from an older backup: \
+                 they have no names, and stay on their disks"
+            );
         }
         Ok(())
     }

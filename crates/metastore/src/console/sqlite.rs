@@ -210,6 +210,7 @@ const TABLES: &[&str] = &[
     "file_names",
     "file_put_files",
     "file_puts",
+    "foreign_file_puts",
     "ifiles",
     "intermediate_file_replicas",
     "intermediate_files",

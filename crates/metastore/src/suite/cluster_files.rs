@@ -1,5 +1,8 @@
 //! Tests of the files of a cluster: its puts, their sessions, and replicas on disks.
 
+mod expiry;
+mod foreign;
+
 use super::files::{commit, nothing, row};
 use crate::{EndedPut, FileChange, FileQuestion, Metastore, Numbered, QueryLimits, Recorded, RetirePins};
 use api::history::Cell;
@@ -79,6 +82,7 @@ fn names(put: PutId, files: &[RecordedPutFile]) -> Vec<FileNameRow> {
         parts: file.row.parts,
         created_ns: 9,
         keep_versions: 1,
+        expires_ns: None,
     };
     files.iter().map(name).collect()
 }
@@ -160,6 +164,7 @@ pub(crate) async fn numbers_of_puts_are_reserved(store: &Metastore) {
     assert_eq!(store.number_cluster_put(put, 1, left, 9).await.unwrap(), Numbered::First(16));
     assert_eq!(store.number_cluster_put(put, 1, 1, 9).await.unwrap(), Numbered::TooMany);
     assert_eq!(store.number_cluster_put(PutId(put.0 + 1), 1, 1, 9).await.unwrap(), Numbered::SessionOver);
+    foreign::numbers_of_disks_are_passed(store).await;
 }
 
 pub(crate) async fn recorded_files_are_replaced_and_forgotten(store: &Metastore) {
@@ -345,6 +350,7 @@ pub(crate) async fn trees_are_retired_apart(store: &Metastore) {
     assert_eq!(store.retire_file_names(FileSpace::Machine, &pinned).await.unwrap().names, 1);
     assert_eq!(store.removed_concrete_files(9).await.unwrap().len(), 1);
     assert_eq!(store.removed_cluster_files(9).await.unwrap().len(), 2);
+    expiry::expired_names_are_found_with_paths(store).await;
 }
 
 pub(crate) async fn replicas_are_found_by_their_files(store: &Metastore) {
@@ -425,7 +431,14 @@ pub(crate) async fn disks_with_files_keep_their_numbers(store: &Metastore) {
     let all = [disk(first, ["one", "n1", "r1", "hash 1"]), disk(second, ["two", "n3", "r3", "hash 2"])];
     assert_eq!(store.file_disks().await.unwrap(), all);
     // Questions in SQL see the tables, and no secret.
-    for table in ["file_names", "concrete_files", "concrete_replicas", "file_put_files", "file_puts"] {
+    for table in [
+        "file_names",
+        "concrete_files",
+        "concrete_replicas",
+        "file_put_files",
+        "file_puts",
+        "foreign_file_puts",
+    ] {
         let answer = store.query(&format!("select * from {table}"), QueryLimits::default()).await.unwrap();
         assert_eq!(answer.rows.len(), 0, "{table}");
     }

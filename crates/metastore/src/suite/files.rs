@@ -18,6 +18,7 @@ pub(super) fn row(facts: &FileFacts, directory: DirectoryId, name: &str, item: F
         parts: 1,
         created_ns: 9,
         keep_versions: 1,
+        expires_ns: None,
     }
 }
 

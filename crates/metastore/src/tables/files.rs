@@ -4,6 +4,8 @@ mod changes;
 mod cluster_puts;
 mod disks;
 mod entries;
+mod expiry;
+mod foreign;
 mod lookups;
 mod puts;
 mod replicas;
@@ -12,6 +14,8 @@ mod retirement;
 pub use changes::{EndedPut, FileChange, FileFacts, FileQuestion};
 pub use cluster_puts::{Numbered, Recorded};
 pub use entries::LastName;
+pub use expiry::ExpiredName;
+pub use foreign::{FOREIGN_PUT_MAX, ForeignPuts};
 pub use retirement::{RetirePins, Retired};
 
 use crate::database::Row;
@@ -36,6 +40,7 @@ impl Metastore {
             parts: self.number(row, "parts")?,
             created_ns: self.number(row, "created_ns")?,
             keep_versions: self.number(row, "keep_versions")?,
+            expires_ns: self.number_or_none(row, "expires_ns")?,
         })
     }
 

@@ -70,6 +70,7 @@ fn as_json(path: &str, name: &str, row: &FileNameRow) -> Value {
         "user": row.user,
         "version": row.since.0,
         "created_ns": row.created_ns,
+        "expires_ns": row.expires_ns,
     })
 }
 
@@ -156,6 +157,7 @@ pub fn stat(opened: &Opened, args: &StatArgs) -> Result<(), Failure> {
         ("created", date_and_time(row.created_ns)),
         ("version", row.since.to_string()),
     ];
+    rows.extend(row.expires_ns.map(|expires_ns| ("expires", date_and_time(expires_ns))));
     if !is_directory(&entry) {
         rows.push(("size", format!("{} ({} bytes)", bytes(row.bytes), row.bytes)));
         rows.push(("parts", parts.len().to_string()));

@@ -19,7 +19,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Maximum number of threads of a transfer: more do not make a disk faster.
 const THREADS_MAX: usize = 8;
@@ -43,6 +43,9 @@ pub struct PutArgs {
     /// Keep this many versions of the name, with the new one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_versions: u32,
+    /// Remove the name when this time has passed since the put, such as `12h` or `7d` [default: it stays]
+    #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
+    pub ttl: Option<Duration>,
     /// Keep this many replicas of each file in a cluster, each on another node [default: 3, or the number of nodes if
     /// that is lower]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(STORED_REPLICAS_MAX)))]
@@ -92,6 +95,12 @@ fn parse_records(text: &str) -> Result<RecordEnds, String> {
         Some(record_bytes) if record_bytes > 0 => Ok(RecordEnds::Fixed(record_bytes)),
         _ => Err("give `lines`, or `fixed:N` with the bytes of a record".to_string()),
     }
+}
+
+fn parse_ttl(text: &str) -> anyhow::Result<Duration> {
+    let ttl = jobspec::duration::parse(text)?;
+    filetree::ttl_ns(ttl)?;
+    Ok(ttl)
 }
 
 fn threads(opened: &Opened) -> usize {
@@ -176,6 +185,7 @@ pub fn put(opened: &Opened, args: &PutArgs) -> Result<(), Failure> {
         links: if args.follow_links { Links::Followed } else { Links::Refused },
         skip_unsuitable: args.skip,
         keep_versions: args.keep_versions,
+        ttl: args.ttl,
         replicas: args.replicas,
         threads: threads(opened),
     };

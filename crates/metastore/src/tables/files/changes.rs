@@ -255,7 +255,7 @@ pub(super) fn push_concrete(rows: &mut Rows, file: &ConcreteRow) {
 
 /// The columns of the rows of [`push_name`].
 pub(super) const NAME_COLUMNS: &str = "directory, name, since_version, until_version, is_directory, item, user_name, \
-     bytes, parts, created_ns, keep_versions, is_removing, tree";
+     bytes, parts, created_ns, keep_versions, is_removing, tree, expires_ns";
 
 pub(super) fn push_name(rows: &mut Rows, space: FileSpace, row: &FileNameRow) {
     let (is_directory, item) = match row.item {
@@ -276,5 +276,6 @@ pub(super) fn push_name(rows: &mut Rows, space: FileSpace, row: &FileNameRow) {
         row.keep_versions.into(),
         false.into(),
         space.number().into(),
+        row.expires_ns.into(),
     ]);
 }

@@ -48,10 +48,11 @@ impl Metastore {
             row.replicas.into(),
             row.keep_versions.into(),
             row.heard_ns.into(),
+            row.ttl_ns.into(),
         ];
         let statement = "INSERT INTO file_puts (put, user_name, path, source, created_ns, session, is_directory, \
-                next_number, is_naming, replicas, keep_versions, heard_ns, tree) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 1)";
+                next_number, is_naming, replicas, keep_versions, heard_ns, ttl_ns, tree) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 1)";
         self.write_one(statement, values).await.map(drop)
     }
 
@@ -323,6 +324,7 @@ impl Metastore {
             is_naming: self.get::<i64>(row, "is_naming")? != 0,
             replicas: self.number(row, "replicas")?,
             keep_versions: self.number(row, "keep_versions")?,
+            ttl_ns: self.number_or_none(row, "ttl_ns")?,
             created_ns: self.number(row, "created_ns")?,
             heard_ns: self.number(row, "heard_ns")?,
             version: self.get::<Option<i64>>(row, "version")?.map(FileVersion),
