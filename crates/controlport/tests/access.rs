@@ -78,6 +78,11 @@ const MATRIX: &[(&str, &str, [bool; 5])] = &[
     ("get", "/v1/tokens", [true, false, false, false, false]),
     ("post", "/v1/tokens", [true, false, false, false, false]),
     ("post", "/v1/tokens/{token}/revoke", [true, false, false, false, false]),
+    ("get", "/v1/groups", [true, true, true, false, false]),
+    ("post", "/v1/groups", [true, false, false, false, false]),
+    ("post", "/v1/groups/{group}/delete", [true, false, false, false, false]),
+    ("post", "/v1/groups/{group}/members", [true, false, false, false, false]),
+    ("post", "/v1/groups/{group}/members/remove", [true, false, false, false, false]),
 ];
 const ONLY_NODES: [bool; 5] = [false, false, false, false, true];
 /// Open to whoever has no token at all.
@@ -254,7 +259,10 @@ fn every_route_by_every_caller() {
         let row = MATRIX.iter().find(|(m, p, _)| (*m, *p) == (method.as_str(), path.as_str()));
         let (_, _, expected) = row.unwrap_or_else(|| panic!("{method} {path} is not in the matrix"));
         let uri = |node: u32| {
-            path.replace("{job}", "999").replace("{node}", &node.to_string()).replace("{token}", "x")
+            path.replace("{job}", "999")
+                .replace("{node}", &node.to_string())
+                .replace("{token}", "x")
+                .replace("{group}", "x")
         };
         let callers = Role::ALL.iter().map(|role| role.word()).chain(["a node itself"]);
         for ((caller, token), expected) in callers.zip(good.iter().chain([&secret])).zip(expected) {
@@ -311,7 +319,11 @@ fn without_tokens_the_caller_is_the_administrator() {
     let place = Place::new(TokensAsked::Never, UserLimits::default());
     let (node, secret) = place.join("n1", None);
     for (method, path) in routes() {
-        let uri = path.replace("{job}", "999").replace("{node}", &node.to_string()).replace("{token}", "x");
+        let uri = path
+            .replace("{job}", "999")
+            .replace("{node}", &node.to_string())
+            .replace("{token}", "x")
+            .replace("{group}", "x");
         let of_nodes = is_of_nodes(&method, &path);
         let code = |token| place.code(&method, &uri, token, "{\"unknown\": 1}");
         // A node is known by its secret all the same.
@@ -333,7 +345,11 @@ fn own_token_of_server_is_the_administrators() {
     assert!(!place.runtime.block_on(place.port.has_admin_token()).expect("tokens"), "it is nobody's");
     let user = place.token("ann", Role::User, None).token;
     for (method, path) in routes() {
-        let uri = path.replace("{job}", "999").replace("{node}", "999").replace("{token}", "x");
+        let uri = path
+            .replace("{job}", "999")
+            .replace("{node}", "999")
+            .replace("{token}", "x")
+            .replace("{group}", "x");
         let code = place.code(&method, &uri, Some(&own), "{\"unknown\": 1}");
         assert_eq!(is_refused(code), is_of_nodes(&method, &path), "{method} {path}: {code:?}");
         let code = place.code(&method, &uri, None, "{\"unknown\": 1}");

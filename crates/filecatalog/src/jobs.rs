@@ -7,7 +7,7 @@ use crate::reading::placed;
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{PartsOfJob, STORED_PAGE_MAX, StoredPage};
 use api::{InputFile, JobSpec};
-use filetree::{Changer, TreeName};
+use filetree::{TreeName, groups_of, reads};
 use ids::{ConcreteId, FileVersion, JobId};
 use metastore::{JobState, StoreError};
 use rows::{FileItem, FileSpace, ReplicatedFile};
@@ -93,11 +93,9 @@ impl Catalog {
         let FileItem::File(content) = row.item else {
             return Err(refused(input, "it is a directory"));
         };
-        match &asker.changer {
-            Changer::User(user) if *user != row.user => {
-                return Err(CatalogError::ContentsOfOther { name: text.to_string(), user: row.user.clone() });
-            }
-            _ => {}
+        let above = groups_of(&rows[..rows.len() - 1]);
+        if !reads(row, &above, &self.with_groups(&asker.changer).await?) {
+            return Err(CatalogError::ContentsOfOther { name: text.to_string(), user: row.user.clone() });
         }
         let parts = self.store.concrete_files(content).await?;
         let stated = input.stored.iter().flat_map(|content| &content.parts).copied();

@@ -26,6 +26,7 @@ mod asked;
 mod changes;
 mod commit;
 mod error;
+mod groups;
 mod house;
 mod jobs;
 mod leases;

@@ -10,7 +10,7 @@ use api::stored::cluster::{
     PlacesOfStored, RecordStored, RecordedFile, STORED_PAGE_MAX, STORED_REPLICAS, STORED_REPLICAS_MAX,
     StoredPut, StoredRange,
 };
-use filetree::{Changer, FileSize, TreeError, check_component, may_put, place};
+use filetree::{FileSize, TreeError, check_component, may_put, place};
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, PutId};
 use metastore::{FileFacts, Numbered, Recorded};
 use rows::{ClusterPutRow, ConcreteRow, FileItem, FileSpace, PutFileRow, RecordedPutFile};
@@ -106,16 +106,13 @@ impl Catalog {
             false => FileItem::File(ContentId(0)),
         };
         place(found, item, FileSize::default(), &mut making(&facts, &asker.user, 1))?;
-        Ok(may_put(found, &asker.changer)?)
+        Ok(may_put(found, &self.with_groups(&asker.changer).await?)?)
     }
 
     /// Returns the row of a put of the asker, in this session.
     pub(crate) async fn put_row(&self, asker: &Asker, of: StoredPut) -> Result<ClusterPutRow, CatalogError> {
         let row = self.store.cluster_put(of.put).await?;
-        let is_own = |row: &ClusterPutRow| match &asker.changer {
-            Changer::Anybody => true,
-            Changer::User(user) => *user == row.user,
-        };
+        let is_own = |row: &ClusterPutRow| asker.changer.has(&row.user);
         row.filter(|row| row.session == of.session && is_own(row)).ok_or(CatalogError::SessionOver(of.put))
     }
 

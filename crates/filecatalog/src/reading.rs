@@ -5,12 +5,12 @@ use crate::leases::LEASE;
 use crate::nodes::orders::part_of;
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{
-    FindStored, FoundStored, ListStored, PlacedPart, STORED_PAGE_MAX, StoredEntry, StoredItem, StoredLease,
-    StoredPage, StoredRange,
+    FindStored, FoundStored, ListStored, PlacedPart, STORED_PAGE_MAX, StoredEntry, StoredGroups, StoredItem,
+    StoredLease, StoredPage, StoredRange,
 };
-use filetree::{Changer, TreeName};
+use filetree::{TreeName, groups_of, reads};
 use ids::{ConcreteId, DirectoryId, FileVersion, PutId};
-use rows::{FileItem, FileNameRow, FileSpace, ReplicatedFile};
+use rows::{FileGroups, FileItem, FileNameRow, FileSpace, ReplicatedFile};
 use std::collections::HashMap;
 use std::time::Instant;
 use trust::FileRight;
@@ -32,7 +32,12 @@ fn entry_of(row: FileNameRow) -> StoredEntry {
         parts: row.parts,
         created_ns: row.created_ns,
         keep_versions: row.keep_versions,
+        groups: groups_message(row.groups),
     }
+}
+
+fn groups_message(FileGroups { read, write }: FileGroups) -> StoredGroups {
+    StoredGroups { read, write }
 }
 
 impl Catalog {
@@ -65,6 +70,7 @@ impl Catalog {
             return Ok(found);
         }
         let rows = self.store.found_names(FileSpace::Cluster, path.components(), at).await?.rows;
+        found.groups = groups_message(groups_of(&rows));
         match (rows.len() == path.components().len(), rows.into_iter().last()) {
             (true, Some(row)) => found.entry = self.dated(vec![row]).await?.pop(),
             _ => {
@@ -120,13 +126,35 @@ impl Catalog {
         rows.truncate(limit as usize);
         let mut page = StoredPage { more, ..StoredPage::default() };
         if list.parts {
-            for row in &rows {
-                may_read(row, &asker.changer)?;
-            }
+            self.check_contents(asker, list, &rows).await?;
             self.add_parts(directory, at, &rows, &mut page).await?;
         }
         page.entries = self.dated(rows).await?;
         Ok(page)
+    }
+
+    /// Returns an error if the user may not read the content of one of the entries.
+    async fn check_contents(
+        &self,
+        asker: &Asker,
+        list: &ListStored,
+        rows: &[FileNameRow],
+    ) -> Result<(), CatalogError> {
+        let is_of_others =
+            |row: &&FileNameRow| matches!(row.item, FileItem::File(_)) && !asker.changer.has(&row.user);
+        if !rows.iter().any(|row| is_of_others(&row)) {
+            return Ok(());
+        }
+        let reader = self.with_groups(&asker.changer).await?;
+        let above = self.store.rows_to_directory(FileSpace::Cluster, list.directory, list.version).await?;
+        let above = groups_of(&above);
+        for row in rows.iter().filter(is_of_others) {
+            if !reads(row, &above, &reader) {
+                let (name, user) = (row.name.clone(), row.user.clone());
+                return Err(CatalogError::ContentsOfOther { name, user });
+            }
+        }
+        Ok(())
     }
 
     async fn add_parts(
@@ -165,15 +193,6 @@ impl Catalog {
             true => leases.end(lease.lease),
             false => leases.renew(lease.lease, lease.version, Instant::now()),
         }
-    }
-}
-
-fn may_read(row: &FileNameRow, changer: &Changer) -> Result<(), CatalogError> {
-    match (row.item, changer) {
-        (FileItem::File(_), Changer::User(user)) if *user != row.user => {
-            Err(CatalogError::ContentsOfOther { name: row.name.clone(), user: row.user.clone() })
-        }
-        _ => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{TreeError, TreePath};
 use ids::{DirectoryId, FileVersion, PutId};
-use rows::{FileItem, FileNameRow};
+use rows::{FileGroups, FileItem, FileNameRow, OwnedNameRow};
 use std::collections::BTreeMap;
 
 /// The rows of a path, from the root down, as far as it exists.
@@ -34,6 +34,8 @@ pub struct TreeDecision {
     /// Names that end with the version of the change.
     pub ends: Vec<(DirectoryId, String)>,
     pub begins: Vec<FileNameRow>,
+    /// Names that get another owner or other groups.
+    pub owned: Vec<OwnedNameRow>,
 }
 
 impl FoundPath {
@@ -106,6 +108,7 @@ impl Making {
             parts: size.parts,
             created_ns: self.now_ns,
             keep_versions: self.keep_versions,
+            groups: FileGroups::default(),
         }
     }
 }
@@ -172,6 +175,7 @@ pub fn place(
     let Some(name) = found.path.last() else { return Err(TreeError::Root) };
     let mut decision = TreeDecision::default();
     let above = directories_above(found, making, &mut decision)?;
+    let mut new = making.row(above, name, item, size);
     if let Some(row) = found.row() {
         match (row.item, item) {
             (FileItem::Directory(_), FileItem::File(_)) => {
@@ -182,8 +186,10 @@ pub fn place(
             }
             _ => decision.ends.push((row.directory, row.name.clone())),
         }
+        // A new version of a name has the groups that its owner gave to the name.
+        new.groups = row.groups.clone();
     }
-    decision.begins.push(making.row(above, name, item, size));
+    decision.begins.push(new);
     Ok(decision)
 }
 
@@ -197,7 +203,7 @@ pub fn remove(found: &FoundPath, recursive: Recursion) -> Result<TreeDecision, T
     if is_directory && found.has_entries && recursive == Recursion::No {
         return Err(TreeError::IsADirectory(found.path.clone()));
     }
-    Ok(TreeDecision { ends: vec![(row.directory, row.name.clone())], begins: Vec::new() })
+    Ok(TreeDecision { ends: vec![(row.directory, row.name.clone())], ..TreeDecision::default() })
 }
 
 /// Whether a directory is meant with everything below it.
@@ -215,7 +221,8 @@ pub fn rename(from: &FoundPath, to: &FoundPath, making: &mut Making) -> Result<T
         return Ok(TreeDecision::default());
     }
     let above = to.directory()?;
-    let mut decision = TreeDecision { ends: vec![(row.directory, row.name.clone())], begins: Vec::new() };
+    let mut decision =
+        TreeDecision { ends: vec![(row.directory, row.name.clone())], ..TreeDecision::default() };
     if let Some(old) = to.row() {
         match (row.item, old.item) {
             (FileItem::File(_), FileItem::File(_)) => decision.ends.push((old.directory, old.name.clone())),

@@ -52,3 +52,4 @@ pub use rows::{
 pub use tables::files::{
     EndedPut, FileChange, FileFacts, FileQuestion, LastName, Numbered, Recorded, RetirePins, Retired,
 };
+pub use tables::groups::GroupRefusal;

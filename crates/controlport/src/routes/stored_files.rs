@@ -40,7 +40,7 @@ impl StoredFiles {
     }
 
     /// Runs a request on a thread that may block: the futures of the store stay on one thread.
-    async fn aside<T: Send + 'static>(
+    pub(super) async fn aside<T: Send + 'static>(
         &self,
         work: impl AsyncFnOnce(&Catalog) -> Result<T, CatalogError> + Send + 'static,
     ) -> Result<Message<T>, Problem> {
@@ -81,10 +81,10 @@ impl From<CatalogError> for Problem {
 }
 
 /// Returns the asker: the user of the token; without one, the user that the caller names.
-fn asker(caller: &Caller, claimed: String) -> Asker {
+pub(super) fn asker(caller: &Caller, claimed: String) -> Asker {
     let changer = match caller.role {
         Role::Admin => Changer::Anybody,
-        _ => Changer::User(caller.owner_name().to_string()),
+        Role::User | Role::ReadOnly | Role::Node => Changer::User(caller.owner_name().to_string()),
     };
     let bytes_max = caller.quota.map(|quota| quota.stored_bytes_max);
     Asker { user: caller.job_user(claimed), changer, bytes_max }

@@ -5,6 +5,7 @@ mod cluster_puts;
 mod disks;
 mod entries;
 mod lookups;
+mod owners;
 mod puts;
 mod replicas;
 mod retirement;
@@ -17,7 +18,7 @@ pub use retirement::{RetirePins, Retired};
 use crate::database::Row;
 use crate::{Metastore, StoreError};
 use ids::{ConcreteId, ContentId, DirectoryId, FileVersion};
-use rows::{ConcreteRow, FileItem, FileNameRow};
+use rows::{ConcreteRow, FileGroups, FileItem, FileNameRow};
 
 impl Metastore {
     fn file_name_row(&self, row: &Row) -> Result<FileNameRow, StoreError> {
@@ -36,6 +37,7 @@ impl Metastore {
             parts: self.number(row, "parts")?,
             created_ns: self.number(row, "created_ns")?,
             keep_versions: self.number(row, "keep_versions")?,
+            groups: FileGroups { read: self.get(row, "read_group")?, write: self.get(row, "write_group")? },
         })
     }
 

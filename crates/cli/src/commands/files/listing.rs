@@ -70,6 +70,8 @@ fn as_json(path: &str, name: &str, row: &FileNameRow) -> Value {
         "user": row.user,
         "version": row.since.0,
         "created_ns": row.created_ns,
+        "read_group": row.groups.read,
+        "write_group": row.groups.write,
     })
 }
 
@@ -156,6 +158,9 @@ pub fn stat(opened: &Opened, args: &StatArgs) -> Result<(), Failure> {
         ("created", date_and_time(row.created_ns)),
         ("version", row.since.to_string()),
     ];
+    for (kind, group) in [("readers", &row.groups.read), ("writers", &row.groups.write)] {
+        rows.extend(group.as_ref().map(|group| (kind, escape::cell(group))));
+    }
     if !is_directory(&entry) {
         rows.push(("size", format!("{} ({} bytes)", bytes(row.bytes), row.bytes)));
         rows.push(("parts", parts.len().to_string()));
