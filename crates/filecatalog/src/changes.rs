@@ -7,7 +7,9 @@ use api::stored::cluster::{
     ChangedStored, CommitsOfStored, STORED_COMMITS_MAX, StoredChange, StoredCommit, StoredCommits,
     StoredGroup,
 };
-use filetree::{GroupSetting, Parents, Recursion, TreeChange, TreeDecision, TreeError, may_change};
+use filetree::{
+    GroupSetting, Parents, Recursion, TreeChange, TreeDecision, TreeError, check_seen, may_change,
+};
 use metastore::{FileChange, FileFacts, FileQuestion};
 use rows::{FileCommitRow, FileSpace};
 
@@ -66,11 +68,14 @@ impl Catalog {
         };
         let decide = |facts: FileFacts| {
             let found = found_paths(&facts, &paths);
+            let changer = asker.changer.in_groups(facts.groups.clone());
+            if self.hides_from(&changer) {
+                check_seen(&change, &found, &changer)?;
+            }
             // A copy keeps as many versions as its source.
             let keep = found.first().and_then(|found| found.rows.last()).map_or(1, |row| row.keep_versions);
             let mut making = making(&facts, &asker.user, keep);
             let TreeDecision { ends, begins, owned } = change.decide(&found, &facts.subtree, &mut making)?;
-            let changer = asker.changer.in_groups(facts.groups.clone());
             may_change(&change, &found, &facts.subtree, &changer)?;
             if let Some(group) = facts.missing_groups.first() {
                 return Err(TreeError::NoSuchGroup(group.clone()));
@@ -94,11 +99,13 @@ impl Catalog {
         Ok(ChangedStored { version })
     }
 
-    /// Returns the changes of a name and of everything below it, newest first.
-    pub async fn commits(&self, of: &CommitsOfStored) -> Result<StoredCommits, CatalogError> {
+    /// Returns the changes of a name and of everything below it, newest first; only those of the user if names of others
+    /// are hidden.
+    pub async fn commits(&self, asker: &Asker, of: &CommitsOfStored) -> Result<StoredCommits, CatalogError> {
         let path = path_of(&of.path)?;
         let limit = of.limit.min(STORED_COMMITS_MAX);
-        let rows = self.store.file_commits(FileSpace::Cluster, &path.to_string(), limit).await?;
+        let only_of = asker.changer.user().filter(|_| self.is_private);
+        let rows = self.store.file_commits_by(FileSpace::Cluster, &path.to_string(), only_of, limit).await?;
         let commit = |row: FileCommitRow| StoredCommit {
             version: row.version,
             user: row.user,

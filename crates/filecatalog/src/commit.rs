@@ -4,7 +4,7 @@
 use crate::asked::{found_paths, making, now_ns, path_of};
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{CommitStored, CommittedStored, StoredPut};
-use filetree::{FileSize, TreeDecision, TreeError, check_component, may_put, place};
+use filetree::{FileSize, TreeDecision, TreeError, check_component, place};
 use ids::{DirectoryId, FileVersion, PutId};
 use metastore::{EndedPut, FileChange, FileFacts, FileQuestion};
 use rows::{ClusterPutRow, FileCommitRow, FileGroups, FileItem, FileNameRow, FileSpace, PutFile};
@@ -225,7 +225,7 @@ impl Catalog {
             let found = found_paths(&facts, &[&path]);
             let found = found.first().cloned().unwrap_or_default();
             let mut making = making(&facts, &row.user, row.keep_versions);
-            may_put(&found, &asker.changer.in_groups(facts.groups.clone()))?;
+            self.may_put_at(&found, &asker.changer.in_groups(facts.groups.clone()))?;
             let TreeDecision { ends, begins, owned } = place(&found, item, size, &mut making)?;
             let commit = FileCommitRow {
                 version: facts.version,

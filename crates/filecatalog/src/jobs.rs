@@ -7,7 +7,7 @@ use crate::reading::placed;
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{PartsOfJob, STORED_PAGE_MAX, StoredPage};
 use api::{InputFile, JobSpec};
-use filetree::{TreeName, groups_of, reads};
+use filetree::{TreeName, sees};
 use ids::{ConcreteId, FileVersion, JobId};
 use metastore::{JobState, StoreError};
 use rows::{FileItem, FileSpace, ReplicatedFile};
@@ -90,11 +90,14 @@ impl Catalog {
         let rows = self.store.found_names(FileSpace::Cluster, path.components(), Some(version)).await?.rows;
         let row = rows.last().filter(|_| rows.len() == path.components().len());
         let row = row.ok_or_else(|| CatalogError::Missing(name.clone()))?;
+        let may_read = sees(&rows, &self.with_groups(&asker.changer).await?);
+        if !may_read && self.hides_from(&asker.changer) {
+            return Err(CatalogError::Missing(name));
+        }
         let FileItem::File(content) = row.item else {
             return Err(refused(input, "it is a directory"));
         };
-        let above = groups_of(&rows[..rows.len() - 1]);
-        if !reads(row, &above, &self.with_groups(&asker.changer).await?) {
+        if !may_read {
             return Err(CatalogError::ContentsOfOther { name: text.to_string(), user: row.user.clone() });
         }
         let parts = self.store.concrete_files(content).await?;

@@ -10,7 +10,7 @@ use api::stored::cluster::{
     PlacesOfStored, RecordStored, RecordedFile, STORED_PAGE_MAX, STORED_REPLICAS, STORED_REPLICAS_MAX,
     StoredPut, StoredRange,
 };
-use filetree::{FileSize, TreeError, check_component, may_put, place};
+use filetree::{Changer, FileSize, FoundPath, TreeError, check_component, check_seen_place, may_put, place};
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, PutId};
 use metastore::{FileFacts, Numbered, Recorded};
 use rows::{ClusterPutRow, ConcreteRow, FileItem, FileSpace, PutFileRow, RecordedPutFile};
@@ -105,8 +105,20 @@ impl Catalog {
             true => FileItem::Directory(DirectoryId(0)),
             false => FileItem::File(ContentId(0)),
         };
+        let changer = self.with_groups(&asker.changer).await?;
+        if self.hides_from(&changer) {
+            check_seen_place(found, &changer)?;
+        }
         place(found, item, FileSize::default(), &mut making(&facts, &asker.user, 1))?;
-        Ok(may_put(found, &self.with_groups(&asker.changer).await?)?)
+        Ok(may_put(found, &changer)?)
+    }
+
+    /// Returns an error if the user may not put something there.
+    pub(crate) fn may_put_at(&self, found: &FoundPath, changer: &Changer) -> Result<(), TreeError> {
+        if self.hides_from(changer) {
+            check_seen_place(found, changer)?;
+        }
+        may_put(found, changer)
     }
 
     /// Returns the row of a put of the asker, in this session.

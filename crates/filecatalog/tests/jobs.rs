@@ -133,7 +133,7 @@ async fn quota_ends_a_put_in_the_middle() {
 /// Returns the refusal of a user who lists a directory with rights to its contents; None if the user may.
 async fn refusal(catalog: &Catalog, user: &str, name: &str) -> Option<String> {
     let find = FindStored { path: name.to_string(), ..FindStored::default() };
-    let entry = catalog.find(&find).await.unwrap().entry.unwrap();
+    let entry = catalog.find(&asker("ann"), &find).await.unwrap().entry.unwrap();
     let list = ListStored {
         directory: entry.directory,
         only: Some(entry.name),
@@ -217,6 +217,6 @@ async fn groups_open_contents_until_they_are_left() {
     catalog.change(&admin, &chown("d")).await.unwrap();
     for name in ["d", "d/in"] {
         let find = FindStored { path: name.to_string(), ..FindStored::default() };
-        assert_eq!(catalog.find(&find).await.unwrap().entry.unwrap().user, "bob");
+        assert_eq!(catalog.find(&asker("ann"), &find).await.unwrap().entry.unwrap().user, "bob");
     }
 }

@@ -29,6 +29,9 @@ pub enum TreeError {
     GroupsOfOther { path: TreePath, user: String },
     #[error("only administrators may give {0} another owner")]
     OwnerOfAdministrators(TreePath),
+    /// The name, or a directory above it, is one that the user does not see.
+    #[error("{0} cannot be used: choose another name")]
+    Taken(TreePath),
     #[error("there is no group {0:?}: an administrator makes one with `sailfish group create`")]
     NoSuchGroup(String),
     #[error("one change makes more than {} files and directories", ids::ITEMS_MAX)]

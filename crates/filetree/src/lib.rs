@@ -26,6 +26,7 @@ mod error;
 mod names;
 mod ownership;
 mod rights;
+mod sight;
 
 pub use change::TreeChange;
 pub use decide::{
@@ -36,3 +37,4 @@ pub use error::TreeError;
 pub use names::{NAME_BYTES_MAX, NameError, PATH_BYTES_MAX, TreeName, TreePath, check_component};
 pub use ownership::{Changer, groups_of, may_change, may_put, may_read, reads};
 pub use rights::{GroupSetting, set_groups, set_owner};
+pub use sight::{check_seen, check_seen_place, sees};

@@ -26,7 +26,7 @@ impl FileSpace {
 }
 
 /// The thing that a name means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileItem {
     Directory(DirectoryId),
     /// A version of a logical file.

@@ -1,6 +1,7 @@
 //! Groups of users that may read and change stored files of a cluster.
 
 use crate::security::Guarded;
+use blackbox::StoredQuestions;
 
 const REFUSED: i32 = 2;
 

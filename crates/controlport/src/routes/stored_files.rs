@@ -99,9 +99,11 @@ pub(super) fn asker(caller: &Caller, claimed: String) -> Asker {
 )]
 pub(crate) async fn find(
     State(port): State<Port>,
+    caller: Caller,
     Message(find): Message<FindStored>,
 ) -> Result<Message<FoundStored>, Problem> {
-    port.stored.aside(async move |catalog| catalog.find(&find).await).await
+    let asker = asker(&caller, String::new());
+    port.stored.aside(async move |catalog| catalog.find(&asker, &find).await).await
 }
 
 #[utoipa::path(
@@ -160,9 +162,11 @@ pub(crate) async fn change(
 )]
 pub(crate) async fn commits(
     State(port): State<Port>,
+    caller: Caller,
     Message(of): Message<CommitsOfStored>,
 ) -> Result<Message<StoredCommits>, Problem> {
-    port.stored.aside(async move |catalog| catalog.commits(&of).await).await
+    let asker = asker(&caller, String::new());
+    port.stored.aside(async move |catalog| catalog.commits(&asker, &of).await).await
 }
 
 #[utoipa::path(

@@ -235,6 +235,10 @@ pub(crate) async fn committed_puts_are_remembered_until_forgotten(store: &Metast
     assert_eq!(store.file_entries(FileSpace::Machine, directory, None, "", 9).await.unwrap(), []);
     assert_eq!(store.file_commits(CLUSTER, "d", 9).await.unwrap().len(), 1);
     assert_eq!(store.file_commits(FileSpace::Machine, "/", 9).await.unwrap(), []);
+    for (user, expected) in [("ann", 1), ("", 0)] {
+        let commits = store.file_commits_by(CLUSTER, "d", Some(user), 9).await.unwrap();
+        assert_eq!(commits.len(), expected, "{user}");
+    }
     // The commit is found again, and no other one is made.
     let row = store.cluster_put(put).await.unwrap().unwrap();
     assert_eq!((row.version, row.files, row.bytes, row.short_files), (Some(version), 2, 10, 1));
