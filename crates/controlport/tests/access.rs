@@ -835,25 +835,30 @@ fn private_servers_show_nothing_of_others() {
         }
     }
     assert_eq!(PRIVATE.len(), routes().len(), "the table has rows of routes that are no more");
-    // Nothing was changed by those who asked, and its owner finds everything.
+    check_sights(&place, &row, &owner, &others[0], &root);
+}
+
+/// Checks that nothing was changed by those who asked, that its owner finds everything, and members of a group more than
+/// before.
+fn check_sights(place: &Place, row: &Row, owner: &str, other: &str, root: &str) {
     let bodies = [
         ("get", "/v1/jobs/{job}", ""),
         ("post", "/v1/stored-files/find", r#"{"path": "{name}/in"}"#),
         ("post", "/v1/stored-files/puts/known", r#"{"of": {put}}"#),
     ];
     for (method, path, body) in bodies {
-        assert_eq!(place.code(method, &row.fill(path), Some(&owner), &row.fill(body)), None, "{path}");
+        assert_eq!(place.code(method, &row.fill(path), Some(owner), &row.fill(body)), None, "{path}");
     }
     let code = |path: &str| {
-        place.code("post", "/v1/stored-files/find", Some(&others[0]), &json!({ "path": path }).to_string())
+        place.code("post", "/v1/stored-files/find", Some(other), &json!({ "path": path }).to_string())
     };
     assert_eq!(code("secret/in"), Some(ErrorCode::NotFound));
     // A group shows a directory with everything below it, also to a user who does not see those above.
     let body = json!({ "user": "bob" }).to_string();
-    assert_eq!(place.code("post", "/v1/groups/secret/members", Some(&root), &body), None);
+    assert_eq!(place.code("post", "/v1/groups/secret/members", Some(root), &body), None);
     let set =
         json!({ "path": "secret/in", "read": { "group": "secret" }, "write": "kept", "recursive": false });
     let body = json!({ "change": { "set_groups": set } }).to_string();
-    assert_eq!(place.code("post", "/v1/stored-files/change", Some(&owner), &body), None);
+    assert_eq!(place.code("post", "/v1/stored-files/change", Some(owner), &body), None);
     assert_eq!((code("secret"), code("secret/in")), (Some(ErrorCode::NotFound), None));
 }

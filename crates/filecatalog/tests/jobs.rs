@@ -162,7 +162,6 @@ async fn groups_open_contents_until_they_are_left() {
         assert_eq!(refusal(&catalog, "bob", "d/in/a").await.is_none(), expected);
         assert_eq!(catalog.check_inputs(&asker("bob"), &[&job]).await.is_ok(), expected);
     };
-    let admin = Asker { user: "root".to_string(), changer: Changer::Anybody, bytes_max: None };
     let chmod = async |asker: &Asker, path: &str, [read, write]: [StoredGroup; 2], recursive: bool| {
         let path = path.to_string();
         catalog.change(asker, &StoredChange::SetGroups { path, read, write, recursive }).await
@@ -207,14 +206,20 @@ async fn groups_open_contents_until_they_are_left() {
     catalog.add_to_group("team", "bob").await.unwrap();
     chmod(&ann, "d", [kept(), team()], false).await.unwrap();
     catalog.change(&asker("bob"), &remove).await.unwrap();
-    // Another owner.
+    give_to_bob(&catalog, "d").await;
+}
+
+/// Gives a directory with everything below it another owner, as only an administrator may.
+async fn give_to_bob(catalog: &Catalog, name: &str) {
+    let admin = Asker { user: "root".to_string(), changer: Changer::Anybody, bytes_max: None };
+    let ann = asker("ann");
     let chown = |path: &str| StoredChange::SetOwner {
         path: path.to_string(),
         user: "bob".to_string(),
         recursive: true,
     };
-    assert!(catalog.change(&ann, &chown("d")).await.is_err_and(|error| error.is_forbidden()));
-    catalog.change(&admin, &chown("d")).await.unwrap();
+    assert!(catalog.change(&ann, &chown(name)).await.is_err_and(|error| error.is_forbidden()));
+    catalog.change(&admin, &chown(name)).await.unwrap();
     for name in ["d", "d/in"] {
         let find = FindStored { path: name.to_string(), ..FindStored::default() };
         assert_eq!(catalog.find(&asker("ann"), &find).await.unwrap().entry.unwrap().user, "bob");

@@ -1,7 +1,7 @@
 //! Groups of users that may read and change stored files of a cluster.
 
-use crate::security::Guarded;
-use blackbox::StoredQuestions;
+use crate::security::{Guarded, serve};
+use blackbox::{Sandbox, StoredQuestions};
 
 const REFUSED: i32 = 2;
 
@@ -60,9 +60,44 @@ fn groups_open_stored_files_until_left() {
     refuse(&admin, &["group", "create", "team"], "still have a deleted group");
 }
 
+/// All routes of a private server are tried in `controlport`.
+#[test]
+fn private_server_shows_own_and_shared_files() {
+    let sandbox = Sandbox::new();
+    let root = sandbox.path("").display().to_string();
+    let server = serve(&sandbox, "127.0.0.1:0", &["--private", "--allow-root", &root]);
+    let mut guarded = Guarded::of(sandbox, server);
+    guarded.add_node();
+    let admin = guarded.admin_token();
+    let done = |token: &str, args: &[&str]| guarded.by(token, args).expect_success().text();
+    let refuse = |token: &str, args: &[&str], text: &str| {
+        guarded.by(token, args).expect_failure(REFUSED, &[text]);
+    };
+    let is_listed = |token: &str| done(token, &["files", "ls"]).contains("of-ann");
+    guarded.sandbox.write("a.txt", "one\n");
+    done("ann.token", &["files", "mkdir", "of-ann"]);
+    assert!(is_listed("ann.token") && is_listed(&admin) && !is_listed("bob.token"));
+    refuse("bob.token", &["files", "rm", "of-ann"], "there is no file or directory of-ann");
+    refuse("bob.token", &["files", "put", "a.txt", "of-ann/a.txt"], "of-ann cannot be used");
+    refuse("bob.token", &["state", "select * from jobs"], "this server is private");
+    let output = guarded.sandbox.path("out").display().to_string();
+    let input = guarded.sandbox.path("a.txt").display().to_string();
+    done("ann.token", &["run", "--input", &input, "--mapper", "builtin:words", "--output", &output]);
+    let jobs = |token: &str| guarded.by(token, &["jobs", "--json"]).expect_success().json();
+    assert_eq!(jobs("bob.token"), serde_json::json!([]));
+    let job = jobs("ann.token")[0]["job"].to_string();
+    refuse("bob.token", &["show", &job], "unknown");
+    done(&admin, &["show", &job]);
+    done(&admin, &["group", "create", "team"]);
+    done(&admin, &["group", "add", "team", "bob"]);
+    done("ann.token", &["files", "chmod", "of-ann", "--read", "team"]);
+    assert!(is_listed("bob.token"));
+    refuse("bob.token", &["files", "rm", "of-ann"], "belongs to ann");
+}
+
 #[test]
 fn one_machine_has_no_groups() {
-    let sandbox = blackbox::Sandbox::new();
+    let sandbox = Sandbox::new();
     sandbox.write("a", "a\n");
     sandbox.files().done(&["put", "a", "a"]);
     for args in [&["chmod", "a", "--read", "team"][..], &["chown", "a", "ann"]] {

@@ -518,7 +518,11 @@ pub(crate) async fn groups_have_members_and_names_keep_them(store: &Metastore) {
     }
     assert_eq!(store.rows_to_directory(CLUSTER, directory, Some(FileVersion(0))).await.unwrap(), []);
     assert_eq!(store.rows_to_directory(CLUSTER, CLUSTER.root(), None).await.unwrap(), []);
-    // A group of the same name would get the files of the deleted one.
+    delete_named_group(store, team).await;
+}
+
+/// Deletes a group that a name has: another one of its name would get the files.
+async fn delete_named_group(store: &Metastore, team: String) {
     store.delete_group("team").await.unwrap().unwrap();
     assert_eq!(store.delete_group("team").await.unwrap(), Err(GroupRefusal::Missing(team.clone())));
     assert_eq!(store.create_group("team", 8).await.unwrap(), Err(GroupRefusal::StillNamed(team)));
