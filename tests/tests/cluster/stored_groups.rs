@@ -86,7 +86,7 @@ fn private_server_shows_own_and_shared_files() {
     let jobs = |token: &str| guarded.by(token, &["jobs", "--json"]).expect_success().json();
     assert_eq!(jobs("bob.token"), serde_json::json!([]));
     let job = jobs("ann.token")[0]["job"].to_string();
-    refuse("bob.token", &["show", &job], "unknown");
+    refuse("bob.token", &["show", &job], "there is no job");
     done(&admin, &["show", &job]);
     done(&admin, &["group", "create", "team"]);
     done(&admin, &["group", "add", "team", "bob"]);
