@@ -88,6 +88,44 @@ pub struct TokenStatus {
     pub revoked_ns: Option<u64>,
 }
 
+/// A new group of users.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewGroup {
+    pub name: String,
+}
+
+/// A user who is added to a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMember {
+    pub user: String,
+}
+
+/// Groups of users, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupList {
+    pub groups: Vec<UserGroup>,
+}
+
+/// A group of users, for the rights to stored files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UserGroup {
+    pub name: String,
+    /// Nanoseconds since 1970.
+    pub created_ns: u64,
+    /// Its users, by name.
+    pub members: Vec<String>,
+}
+
+/// Returns whether a text can be the name of a user or of a group.
+pub fn is_user_name(text: &str) -> bool {
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '@');
+    !text.is_empty() && !text.starts_with('@') && text.len() <= USER_BYTES_MAX && text.chars().all(is_name)
+}
+
 /// A node's request before it opens its data port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::commands::admin::gc::GcArgs;
+use crate::commands::admin::groups::GroupCommand;
 use crate::commands::admin::intermediate_files::FileCommand;
 use crate::commands::admin::tokens::TokenCommand;
 use crate::commands::bench::BenchCommand;
@@ -110,6 +111,9 @@ pub enum Command {
     /// Create, revoke and list the tokens of a server
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Create, change, delete and list groups of users, for the rights to stored files
+    #[command(subcommand)]
+    Group(GroupCommand),
     /// List jobs, newest first
     Jobs(JobsArgs),
     /// Show one job: its specification, stages, attempts, failures and events

@@ -23,7 +23,7 @@ mod options;
 mod show;
 
 use command_line::{Cli, Command};
-use commands::admin::{gc, intermediate_files, tokens};
+use commands::admin::{gc, groups, intermediate_files, tokens};
 use commands::cluster::{self, console};
 use commands::inspect::{
     explain, fsck, ifile_files, jobs, nodes, report, show as show_job, state, timeline, verify,
@@ -92,6 +92,7 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::Explain(args) => explain::run(&args),
         Command::Nodes(args) => nodes::run(&args),
         Command::Token(command) => tokens::run(&command),
+        Command::Group(command) => groups::run(&command),
         Command::Jobs(args) => jobs::run(&args),
         Command::Show(args) => show_job::run(&args),
         Command::Report(args) => report::run(&args),

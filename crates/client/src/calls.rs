@@ -276,7 +276,7 @@ impl Client {
         Ok(answer)
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.call(Method::GET, path, None).await
     }
 
@@ -527,11 +527,16 @@ impl Client {
 
     /// Revokes a token.
     pub async fn revoke_token(&self, name: &str) -> Result<(), ClientError> {
+        let path = self.path_of(&["v1", "tokens", name, "revoke"])?;
+        self.patiently(async || self.call(Method::POST, &path, None).await).await
+    }
+
+    /// Returns the path of a route with names of users in it, escaped.
+    pub(crate) fn path_of(&self, segments: &[&str]) -> Result<String, ClientError> {
         let mut url = self.addresses.current().clone();
-        let segments = ["v1", "tokens", name, "revoke"];
         let bad = || ClientError::BadUrl { url: self.url().to_string() };
         url.path_segments_mut().map_err(|()| bad())?.clear().extend(segments);
-        self.patiently(async || self.call(Method::POST, url.path(), None).await).await
+        Ok(url.path().to_string())
     }
 
     /// Requests the certificates of a node's data port before it opens. Retries until the server is available.

@@ -19,6 +19,7 @@ mod addresses;
 mod calls;
 mod error;
 mod files;
+mod groups;
 mod intermediate;
 mod listening;
 mod outages;

@@ -36,13 +36,13 @@ mod writing;
 pub use inputs::ReadableFiles;
 
 use crate::connection::Connection;
-use api::stored::cluster::{ChangeStored, StoredChange};
+use api::stored::cluster::{ChangeStored, StoredChange, StoredGroup};
 use filestore::{
     CheckedFiles, CommittedChange, EntryPage, FileEntry, FilesError, OpenedFile, PartWithReplicas,
     PutOptions, PutSource, StoredTree, TakeEntry,
 };
 use filetransfer::{Target, Unsuitable, Watch};
-use filetree::{Parents, Recursion, TreeChange, TreeName, TreePath};
+use filetree::{GroupSetting, Parents, Recursion, TreeChange, TreeName, TreePath};
 use ids::FileVersion;
 use reading::text_of;
 use rows::{FileCommitRow, FileNameRow};
@@ -99,6 +99,25 @@ fn message_of(change: &TreeChange) -> StoredChange {
         }
         TreeChange::Rename { from, to } => StoredChange::Rename { from: text_of(from), to: text_of(to) },
         TreeChange::Copy { from, to } => StoredChange::Copy { from: text_of(from), to: text_of(to) },
+        TreeChange::SetGroups { path, read, write, recursive } => StoredChange::SetGroups {
+            path: text_of(path),
+            read: group_message(read),
+            write: group_message(write),
+            recursive: *recursive == Recursion::Yes,
+        },
+        TreeChange::SetOwner { path, user, recursive } => StoredChange::SetOwner {
+            path: text_of(path),
+            user: user.clone(),
+            recursive: *recursive == Recursion::Yes,
+        },
+    }
+}
+
+fn group_message(setting: &GroupSetting) -> StoredGroup {
+    match setting {
+        GroupSetting::Kept => StoredGroup::Kept,
+        GroupSetting::Inherited => StoredGroup::Inherited,
+        GroupSetting::Group(group) => StoredGroup::Group(group.clone()),
     }
 }
 

@@ -14,7 +14,7 @@ use filestore::{EntryPage, FileEntry, FilesError, PartWithReplicas, ReplicaOfPar
 use filetransfer::{FileToGet, GetPlan, Target, TransferError, Watch, get};
 use filetree::{TreeError, TreeName, TreePath};
 use ids::{ContentId, DirectoryId, FileVersion};
-use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow};
+use rows::{ConcreteRow, FileCommitRow, FileGroups, FileItem, FileNameRow};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -39,6 +39,7 @@ pub(crate) fn row_of(entry: StoredEntry) -> FileNameRow {
         created_ns: entry.created_ns,
         keep_versions: entry.keep_versions,
         expires_ns: entry.expires_ns,
+        groups: FileGroups { read: entry.groups.read, write: entry.groups.write },
     }
 }
 
@@ -63,8 +64,11 @@ pub(crate) fn directory_of(found: &FoundStored) -> Option<DirectoryId> {
     }
 }
 
+/// Makes an entry with the groups that count for it, also those of directories above it.
 fn file_entry(found: FoundStored, path: &TreePath) -> FileEntry {
-    FileEntry { name: text_of(path), row: found.entry.map(row_of) }
+    let FoundStored { entry, groups, .. } = found;
+    let row = entry.map(|entry| row_of(StoredEntry { groups, ..entry }));
+    FileEntry { name: text_of(path), row }
 }
 
 /// A file of a page with its parts, in their order.

@@ -30,9 +30,12 @@ use ids::{JobId, NodeId};
 use listener::PeerAddress;
 use metastore::AuditRow;
 use rules::{Admits, Rule, rule_of};
+use server::ControlError;
 use std::time::Instant;
 use trust::TokenText;
 
+/// The beginning of routes about one job.
+const OF_JOB: &str = "/v1/jobs/{job}";
 const NO_TOKEN: &str = "a token is needed: give a file with one by --token-file";
 const NO_NODE: &str = "only nodes may ask this, each with the secret that it got when it joined";
 /// Message for callers of a server that has its own token.
@@ -138,6 +141,9 @@ fn is_limited(role: Role) -> bool {
 async fn admit(port: &Port, rule: &Rule, caller: &Caller, request: &mut Request) -> Result<(), Problem> {
     let forbidden = |message: String| Err(Problem::new(ErrorCode::Forbidden, message));
     let role = caller.role;
+    if rule.path.starts_with(OF_JOB) && is_limited(role) && port.hides_from(caller) {
+        check_seen(port, caller, request.uri().path()).await?;
+    }
     match rule.admits {
         Admits::Everybody => {}
         Admits::Nodes => match caller.node {
@@ -187,13 +193,25 @@ fn speaks_for_itself(node: NodeId, path: &str) -> bool {
     named.is_none_or(|named| named.parse() == Ok(node.0))
 }
 
+/// Returns the error for an unknown job, also for one of another user.
+async fn check_seen(port: &Port, caller: &Caller, path: &str) -> Result<(), Problem> {
+    match owner_of_job(port, path).await? {
+        Some(owner) if owner.is_some() && owner.as_deref() == caller.user.as_deref() => Ok(()),
+        _ => Err(ControlError::UnknownJob { job: job_in(path)? }.into()),
+    }
+}
+
 /// Returns the user of the job in the path; None if there is no such job, which the route reports.
 async fn owner_of_job(port: &Port, path: &str) -> Result<Option<Option<String>>, Problem> {
+    Ok(port.store.job(job_in(path)?).await?.map(|row| row.user))
+}
+
+/// Returns the job in the path.
+fn job_in(path: &str) -> Result<JobId, Problem> {
     let job = path.strip_prefix("/v1/jobs/").and_then(|rest| rest.split('/').next());
     // The route decodes escapes in a path, and may see a number that is not plain here: such a path is refused.
     let unclear = || Problem::new(ErrorCode::NotFound, "a job is named by the digits of its number");
-    let job = job.and_then(|number| number.parse().ok()).ok_or_else(unclear)?;
-    Ok(port.store.job(JobId(job)).await?.map(|row| row.user))
+    job.and_then(|number| number.parse().ok()).map(JobId).ok_or_else(unclear)
 }
 
 async fn refuse(port: &Port, kind: Kind, target: &str, problem: Problem) -> Response {

@@ -35,7 +35,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use listener::Refusal;
-use routes::{drills, files, history, intermediates, jobs, nodes, status, stored_files, tokens};
+use routes::{drills, files, groups, history, intermediates, jobs, nodes, status, stored_files, tokens};
 use std::sync::{Arc, Once};
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
@@ -133,6 +133,10 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(tokens::admission))
         .routes(routes!(tokens::list_tokens, tokens::create))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(groups::list, groups::create))
+        .routes(routes!(groups::delete))
+        .routes(routes!(groups::add))
+        .routes(routes!(groups::remove))
         .routes(routes!(nodes::drain))
         .routes(routes!(drills::drill))
         .routes(routes!(status::health))

@@ -1,7 +1,8 @@
 //! The shared state of the routes, and the rules of access.
 
-use crate::gate::{FailedTokens, Keyring, Meters, Refusals, TELL_EVERY, UserLimits, now_ns};
+use crate::gate::{Caller, FailedTokens, Keyring, Meters, Refusals, TELL_EVERY, UserLimits, now_ns};
 use crate::routes::{Console, ConsoleProgram, Passages, StoredFiles};
+use api::people::Role;
 use filecatalog::{Catalog, RepairPace};
 use metastore::{Metastore, StoreError};
 use server::Server;
@@ -32,6 +33,8 @@ pub struct Access {
     pub console: Option<ConsoleProgram>,
     /// True if nodes must run user programs in a sandbox.
     pub sandbox: bool,
+    /// True if users see only rows of their own, and stored files that their groups may read.
+    pub private: bool,
     /// The times of repairs of stored files.
     pub repair: RepairPace,
 }
@@ -65,7 +68,8 @@ impl Port {
         keyring.reload(&store).await?;
         let signer = Arc::clone(&server);
         let sign = Box::new(move |right: &DataRight| signer.sign(right));
-        let stored = StoredFiles::new(Catalog::open(files, sign, access.repair).await?);
+        let catalog = Catalog::open(files, sign, access.repair).await?;
+        let stored = StoredFiles::new(if access.private { catalog.kept_private() } else { catalog });
         Ok(Self {
             server,
             store: Arc::new(store),
@@ -78,6 +82,11 @@ impl Port {
             console: Console::default(),
             stored,
         })
+    }
+
+    /// Returns whether rows of others are hidden from a caller.
+    pub(crate) fn hides_from(&self, caller: &Caller) -> bool {
+        self.access.private && caller.role != Role::Admin
     }
 
     /// Writes the counts of refusals from time to time; ends with the server.

@@ -3,6 +3,7 @@
 mod console;
 pub(crate) mod drills;
 pub(crate) mod files;
+pub(crate) mod groups;
 pub(crate) mod history;
 pub(crate) mod intermediates;
 pub(crate) mod jobs;

@@ -4,10 +4,10 @@
 use crate::asked::{found_paths, making, now_ns, path_of};
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{CommitStored, CommittedStored, StoredPut};
-use filetree::{FileSize, Making, TreeDecision, TreeError, check_component, may_put, place};
+use filetree::{FileSize, Making, TreeDecision, TreeError, check_component, place};
 use ids::{DirectoryId, FileVersion, PutId};
 use metastore::{EndedPut, FileChange, FileFacts, FileQuestion};
-use rows::{ClusterPutRow, FileCommitRow, FileItem, FileNameRow, FileSpace, PutFile};
+use rows::{ClusterPutRow, FileCommitRow, FileGroups, FileItem, FileNameRow, FileSpace, PutFile};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -113,6 +113,7 @@ fn name_row(
         created_ns: now_ns(),
         keep_versions: row.keep_versions,
         expires_ns: None,
+        groups: FileGroups::default(),
     }
 }
 
@@ -212,6 +213,8 @@ impl Catalog {
             paths: vec![path.components()],
             subtree: false,
             put: Some(row.put),
+            user: asker.changer.user(),
+            groups: Vec::new(),
         };
         let of = StoredPut { put: row.put, session: row.session };
         let decide = |facts: FileFacts| {
@@ -223,8 +226,8 @@ impl Catalog {
             let found = found_paths(&facts, &[&path]);
             let found = found.first().cloned().unwrap_or_default();
             let mut making = Making { ttl_ns: row.ttl_ns, ..making(&facts, &row.user, row.keep_versions) };
-            may_put(&found, &asker.changer)?;
-            let TreeDecision { ends, begins } = place(&found, item, size, &mut making)?;
+            self.may_put_at(&found, &asker.changer.in_groups(facts.groups.clone()))?;
+            let TreeDecision { ends, begins, owned } = place(&found, item, size, &mut making)?;
             let commit = FileCommitRow {
                 version: facts.version,
                 user: row.user.clone(),
@@ -236,7 +239,7 @@ impl Catalog {
             };
             let ended = EndedPut::Cluster { put: of.put, session: of.session, files, bytes, short_files };
             let more = Box::new(std::iter::empty());
-            Ok(Some(FileChange { commit, ends, begins, more, ended_put: Some(ended) }))
+            Ok(Some(FileChange { commit, ends, begins, owned, more, ended_put: Some(ended) }))
         };
         let version = match self.store.change_files(&question, decide).await? {
             Ok(version) => version,

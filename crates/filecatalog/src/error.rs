@@ -2,11 +2,17 @@
 
 use filetree::{NameError, TreeError, TreeName, TtlError};
 use ids::{DirectoryId, FileVersion, PutId};
-use metastore::StoreError;
+use metastore::{GroupRefusal, StoreError};
 
 /// Reason why a request about stored files was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
+    #[error(
+        "{0:?} is no name of a user or a group: it is letters, digits, and . - _ @, at most 100 bytes, and @ is not the first"
+    )]
+    UserName(String),
+    #[error(transparent)]
+    Group(#[from] GroupRefusal),
     #[error("{text:?} is no name of a file: {source}")]
     Name { text: String, source: NameError },
     #[error(transparent)]
@@ -19,7 +25,9 @@ pub enum CatalogError {
     UnknownDirectory(DirectoryId),
     #[error("version {0} does not exist: `sailfish files versions` lists them")]
     NoSuchVersion(FileVersion),
-    #[error("the contents of {name} belong to {user:?}: only this user and administrators may read them")]
+    #[error(
+        "the contents of {name} belong to {user:?}: only this user, readers whom {user:?} named and administrators may read them"
+    )]
     ContentsOfOther { name: String, user: String },
     #[error("the put {0} was given up, or another client goes on with it: put the files again")]
     SessionOver(PutId),
@@ -53,12 +61,22 @@ pub enum CatalogError {
 impl CatalogError {
     /// Returns whether the thing that was asked for does not exist.
     pub fn is_missing(&self) -> bool {
-        matches!(self, Self::Missing(_) | Self::UnknownDirectory(_) | Self::Tree(TreeError::Missing(_)))
+        matches!(
+            self,
+            Self::Missing(_)
+                | Self::UnknownDirectory(_)
+                | Self::Tree(TreeError::Missing(_))
+                | Self::Group(GroupRefusal::Missing(_))
+        )
     }
 
     /// Returns whether the caller lacks a right.
     pub fn is_forbidden(&self) -> bool {
-        matches!(self, Self::ContentsOfOther { .. } | Self::Tree(TreeError::OfOther { .. }))
+        match self {
+            Self::ContentsOfOther { .. } => true,
+            Self::Tree(error) => error.is_forbidden(),
+            _ => false,
+        }
     }
 
     /// Returns whether the store failed, and not the request.

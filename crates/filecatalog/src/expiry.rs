@@ -36,7 +36,8 @@ impl Catalog {
         };
         let decide = |facts: FileFacts| {
             let found = found_paths(&facts, &[path]);
-            let TreeDecision { ends, begins } = expire(&found.into_iter().next().unwrap_or_default(), now_ns);
+            let TreeDecision { ends, begins, owned } =
+                expire(&found.into_iter().next().unwrap_or_default(), now_ns);
             if ends.is_empty() {
                 return Ok(None);
             }
@@ -50,7 +51,7 @@ impl Catalog {
                 created_ns: now_ns,
             };
             let more = Box::new(std::iter::empty());
-            Ok::<_, TreeError>(Some(FileChange { commit, ends, begins, more, ended_put: None }))
+            Ok::<_, TreeError>(Some(FileChange { commit, ends, begins, owned, more, ended_put: None }))
         };
         self.store.change_files(&question, decide).await??;
         Ok(())

@@ -7,7 +7,7 @@ use crate::reading::placed;
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{PartsOfJob, STORED_PAGE_MAX, StoredPage};
 use api::{InputFile, JobSpec};
-use filetree::{Changer, TreeName};
+use filetree::{TreeName, sees};
 use ids::{ConcreteId, DiskId, FileVersion, JobId, NodeId};
 use metastore::{JobState, StoreError};
 use rows::{FileItem, FileSpace, ReplicatedFile};
@@ -94,14 +94,15 @@ impl Catalog {
         let rows = self.store.found_names(FileSpace::Cluster, path.components(), Some(version)).await?.rows;
         let row = rows.last().filter(|_| rows.len() == path.components().len());
         let row = row.ok_or_else(|| CatalogError::Missing(name.clone()))?;
+        let may_read = sees(&rows, &self.with_groups(&asker.changer).await?);
+        if !may_read && self.hides_from(&asker.changer) {
+            return Err(CatalogError::Missing(name));
+        }
         let FileItem::File(content) = row.item else {
             return Err(refused(input, "it is a directory"));
         };
-        match &asker.changer {
-            Changer::User(user) if *user != row.user => {
-                return Err(CatalogError::ContentsOfOther { name: text.to_string(), user: row.user.clone() });
-            }
-            _ => {}
+        if !may_read {
+            return Err(CatalogError::ContentsOfOther { name: text.to_string(), user: row.user.clone() });
         }
         let parts = self.store.concrete_files(content).await?;
         let stated = input.stored.iter().flat_map(|content| &content.parts).copied();

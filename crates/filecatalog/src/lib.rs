@@ -27,6 +27,7 @@ mod changes;
 mod commit;
 mod error;
 mod expiry;
+mod groups;
 mod house;
 mod jobs;
 mod leases;
@@ -87,6 +88,8 @@ pub struct Catalog {
     /// Held while the names of a put are stored: one step at a time.
     naming: tokio::sync::Mutex<HashMap<PutId, Naming>>,
     house: tokio::sync::Mutex<house::House>,
+    /// True if users see only the names that they may read.
+    is_private: bool,
 }
 
 /// The part that a restart makes anew.
@@ -130,7 +133,19 @@ impl Catalog {
             retiring: tokio::sync::Mutex::default(),
             naming: tokio::sync::Mutex::default(),
             house: tokio::sync::Mutex::default(),
+            is_private: false,
         })
+    }
+
+    /// Returns the same catalogue, in which users see only the names that they may read.
+    #[must_use]
+    pub fn kept_private(self) -> Self {
+        Self { is_private: true, ..self }
+    }
+
+    /// Returns whether names are hidden from this user.
+    fn hides_from(&self, changer: &Changer) -> bool {
+        self.is_private && changer.user().is_some()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -11,7 +11,9 @@ use api::stored::cluster::{
     PlacesOfStored, RecordStored, RecordedFile, STORED_PAGE_MAX, STORED_REPLICAS, STORED_REPLICAS_MAX,
     StoredPut, StoredRange,
 };
-use filetree::{Changer, FileSize, TreeError, check_component, may_put, place, ttl_ns};
+use filetree::{
+    Changer, FileSize, FoundPath, TreeError, check_component, check_seen_place, may_put, place, ttl_ns,
+};
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, PutId};
 use metastore::{FileFacts, Numbered, Recorded};
 use rows::{ClusterPutRow, ConcreteRow, FileItem, FileSpace, PutFileRow, RecordedPutFile};
@@ -121,17 +123,26 @@ impl Catalog {
             true => FileItem::Directory(DirectoryId(0)),
             false => FileItem::File(ContentId(0)),
         };
+        let changer = self.with_groups(&asker.changer).await?;
+        if self.hides_from(&changer) {
+            check_seen_place(found, &changer)?;
+        }
         place(found, item, FileSize::default(), &mut making(&facts, &asker.user, 1))?;
-        Ok(may_put(found, &asker.changer)?)
+        Ok(may_put(found, &changer)?)
+    }
+
+    /// Returns an error if the user may not put something there.
+    pub(crate) fn may_put_at(&self, found: &FoundPath, changer: &Changer) -> Result<(), TreeError> {
+        if self.hides_from(changer) {
+            check_seen_place(found, changer)?;
+        }
+        may_put(found, changer)
     }
 
     /// Returns the row of a put of the asker, in this session.
     pub(crate) async fn put_row(&self, asker: &Asker, of: StoredPut) -> Result<ClusterPutRow, CatalogError> {
         let row = self.store.cluster_put(of.put).await?;
-        let is_own = |row: &ClusterPutRow| match &asker.changer {
-            Changer::Anybody => true,
-            Changer::User(user) => *user == row.user,
-        };
+        let is_own = |row: &ClusterPutRow| asker.changer.has(&row.user);
         row.filter(|row| row.session == of.session && is_own(row)).ok_or(CatalogError::SessionOver(of.put))
     }
 

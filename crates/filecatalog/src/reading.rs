@@ -5,13 +5,13 @@ use crate::leases::LEASE;
 use crate::nodes::orders::part_of;
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{
-    FindStored, FoundStored, ListStored, PlacedPart, STORED_PAGE_MAX, StoredEntry, StoredItem, StoredLease,
-    StoredPage, StoredRange,
+    FindStored, FoundStored, ListStored, PlacedPart, STORED_PAGE_MAX, StoredEntry, StoredGroups, StoredItem,
+    StoredLease, StoredPage, StoredRange,
 };
-use filetree::{Changer, TreeName};
+use filetree::{TreeName, groups_of, reads, sees};
 use ids::{ConcreteId, DirectoryId, FileVersion, PutId};
-use rows::{FileItem, FileNameRow, FileSpace, ReplicatedFile};
-use std::collections::HashMap;
+use rows::{FileGroups, FileItem, FileNameRow, FileSpace, ReplicatedFile};
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 use trust::FileRight;
 
@@ -33,12 +33,17 @@ fn entry_of(row: FileNameRow) -> StoredEntry {
         created_ns: row.created_ns,
         keep_versions: row.keep_versions,
         expires_ns: row.expires_ns,
+        groups: groups_message(row.groups),
     }
+}
+
+fn groups_message(FileGroups { read, write }: FileGroups) -> StoredGroups {
+    StoredGroups { read, write }
 }
 
 impl Catalog {
     /// Returns the entry of a name; with a lease if its contents will be read.
-    pub async fn find(&self, find: &FindStored) -> Result<FoundStored, CatalogError> {
+    pub async fn find(&self, asker: &Asker, find: &FindStored) -> Result<FoundStored, CatalogError> {
         let path = path_of(&find.path)?;
         let mut found = FoundStored {
             root: FileSpace::Cluster.root(),
@@ -66,7 +71,11 @@ impl Catalog {
             return Ok(found);
         }
         let rows = self.store.found_names(FileSpace::Cluster, path.components(), at).await?.rows;
-        match (rows.len() == path.components().len(), rows.into_iter().last()) {
+        found.groups = groups_message(groups_of(&rows));
+        let is_seen =
+            !self.hides_from(&asker.changer) || sees(&rows, &self.with_groups(&asker.changer).await?);
+        let is_whole = rows.len() == path.components().len();
+        match (is_whole && is_seen, rows.into_iter().last()) {
             (true, Some(row)) => found.entry = self.dated(vec![row]).await?.pop(),
             _ => {
                 if let Some(lease) = found.lease {
@@ -107,27 +116,79 @@ impl Catalog {
             self.state().leases.renew(lease, version, Instant::now());
         }
         let (directory, at) = (list.directory, list.version);
-        let mut rows = match &list.only {
-            Some(name) => {
-                let space = FileSpace::Cluster;
-                self.store.file_entry(space, directory, at, name).await?.into_iter().collect()
-            }
-            None => {
-                let space = FileSpace::Cluster;
-                self.store.file_entries(space, directory, at, &list.after, limit + 1).await?
-            }
-        };
-        let more = rows.len() > limit as usize;
-        rows.truncate(limit as usize);
+        let (rows, more) = self.seen_entries(asker, list, limit as usize).await?;
         let mut page = StoredPage { more, ..StoredPage::default() };
         if list.parts {
-            for row in &rows {
-                may_read(row, &asker.changer)?;
-            }
+            self.check_contents(asker, list, &rows).await?;
             self.add_parts(directory, at, &rows, &mut page).await?;
         }
         page.entries = self.dated(rows).await?;
         Ok(page)
+    }
+
+    /// Returns the entries that the user sees, at most `limit`, and whether there are more.
+    async fn seen_entries(
+        &self,
+        asker: &Asker,
+        list: &ListStored,
+        limit: usize,
+    ) -> Result<(Vec<FileNameRow>, bool), CatalogError> {
+        let (space, directory, at) = (FileSpace::Cluster, list.directory, list.version);
+        let sight = match self.hides_from(&asker.changer) {
+            true => Some((
+                groups_of(&self.store.rows_to_directory(space, directory, at).await?),
+                self.with_groups(&asker.changer).await?,
+            )),
+            false => None,
+        };
+        let is_seen =
+            |row: &FileNameRow| sight.as_ref().is_none_or(|(above, reader)| reads(row, above, reader));
+        if let Some(name) = &list.only {
+            let row = self.store.file_entry(space, directory, at, name).await?.filter(is_seen);
+            return Ok((row.into_iter().collect(), false));
+        }
+        // A page of which little is seen is followed by others at once.
+        let read_at_once = if sight.is_some() { STORED_PAGE_MAX } else { limit as u32 + 1 };
+        let mut after = list.after.clone();
+        let mut rows: Vec<FileNameRow> = Vec::new();
+        loop {
+            let page = self.store.file_entries(space, directory, at, &after, read_at_once).await?;
+            let is_last = page.len() < read_at_once as usize;
+            if let Some(last) = page.last() {
+                after.clone_from(&last.name);
+            }
+            rows.extend(page.into_iter().filter(is_seen));
+            if is_last || rows.len() > limit {
+                break;
+            }
+        }
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        Ok((rows, more))
+    }
+
+    /// Returns an error if the user may not read the content of one of the entries.
+    async fn check_contents(
+        &self,
+        asker: &Asker,
+        list: &ListStored,
+        rows: &[FileNameRow],
+    ) -> Result<(), CatalogError> {
+        let is_of_others =
+            |row: &&FileNameRow| matches!(row.item, FileItem::File(_)) && !asker.changer.has(&row.user);
+        if !rows.iter().any(|row| is_of_others(&row)) {
+            return Ok(());
+        }
+        let reader = self.with_groups(&asker.changer).await?;
+        let above = self.store.rows_to_directory(FileSpace::Cluster, list.directory, list.version).await?;
+        let above = groups_of(&above);
+        for row in rows.iter().filter(is_of_others) {
+            if !reads(row, &above, &reader) {
+                let (name, user) = (row.name.clone(), row.user.clone());
+                return Err(CatalogError::ContentsOfOther { name, user });
+            }
+        }
+        Ok(())
     }
 
     async fn add_parts(
@@ -139,7 +200,10 @@ impl Catalog {
     ) -> Result<(), CatalogError> {
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(()) };
         let names = [first.name.as_str(), last.name.as_str()];
-        let files = self.store.replicated_files_of_entries(directory, at, names).await?;
+        let mut files = self.store.replicated_files_of_entries(directory, at, names).await?;
+        // Entries between them may be hidden, or new.
+        let contents: HashSet<FileItem> = rows.iter().map(|row| row.item).collect();
+        files.retain(|file| contents.contains(&FileItem::File(file.row.content)));
         let StoredPage { parts, nodes, grants, .. } = self.page_of(&files);
         (page.parts, page.nodes, page.grants) = (parts, nodes, grants);
         // Entries that share a content have its files once.
@@ -166,15 +230,6 @@ impl Catalog {
             true => leases.end(lease.lease),
             false => leases.renew(lease.lease, lease.version, Instant::now()),
         }
-    }
-}
-
-fn may_read(row: &FileNameRow, changer: &Changer) -> Result<(), CatalogError> {
-    match (row.item, changer) {
-        (FileItem::File(_), Changer::User(user)) if *user != row.user => {
-            Err(CatalogError::ContentsOfOther { name: row.name.clone(), user: row.user.clone() })
-        }
-        _ => Ok(()),
     }
 }
 

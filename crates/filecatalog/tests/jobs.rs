@@ -2,14 +2,14 @@
 
 use api::data_access::SecretText;
 use api::stored::cluster::{
-    BeginStored, CommitStored, NumberStored, PartsOfJob, PlaceStored, RecordStored, RecordedFile,
-    RecordedPart, StoredDiskNews, StoredNews,
+    BeginStored, CommitStored, FindStored, ListStored, NumberStored, PartsOfJob, PlaceStored, RecordStored,
+    RecordedFile, RecordedPart, StoredChange, StoredDiskNews, StoredGroup, StoredNews,
 };
 use api::{InputFile, JobSpec, StoredContent, StoredPart};
 use filecatalog::{Asker, Catalog, CatalogError, RepairPace, ReplicaNodes, ReportingNode};
-use filetree::Changer;
+use filetree::{Changer, TreeError};
 use ids::{ConcreteId, ContentId, DiskId, JobId, NodeId};
-use metastore::Metastore;
+use metastore::{Change, Metastore, Role};
 
 fn asker(user: &str) -> Asker {
     Asker { user: user.to_string(), changer: Changer::User(user.to_string()), bytes_max: None }
@@ -154,4 +154,100 @@ async fn quota_ends_a_put_in_the_middle() {
     let bob = Asker { bytes_max: Some(4), ..asker("bob") };
     let begin = BeginStored { path: "of-bob".to_string(), ..begin };
     assert!(catalog.begin(&bob, &begin).await.is_ok());
+}
+
+/// Returns the refusal of a user who lists a directory with rights to its contents; None if the user may.
+async fn refusal(catalog: &Catalog, user: &str, name: &str) -> Option<String> {
+    let find = FindStored { path: name.to_string(), ..FindStored::default() };
+    let entry = catalog.find(&asker("ann"), &find).await.unwrap().entry.unwrap();
+    let list = ListStored {
+        directory: entry.directory,
+        only: Some(entry.name),
+        limit: 1,
+        parts: true,
+        ..ListStored::default()
+    };
+    catalog.list(&asker(user), &list).await.err().map(|error| {
+        assert!(error.is_forbidden(), "{error}");
+        error.to_string()
+    })
+}
+
+#[tokio::test]
+async fn groups_open_contents_until_they_are_left() {
+    let state = tempfile::tempdir().unwrap();
+    let store = Metastore::open(state.path()).await.unwrap();
+    let user = |name: &str| Change::UserAdded { name: name.to_string(), role: Role::User, now_ns: 1 };
+    store.apply(&[user("ann"), user("bob")]).await.unwrap();
+    let catalog =
+        Catalog::open(store, Box::new(|_| "signed".to_string()), RepairPace::default()).await.unwrap();
+    let disk = join(&catalog).await;
+    let part = put(&catalog, disk, "d/in/a").await;
+    let job = spec("files:d/in/a@1", &[part], 5);
+    let may_read = async |expected: bool| {
+        assert_eq!(refusal(&catalog, "bob", "d/in/a").await.is_none(), expected);
+        assert_eq!(catalog.check_inputs(&asker("bob"), &[&job]).await.is_ok(), expected);
+    };
+    let chmod = async |asker: &Asker, path: &str, [read, write]: [StoredGroup; 2], recursive: bool| {
+        let path = path.to_string();
+        catalog.change(asker, &StoredChange::SetGroups { path, read, write, recursive }).await
+    };
+    let team = || StoredGroup::Group("team".to_string());
+    let kept = || StoredGroup::Kept;
+
+    may_read(false).await;
+    let ann = asker("ann");
+    let unknown = chmod(&ann, "d", [team(), kept()], false).await;
+    assert!(matches!(unknown, Err(CatalogError::Tree(TreeError::NoSuchGroup(_)))), "{unknown:?}");
+    catalog.create_group("team").await.unwrap();
+    catalog.add_to_group("team", "bob").await.unwrap();
+    let of_other = chmod(&asker("bob"), "d", [team(), kept()], false).await;
+    assert!(of_other.is_err_and(|error| error.is_forbidden()));
+    // The group of a directory above counts, for each kept version.
+    chmod(&ann, "d", [team(), kept()], false).await.unwrap();
+    may_read(true).await;
+    assert_eq!(catalog.groups(&asker("bob")).await.unwrap().groups.len(), 1);
+    assert_eq!(catalog.groups(&ann).await.unwrap().groups, []);
+    catalog.remove_from_group("team", "bob").await.unwrap();
+    may_read(false).await;
+    catalog.add_to_group("team", "bob").await.unwrap();
+    // A nearer one replaces it.
+    catalog.create_group("few").await.unwrap();
+    let few = StoredGroup::Group("few".to_string());
+    chmod(&ann, "d/in", [few, kept()], false).await.unwrap();
+    may_read(false).await;
+    chmod(&ann, "d", [team(), kept()], true).await.unwrap();
+    may_read(true).await;
+    // Writers change names; readers do not.
+    let remove = StoredChange::Remove { path: "d/in/a".to_string(), recursive: false };
+    assert!(catalog.change(&asker("bob"), &remove).await.is_err_and(|error| error.is_forbidden()));
+    chmod(&ann, "d", [StoredGroup::Inherited, team()], false).await.unwrap();
+    may_read(true).await;
+    // A group that was deleted opens nothing, and its name stays taken.
+    catalog.delete_group("team").await.unwrap();
+    may_read(false).await;
+    assert!(matches!(catalog.create_group("team").await, Err(CatalogError::Group(_))));
+    chmod(&ann, "d", [kept(), StoredGroup::Inherited], false).await.unwrap();
+    catalog.create_group("team").await.unwrap();
+    catalog.add_to_group("team", "bob").await.unwrap();
+    chmod(&ann, "d", [kept(), team()], false).await.unwrap();
+    catalog.change(&asker("bob"), &remove).await.unwrap();
+    give_to_bob(&catalog, "d").await;
+}
+
+/// Gives a directory with everything below it another owner, as only an administrator may.
+async fn give_to_bob(catalog: &Catalog, name: &str) {
+    let admin = Asker { user: "root".to_string(), changer: Changer::Anybody, bytes_max: None };
+    let ann = asker("ann");
+    let chown = |path: &str| StoredChange::SetOwner {
+        path: path.to_string(),
+        user: "bob".to_string(),
+        recursive: true,
+    };
+    assert!(catalog.change(&ann, &chown(name)).await.is_err_and(|error| error.is_forbidden()));
+    catalog.change(&admin, &chown(name)).await.unwrap();
+    for name in ["d", "d/in"] {
+        let find = FindStored { path: name.to_string(), ..FindStored::default() };
+        assert_eq!(catalog.find(&asker("ann"), &find).await.unwrap().entry.unwrap().user, "bob");
+    }
 }

@@ -120,7 +120,7 @@ async fn names_go_when_their_time_is_over() {
     let (disk, _) = report(&catalog, None).await;
     let entry = async |path: &str| {
         let find = FindStored { path: path.to_string(), ..FindStored::default() };
-        catalog.find(&find).await.unwrap().entry
+        catalog.find(&asker(), &find).await.unwrap().entry
     };
     for ttl_seconds in [0, u64::MAX] {
         let begin = BeginStored {
@@ -151,7 +151,7 @@ async fn names_go_when_their_time_is_over() {
     }
     assert!(entry("stays").await.is_some() && entry("d").await.is_some());
     let of = CommitsOfStored { path: "d".to_string(), limit: 1 };
-    let last = catalog.commits(&of).await.unwrap().commits.remove(0);
+    let last = catalog.commits(&asker(), &of).await.unwrap().commits.remove(0);
     assert_eq!((last.verb.as_str(), last.path.as_str(), last.user.as_str()), ("expire", "d/goes", ANN));
     assert!(last.version > FileVersion(0));
 }

@@ -34,13 +34,16 @@ pub(crate) fn found(facts: &FileFacts, index: usize, path: &TreePath) -> FoundPa
 impl FileStore {
     /// Changes the tree; durable when this returns. None if there was nothing to change.
     pub fn change(&self, change: &TreeChange) -> Result<Option<FileVersion>, FilesError> {
+        if matches!(change, TreeChange::SetGroups { .. } | TreeChange::SetOwner { .. }) {
+            return Err(FilesError::OneUser);
+        }
         self.expire()?;
         let paths = change.paths();
         let question = FileQuestion {
             space: FileSpace::Machine,
             paths: paths.iter().map(|path| path.components()).collect(),
             subtree: change.needs_subtree(),
-            put: None,
+            ..FileQuestion::default()
         };
         let decide = |facts: FileFacts| {
             // A copy keeps as many versions as its source.
@@ -49,7 +52,7 @@ impl FileStore {
             let mut making = self.making(facts.clone(), keep);
             let found: Vec<FoundPath> =
                 (0..).zip(&paths).map(|(index, path)| found(&facts, index, path)).collect();
-            let TreeDecision { ends, begins } = change.decide(&found, &facts.subtree, &mut making)?;
+            let TreeDecision { ends, begins, owned } = change.decide(&found, &facts.subtree, &mut making)?;
             if ends.is_empty() && begins.is_empty() {
                 return Ok(None);
             }
@@ -66,6 +69,7 @@ impl FileStore {
                 commit,
                 ends,
                 begins,
+                owned,
                 more: Box::new(std::iter::empty()),
                 ended_put: None,
             }))

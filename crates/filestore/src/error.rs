@@ -36,6 +36,11 @@ pub enum FilesError {
     NoSuchVersion(ids::FileVersion),
     #[error("a version cannot be changed: give {0} without `@`")]
     OfVersion(TreeName),
+    #[error(
+        "the files of one machine have no owners and no groups: whoever can read the state directory can read them. \
+         --server names the cluster whose files are meant"
+    )]
+    OneUser,
     /// Files of a source that cannot be put; nothing was put.
     #[error("{} below {source_path} cannot be put", counted(unsuitable.len()), source_path = source_path.display())]
     Unsuitable { source_path: PathBuf, unsuitable: Vec<Unsuitable> },
@@ -75,6 +80,7 @@ impl FilesError {
             | Self::IsADirectory(_)
             | Self::NoSuchVersion(_)
             | Self::OfVersion(_)
+            | Self::OneUser
             | Self::Unsuitable { .. } => true,
             Self::Remote { fault, .. } => *fault != RemoteFault::Failed,
             Self::Transfer(error) => matches!(

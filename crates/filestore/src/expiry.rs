@@ -38,7 +38,7 @@ impl FileStore {
     fn expire_name(&self, row: &FileNameRow, path: &TreePath, now_ns: u64) -> Result<(), FilesError> {
         let question = FileQuestion { paths: vec![path.components()], ..FileQuestion::default() };
         let decide = |facts: FileFacts| {
-            let TreeDecision { ends, begins } = expire(&found(&facts, 0, path), now_ns);
+            let TreeDecision { ends, begins, owned } = expire(&found(&facts, 0, path), now_ns);
             if ends.is_empty() {
                 return Ok(None);
             }
@@ -52,7 +52,7 @@ impl FileStore {
                 created_ns: now_ns,
             };
             let more = Box::new(std::iter::empty());
-            Ok::<_, TreeError>(Some(FileChange { commit, ends, begins, more, ended_put: None }))
+            Ok::<_, TreeError>(Some(FileChange { commit, ends, begins, owned, more, ended_put: None }))
         };
         self.run(self.store.change_files(&question, decide))??;
         Ok(())

@@ -259,11 +259,12 @@ impl FileStore {
                 bytes,
                 created_ns: making.now_ns,
             };
-            let TreeDecision { ends, begins } = decision;
+            let TreeDecision { ends, begins, owned } = decision;
             Ok::<_, TreeError>(Some(FileChange {
                 commit,
                 ends,
                 begins,
+                owned,
                 more,
                 ended_put: Some(EndedPut::Machine(put)),
             }))

@@ -226,6 +226,8 @@ fn model_change(model: &mut Model, change: &TreeChange) -> bool {
             }
             true
         }
+        // One machine has no users.
+        TreeChange::SetGroups { .. } | TreeChange::SetOwner { .. } => false,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{TreeError, TreePath};
 use ids::{DirectoryId, FileVersion, PutId};
-use rows::{FileItem, FileNameRow};
+use rows::{FileGroups, FileItem, FileNameRow, OwnedNameRow};
 use std::collections::BTreeMap;
 
 /// The rows of a path, from the root down, as far as it exists.
@@ -36,6 +36,8 @@ pub struct TreeDecision {
     /// Names that end with the version of the change.
     pub ends: Vec<(DirectoryId, String)>,
     pub begins: Vec<FileNameRow>,
+    /// Names that get another owner or other groups.
+    pub owned: Vec<OwnedNameRow>,
 }
 
 impl FoundPath {
@@ -109,6 +111,7 @@ impl Making {
             created_ns: self.now_ns,
             keep_versions: self.keep_versions,
             expires_ns: None,
+            groups: FileGroups::default(),
         }
     }
 }
@@ -175,6 +178,7 @@ pub fn place(
     let Some(name) = found.path.last() else { return Err(TreeError::Root) };
     let mut decision = TreeDecision::default();
     let above = directories_above(found, making, &mut decision)?;
+    let mut new = making.row(above, name, item, size);
     if let Some(row) = found.row() {
         match (row.item, item) {
             (FileItem::Directory(_), FileItem::File(_)) => {
@@ -185,9 +189,11 @@ pub fn place(
             }
             _ => decision.ends.push((row.directory, row.name.clone())),
         }
+        // A new version of a name has the groups that its owner gave to the name.
+        new.groups = row.groups.clone();
     }
-    let expires_ns = making.ttl_ns.map(|ttl_ns| making.now_ns.saturating_add(ttl_ns));
-    decision.begins.push(FileNameRow { expires_ns, ..making.row(above, name, item, size) });
+    new.expires_ns = making.ttl_ns.map(|ttl_ns| making.now_ns.saturating_add(ttl_ns));
+    decision.begins.push(new);
     Ok(decision)
 }
 
@@ -198,7 +204,7 @@ pub fn expire(found: &FoundPath, now_ns: u64) -> TreeDecision {
     let over = found.row().filter(is_over);
     TreeDecision {
         ends: over.map(|row| (row.directory, row.name.clone())).into_iter().collect(),
-        begins: Vec::new(),
+        ..TreeDecision::default()
     }
 }
 
@@ -212,7 +218,7 @@ pub fn remove(found: &FoundPath, recursive: Recursion) -> Result<TreeDecision, T
     if is_directory && found.has_entries && recursive == Recursion::No {
         return Err(TreeError::IsADirectory(found.path.clone()));
     }
-    Ok(TreeDecision { ends: vec![(row.directory, row.name.clone())], begins: Vec::new() })
+    Ok(TreeDecision { ends: vec![(row.directory, row.name.clone())], ..TreeDecision::default() })
 }
 
 /// Whether a directory is meant with everything below it.
@@ -230,7 +236,8 @@ pub fn rename(from: &FoundPath, to: &FoundPath, making: &mut Making) -> Result<T
         return Ok(TreeDecision::default());
     }
     let above = to.directory()?;
-    let mut decision = TreeDecision { ends: vec![(row.directory, row.name.clone())], begins: Vec::new() };
+    let mut decision =
+        TreeDecision { ends: vec![(row.directory, row.name.clone())], ..TreeDecision::default() };
     if let Some(old) = to.row() {
         match (row.item, old.item) {
             (FileItem::File(_), FileItem::File(_)) => decision.ends.push((old.directory, old.name.clone())),

@@ -1,6 +1,6 @@
 //! # What it does
-//! The tree of logical files: names, the decision what a put, mkdir, rm, mv or cp changes, and whether a user may make
-//! that change.
+//! The tree of logical files: names, the decision what a put, mkdir, rm, mv, cp, chmod or chown changes, and whether a
+//! user may make that change.
 //!
 //! # Where it sits
 //! filestore (commands of users), filecatalog (requests to a server) -> filetree -> metastore (names as rows, in one
@@ -26,6 +26,8 @@ mod error;
 mod expiry;
 mod names;
 mod ownership;
+mod rights;
+mod sight;
 
 pub use change::TreeChange;
 pub use decide::{
@@ -35,4 +37,6 @@ pub use decide::{
 pub use error::TreeError;
 pub use expiry::{EXPIRE, TTL_MAX, TtlError, ttl_ns};
 pub use names::{NAME_BYTES_MAX, NameError, PATH_BYTES_MAX, TreeName, TreePath, check_component};
-pub use ownership::{Changer, may_change, may_put, may_read};
+pub use ownership::{Changer, groups_of, may_change, may_put, may_read, reads};
+pub use rights::{GroupSetting, set_groups, set_owner};
+pub use sight::{check_seen, check_seen_place, sees};

@@ -1,40 +1,83 @@
-//! Rights to names in a tree of several users. A name belongs to the user who made it.
+//! Rights to names in a tree of several users. A name belongs to the user who made it. It may have a group of readers and
+//! one of writers; without one of its own it has that of the nearest directory above it.
 
 use crate::change::first_two;
 use crate::{FoundPath, TreeChange, TreeError, TreePath};
 use ids::DirectoryId;
-use rows::{FileItem, FileNameRow};
-use std::collections::BTreeMap;
+use rows::{FileGroups, FileItem, FileNameRow};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The user for whom a tree is read or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changer {
     /// No permissions are checked: an administrator, or a cluster without users.
     Anybody,
+    /// A user whose groups are not known yet, and count for nothing.
     User(String),
+    Member {
+        user: String,
+        groups: BTreeSet<String>,
+    },
 }
 
 impl Changer {
-    fn has(&self, row: &FileNameRow) -> bool {
+    /// Returns the same user in these groups.
+    pub fn in_groups(&self, groups: BTreeSet<String>) -> Self {
+        match self {
+            Self::Anybody => Self::Anybody,
+            Self::User(user) | Self::Member { user, .. } => Self::Member { user: user.clone(), groups },
+        }
+    }
+
+    /// Returns the name of the user; None for those whose permissions are not checked.
+    pub fn user(&self) -> Option<&str> {
+        match self {
+            Self::Anybody => None,
+            Self::User(user) | Self::Member { user, .. } => Some(user),
+        }
+    }
+
+    /// Returns whether everything of this user belongs to the changer.
+    pub fn has(&self, user: &str) -> bool {
+        self.user().is_none_or(|own| own == user)
+    }
+
+    fn is_in(&self, group: Option<&String>) -> bool {
         match self {
             Self::Anybody => true,
-            Self::User(user) => *user == row.user,
+            Self::User(_) => false,
+            Self::Member { groups, .. } => group.is_some_and(|group| groups.contains(group)),
         }
     }
 }
 
-/// Returns an error if the user may not read a file, or list a directory: both belong to others. Everybody may list the
-/// root, which has no row.
-pub fn may_read(row: &FileNameRow, changer: &Changer, path: &TreePath) -> Result<(), TreeError> {
-    match changer.has(row) {
+/// Returns the groups that count for the last of these rows, which are those of a path from the root down.
+pub fn groups_of(rows: &[FileNameRow]) -> FileGroups {
+    rows.iter().fold(FileGroups::default(), |above, row| row.groups.within(&above))
+}
+
+/// Returns whether the user may read the content of a name. `above`: the groups that count for its directory.
+pub fn reads(row: &FileNameRow, above: &FileGroups, changer: &Changer) -> bool {
+    let groups = row.groups.within(above);
+    changer.has(&row.user) || changer.is_in(groups.read.as_ref()) || changer.is_in(groups.write.as_ref())
+}
+
+/// Returns an error if the user may not read a file, or copy a directory.
+pub fn may_read(
+    row: &FileNameRow,
+    above: &FileGroups,
+    changer: &Changer,
+    path: &TreePath,
+) -> Result<(), TreeError> {
+    match reads(row, above, changer) {
         true => Ok(()),
         false => Err(TreeError::OfOther { path: path.clone(), user: row.user.clone() }),
     }
 }
 
-/// Returns an error if the user may not put something under a name: a new one needs the owner of the last directory
-/// that exists above it, and one that is replaced its own or the owner of its directory. At the root everybody may make
-/// names.
+/// Returns an error if the user may not put something under a name: a new one needs the owner or a writer of the last
+/// directory that exists above it, and one that is replaced its own or those of its directory. At the root everybody may
+/// make names.
 pub fn may_put(found: &FoundPath, changer: &Changer) -> Result<(), TreeError> {
     match found.row() {
         Some(_) => may_end(found, changer),
@@ -45,8 +88,9 @@ pub fn may_put(found: &FoundPath, changer: &Changer) -> Result<(), TreeError> {
 /// Returns an error if the user may not make a change. A change that its rules forbid in any case is not judged: the
 /// decision says the reason.
 ///
-/// A new name needs the owner of the last directory that exists above it; one that is removed, replaced or moved its
-/// own or the owner of its directory; a copy the owner of everything that is copied.
+/// A new name needs the owner or a writer of the last directory that exists above it; one that is removed, replaced or
+/// moved its own or those of its directory; a copy a reader of everything that is copied; other groups the owner of all
+/// names that get them; another owner an administrator.
 pub fn may_change(
     change: &TreeChange,
     found: &[FoundPath],
@@ -63,17 +107,39 @@ pub fn may_change(
             may_put(&second, changer)
         }
         TreeChange::Copy { .. } => {
-            may_copy(&first, subtree, changer)?;
+            let may_copy = |row: &_, above: &_, path: &_| may_read(row, above, changer, path);
+            each_below(&first, subtree, may_copy)?;
             may_put(&second, changer)
         }
+        TreeChange::SetGroups { read, write, .. } => {
+            let changed = crate::set_groups(&first, subtree, read, write)?.owned;
+            let changed: BTreeSet<(DirectoryId, &str)> =
+                changed.iter().map(|row| (row.directory, row.name.as_str())).collect();
+            each_below(&first, subtree, |row, _, path| {
+                let is_named = *path == first.path || changed.contains(&(row.directory, row.name.as_str()));
+                match changer.has(&row.user) || !is_named {
+                    true => Ok(()),
+                    false => Err(TreeError::GroupsOfOther { path: path.clone(), user: row.user.clone() }),
+                }
+            })
+        }
+        TreeChange::SetOwner { path, .. } => match changer {
+            Changer::Anybody => Ok(()),
+            Changer::User(_) | Changer::Member { .. } => Err(TreeError::OwnerOfAdministrators(path.clone())),
+        },
     }
+}
+
+/// Returns whether the user owns the last of these rows, or is a writer of it.
+fn writes(rows: &[FileNameRow], changer: &Changer) -> bool {
+    rows.last().is_some_and(|row| changer.has(&row.user) || changer.is_in(groups_of(rows).write.as_ref()))
 }
 
 /// Checks the end of a name.
 fn may_end(found: &FoundPath, changer: &Changer) -> Result<(), TreeError> {
     let Some(row) = found.row() else { return Ok(()) };
-    let above = found.rows.len().checked_sub(2).and_then(|index| found.rows.get(index));
-    match changer.has(row) || above.is_some_and(|above| changer.has(above)) {
+    let above = &found.rows[..found.rows.len() - 1];
+    match writes(&found.rows, changer) || writes(above, changer) {
         true => Ok(()),
         false => Err(TreeError::OfOther { path: found.path.clone(), user: row.user.clone() }),
     }
@@ -82,29 +148,36 @@ fn may_end(found: &FoundPath, changer: &Changer) -> Result<(), TreeError> {
 /// Checks a new name.
 fn may_make(found: &FoundPath, changer: &Changer) -> Result<(), TreeError> {
     let above = found.path.components().len().saturating_sub(1);
-    let depth = found.rows.len().min(above);
-    let Some(last) = found.rows.get(depth.wrapping_sub(1)) else { return Ok(()) };
-    match changer.has(last) {
+    let rows = &found.rows[..found.rows.len().min(above)];
+    let Some(last) = rows.last() else { return Ok(()) };
+    match writes(rows, changer) {
         true => Ok(()),
-        false => Err(TreeError::OfOther { path: found.ancestor(depth), user: last.user.clone() }),
+        false => Err(TreeError::OfOther { path: found.ancestor(rows.len()), user: last.user.clone() }),
     }
 }
 
-/// Checks a copy, which makes contents readable for its new owner.
-fn may_copy(from: &FoundPath, subtree: &[FileNameRow], changer: &Changer) -> Result<(), TreeError> {
+/// Checks a name and everything below it: each row, with the groups that count for its directory.
+fn each_below(
+    from: &FoundPath,
+    subtree: &[FileNameRow],
+    mut check: impl FnMut(&FileNameRow, &FileGroups, &TreePath) -> Result<(), TreeError>,
+) -> Result<(), TreeError> {
     let Some(row) = from.row() else { return Ok(()) };
-    may_read(row, changer, &from.path)?;
-    let mut paths: BTreeMap<DirectoryId, TreePath> = BTreeMap::new();
+    let above = groups_of(&from.rows[..from.rows.len() - 1]);
+    check(row, &above, &from.path)?;
+    let mut directories: BTreeMap<DirectoryId, (TreePath, FileGroups)> = BTreeMap::new();
+    let top = (from.path.clone(), row.groups.within(&above));
     if let FileItem::Directory(directory) = row.item {
-        paths.insert(directory, from.path.clone());
+        directories.insert(directory, top.clone());
     }
     for row in subtree {
         // A directory comes before its entries. A path that is too long is shown as that of its directory.
-        let above = paths.get(&row.directory).unwrap_or(&from.path);
+        let (above, groups) = directories.get(&row.directory).unwrap_or(&top);
         let path = above.child(&row.name).unwrap_or_else(|_| above.clone());
-        may_read(row, changer, &path)?;
+        check(row, groups, &path)?;
         if let FileItem::Directory(directory) = row.item {
-            paths.insert(directory, path);
+            let groups = row.groups.within(groups);
+            directories.insert(directory, (path, groups));
         }
     }
     Ok(())
@@ -112,10 +185,10 @@ fn may_copy(from: &FoundPath, subtree: &[FileNameRow], changer: &Changer) -> Res
 
 #[cfg(test)]
 mod tests {
-    use super::{Changer, may_change, may_put, may_read};
-    use crate::{FoundPath, Parents, Recursion, TreeChange, TreeError, TreePath};
+    use super::{Changer, groups_of, may_change, may_put, may_read};
+    use crate::{FoundPath, GroupSetting, Parents, Recursion, TreeChange, TreeError, TreePath};
     use ids::{ContentId, DirectoryId, FileVersion};
-    use rows::{FileItem, FileNameRow, FileSpace};
+    use rows::{FileGroups, FileItem, FileNameRow, FileSpace};
 
     fn path(text: &str) -> TreePath {
         TreePath::parse(text).unwrap()
@@ -134,11 +207,23 @@ mod tests {
             created_ns: 0,
             keep_versions: 1,
             expires_ns: None,
+            groups: FileGroups::default(),
         }
     }
 
+    fn with(row: FileNameRow, read: Option<&str>, write: Option<&str>) -> FileNameRow {
+        let groups = FileGroups { read: read.map(str::to_string), write: write.map(str::to_string) };
+        FileNameRow { groups, ..row }
+    }
+
+    /// Returns a user, after whom a sign follows each group, as in `bob+writers`.
+    fn user(text: &str) -> Changer {
+        let mut words = text.split('+').map(str::to_string);
+        Changer::User(words.next().unwrap()).in_groups(words.collect())
+    }
+
     /// Returns the rows of a path in a tree: `ann/` has `a.txt`, `ours/` of Ann has `b.txt` of Bob, which lie at the
-    /// root with `top.txt` of Bob.
+    /// root with `top.txt` of Bob. `team/` of Ann has groups, and `team/in/` another one of readers.
     fn found(text: &str) -> FoundPath {
         let directory = |number, name, user| row(1, name, FileItem::Directory(DirectoryId(number)), user);
         let file = |directory, name, user| row(directory, name, FileItem::File(ContentId(9)), user);
@@ -148,6 +233,10 @@ mod tests {
             ("ours", directory(20, "ours", "ann")),
             ("ours/b.txt", file(20, "b.txt", "bob")),
             ("top.txt", file(1, "top.txt", "bob")),
+            ("team", with(directory(30, "team", "ann"), Some("readers"), Some("writers"))),
+            ("team/c.txt", file(30, "c.txt", "ann")),
+            ("team/in", with(directory(31, "in", "ann"), Some("few"), None)),
+            ("team/in/d.txt", file(31, "d.txt", "ann")),
         ];
         let path = path(text);
         let components = path.components();
@@ -162,16 +251,18 @@ mod tests {
     fn refusal(outcome: Result<(), TreeError>) -> String {
         match outcome {
             Ok(()) => String::new(),
-            Err(TreeError::OfOther { path, user }) => format!("{path} of {user}"),
+            Err(TreeError::OfOther { path, user } | TreeError::GroupsOfOther { path, user }) => {
+                format!("{path} of {user}")
+            }
             Err(error) => error.to_string(),
         }
     }
 
     #[test]
     fn names_are_put_by_owners() {
-        let check = |text: &str, user: &str, expected: &str| {
-            let user_may = may_put(&found(text), &Changer::User(user.to_string()));
-            assert_eq!(refusal(user_may), expected, "{user} puts {text}");
+        let check = |text: &str, who: &str, expected: &str| {
+            let user_may = may_put(&found(text), &user(who));
+            assert_eq!(refusal(user_may), expected, "{who} puts {text}");
             assert_eq!(may_put(&found(text), &Changer::Anybody), Ok(()));
         };
         // New names.
@@ -189,12 +280,19 @@ mod tests {
         check("ours/b.txt", "cid", "ours/b.txt of bob");
         check("top.txt", "ann", "top.txt of bob");
         check("top.txt", "bob", "");
+        // By groups.
+        check("team/new.txt", "bob+writers", "");
+        check("team/in/deep/new.txt", "bob+writers", "");
+        check("team/in/d.txt", "bob+writers", "");
+        check("team/new.txt", "bob+readers", "team of ann");
+        check("team", "bob+writers", "");
+        check("team/c.txt", "bob+readers+few", "team/c.txt of ann");
     }
 
-    fn check_change(change: &TreeChange, subtree: &[FileNameRow], user: &str, expected: &str) {
+    fn check_change(change: &TreeChange, subtree: &[FileNameRow], who: &str, expected: &str) {
         let all: Vec<FoundPath> = change.paths().iter().map(|path| found(&path.to_string())).collect();
-        let user_may = may_change(change, &all, subtree, &Changer::User(user.to_string()));
-        assert_eq!(refusal(user_may), expected, "{user}: {change:?}");
+        let user_may = may_change(change, &all, subtree, &user(who));
+        assert_eq!(refusal(user_may), expected, "{who}: {change:?}");
         assert_eq!(may_change(change, &all, subtree, &Changer::Anybody), Ok(()));
     }
 
@@ -253,19 +351,55 @@ mod tests {
         copy("ours", &below("ann"), "ann", "");
         copy("ours", &below("bob"), "ann", "ours/inner/c.txt of bob");
         copy("ours", &below("bob"), "bob", "ours of ann");
+        // A reader of the directory copies names without groups of their own, and the others as their groups say.
+        copy("team", &[row(30, "c.txt", FileItem::File(ContentId(7)), "ann")], "bob+readers", "");
+        let other = with(row(30, "e.txt", FileItem::File(ContentId(7)), "ann"), Some("few"), None);
+        copy("team", std::slice::from_ref(&other), "bob+readers", "team/e.txt of ann");
+        copy("team", &[other], "bob+writers", "");
     }
 
     #[test]
-    fn files_are_read_by_their_owners() {
-        let check = |text: &str, user: &str, expected: &str| {
+    fn owners_choose_groups_and_administrators_owners() {
+        let chmod = |text: &str, subtree: &[FileNameRow], who: &str, expected: &str| {
+            let change = TreeChange::SetGroups {
+                path: path(text),
+                read: GroupSetting::Group("all".to_string()),
+                write: GroupSetting::Kept,
+                recursive: Recursion::Yes,
+            };
+            check_change(&change, subtree, who, expected);
+        };
+        chmod("team", &[], "ann", "");
+        chmod("team", &[], "bob+writers", "team of ann");
+        // A name of another user in it stays as it is, unless it has a group that it would lose.
+        let of_bob = row(30, "e.txt", FileItem::File(ContentId(7)), "bob");
+        chmod("team", std::slice::from_ref(&of_bob), "ann", "");
+        chmod("team", &[with(of_bob, Some("few"), None)], "ann", "team/e.txt of bob");
+        let change =
+            TreeChange::SetOwner { path: path("ann"), user: "bob".to_string(), recursive: Recursion::No };
+        check_change(&change, &[], "ann", "only administrators may give ann another owner");
+    }
+
+    #[test]
+    fn files_are_read_by_owners_and_groups() {
+        let check = |text: &str, who: &str, expected: &str| {
             let found = found(text);
-            let user_may = may_read(found.row().unwrap(), &Changer::User(user.to_string()), &found.path);
-            assert_eq!(refusal(user_may), expected, "{user} reads {text}");
-            assert_eq!(may_read(found.row().unwrap(), &Changer::Anybody, &found.path), Ok(()));
+            let above = groups_of(&found.rows[..found.rows.len() - 1]);
+            let row = found.row().unwrap();
+            let user_may = may_read(row, &above, &user(who), &found.path);
+            assert_eq!(refusal(user_may), expected, "{who} reads {text}");
+            assert_eq!(may_read(row, &above, &Changer::Anybody, &found.path), Ok(()));
         };
         check("ann/a.txt", "ann", "");
         check("ann/a.txt", "bob", "ann/a.txt of ann");
         check("ours/b.txt", "ann", "ours/b.txt of bob");
         check("ours", "bob", "ours of ann");
+        check("team/c.txt", "bob+readers", "");
+        check("team/c.txt", "bob+writers", "");
+        check("team/c.txt", "bob+few", "team/c.txt of ann");
+        // The nearest directory with a group of the kind decides.
+        check("team/in/d.txt", "bob+few", "");
+        check("team/in/d.txt", "bob+writers", "");
+        check("team/in/d.txt", "bob+readers", "team/in/d.txt of ann");
     }
 }

@@ -53,3 +53,4 @@ pub use tables::files::{
     EndedPut, ExpiredName, FOREIGN_PUT_MAX, FileChange, FileFacts, FileQuestion, ForeignPuts, LastName,
     Numbered, Recorded, RetirePins, Retired,
 };
+pub use tables::groups::GroupRefusal;

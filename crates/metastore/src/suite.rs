@@ -31,8 +31,9 @@ mod waiting;
 
 use cluster_files::{
     committed_puts_are_remembered_until_forgotten, disks_with_files_keep_their_numbers,
-    given_up_puts_go_in_steps, later_sessions_end_earlier_ones, numbers_of_puts_are_reserved,
-    recorded_files_are_replaced_and_forgotten, replicas_are_found_by_their_files, trees_are_retired_apart,
+    given_up_puts_go_in_steps, groups_have_members_and_names_keep_them, later_sessions_end_earlier_ones,
+    numbers_of_puts_are_reserved, recorded_files_are_replaced_and_forgotten,
+    replicas_are_found_by_their_files, trees_are_retired_apart,
 };
 use files::{
     files_have_names_and_versions, old_versions_go_unless_they_are_read, puts_are_remembered_until_they_end,
@@ -787,6 +788,7 @@ on_every_back_end!(
     trees_are_retired_apart,
     replicas_are_found_by_their_files,
     disks_with_files_keep_their_numbers,
+    groups_have_members_and_names_keep_them,
     jobs_that_wait_are_told_apart,
     a_half_run_job_comes_back,
     a_stage_gets_its_inputs_when_those_before_it_are_done,

@@ -2,6 +2,7 @@
 
 pub(crate) mod files;
 pub(crate) mod fleet;
+pub(crate) mod groups;
 pub(crate) mod intermediate_files;
 pub(crate) mod kept;
 pub(crate) mod people;

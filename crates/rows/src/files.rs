@@ -26,7 +26,7 @@ impl FileSpace {
 }
 
 /// The thing that a name means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileItem {
     Directory(DirectoryId),
     /// A version of a logical file.
@@ -53,6 +53,33 @@ pub struct FileNameRow {
     pub keep_versions: u32,
     /// Time after which the name is removed, nanoseconds since 1970; None is never.
     pub expires_ns: Option<u64>,
+    pub groups: FileGroups,
+}
+
+/// The groups of readers and writers of a name; None where the name has none of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileGroups {
+    pub read: Option<String>,
+    pub write: Option<String>,
+}
+
+impl FileGroups {
+    /// Returns the groups that count: those of a directory, where the name in it has none of its own.
+    pub fn within(&self, directory: &Self) -> Self {
+        let or = |own: &Option<String>, above: &Option<String>| own.as_ref().or(above.as_ref()).cloned();
+        Self { read: or(&self.read, &directory.read), write: or(&self.write, &directory.write) }
+    }
+}
+
+/// A new owner and new groups of a name: for its current entry, and for the kept earlier ones of the same owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedNameRow {
+    pub directory: DirectoryId,
+    pub name: String,
+    /// The owner until now.
+    pub owner: String,
+    pub new_owner: String,
+    pub groups: FileGroups,
 }
 
 impl FileNameRow {
@@ -81,7 +108,7 @@ pub struct ConcreteRow {
 pub struct FileCommitRow {
     pub version: FileVersion,
     pub user: String,
-    /// `put`, `mkdir`, `rm`, `mv`, `cp` or `expire`.
+    /// `put`, `mkdir`, `rm`, `mv`, `cp`, `expire`, `chmod` or `chown`.
     pub verb: String,
     /// The name that changed.
     pub path: String,

@@ -22,8 +22,8 @@ mod recovered;
 
 pub use change::{Change, Keep, ProofRow};
 pub use files::{
-    ClusterPutRow, ConcreteRow, FileCommitRow, FileDiskRow, FileItem, FileNameRow, FilePutRow, FileSpace,
-    FoundNames, PutFile, PutFileRow, RecordedPutFile, ReplicatedFile,
+    ClusterPutRow, ConcreteRow, FileCommitRow, FileDiskRow, FileGroups, FileItem, FileNameRow, FilePutRow,
+    FileSpace, FoundNames, OwnedNameRow, PutFile, PutFileRow, RecordedPutFile, ReplicatedFile,
 };
 pub use fleet::{
     DiskRow, DiskState, NodeRow, NodeSecretRow, NodeState, PartReplicaRow, ReplicaRow, ReplicaState,
@@ -31,5 +31,5 @@ pub use fleet::{
 };
 pub use intermediate_files::IntermediateReplicaRow;
 pub use jobs::{CLUSTER_OWNER, ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow, TaskState, WinningCommits};
-pub use people::{AuditRow, DATA_KEYS_MAX, DataKeyRow, TokenRow, UserRow};
+pub use people::{AuditRow, DATA_KEYS_MAX, DataKeyRow, TokenRow, UserGroupRow, UserRow};
 pub use recovered::{Recovered, RecoveredJob, WaitingJobRow};

@@ -28,6 +28,15 @@ pub struct TokenRow {
     pub revoked_ns: Option<u64>,
 }
 
+/// A group of users, for the rights to stored files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserGroupRow {
+    pub name: String,
+    pub created_ns: u64,
+    /// Its users, by name.
+    pub members: Vec<String>,
+}
+
 /// The public key for verifying a server's rights at data ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataKeyRow {

@@ -32,6 +32,7 @@ mod shipped;
 mod slow_postgres;
 mod speculation;
 mod stored_files;
+mod stored_groups;
 mod stored_inputs;
 mod stored_lives;
 mod stored_outputs;

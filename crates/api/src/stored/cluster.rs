@@ -46,6 +46,20 @@ pub struct StoredEntry {
     /// Time after which the name is removed, nanoseconds since 1970; None is never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ns: Option<u64>,
+    /// The groups of its own.
+    #[serde(default)]
+    pub groups: StoredGroups,
+}
+
+/// The groups of readers and writers of a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StoredGroups {
+    /// None: that of the nearest directory above it that has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write: Option<String>,
 }
 
 /// A question for the entry of a name.
@@ -79,6 +93,9 @@ pub struct FoundStored {
     /// Seconds until a lease that is not renewed ends.
     #[serde(default)]
     pub lease_seconds: u32,
+    /// The groups that count for the name: its own, or those of directories above it.
+    #[serde(default)]
+    pub groups: StoredGroups,
 }
 
 /// A question for entries of a directory, in the order of their names.
@@ -187,6 +204,19 @@ pub enum StoredChange {
     Remove { path: String, recursive: bool },
     Rename { from: String, to: String },
     Copy { from: String, to: String },
+    SetGroups { path: String, read: StoredGroup, write: StoredGroup, recursive: bool },
+    SetOwner { path: String, user: String, recursive: bool },
+}
+
+/// A new group of a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum StoredGroup {
+    #[default]
+    Kept,
+    /// The name has that of its directory.
+    Inherited,
+    Group(String),
 }
 
 /// The version that a change made; none if there was nothing to change.
@@ -212,7 +242,7 @@ pub struct CommitsOfStored {
 pub struct StoredCommit {
     pub version: FileVersion,
     pub user: String,
-    /// `put`, `mkdir`, `rm`, `mv` or `cp`.
+    /// `put`, `mkdir`, `rm`, `mv`, `cp`, `chmod` or `chown`.
     pub verb: String,
     pub path: String,
     pub files: u64,

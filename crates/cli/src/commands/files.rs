@@ -67,6 +67,10 @@ enum FilesVerb {
     Mkdir(changes::MkdirArgs),
     /// Copy a file or a directory; the copy shares its bytes
     Cp(changes::TwoNames),
+    /// Choose who else may read or change a file, or a directory with everything below it: groups of users of a cluster
+    Chmod(changes::ChmodArgs),
+    /// Give a file or a directory of a cluster another owner, as an administrator
+    Chown(changes::ChownArgs),
     /// List the changes of a name and of everything below it, newest first
     Versions(listing::VersionsArgs),
     /// Read and verify everything below a name, by default all files
@@ -132,6 +136,8 @@ pub fn run(args: &FilesArgs) -> Result<(), Failure> {
         FilesVerb::Mv(args) => changes::mv(&opened, args),
         FilesVerb::Cp(args) => changes::cp(&opened, args),
         FilesVerb::Mkdir(args) => changes::mkdir(&opened, args),
+        FilesVerb::Chmod(args) => changes::chmod(&opened, args),
+        FilesVerb::Chown(args) => changes::chown(&opened, args),
     }
 }
 

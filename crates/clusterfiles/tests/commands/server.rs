@@ -5,7 +5,7 @@ use api::data_access::SecretText;
 use api::stored::cluster::{
     BegunStored, CommitStored, CommittedStored, FindStored, FoundStored, KnownFile, KnownFiles, ListStored,
     NumberStored, NumberedStored, PlaceStored, PlacedPart, PlacesOfStored, RecordStored, RecordedFile,
-    StoredEntry, StoredItem, StoredNode, StoredPage, StoredPut, StoredRange,
+    StoredEntry, StoredGroups, StoredItem, StoredNode, StoredPage, StoredPut, StoredRange,
 };
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, PutId};
 use serde_json::{Value, from_slice, json, to_value};
@@ -143,6 +143,7 @@ impl ServerState {
             created_ns: 0,
             keep_versions: 1,
             expires_ns: None,
+            groups: StoredGroups::default(),
         }
     }
 
@@ -186,6 +187,7 @@ impl ServerState {
             version: FileVersion(1),
             lease: find.reads.then_some(5),
             lease_seconds: 30,
+            groups: StoredGroups::default(),
         }
     }
 

@@ -39,7 +39,16 @@ pub(crate) async fn list(
 ) -> Result<Message<JobList>, Problem> {
     let Query(question) = question.map_err(|error| Problem::new(ErrorCode::BadRequest, error.body_text()))?;
     let limit = question.limit.map(|limit| limit.min(ROWS_MAX));
-    let mut list = port.store.list_jobs(&JobsQuestion { limit, ..question }).await?;
+    let is_own = |user: &str| !user.is_empty() && caller.user.as_deref() == Some(user);
+    let user = match question.user {
+        user if !port.hides_from(&caller) => user,
+        None => Some(caller.owner_name().to_string()),
+        user => user,
+    };
+    if port.hides_from(&caller) && !user.as_deref().is_some_and(is_own) {
+        return Ok(Message(JobList::default()));
+    }
+    let mut list = port.store.list_jobs(&JobsQuestion { limit, user, ..question }).await?;
     let of_others = list.jobs.iter_mut().filter(|row| !sees_all(&caller, row.user.as_deref()));
     of_others.for_each(hide_in_row);
     Ok(Message(list))
@@ -98,8 +107,13 @@ pub(crate) async fn placements(
 )]
 pub(crate) async fn ask(
     State(port): State<Port>,
+    caller: Caller,
     Message(question): Message<StateQuestion>,
 ) -> Result<Message<Table>, Problem> {
+    if port.hides_from(&caller) {
+        let message = "this server is private: only administrators may ask in SQL, because the tables have rows of all users";
+        return Err(Problem::new(ErrorCode::Forbidden, message));
+    }
     let program = port
         .access
         .console

@@ -119,9 +119,14 @@ pub(crate) async fn check_owner(port: &Port, caller: &Caller, job: JobId) -> Res
     if caller.role == Role::Admin || caller.program_of == Some(job) {
         return Ok(());
     }
+    let is_hidden = port.hides_from(caller);
     let mut next = Some(job);
     while let Some(job) = next {
-        let Some(row) = port.store.job(job).await? else { return Ok(()) };
+        let row = port.store.job(job).await?;
+        if is_hidden && row.as_ref().is_none_or(|row| row.user.as_deref() != caller.user.as_deref()) {
+            return Err(ControlError::UnknownJob { job }.into());
+        }
+        let Some(row) = row else { return Ok(()) };
         if row.user.as_deref() != caller.user.as_deref() {
             let message = format!("job {job} belongs to another user");
             return Err(Problem::new(ErrorCode::Forbidden, message));

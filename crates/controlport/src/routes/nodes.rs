@@ -21,9 +21,16 @@ use trust::Secret;
     tag = "clients",
     responses((status = 200, description = "The live nodes, and the recently lost ones", body = ClusterStatus), (status = "default", response = Refusal))
 )]
-pub(crate) async fn list(State(port): State<Port>) -> Result<Message<ClusterStatus>, Problem> {
+pub(crate) async fn list(
+    State(port): State<Port>,
+    caller: Caller,
+) -> Result<Message<ClusterStatus>, Problem> {
     let status = port.server.cluster_status().await?;
-    Ok(Message(ClusterStatus { gone: server::gone_nodes(&port.store).await?, ..status }))
+    let mut status = ClusterStatus { gone: server::gone_nodes(&port.store).await?, ..status };
+    if port.hides_from(&caller) {
+        status.nodes.iter_mut().chain(&mut status.gone).for_each(|node| node.kept_jobs.clear());
+    }
+    Ok(Message(status))
 }
 
 #[utoipa::path(

@@ -41,7 +41,7 @@ impl StoredFiles {
     }
 
     /// Runs a request on a thread that may block: the futures of the store stay on one thread.
-    async fn aside<T: Send + 'static>(
+    pub(super) async fn aside<T: Send + 'static>(
         &self,
         work: impl AsyncFnOnce(&Catalog) -> Result<T, CatalogError> + Send + 'static,
     ) -> Result<Message<T>, Problem> {
@@ -112,10 +112,10 @@ impl From<CatalogError> for Problem {
 }
 
 /// Returns the asker: the user of the token; without one, the user that the caller names.
-fn asker(caller: &Caller, claimed: String) -> Asker {
+pub(super) fn asker(caller: &Caller, claimed: String) -> Asker {
     let changer = match caller.role {
         Role::Admin => Changer::Anybody,
-        _ => Changer::User(caller.owner_name().to_string()),
+        Role::User | Role::ReadOnly | Role::Node => Changer::User(caller.owner_name().to_string()),
     };
     let bytes_max = caller.quota.map(|quota| quota.stored_bytes_max);
     Asker { user: caller.job_user(claimed), changer, bytes_max }
@@ -130,9 +130,11 @@ fn asker(caller: &Caller, claimed: String) -> Asker {
 )]
 pub(crate) async fn find(
     State(port): State<Port>,
+    caller: Caller,
     Message(find): Message<FindStored>,
 ) -> Result<Message<FoundStored>, Problem> {
-    port.stored.aside(async move |catalog| catalog.find(&find).await).await
+    let asker = asker(&caller, String::new());
+    port.stored.aside(async move |catalog| catalog.find(&asker, &find).await).await
 }
 
 #[utoipa::path(
@@ -191,9 +193,11 @@ pub(crate) async fn change(
 )]
 pub(crate) async fn commits(
     State(port): State<Port>,
+    caller: Caller,
     Message(of): Message<CommitsOfStored>,
 ) -> Result<Message<StoredCommits>, Problem> {
-    port.stored.aside(async move |catalog| catalog.commits(&of).await).await
+    let asker = asker(&caller, String::new());
+    port.stored.aside(async move |catalog| catalog.commits(&asker, &of).await).await
 }
 
 #[utoipa::path(

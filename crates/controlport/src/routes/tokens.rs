@@ -5,7 +5,7 @@ use crate::gate::{Holder, now_ns};
 use crate::port::Port;
 use api::control::ErrorCode;
 use api::people::{
-    Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest, TokenStatus, USER_BYTES_MAX,
+    Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest, TokenStatus, is_user_name,
 };
 use axum::extract::State;
 use metastore::Role;
@@ -21,9 +21,7 @@ impl Port {
     /// Issues a token and stores its hash. Only the returned value contains the token.
     pub async fn issue(&self, request: TokenRequest) -> Result<IssuedToken, Problem> {
         let TokenRequest { user, role, seconds } = request;
-        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '@');
-        let is_own = user.starts_with('@');
-        if is_own || user.is_empty() || user.len() > USER_BYTES_MAX || !user.chars().all(is_name) {
+        if !is_user_name(&user) {
             let message = "the name of a user is letters, digits, and . - _ @, at most 100 bytes, and @ is not the first";
             return Err(Problem::new(ErrorCode::Refused, message));
         }

@@ -4,12 +4,15 @@ mod expiry;
 mod foreign;
 
 use super::files::{commit, nothing, row};
-use crate::{EndedPut, FileChange, FileQuestion, Metastore, Numbered, QueryLimits, Recorded, RetirePins};
+use crate::{
+    Change, EndedPut, FileChange, FileQuestion, GroupRefusal, Metastore, Numbered, QueryLimits, Recorded,
+    RetirePins, Role,
+};
 use api::history::Cell;
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, ITEMS_MAX, PutId};
 use rows::{
-    ClusterPutRow, ConcreteRow, FileDiskRow, FileItem, FileNameRow, FilePutRow, FileSpace, PutFile,
-    PutFileRow, RecordedPutFile, ReplicatedFile,
+    ClusterPutRow, ConcreteRow, FileDiskRow, FileGroups, FileItem, FileNameRow, FilePutRow, FileSpace,
+    OwnedNameRow, PutFile, PutFileRow, RecordedPutFile, ReplicatedFile,
 };
 
 const CLUSTER: FileSpace = FileSpace::Cluster;
@@ -83,6 +86,7 @@ fn names(put: PutId, files: &[RecordedPutFile]) -> Vec<FileNameRow> {
         created_ns: 9,
         keep_versions: 1,
         expires_ns: None,
+        groups: FileGroups::default(),
     };
     files.iter().map(name).collect()
 }
@@ -99,6 +103,7 @@ async fn commit_put(store: &Metastore, put: PutId, session: u32, name: &str) -> 
             commit: commit(&facts, name),
             ends: facts.found[0].rows.iter().map(|row| (row.directory, row.name.clone())).collect(),
             begins: vec![row(&facts, CLUSTER.root(), name, directory)],
+            owned: Vec::new(),
             more: nothing(),
             ended_put: Some(EndedPut::Cluster { put, session, files: 2, bytes: 10, short_files: 1 }),
         }))
@@ -235,6 +240,10 @@ pub(crate) async fn committed_puts_are_remembered_until_forgotten(store: &Metast
     assert_eq!(store.file_entries(FileSpace::Machine, directory, None, "", 9).await.unwrap(), []);
     assert_eq!(store.file_commits(CLUSTER, "d", 9).await.unwrap().len(), 1);
     assert_eq!(store.file_commits(FileSpace::Machine, "/", 9).await.unwrap(), []);
+    for (user, expected) in [("ann", 1), ("", 0)] {
+        let commits = store.file_commits_by(CLUSTER, "d", Some(user), 9).await.unwrap();
+        assert_eq!(commits.len(), expected, "{user}");
+    }
     // The commit is found again, and no other one is made.
     let row = store.cluster_put(put).await.unwrap().unwrap();
     assert_eq!((row.version, row.files, row.bytes, row.short_files), (Some(version), 2, 10, 1));
@@ -319,7 +328,14 @@ async fn put_on_machine(store: &Metastore, name: &str) -> FileVersion {
         let part = ConcreteRow { concrete: ConcreteId(content.0), content, part: 0, bytes: 5, crc32c: 7 };
         let ends = vec![(FileSpace::Machine.root(), name.to_string())];
         let (commit, more) = (commit(&facts, name), Box::new(std::iter::once((new, vec![part]))));
-        Ok::<_, ()>(Some(FileChange { commit, ends, begins: Vec::new(), more, ended_put: None }))
+        Ok::<_, ()>(Some(FileChange {
+            commit,
+            ends,
+            begins: Vec::new(),
+            owned: Vec::new(),
+            more,
+            ended_put: None,
+        }))
     });
     made.await.unwrap().unwrap().unwrap()
 }
@@ -400,7 +416,14 @@ pub(crate) async fn replicas_are_found_by_their_files(store: &Metastore) {
     let question = FileQuestion { space: CLUSTER, paths: vec![&path], ..FileQuestion::default() };
     let gone = store.change_files(&question, |facts| {
         let (commit, ends) = (commit(&facts, "d"), vec![(CLUSTER.root(), "d".to_string())]);
-        Ok::<_, ()>(Some(FileChange { commit, ends, begins: Vec::new(), more: nothing(), ended_put: None }))
+        Ok::<_, ()>(Some(FileChange {
+            commit,
+            ends,
+            begins: Vec::new(),
+            owned: Vec::new(),
+            more: nothing(),
+            ended_put: None,
+        }))
     });
     gone.await.unwrap().unwrap().unwrap();
     store.retire_file_names(CLUSTER, &RetirePins::default()).await.unwrap();
@@ -448,4 +471,82 @@ pub(crate) async fn disks_with_files_keep_their_numbers(store: &Metastore) {
     let hashes =
         answer.rows.iter().flatten().filter(|cell| matches!(cell, Cell::Text(text) if text.contains("hash")));
     assert_eq!(hashes.count(), 0);
+}
+
+pub(crate) async fn groups_have_members_and_names_keep_them(store: &Metastore) {
+    let user = |name: &str| Change::UserAdded { name: name.to_string(), role: Role::User, now_ns: 1 };
+    store.apply(&[user("ann"), user("ben")]).await.unwrap();
+    let (team, nobody) = ("team".to_string(), "nobody".to_string());
+    store.create_group("team", 5).await.unwrap().unwrap();
+    store.create_group("alone", 6).await.unwrap().unwrap();
+    assert_eq!(store.create_group("team", 7).await.unwrap(), Err(GroupRefusal::Exists(team.clone())));
+    for name in ["ben", "ann", "ben"] {
+        store.add_to_group("team", name).await.unwrap().unwrap();
+    }
+    let added = store.add_to_group("team", "nobody").await.unwrap();
+    assert_eq!(added, Err(GroupRefusal::NoSuchUser(nobody.clone())));
+    let added = store.add_to_group("nobody", "ann").await.unwrap();
+    assert_eq!(added, Err(GroupRefusal::Missing(nobody)));
+    let groups = store.user_groups().await.unwrap();
+    let groups: Vec<_> =
+        groups.iter().map(|row| (&*row.name, row.created_ns, row.members.join(" "))).collect();
+    assert_eq!(groups, [("alone", 6, String::new()), ("team", 5, "ann ben".to_string())]);
+    assert_eq!(store.groups_of_user("ben").await.unwrap(), [team.clone()].into());
+
+    let put = put_directory(store, "d").await;
+    let path = ["d".to_string()];
+    let question = FileQuestion {
+        space: CLUSTER,
+        paths: vec![&path],
+        user: Some("ben"),
+        groups: vec!["gone", "team"],
+        ..FileQuestion::default()
+    };
+    let groups = FileGroups { read: Some(team.clone()), write: None };
+    let changed = store.change_files(&question, |facts| {
+        assert_eq!(
+            (&facts.groups, &facts.missing_groups),
+            (&[team.clone()].into(), &vec!["gone".to_string()])
+        );
+        let named = |owner: &str, new_owner: &str| OwnedNameRow {
+            directory: CLUSTER.root(),
+            name: "d".to_string(),
+            owner: owner.to_string(),
+            new_owner: new_owner.to_string(),
+            groups: groups.clone(),
+        };
+        Ok::<_, ()>(Some(FileChange {
+            commit: commit(&facts, "d"),
+            ends: Vec::new(),
+            begins: Vec::new(),
+            // The name belongs to ann, so that the second change is none.
+            owned: vec![named("ann", "ben"), named("ann", "cid")],
+            more: nothing(),
+            ended_put: None,
+        }))
+    });
+    let version = changed.await.unwrap().unwrap();
+    let directory = DirectoryId::of(put, 0).unwrap();
+    for at in [None, version] {
+        let rows = store.rows_to_directory(CLUSTER, directory, at).await.unwrap();
+        let rows: Vec<_> = rows.iter().map(|row| (&*row.name, &*row.user, &row.groups)).collect();
+        assert_eq!(rows, [("d", "ben", &groups)]);
+    }
+    assert_eq!(store.rows_to_directory(CLUSTER, directory, Some(FileVersion(0))).await.unwrap(), []);
+    assert_eq!(store.rows_to_directory(CLUSTER, CLUSTER.root(), None).await.unwrap(), []);
+    delete_named_group(store, team).await;
+}
+
+/// Deletes a group that a name has: another one of its name would get the files.
+async fn delete_named_group(store: &Metastore, team: String) {
+    store.delete_group("team").await.unwrap().unwrap();
+    assert_eq!(store.delete_group("team").await.unwrap(), Err(GroupRefusal::Missing(team.clone())));
+    assert_eq!(store.create_group("team", 8).await.unwrap(), Err(GroupRefusal::StillNamed(team)));
+    assert!(store.groups_of_user("ben").await.unwrap().is_empty());
+    let removed = store.remove_from_group("alone", "ben").await.unwrap();
+    let (group, user) = ("alone".to_string(), "ben".to_string());
+    assert_eq!(removed, Err(GroupRefusal::NotAMember { group, user }));
+    store.add_to_group("alone", "ben").await.unwrap().unwrap();
+    store.remove_from_group("alone", "ben").await.unwrap().unwrap();
+    assert!(store.groups_of_user("ben").await.unwrap().is_empty());
 }

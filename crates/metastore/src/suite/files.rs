@@ -2,7 +2,9 @@
 
 use crate::{EndedPut, FileChange, FileFacts, FileQuestion, Metastore, RetirePins};
 use ids::{ConcreteId, ContentId, DirectoryId, FileVersion, PutId};
-use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FilePutRow, FileSpace, PutFileRow};
+use rows::{
+    ConcreteRow, FileCommitRow, FileGroups, FileItem, FileNameRow, FilePutRow, FileSpace, PutFileRow,
+};
 
 const MACHINE: FileSpace = FileSpace::Machine;
 
@@ -19,6 +21,7 @@ pub(super) fn row(facts: &FileFacts, directory: DirectoryId, name: &str, item: F
         created_ns: 9,
         keep_versions: 1,
         expires_ns: None,
+        groups: FileGroups::default(),
     }
 }
 
@@ -52,7 +55,14 @@ async fn put(store: &Metastore, name: &'static str) -> (FileVersion, ContentId) 
         let ends = vec![(DirectoryId(0), name.to_string())];
         let more = Box::new(std::iter::once((new, vec![part(content)])));
         let commit = commit(&facts, name);
-        Ok::<_, ()>(Some(FileChange { commit, ends, begins: Vec::new(), more, ended_put: None }))
+        Ok::<_, ()>(Some(FileChange {
+            commit,
+            ends,
+            begins: Vec::new(),
+            owned: Vec::new(),
+            more,
+            ended_put: None,
+        }))
     });
     let version = made.await.unwrap().unwrap().unwrap();
     (version, content)
@@ -119,7 +129,14 @@ pub(crate) async fn old_versions_go_unless_they_are_read(store: &Metastore) {
         });
         let commit = commit(&facts, "d");
         let (ends, more) = (Vec::new(), Box::new(more));
-        Ok::<_, ()>(Some(FileChange { commit, ends, begins: vec![top], more, ended_put: None }))
+        Ok::<_, ()>(Some(FileChange {
+            commit,
+            ends,
+            begins: vec![top],
+            owned: Vec::new(),
+            more,
+            ended_put: None,
+        }))
     });
     let made = made.await.unwrap().unwrap().unwrap();
     let path = ["d".to_string()];
@@ -128,7 +145,14 @@ pub(crate) async fn old_versions_go_unless_they_are_read(store: &Metastore) {
     let removed = store.change_files(&question, |facts| {
         assert_eq!(facts.subtree.len(), 1500);
         let (commit, ends) = (commit(&facts, "d"), vec![(DirectoryId(0), "d".to_string())]);
-        Ok::<_, ()>(Some(FileChange { commit, ends, begins: Vec::new(), more: nothing(), ended_put: None }))
+        Ok::<_, ()>(Some(FileChange {
+            commit,
+            ends,
+            begins: Vec::new(),
+            owned: Vec::new(),
+            more: nothing(),
+            ended_put: None,
+        }))
     });
     removed.await.unwrap().unwrap().unwrap();
     let step = store.retire_file_names(MACHINE, &RetirePins::default()).await.unwrap();
@@ -168,6 +192,7 @@ pub(crate) async fn puts_are_remembered_until_they_end(store: &Metastore) {
             commit,
             ends: Vec::new(),
             begins,
+            owned: Vec::new(),
             more: nothing(),
             ended_put: Some(EndedPut::Machine(id)),
         }))

@@ -7,6 +7,7 @@ mod entries;
 mod expiry;
 mod foreign;
 mod lookups;
+mod owners;
 mod puts;
 mod replicas;
 mod retirement;
@@ -21,7 +22,7 @@ pub use retirement::{RetirePins, Retired};
 use crate::database::Row;
 use crate::{Metastore, StoreError};
 use ids::{ConcreteId, ContentId, DirectoryId, FileVersion};
-use rows::{ConcreteRow, FileItem, FileNameRow};
+use rows::{ConcreteRow, FileGroups, FileItem, FileNameRow};
 
 impl Metastore {
     fn file_name_row(&self, row: &Row) -> Result<FileNameRow, StoreError> {
@@ -41,6 +42,7 @@ impl Metastore {
             created_ns: self.number(row, "created_ns")?,
             keep_versions: self.number(row, "keep_versions")?,
             expires_ns: self.number_or_none(row, "expires_ns")?,
+            groups: FileGroups { read: self.get(row, "read_group")?, write: self.get(row, "write_group")? },
         })
     }
 

@@ -49,6 +49,10 @@ pub struct ServerArgs {
     /// rights of the node
     #[arg(long, conflicts_with = "sandbox")]
     pub no_sandbox: bool,
+    /// Show users only their own jobs and intermediate files, and stored files that they own or may read by a group.
+    /// Questions in SQL are for administrators
+    #[arg(long, requires = "require_tokens")]
+    pub private: bool,
     /// Maximum number of running and waiting jobs of a user [default: 100000]
     #[arg(long, value_name = "N", requires = "require_tokens")]
     pub user_jobs_max: Option<u32>,

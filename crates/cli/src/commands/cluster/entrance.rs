@@ -119,6 +119,7 @@ pub fn open(
         limits: limits(args)?,
         sandbox: args.sandbox || (args.require_tokens && !args.no_sandbox),
         console: Some(console::program),
+        private: args.private,
         repair: repair_pace(args)?,
         ..Access::default()
     };

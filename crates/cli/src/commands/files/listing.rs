@@ -71,6 +71,8 @@ fn as_json(path: &str, name: &str, row: &FileNameRow) -> Value {
         "version": row.since.0,
         "created_ns": row.created_ns,
         "expires_ns": row.expires_ns,
+        "read_group": row.groups.read,
+        "write_group": row.groups.write,
     })
 }
 
@@ -158,6 +160,9 @@ pub fn stat(opened: &Opened, args: &StatArgs) -> Result<(), Failure> {
         ("version", row.since.to_string()),
     ];
     rows.extend(row.expires_ns.map(|expires_ns| ("expires", date_and_time(expires_ns))));
+    for (kind, group) in [("readers", &row.groups.read), ("writers", &row.groups.write)] {
+        rows.extend(group.as_ref().map(|group| (kind, escape::cell(group))));
+    }
     if !is_directory(&entry) {
         rows.push(("size", format!("{} ({} bytes)", bytes(row.bytes), row.bytes)));
         rows.push(("parts", parts.len().to_string()));

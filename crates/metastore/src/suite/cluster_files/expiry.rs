@@ -17,7 +17,14 @@ async fn change(
     let made = store.change_files(&question, |facts| {
         let ends = ends.iter().map(|(directory, name)| (*directory, (*name).to_string())).collect();
         let (commit, begins) = (commit(&facts, "x"), begins(&facts));
-        Ok::<_, ()>(Some(FileChange { commit, ends, begins, more: nothing(), ended_put: None }))
+        Ok::<_, ()>(Some(FileChange {
+            commit,
+            ends,
+            begins,
+            owned: Vec::new(),
+            more: nothing(),
+            ended_put: None,
+        }))
     });
     made.await.unwrap().unwrap().unwrap()
 }

@@ -5,7 +5,10 @@ use crate::transaction::ApplyError;
 use crate::transaction::Ending;
 use crate::{Metastore, StoreError};
 use ids::{DirectoryId, FileVersion, PutId};
-use rows::{ClusterPutRow, ConcreteRow, FileCommitRow, FileItem, FileNameRow, FileSpace, FoundNames};
+use rows::{
+    ClusterPutRow, ConcreteRow, FileCommitRow, FileItem, FileNameRow, FileSpace, FoundNames, OwnedNameRow,
+};
+use std::collections::BTreeSet;
 
 /// Rows that are written by one call, so that a change of a million files needs little memory.
 const ROWS_AT_ONCE: usize = 4096;
@@ -25,6 +28,10 @@ pub struct FileQuestion<'a> {
     pub subtree: bool,
     /// A put of a cluster whose row is needed.
     pub put: Option<PutId>,
+    /// The user whose groups are needed.
+    pub user: Option<&'a str>,
+    /// Groups that must exist: they stay until the transaction ends.
+    pub groups: Vec<&'a str>,
 }
 
 /// The answers, as they are inside the transaction.
@@ -38,6 +45,10 @@ pub struct FileFacts {
     pub subtree: Vec<FileNameRow>,
     /// The put of the question; it does not change until the transaction ends. None if it is gone.
     pub put_row: Option<ClusterPutRow>,
+    /// The groups of the user.
+    pub groups: BTreeSet<String>,
+    /// Groups of the question that do not exist.
+    pub missing_groups: Vec<String>,
 }
 
 /// A put whose files have names now.
@@ -54,6 +65,8 @@ pub struct FileChange<'a> {
     pub commit: FileCommitRow,
     pub ends: Vec<(DirectoryId, String)>,
     pub begins: Vec<FileNameRow>,
+    /// Names that get another owner or other groups.
+    pub owned: Vec<OwnedNameRow>,
     /// More names that begin, perhaps many, with the concrete files of their contents.
     pub more: Box<dyn Iterator<Item = (FileNameRow, Vec<ConcreteRow>)> + 'a>,
     /// The put that ends with the change.
@@ -107,7 +120,8 @@ impl Metastore {
             Some(put) => self.locked_cluster_put(db, put).await?,
             None => None,
         };
-        match decide(FileFacts { version, put, found, subtree, put_row }) {
+        let (groups, missing_groups) = self.groups_in(db, question).await?;
+        match decide(FileFacts { version, put, found, subtree, put_row, groups, missing_groups }) {
             Err(error) => Ok(Err(error)),
             Ok(None) => Ok(Ok(None)),
             Ok(Some(change)) => {
@@ -193,6 +207,7 @@ async fn write(db: &mut Session<'_>, space: FileSpace, change: FileChange<'_>) -
         let values = [directory.0.into(), name.as_str().into(), commit.version.0.into()];
         db.execute(statement, values).await?;
     }
+    super::owners::write(db, &change.owned).await?;
     let (mut names, mut concretes) = (Rows::default(), Rows::default());
     let mut waiting = 0;
     let begins = change.begins.into_iter().map(|row| (row, Vec::new()));
@@ -255,7 +270,8 @@ pub(super) fn push_concrete(rows: &mut Rows, file: &ConcreteRow) {
 
 /// The columns of the rows of [`push_name`].
 pub(super) const NAME_COLUMNS: &str = "directory, name, since_version, until_version, is_directory, item, user_name, \
-     bytes, parts, created_ns, keep_versions, is_removing, tree, expires_ns";
+     bytes, parts, created_ns, keep_versions, is_removing, tree, expires_ns, \
+     read_group, write_group";
 
 pub(super) fn push_name(rows: &mut Rows, space: FileSpace, row: &FileNameRow) {
     let (is_directory, item) = match row.item {
@@ -277,5 +293,7 @@ pub(super) fn push_name(rows: &mut Rows, space: FileSpace, row: &FileNameRow) {
         false.into(),
         space.number().into(),
         row.expires_ns.into(),
+        row.groups.read.as_deref().into(),
+        row.groups.write.as_deref().into(),
     ]);
 }

@@ -179,9 +179,21 @@ impl Metastore {
         path: &str,
         limit: u32,
     ) -> Result<Vec<FileCommitRow>, StoreError> {
+        self.file_commits_by(space, path, None, limit).await
+    }
+
+    /// Returns the same, of one user.
+    pub async fn file_commits_by(
+        &self,
+        space: FileSpace,
+        path: &str,
+        user: Option<&str>,
+        limit: u32,
+    ) -> Result<Vec<FileCommitRow>, StoreError> {
         // `0` follows `/`, so the range holds the names below the path.
         let statement = "SELECT * FROM file_commits \
              WHERE (path = $1 OR (path >= $2 AND path < $3) OR $1 = '/') AND tree = $5 \
+             AND ($6 = 0 OR user_name = $7) \
              ORDER BY version DESC LIMIT $4";
         let values = [
             path.into(),
@@ -189,6 +201,8 @@ impl Metastore {
             format!("{path}0").into(),
             limit.into(),
             space.number().into(),
+            i64::from(user.is_some()).into(),
+            user.unwrap_or_default().into(),
         ];
         let rows = self.rows(statement, values).await?;
         let commit = |row| {
