@@ -27,6 +27,8 @@ JOBS ?= 1000000
 CHAOS_JOBS ?= 120
 CHAOS_FAULTS ?= 600
 CHAOS_CORRUPTIONS ?= 150
+# Kills over stored files.
+CHAOS_FILE_KILLS ?= 200
 SEED ?=
 
 # Nightly: cases of each property test, and seconds for each fuzz target; in `make test` it has these few seconds.
@@ -48,7 +50,7 @@ help:
 	@echo "make bench-failures  what failures cost, and to be ready for them: nodes in two racks are killed, cut off, slow (ROW=killed for one row, FAILURE_RUNS=$(FAILURE_RUNS))"
 	@echo "make bench-files  stored files beside cp (RUNS=$(RUNS), SCALE=$(SCALE), ROW=machine, mount, cluster, repair, million or world for some)"
 	@echo "make bench-python  jobs with functions of Python beside PySpark, Dask, multiprocessing, Hadoop Streaming (PYTHON_RUNS=$(PYTHON_RUNS), ROW=word_count,log_read for some)"
-	@echo "make chaos     half an hour of jobs on a cluster whose processes are killed and stopped and whose files are damaged (CHAOS_JOBS=$(CHAOS_JOBS), CHAOS_FAULTS=$(CHAOS_FAULTS), CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS), SEED=N)"
+	@echo "make chaos     half an hour of jobs on a cluster whose processes are killed and stopped and whose files are damaged (CHAOS_JOBS=$(CHAOS_JOBS), CHAOS_FAULTS=$(CHAOS_FAULTS), CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS), SEED=N); then stored files under kills (CHAOS_FILE_KILLS=$(CHAOS_FILE_KILLS))"
 	@echo "make nightly   the long versions: CASES=$(CASES) a property test, OPENAPI_CASES=$(OPENAPI_CASES) requests, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
 	@echo "make package   packages for others: the stripped program, and its debug information apart"
 	@echo "make fmt       format the sources"
@@ -168,7 +170,9 @@ nightly: release
 chaos:
 	cargo build --bins --locked
 	$(if $(SEED),SAILFISH_CHAOS_SEED=$(SEED)) SAILFISH_CHAOS_JOBS=$(CHAOS_JOBS) SAILFISH_CHAOS_FAULTS=$(CHAOS_FAULTS) \
-	    SAILFISH_CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS) cargo test --locked --test failures chaos:: -- --nocapture
+	    SAILFISH_CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS) cargo test --locked --test failures -- --exact chaos::jobs_survive_chaos --nocapture
+	$(if $(SEED),SAILFISH_CHAOS_SEED=$(SEED)) SAILFISH_FILES_CHAOS_KILLS=$(CHAOS_FILE_KILLS) \
+	    cargo test --locked --test failures -- --exact files_chaos::stored_files_survive_chaos --nocapture
 
 # A stripped program, and its debug information in a package of its own.
 package:

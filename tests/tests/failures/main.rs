@@ -4,6 +4,7 @@ mod chaos;
 mod cluster_kills;
 mod damaged_data;
 mod drill;
+mod files_chaos;
 mod flips;
 mod flow_failures;
 mod fsck;
