@@ -103,7 +103,8 @@ impl Lives {
     /// Follows a change that was done: times move with their names, and are not copied.
     fn change(&mut self, change: &TreeChange) {
         match change {
-            TreeChange::MakeDirectory { .. } => {}
+            TreeChange::MakeDirectory { .. } | TreeChange::SetGroups { .. } | TreeChange::SetOwner { .. } => {
+            }
             TreeChange::Remove { path, .. } => self.forget(&path.to_string()),
             TreeChange::Copy { to, .. } => self.forget(&to.to_string()),
             TreeChange::Rename { from, to } if from == to => {}

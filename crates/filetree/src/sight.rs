@@ -62,6 +62,7 @@ mod tests {
             parts: 0,
             created_ns: 0,
             keep_versions: 1,
+            expires_ns: None,
             groups: FileGroups { read: read.map(str::to_string), write: None },
         };
         let check = |rows: &[FileNameRow], expected: Option<&str>| {
