@@ -68,7 +68,7 @@ impl Run {
         let mut run = Run {
             settings,
             random,
-            world: World::start(database),
+            world: World::start(settings.seed, database),
             names: Names::new(),
             operations: Vec::new(),
             tally: Tally::default(),

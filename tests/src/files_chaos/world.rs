@@ -1,6 +1,6 @@
 //! The server and the nodes of a run, which are killed and come back.
 
-use crate::{Cluster, Running, exchange_within};
+use crate::{Cluster, Random, Running, exchange_within};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// Two racks.
 const NODES: u32 = 4;
 const RACKS: u32 = 2;
+/// Chance that a node writes slowly: puts with files there last long enough to be killed half way.
+const SLOW_PERCENT: u64 = 12;
+const SLOW_WRITES: (&str, &str) = ("SAILFISH_IO_FAULT", "write:slow:1+");
 /// Shorter than some absences: those files are copied, and the copies are too many when the node returns.
 const REPAIR_AFTER: [&str; 2] = ["--repair-after", "5s"];
 const NODES_FIND_SERVER: Duration = Duration::from_secs(20);
@@ -20,7 +23,7 @@ const ROWS_MAX: usize = 5000;
 /// Messages of a process that are kept, the last ones.
 const TOLD_BYTES_MAX: usize = 256 << 10;
 
-/// Counts named files without the wished number of replicas: `<>` as well as `<` may stand for OP.
+/// Counts named files whose number of replicas is OP than the wished one: `<` or `>`.
 const FILES_WITH_OTHER_REPLICAS: &str = "select count(*) from concrete_files f where f.is_removed = 0 and f.replicas > 0 \
      and exists (select 1 from file_names n where n.tree = 1 and n.is_directory = 0 and n.item = f.content) \
      and (select count(*) from concrete_replicas r where r.concrete = f.concrete) OP f.replicas";
@@ -44,6 +47,8 @@ pub(super) struct World {
     server_began: Instant,
     /// Names of processes that are over, with their last messages.
     told: Vec<(String, String)>,
+    random: Random,
+    slow_percent: u64,
 }
 
 fn repair_early(command: &mut Command) {
@@ -52,7 +57,7 @@ fn repair_early(command: &mut Command) {
 
 impl World {
     /// Starts the cluster, on this database or SQLite, and waits until its disks take files.
-    pub fn start(database: Option<String>) -> World {
+    pub fn start(seed: u64, database: Option<String>) -> World {
         let cluster = Cluster::builder().database(database).server_command(repair_early).start();
         let nodes = (0..NODES).map(|_| Node { process: None, works: false, comes: None }).collect();
         let mut world = World {
@@ -62,6 +67,8 @@ impl World {
             server_kills: 0,
             server_began: Instant::now(),
             told: Vec::new(),
+            random: Random::new(!seed),
+            slow_percent: SLOW_PERCENT,
         };
         (0..NODES as usize).for_each(|number| world.start_node(number, &[]));
         for node in &mut world.nodes {
@@ -78,6 +85,10 @@ impl World {
         let mut command = self.cluster.sailfish(&own);
         command.args(["--name", &name, "--rack", &rack]).args(more);
         command.arg("--disk").arg(self.cluster.node_disk(number as u32));
+        if self.random.chance(self.slow_percent) {
+            println!("{name} writes slowly");
+            command.env(SLOW_WRITES.0, SLOW_WRITES.1);
+        }
         self.nodes[number] = Node { process: Some(Running::start(&mut command)), works: false, comes: None };
     }
 
@@ -169,7 +180,7 @@ impl World {
         self.is_complete() && self.files_with_other_replicas("<") == Some(0)
     }
 
-    /// Counts the named files with fewer replicas than wished (`<`), or any other number (`<>`).
+    /// Counts the named files with fewer replicas than wished (`<`), or more (`>`).
     pub fn files_with_other_replicas(&self, operator: &str) -> Option<i64> {
         let rows = self.ask(&FILES_WITH_OTHER_REPLICAS.replace("OP", operator))?;
         rows.first()?.first()?.as_i64()
@@ -180,8 +191,9 @@ impl World {
         self.nodes.len()
     }
 
-    /// Lets everybody return at once.
+    /// Lets everybody return at once. From now on nobody is slow.
     pub fn bring_all_back(&mut self) {
+        self.slow_percent = 0;
         let now = Some(Instant::now());
         self.server_comes = self.server_comes.and(now);
         self.nodes.iter_mut().for_each(|node| node.comes = node.comes.and(now));
