@@ -2,7 +2,7 @@
 //! of given-up puts, and repair.
 
 use crate::asked::now_ns;
-use crate::outputs::JOB_SOURCE;
+use crate::outputs::open::JOB_SOURCE;
 use crate::{Catalog, CatalogError};
 use ids::{ConcreteId, FileVersion, PutId};
 use metastore::{LastName, RetirePins};

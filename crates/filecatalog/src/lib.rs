@@ -53,7 +53,7 @@ use leases::Leases;
 use metastore::{Metastore, StoreError};
 use nodes::disks::Disks;
 use nodes::moves::Moves;
-use outputs::OpenOutputs;
+use outputs::open::OpenOutputs;
 use quota::Travelling;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;

@@ -1,5 +1,7 @@
 //! Outputs of jobs as stored files: a put that begins with the submit of its job, and ends with its commit.
 
+pub(crate) mod open;
+
 use crate::asked::now_ns;
 use crate::error::limited;
 use crate::nodes::placement::{Place, choose};
@@ -10,59 +12,14 @@ use api::stored::cluster::{
 };
 use api::{JobSpec, STORED_PREFIX, StoredOutput};
 use filetree::Changer;
-use ids::{ContentId, JobId, PutId};
+use ids::{ContentId, JobId};
+use open::{JOB_SOURCE, OpenOutput};
 use rows::ClusterPutRow;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Beginning of the source of a put that belongs to a job. Clients cannot name such a source.
-pub(crate) const JOB_SOURCE: &str = "output of a job: ";
 /// Maximum number of parts of an output, which is that of the tasks of a stage.
 const PARTS_MAX: usize = 1 << 20;
-
-/// A stored output of a job that is not over.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OpenOutput {
-    /// None while the job is being submitted.
-    job: Option<JobId>,
-    output: StoredOutput,
-    begun: Instant,
-}
-
-/// The stored outputs of all jobs that are not over.
-#[derive(Debug, Default)]
-pub(crate) struct OpenOutputs {
-    puts: BTreeMap<PutId, OpenOutput>,
-}
-
-impl OpenOutputs {
-    /// Finds the outputs of jobs of a store that are not over.
-    pub fn restored(specs: &[(JobId, JobSpec)]) -> Self {
-        let open = |(job, spec): &(JobId, JobSpec)| {
-            let output = spec.stored_output?;
-            Some((output.of.put, OpenOutput { job: Some(*job), output, begun: Instant::now() }))
-        };
-        Self { puts: specs.iter().filter_map(open).collect() }
-    }
-
-    /// Returns whether a put belongs to a job that is not over.
-    pub fn has(&self, put: PutId) -> bool {
-        self.puts.contains_key(&put)
-    }
-
-    /// Returns whether an output began before this time.
-    pub fn any_before(&self, time: Instant) -> bool {
-        self.puts.values().any(|open| open.begun <= time)
-    }
-
-    pub fn jobs(&self) -> Vec<JobId> {
-        self.puts.values().filter_map(|open| open.job).collect()
-    }
-
-    pub fn end(&mut self, job: JobId) {
-        self.puts.retain(|_, open| open.job != Some(job));
-    }
-}
 
 impl Catalog {
     /// Begins the put of a job that is being submitted. It ends by itself if the job is never submitted, fails or is

@@ -4,7 +4,7 @@ use crate::asked::{found_paths, making, now_ns, path_of};
 use crate::error::limited;
 use crate::nodes::orders::part_of;
 use crate::nodes::placement::choose;
-use crate::outputs::JOB_SOURCE;
+use crate::outputs::open::JOB_SOURCE;
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{
     BeginStored, BegunStored, KnownFile, KnownFiles, KnownOfPut, NumberStored, NumberedStored, PlaceStored,

@@ -10,7 +10,7 @@ use api::stored::cluster::{
 };
 use api::stored::need::{DrainingNode, StoredNeed};
 use fastrand::Rng;
-use filecatalog::{Asker, Catalog, RepairPace, ReportingNode};
+use filecatalog::{Asker, Catalog, CatalogError, RepairPace, ReportingNode};
 use filetree::Changer;
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, NodeId};
 use metastore::Metastore;
@@ -182,53 +182,62 @@ impl World {
         self.runtime.block_on(self.catalog.keep_house()).unwrap();
     }
 
+    /// Asks the catalogue. On a slow machine all nodes may count as silent: then they report again.
+    fn ask<T>(&mut self, ask: impl AsyncFn(&Catalog) -> Result<T, CatalogError>) -> T {
+        loop {
+            match self.runtime.block_on(ask(&self.catalog)) {
+                Err(CatalogError::NoNodes) => self.round(),
+                answer => return answer.unwrap(),
+            }
+        }
+    }
+
     /// Puts a directory of files, each with one or two parts.
     fn put(&mut self, name: &str, files: u32, replicas: u32) {
-        let World { runtime, catalog, nodes, random, .. } = self;
-        runtime.block_on(async {
-            let begin = BeginStored {
-                path: name.to_string(),
-                is_directory: true,
-                replicas: Some(replicas),
-                keep_versions: 1,
-                ..BeginStored::default()
+        let begin = BeginStored {
+            path: name.to_string(),
+            is_directory: true,
+            replicas: Some(replicas),
+            keep_versions: 1,
+            ..BeginStored::default()
+        };
+        let of = self.ask(async |catalog| catalog.begin(&asker(), &begin).await).of;
+        let mut recorded = Vec::new();
+        for number in 0..files {
+            let parts = self.random.u32(1..3);
+            let ask = NumberStored { of, count: parts };
+            let numbered = self.ask(async |catalog| catalog.number(&asker(), &ask).await);
+            let mut file = RecordedFile {
+                name: format!("d{}/f{number}", number % 3),
+                content: ContentId::of(of.put, numbered.first).unwrap(),
+                bytes: 0,
+                modified_ns: 1,
+                parts: Vec::new(),
             };
-            let of = catalog.begin(&asker(), &begin).await.unwrap().of;
-            let mut recorded = Vec::new();
-            for number in 0..files {
-                let parts = random.u32(1..3);
-                let numbered = catalog.number(&asker(), &NumberStored { of, count: parts }).await.unwrap();
-                let mut file = RecordedFile {
-                    name: format!("d{}/f{number}", number % 3),
-                    content: ContentId::of(of.put, numbered.first).unwrap(),
-                    bytes: 0,
-                    modified_ns: 1,
-                    parts: Vec::new(),
-                };
-                for part in 0..parts {
-                    let concrete = ConcreteId::of(of.put, numbered.first + part).unwrap();
-                    let bytes = random.u64(1..1 << 20);
-                    let ask = PlaceStored { of, bytes, avoid: Vec::new() };
-                    let disks: Vec<DiskId> =
-                        catalog.place(&asker(), &ask).await.unwrap().disks.iter().map(|at| at.disk).collect();
-                    for node in nodes.iter_mut().filter(|node| disks.contains(&node.disk.unwrap())) {
-                        node.files.insert(concrete, bytes);
-                    }
-                    file.bytes += bytes;
-                    let stored = StoredPart { concrete, bytes, crc32c: number };
-                    file.parts.push(RecordedPart { file: stored, disks });
+            for part in 0..parts {
+                let concrete = ConcreteId::of(of.put, numbered.first + part).unwrap();
+                let bytes = self.random.u64(1..1 << 20);
+                let ask = PlaceStored { of, bytes, avoid: Vec::new() };
+                let placed = self.ask(async |catalog| catalog.place(&asker(), &ask).await);
+                let disks: Vec<DiskId> = placed.disks.iter().map(|at| at.disk).collect();
+                let holds = |node: &&mut MadeUpNode| node.disk.is_some_and(|disk| disks.contains(&disk));
+                for node in self.nodes.iter_mut().filter(holds) {
+                    node.files.insert(concrete, bytes);
                 }
-                recorded.push(file);
+                file.bytes += bytes;
+                let stored = StoredPart { concrete, bytes, crc32c: number };
+                file.parts.push(RecordedPart { file: stored, disks });
             }
-            let record = RecordStored { of, files: recorded, forgotten: Vec::new() };
-            catalog.record(&asker(), &record).await.unwrap();
-            // A repeated report of the same files changes nothing: its answer was lost.
-            catalog.record(&asker(), &record).await.unwrap();
-            let commit = CommitStored { of, empty_directories: vec!["empty/below".to_string()] };
-            let committed = catalog.commit(&asker(), &commit).await.unwrap();
-            assert_eq!(catalog.commit(&asker(), &commit).await.unwrap(), committed);
-            assert_eq!(committed.files, u64::from(files));
-        });
+            recorded.push(file);
+        }
+        let record = RecordStored { of, files: recorded, forgotten: Vec::new() };
+        self.ask(async |catalog| catalog.record(&asker(), &record).await);
+        // A repeated report of the same files changes nothing: its answer was lost.
+        self.ask(async |catalog| catalog.record(&asker(), &record).await);
+        let commit = CommitStored { of, empty_directories: vec!["empty/below".to_string()] };
+        let committed = self.ask(async |catalog| catalog.commit(&asker(), &commit).await);
+        assert_eq!(self.ask(async |catalog| catalog.commit(&asker(), &commit).await), committed);
+        assert_eq!(committed.files, u64::from(files));
     }
 
     /// Returns the files that rows know, with the disks that have them.

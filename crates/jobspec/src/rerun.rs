@@ -9,7 +9,7 @@ use api::control::SLOTS_MAX;
 use api::{Function, JobSpec, Layout, MapReduce};
 use ids::JobId;
 use mapreduce::layout::{self, LayoutRequest};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Options of such a job, not checked yet. Relative paths refer to the current directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,7 @@ pub fn plan_again(
     let mut env = old.env.clone();
     add_variables(&mut env, &options.env)?;
     check_environment(&env)?;
+    let output = output(&options, &start_dir)?;
     let written = options.reducer.map(|text| FunctionText { text, dir: start_dir.clone() });
     let reducer = function("--reducer", written.as_ref(), &files)?;
     if let Some(function) = &reducer {
@@ -71,17 +72,6 @@ pub fn plan_again(
     };
     let slots = options.slots.unwrap_or(old.slots);
     ensure!((1..=SLOTS_MAX).contains(&slots), "--slots {slots} is out of range: give 1 to {SLOTS_MAX}");
-    let existing = if options.overwrite { ExistingOutput::Replace } else { ExistingOutput::Refuse };
-    let is_stored = api::is_stored_output(&options.output);
-    ensure!(
-        !is_stored || options.in_cluster,
-        "--output {}: kept I-files of this machine are reduced into a directory; put it with `sailfish files put`",
-        options.output.display()
-    );
-    let output = match is_stored {
-        true => options.output.clone(),
-        false => paths::output(&options.output, &start_dir, existing)?,
-    };
     let disks = match options.disk.is_empty() {
         true => old.disks.clone(),
         false => paths::disks(&options.disk, &start_dir)?,
@@ -109,6 +99,21 @@ pub fn plan_again(
     let state_dir = state_dir::state_dir(options.state.as_deref())?;
     let (splits, json) = (Vec::new(), options.json);
     Ok(Plan { spec, splits, state_dir, start_dir, json, held: Held::default() })
+}
+
+/// Returns the output directory; in a cluster, the name of a stored file is one too.
+fn output(options: &RerunOptions, start_dir: &Path) -> anyhow::Result<PathBuf> {
+    let is_stored = api::is_stored_output(&options.output);
+    ensure!(
+        !is_stored || options.in_cluster,
+        "--output {}: kept I-files of this machine are reduced into a directory; put it with `sailfish files put`",
+        options.output.display()
+    );
+    if is_stored {
+        return Ok(options.output.clone());
+    }
+    let existing = if options.overwrite { ExistingOutput::Replace } else { ExistingOutput::Refuse };
+    paths::output(&options.output, start_dir, existing)
 }
 
 /// Returns the layout of the new job. Shares follow from the current memory; sizes of data on disk stay as they are.
