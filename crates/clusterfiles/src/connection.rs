@@ -111,7 +111,7 @@ pub(crate) fn of_transfer(error: TransferError) -> FilesError {
 
 /// Converts an error of a data port: another node may have more success, or this process is the cause.
 pub(crate) fn of_node(error: &DataError) -> TransferError {
-    match error.is_of_the_node() {
+    match error.is_of_the_node() || error.is_wrong_token() {
         true => TransferError::Node { reason: sentence(error) },
         false => TransferError::Store(sentence(error)),
     }

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Tries to write a batch.
-const BATCH_TRIES_MAX: u32 = 4;
+const BATCH_TRIES_MAX: u32 = 8;
 /// Parts of the files of one report to the server.
 const RECORDED_PARTS_MAX: usize = 20_000;
 

@@ -62,8 +62,8 @@ impl DataError {
         self.is_about_there() && !self.is_wrong_token() && !matches!(self, Self::Refused { status: 413, .. })
     }
 
-    /// Returns whether the other node did not accept the token of the request.
-    pub(crate) fn is_wrong_token(&self) -> bool {
+    /// Returns whether the other node did not accept the token of the request. It may not know a new key of the server yet.
+    pub fn is_wrong_token(&self) -> bool {
         matches!(self, Self::Refused { status: 401 | 403, .. })
     }
 

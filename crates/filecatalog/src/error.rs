@@ -42,6 +42,8 @@ pub enum CatalogError {
     OverQuota { user: String, stored: u64, bytes_max: u64 },
     #[error("no node takes stored files: start nodes, or wait until they have joined")]
     NoNodes,
+    #[error("the server has just begun, and no node has told of its stored files yet: try again in a moment")]
+    NodesAwaited,
     #[error("no node has room for {bytes} bytes of stored files: {nodes}")]
     NoRoom { bytes: u64, nodes: String },
     #[error("{field} is {value}, and at most {max} are allowed")]

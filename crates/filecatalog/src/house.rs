@@ -99,6 +99,9 @@ impl Catalog {
                 }
             }
             more |= has_more;
+            let mut state = self.state();
+            state.short.remove(&row.put);
+            state.travelling.remove(&row.put);
         }
         let ended = self.store.ended_cluster_puts().await?;
         house.dated.retain(|put| ended.iter().any(|row| row.put == *put));

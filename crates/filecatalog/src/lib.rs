@@ -80,6 +80,7 @@ pub struct Catalog {
     store: Metastore,
     sign: SignRight,
     pace: RepairPace,
+    opened: Instant,
     state: Mutex<State>,
     /// True if something changed that a repair may answer.
     wanted: AtomicBool,
@@ -128,6 +129,7 @@ impl Catalog {
             store,
             sign,
             pace,
+            opened: now,
             state: Mutex::new(state),
             wanted: AtomicBool::new(true),
             retiring: tokio::sync::Mutex::default(),

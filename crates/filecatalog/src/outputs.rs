@@ -87,12 +87,14 @@ impl Catalog {
     /// for a part that has no disk yet.
     pub async fn place_output(&self, job: JobId, ask: &PlaceOutput) -> Result<PlacedOutput, CatalogError> {
         let (row, _, asker) = self.output_of(job, ask.of).await?;
-        self.check_quota(&asker, &row.user, ask.bytes).await?;
+        // Nobody knows the length of a part that begins here. Another try for the same bytes was counted.
+        let is_first = ask.is_numbered && ask.avoid.is_empty() && ask.have.len() <= 1;
+        self.check_quota(&asker, &row.user, if is_first { ask.bytes } else { 0 }).await?;
         let range = match ask.is_numbered {
             true => None,
             false => Some(self.number(&asker, &NumberStored { of: ask.of, count: 1 }).await?.range),
         };
-        if ask.is_numbered {
+        if is_first {
             self.will_travel(&row, ask.bytes);
         }
         let mut state = self.state();
@@ -104,13 +106,13 @@ impl Catalog {
         let held: Vec<Place> =
             held.into_iter().map(|each| Place { node: each.node, rack: each.rack }).collect();
         let missing = (row.replicas as usize).saturating_sub(ask.have.len());
-        // Nobody knows the length of a part that begins here: its replicas are placed at its end.
+        // Replicas are placed at the end of a part.
         let count = if ask.is_numbered || ask.have.is_empty() { missing } else { 0 };
         let chosen = choose(&usable, &held, count, ask.bytes, fastrand::f64);
         if chosen.is_empty() && ask.have.is_empty() {
             let nodes = state.disks.described(now);
             return Err(match all.is_empty() {
-                true => CatalogError::NoNodes,
+                true => self.no_nodes(&state),
                 false => CatalogError::NoRoom { bytes: ask.bytes, nodes },
             });
         }

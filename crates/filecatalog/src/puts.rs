@@ -5,7 +5,7 @@ use crate::error::limited;
 use crate::nodes::orders::part_of;
 use crate::nodes::placement::choose;
 use crate::outputs::open::JOB_SOURCE;
-use crate::{Asker, Catalog, CatalogError};
+use crate::{Asker, Catalog, CatalogError, State};
 use api::stored::cluster::{
     BeginStored, BegunStored, KnownFile, KnownFiles, KnownOfPut, NumberStored, NumberedStored, PlaceStored,
     PlacesOfStored, RecordStored, RecordedFile, STORED_PAGE_MAX, STORED_REPLICAS, STORED_REPLICAS_MAX,
@@ -28,6 +28,8 @@ const SOURCE_BYTES_MAX: usize = 64 << 10;
 const PUTS_MAX: usize = 10_000;
 /// Maximum number of concrete files of a file.
 const PARTS_MAX: usize = 1 << 20;
+/// A server that began so lately may not have heard its nodes yet.
+const YOUNG_FOR: Duration = Duration::from_secs(30);
 /// Rows of a step.
 const ROWS_AT_ONCE: u32 = 2000;
 
@@ -50,10 +52,7 @@ impl Catalog {
         limited("the bytes of the source", begin.source.len(), SOURCE_BYTES_MAX)?;
         let asked = begin.replicas.unwrap_or(STORED_REPLICAS);
         limited("the number of replicas", asked as usize, STORED_REPLICAS_MAX as usize)?;
-        let nodes = self.state().disks.nodes(Instant::now()) as u32;
-        if nodes == 0 {
-            return Err(CatalogError::NoNodes);
-        }
+        let nodes = self.nodes_for_puts()?;
         let replicas = begin.replicas.unwrap_or(STORED_REPLICAS.min(nodes)).max(1);
         let ttl_ns = begin.ttl_seconds.map(|seconds| ttl_ns(Duration::from_secs(seconds))).transpose()?;
         self.check_place(asker, begin).await?;
@@ -98,6 +97,30 @@ impl Catalog {
         };
         self.store.begin_cluster_put(&row).await?;
         Ok(BegunStored { of: StoredPut { put, session: 1 }, replicas, goes_on: false })
+    }
+
+    /// Returns the number of nodes that replicas may lie on. A server that has just begun counts nodes that it has not heard
+    /// yet.
+    fn nodes_for_puts(&self) -> Result<u32, CatalogError> {
+        let state = self.state();
+        let now = Instant::now();
+        match state.disks.nodes(now) {
+            0 => Err(self.no_nodes(&state)),
+            heard if self.is_young() => Ok(heard.max(state.disks.nodes_expected(now)) as u32),
+            heard => Ok(heard as u32),
+        }
+    }
+
+    fn is_young(&self) -> bool {
+        self.opened.elapsed() < YOUNG_FOR
+    }
+
+    /// Returns the error of a request for which there is no node.
+    pub(crate) fn no_nodes(&self, state: &State) -> CatalogError {
+        match self.is_young() && state.disks.nodes_expected(Instant::now()) > 0 {
+            true => CatalogError::NodesAwaited,
+            false => CatalogError::NoNodes,
+        }
     }
 
     async fn resume(&self, put: PutId) -> Result<Option<ClusterPutRow>, CatalogError> {
@@ -194,7 +217,7 @@ impl Catalog {
         if chosen.is_empty() {
             let nodes = state.disks.described(now);
             return Err(match all.is_empty() {
-                true => CatalogError::NoNodes,
+                true => self.no_nodes(&state),
                 false => CatalogError::NoRoom { bytes: ask.bytes, nodes },
             });
         }

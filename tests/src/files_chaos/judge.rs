@@ -12,12 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Error that the next server gives a job of which it has no more than a row; the client of the job had no answer.
 const NEVER_TAKEN_IN: &str = "the server died before the job was submitted completely";
-/// Errors of commands that meet a server that has just begun: it knows no nodes yet, or a node does not know its key yet.
-const TOO_EARLY: [&str; 2] = ["no node takes stored files", "the token does not permit this request"];
 /// Error of a change other than a put whose server dies.
 const BROKE_OFF: &str = "/v1/stored-files/change): ";
-/// Error of a job whose client was killed before it had the answer to its submit: the server takes the put of the output away.
-const OUTPUT_GIVEN_UP: &str = "was given up, or another client goes on with it";
 const NO_SUCH_NAME: &str = "no file or directory";
 /// The last request of a client that was killed is over after that.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(2);
@@ -158,16 +154,9 @@ impl Run {
             (false, _) if failure.contains(BROKE_OFF) && !matches!(operation.verb, Verb::Put { .. }) => {
                 self.tally.count("broke off", operation.verb.row());
             }
-            (false, false) if self.was_too_early(&failure) => {
-                self.tally.count("too early", operation.verb.row());
-            }
             (false, _) => self.tally.problem(format!("happened: {has_happened}; a change failed: {failure}")),
         }
         false
-    }
-
-    fn was_too_early(&self, failure: &str) -> bool {
-        self.world.server_began_lately() && TOO_EARLY.iter().any(|text| failure.contains(text))
     }
 
     /// Returns the sizes of the files of a state.
@@ -338,10 +327,7 @@ impl Run {
             JobStep::Asks => {}
             JobStep::Follows(_) if is_done => *step = JobStep::Reads,
             JobStep::Follows(job) if !was_killed => {
-                match finished.stderr.contains(OUTPUT_GIVEN_UP) {
-                    true => self.tally.count("output given up", "job"),
-                    false => self.tally.problem(format!("job {job} failed: {}", finished.story())),
-                }
+                self.tally.problem(format!("job {job} failed: {}", finished.story()));
                 let old = self.names.met_since(output, self.names.now());
                 self.names.end(output, old[0]);
                 return false;
@@ -384,8 +370,7 @@ impl Run {
         match jobs[..] {
             [job] => *step = JobStep::Follows(job),
             [] => {
-                let had_outage =
-                    self.world.server_kills > operation.server_kills_before || self.was_too_early(&failure);
+                let had_outage = self.world.server_kills > operation.server_kills_before;
                 if !failure.is_empty() && !had_outage {
                     self.tally
                         .problem(format!("a job was not handed in, though there was a server: {failure}"));

@@ -15,7 +15,6 @@ const SLOW_PERCENT: u64 = 12;
 const SLOW_WRITES: (&str, &str) = ("SAILFISH_IO_FAULT", "write:slow:1+");
 /// Shorter than some absences: those files are copied, and the copies are too many when the node returns.
 const REPAIR_AFTER: [&str; 2] = ["--repair-after", "5s"];
-const NODES_FIND_SERVER: Duration = Duration::from_secs(20);
 /// A server that runs answers a question in this time.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Rows of an answer.
@@ -44,7 +43,6 @@ pub(super) struct World {
     server_comes: Option<Instant>,
     /// Kills of the server so far.
     pub server_kills: u64,
-    server_began: Instant,
     /// Names of processes that are over, with their last messages.
     told: Vec<(String, String)>,
     random: Random,
@@ -65,7 +63,6 @@ impl World {
             nodes,
             server_comes: None,
             server_kills: 0,
-            server_began: Instant::now(),
             told: Vec::new(),
             random: Random::new(!seed),
             slow_percent: SLOW_PERCENT,
@@ -128,12 +125,6 @@ impl World {
         server.wait_for_stderr("serving at");
         self.cluster.led_by(server);
         self.server_comes = None;
-        self.server_began = Instant::now();
-    }
-
-    /// Returns whether the nodes may not have found this server yet.
-    pub fn server_began_lately(&self) -> bool {
-        self.server_began.elapsed() < NODES_FIND_SERVER
     }
 
     /// Returns whether there is a server.

@@ -83,6 +83,23 @@ fn failed_job_stores_no_output() {
     refused.expect_failure(REFUSED, &["out", "directory"]);
 }
 
+#[test]
+fn full_nodes_store_parts_elsewhere() {
+    let mut cluster = cluster_of(1);
+    // Fewer disks are so empty than the machine has; this one takes no stored files.
+    (0..2).for_each(|_| cluster.add_node_with("rack-0", &["--shuffle-reserve", "90"]));
+    write_words(&cluster.sandbox);
+    let expected = expected(&cluster.sandbox);
+    let slow = cluster.sandbox.program("slow.sh", "#!/bin/sh\nsleep 1\nexec cat\n");
+    let job = ["--input", "in", "--mapper", &slow, "--file", &slow, "--map-only", "--output", "files:lines"];
+    cluster.run_job(&job).expect_success();
+    assert_replicas(&cluster, "lines", 1);
+    assert!((1..3).all(|node| cluster.has_nothing_stored_on(node)));
+    let count = ["--input", "files:lines", "--output", "files:counts"];
+    cluster.run_job(&[&count[..], &COUNT].concat()).expect_success();
+    assert_eq!(sorted(&cluster.files().done(&["cat", "counts"])), expected);
+}
+
 /// Runs a job that waits in its first reduce task while others have stored their parts; `meanwhile` happens before it
 /// goes on.
 fn with_waiting_reducer(cluster: &mut Cluster, meanwhile: impl FnOnce(&mut Cluster)) {

@@ -31,7 +31,23 @@ use std::time::Duration;
 pub(crate) async fn submit(
     State(port): State<Port>,
     caller: Caller,
-    Message(mut submission): Message<JobSubmission>,
+    Message(submission): Message<JobSubmission>,
+) -> Result<Message<SubmittedJob>, Problem> {
+    to_the_end(submitted_job(port, caller, submission)).await
+}
+
+/// Lets a submit end also if its client breaks off: a job keeps its stored inputs and its output from the submit on.
+async fn to_the_end<T: Send + 'static>(
+    submit: impl Future<Output = Result<Message<T>, Problem>> + Send + 'static,
+) -> Result<Message<T>, Problem> {
+    let ended = tokio::spawn(submit).await;
+    ended.unwrap_or_else(|_| Err(Problem::new(ErrorCode::Failed, "a thread of the server failed")))
+}
+
+async fn submitted_job(
+    port: Port,
+    caller: Caller,
+    mut submission: JobSubmission,
 ) -> Result<Message<SubmittedJob>, Problem> {
     if let Some(source) = submission.spec.kind.source() {
         check_owner(&port, &caller, source).await?;
@@ -58,7 +74,15 @@ pub(crate) async fn submit(
 pub(crate) async fn submit_flow(
     State(port): State<Port>,
     caller: Caller,
-    Message(mut flow): Message<FlowSubmission>,
+    Message(flow): Message<FlowSubmission>,
+) -> Result<Message<SubmittedFlow>, Problem> {
+    to_the_end(submitted_flow(port, caller, flow)).await
+}
+
+async fn submitted_flow(
+    port: Port,
+    caller: Caller,
+    mut flow: FlowSubmission,
 ) -> Result<Message<SubmittedFlow>, Problem> {
     for source in flow.stages.iter().filter_map(|stage| stage.spec.kind.source()) {
         check_owner(&port, &caller, source).await?;

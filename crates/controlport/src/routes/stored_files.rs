@@ -11,7 +11,7 @@ use api::stored::cluster::{
     NumberedStored, PartsOfJob, PartsOnDisk, PlaceOutput, PlaceStored, PlacedOutput, PlacesOfStored,
     RecordStored, StoredCommits, StoredLease, StoredNews, StoredOrders, StoredPage, StoredPut,
 };
-use api::{JobSpec, is_stored_output};
+use api::{JobSpec, StoredOutput, is_stored_output};
 use axum::extract::State;
 use filecatalog::{Asker, Catalog, CatalogError, JobInputs, ReplicaNodes, ReportingNode};
 use filetree::Changer;
@@ -25,6 +25,9 @@ use std::time::Duration;
 const ROUND: Duration = Duration::from_secs(1);
 /// Pause after a round that left something to do.
 const NEXT_ROUND: Duration = Duration::from_millis(20);
+/// Pause of a submit that waits for the nodes of a server that has just begun, and maximum number of pauses.
+const AWAIT_PAUSE: Duration = Duration::from_millis(200);
+const AWAIT_PAUSES_MAX: u32 = 100;
 /// Maximum number of remembered nodes that report files; a number is never reused.
 const REMEMBERED_MAX: usize = 10_000;
 
@@ -50,6 +53,23 @@ impl StoredFiles {
         let done = tokio::task::spawn_blocking(move || runtime.block_on(work(&catalog))).await;
         let ended = |_| Problem::new(ErrorCode::Failed, "a thread of the server failed");
         Ok(Message(done.map_err(ended)??))
+    }
+
+    /// Begins the output of a job. A server that has just begun waits for its nodes.
+    async fn begin_output(&self, asker: &Asker, spec: &JobSpec) -> Result<StoredOutput, Problem> {
+        let mut pauses = 0;
+        loop {
+            let (asker, spec) = (asker.clone(), spec.clone());
+            let begin = async move |catalog: &Catalog| match catalog.begin_output(&asker, &spec).await {
+                Err(CatalogError::NodesAwaited) if pauses < AWAIT_PAUSES_MAX => Ok(None),
+                begun => begun.map(Some),
+            };
+            if let Message(Some(output)) = self.aside(begin).await? {
+                return Ok(output);
+            }
+            pauses += 1;
+            tokio::time::sleep(AWAIT_PAUSE).await;
+        }
     }
 
     /// Does what is to be done from time to time; ends with the server.
@@ -104,7 +124,7 @@ impl From<CatalogError> for Problem {
             error if error.is_of_the_store() => ErrorCode::Failed,
             CatalogError::Limit { .. } => ErrorCode::BadRequest,
             // Its nodes may be restarting, or have not reported to a new server yet.
-            CatalogError::OutputPartLost { .. } => ErrorCode::TooMany,
+            CatalogError::OutputPartLost { .. } | CatalogError::NodesAwaited => ErrorCode::TooMany,
             _ => ErrorCode::Refused,
         };
         Self::new(code, error.to_string())
@@ -446,9 +466,7 @@ impl BegunOutputs {
                 continue;
             }
             let asker = Asker { user: user.to_string(), ..asker(caller, String::new()) };
-            let of_output = spec.clone();
-            let begin = async move |catalog: &Catalog| catalog.begin_output(&asker, &of_output).await;
-            let Message(output) = begun.stored.aside(begin).await?;
+            let output = begun.stored.begin_output(&asker, spec).await?;
             begun.outputs.push(Some(output.of));
             spec.stored_output = Some(output);
         }

@@ -7,7 +7,7 @@ use api::stored::cluster::{StoredDiskNews, StoredListing, StoredNode};
 use api::stored::need::DrainingNode;
 use ids::{ConcreteId, DiskId, NodeId};
 use rows::{FileDiskRow, ReplicatedFile};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 /// Interval after which the inventory of a disk is compared again: files of interrupted puts are found by it.
@@ -277,6 +277,19 @@ impl Disks {
         nodes.sort_unstable();
         nodes.dedup();
         nodes.len()
+    }
+
+    /// Returns the number of nodes that had disks lately, by their names.
+    pub fn nodes_expected(&self, now: Instant) -> usize {
+        let stays = |disk: &&Disk| disk.drained.is_none() && disk.standing(now) != Standing::Gone;
+        let names: BTreeSet<&str> =
+            self.all.values().filter(stays).map(|disk| disk.row.node_name.as_str()).collect();
+        names.len()
+    }
+
+    /// Returns whether the inventory of a disk is complete, so that the disk has the files of its rows.
+    pub fn is_listed(&self, disk: DiskId) -> bool {
+        self.all.get(&disk).is_some_and(|disk| matches!(disk.listing, Listing::Done(_)))
     }
 
     /// Returns the reachable ones among these disks that stay, as candidates.

@@ -56,6 +56,9 @@ impl Catalog {
         if let Some(disk) = self.state().disks.get_mut(disk) {
             disk.was_listed(page, Instant::now());
         }
+        if page.is_last {
+            self.wake_repair();
+        }
         Ok(())
     }
 

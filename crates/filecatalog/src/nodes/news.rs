@@ -156,7 +156,8 @@ impl Catalog {
         }
         // Rows come first: an order that ended counts until its row stands.
         self.store.add_replicas(&fetched).await?;
-        if !fetched.is_empty() && self.any_drains() {
+        if !fetched.is_empty() {
+            // There may be one too many now, or a drain may be over.
             self.wake_repair();
         }
         self.store.drop_replicas(&dropped).await?;

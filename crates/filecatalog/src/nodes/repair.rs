@@ -223,6 +223,10 @@ fn has_places(disks: &Disks, each: &AtRisk, count: usize, now: Instant) -> bool 
 fn trim(disks: &mut Disks, moves: &Moves, file: &ReplicatedFile, count: usize, now: Instant) -> bool {
     let concrete = file.row.concrete;
     let mut holders = disks.live_among(&disks.staying(file), now);
+    // A removal that was not told before a restart would count as a replica.
+    if !holders.iter().all(|holder| disks.is_listed(holder.disk)) {
+        return false;
+    }
     let mut chosen: Vec<DiskId> = Vec::new();
     // The disk that gives the file away goes first, once the other one has it.
     if let Some([from, to]) = moves.ends_of(concrete)
