@@ -19,6 +19,8 @@ const REPLICA_TRIES_MAX: u32 = 4;
 /// Tries to find a first disk, and the pause between them, which grows.
 const PLACE_TRIES_MAX: u32 = 8;
 const PLACE_PAUSE: Duration = Duration::from_millis(250);
+/// Pause after a node did not accept a right that the server gave.
+const KEY_PAUSE: Duration = Duration::from_secs(2);
 
 /// The choice of disks for the parts of a put.
 pub(crate) struct Writing<'a> {
@@ -166,6 +168,10 @@ fn fetched(
 
 /// Converts an error of a data port, and avoids its disk if the node is the cause.
 pub(crate) fn failed_at(writing: &Writing<'_>, disk: DiskId, error: &dataport::DataError) -> TransferError {
+    if error.is_wrong_token() {
+        // After a restart of the server a node needs a moment to learn its new key.
+        std::thread::sleep(KEY_PAUSE);
+    }
     let error = of_node(error);
     if matches!(error, TransferError::Node { .. }) {
         writing.avoid(disk);

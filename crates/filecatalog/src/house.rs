@@ -2,6 +2,7 @@
 //! of given-up puts, and repair.
 
 use crate::asked::now_ns;
+use crate::nodes::disks::Disk;
 use crate::outputs::open::JOB_SOURCE;
 use crate::{Catalog, CatalogError};
 use ids::{ConcreteId, FileVersion, PutId};
@@ -174,7 +175,11 @@ impl Catalog {
                             holders += 1;
                             disk.orders.remove(concrete);
                         }
-                        None => dropped.push((concrete, *id)),
+                        None => {
+                            dropped.push((concrete, *id));
+                            // Its node may only have been slow.
+                            state.disks.get_mut(*id).into_iter().for_each(Disk::wants_listing);
+                        }
                     }
                 }
                 if holders == 0 {

@@ -53,9 +53,9 @@ impl Run {
         self.wait_until("all files have their replicas after the inventory", |run| {
             run.world.files_with_other_replicas("<") == Some(0)
         });
-        // The server may look for those only every ten minutes.
-        let surplus = self.world.files_with_other_replicas(">").unwrap_or_default();
-        (0..surplus).for_each(|_| self.tally.count("left", "files with more replicas"));
+        self.wait_until("no file has more replicas than it needs", |run| {
+            run.world.files_with_other_replicas(">") == Some(0)
+        });
         for number in 0..self.world.nodes() {
             self.wait_until(&format!("node-{number} has the files of its rows"), |run| {
                 run.strange_files(number).is_some_and(|strange| strange.is_empty())

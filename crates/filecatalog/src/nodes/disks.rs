@@ -123,8 +123,17 @@ impl Disk {
         is_due
     }
 
-    /// Remembers that a page came; the last one completes the inventory.
+    /// Lets the disk list its files when it is heard again.
+    pub fn wants_listing(&mut self) {
+        self.listing = Listing::Wanted;
+    }
+
+    /// Remembers that a page came; the last one completes the inventory. A page of an inventory that began before another
+    /// one was wanted completes nothing.
     pub fn was_listed(&mut self, page: &StoredListing, now: Instant) {
+        if matches!(self.listing, Listing::Wanted) {
+            return;
+        }
         self.listing = if page.is_last { Listing::Done(now) } else { Listing::Asked(now) };
     }
 
