@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Room that a part asks for at once: nobody knows its length beforehand.
 const ROOM_STEP_BYTES: u64 = 32 << 20;
+/// Maximum bytes of a part that this node has no room for: another node promises room for all of it at once.
+const ELSEWHERE_BYTES_MAX: u64 = 1 << 30;
 /// Maximum number of searches for disks of missing replicas; the server adds those that are still missing.
 const REPLICA_TRIES_MAX: u32 = 4;
 
@@ -56,13 +58,8 @@ impl StoredParts for OutputInCluster {
     fn begin(&self) -> std::io::Result<Box<dyn StoredPartFile>> {
         let here = self.files.roomiest(ROOM_STEP_BYTES);
         let have: Vec<DiskId> = here.iter().filter_map(|disk| disk.number()).collect();
-        let ask = PlaceOutput {
-            of: self.of,
-            have: have.clone(),
-            bytes: ROOM_STEP_BYTES,
-            avoid: Vec::new(),
-            is_numbered: false,
-        };
+        let bytes = if here.is_some() { ROOM_STEP_BYTES } else { ELSEWHERE_BYTES_MAX };
+        let ask = PlaceOutput { of: self.of, have, bytes, avoid: Vec::new(), is_numbered: false };
         let placed = self.link.stored_output_places(self.job, &ask).map_err(|error| other(&error))?;
         let range = placed.range.ok_or_else(|| Error::other("the server gave no number for a part"))?;
         let client = self.client(&range)?;
@@ -75,7 +72,7 @@ impl StoredParts for OutputInCluster {
                 Target::Here { receiving, disk, left_bytes: ROOM_STEP_BYTES }
             }
             (None, Some(place)) => {
-                let mut upload = client.upload_parts(&peer_of(place), place.disk, ROOM_STEP_BYTES);
+                let mut upload = client.upload_parts(&peer_of(place), place.disk, bytes);
                 upload.begin(file).map_err(|error| other(&error))?;
                 Target::There { upload, holder: PartHolder { node: place.node, disk: place.disk } }
             }
@@ -206,6 +203,13 @@ impl StoredPartFile for OutputPart {
                 receiving.write(bytes).map_err(|error| other(&error))?;
             }
             Target::There { upload, .. } => {
+                if self.content.bytes + bytes.len() as u64 > ELSEWHERE_BYTES_MAX {
+                    let limit = ELSEWHERE_BYTES_MAX >> 20;
+                    return Err(Error::other(format!(
+                        "this node has no room for stored files, and another one takes parts of at most {limit} MiB: \
+                         make room there, or make smaller parts"
+                    )));
+                }
                 upload.write(bytes).map_err(|error| other(&error))?;
             }
         }
