@@ -14,7 +14,7 @@
 //! The seed chooses the contents, the kills and their pauses. Which command or process is next follows from the seed and from what there is
 //! at that moment, and timing differs.
 //!
-//! # What must be
+//! # Requirements
 //! Each name is changed by one command at a time and read by many. A reader gets exactly one content, all of it, that the name had
 //! after the reader began. A list shows all files of one content. A command that is not killed succeeds: clients are more patient than
 //! servers and nodes are away. A change whose client was killed has happened as a whole or not at all. In the end all files have

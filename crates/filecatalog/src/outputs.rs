@@ -110,11 +110,7 @@ impl Catalog {
         let count = if ask.is_numbered || ask.have.is_empty() { missing } else { 0 };
         let chosen = choose(&usable, &held, count, ask.bytes, fastrand::f64);
         if chosen.is_empty() && ask.have.is_empty() {
-            let nodes = state.disks.described(now);
-            return Err(match all.is_empty() {
-                true => self.no_nodes(&state),
-                false => CatalogError::NoRoom { bytes: ask.bytes, nodes },
-            });
+            return Err(self.no_place(&state, ask.bytes));
         }
         chosen.iter().for_each(|disk| state.disks.will_hold(*disk, ask.bytes));
         let disks = chosen.iter().filter_map(|disk| state.disks.node_of(*disk, now)).collect();

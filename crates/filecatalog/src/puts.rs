@@ -115,8 +115,17 @@ impl Catalog {
         self.opened.elapsed() < YOUNG_FOR
     }
 
+    /// Returns the error of a request for which no disk has room.
+    pub(crate) fn no_place(&self, state: &State, bytes: u64) -> CatalogError {
+        let now = Instant::now();
+        match state.disks.candidates(now).is_empty() {
+            true => self.no_nodes(state),
+            false => CatalogError::NoRoom { bytes, nodes: state.disks.described(now) },
+        }
+    }
+
     /// Returns the error of a request for which there is no node.
-    pub(crate) fn no_nodes(&self, state: &State) -> CatalogError {
+    fn no_nodes(&self, state: &State) -> CatalogError {
         match self.is_young() && state.disks.nodes_expected(Instant::now()) > 0 {
             true => CatalogError::NodesAwaited,
             false => CatalogError::NoNodes,
@@ -215,11 +224,7 @@ impl Catalog {
         let usable: Vec<_> = all.iter().filter(|each| !ask.avoid.contains(&each.disk)).cloned().collect();
         let chosen = choose(&usable, &[], row.replicas as usize, ask.bytes, fastrand::f64);
         if chosen.is_empty() {
-            let nodes = state.disks.described(now);
-            return Err(match all.is_empty() {
-                true => self.no_nodes(&state),
-                false => CatalogError::NoRoom { bytes: ask.bytes, nodes },
-            });
+            return Err(self.no_place(&state, ask.bytes));
         }
         chosen.iter().for_each(|disk| state.disks.will_hold(*disk, ask.bytes));
         let disks = chosen.iter().filter_map(|disk| state.disks.node_of(*disk, now)).collect();
