@@ -2,6 +2,7 @@
 
 use crate::asked::{found_paths, making, now_ns, path_of};
 use crate::error::limited;
+use crate::nodes::disks::Standing;
 use crate::nodes::orders::part_of;
 use crate::nodes::placement::choose;
 use crate::outputs::open::JOB_SOURCE;
@@ -256,9 +257,20 @@ impl Catalog {
         self.have_arrived(row.put, record.files.iter().map(|file| file.bytes).sum());
         if short > 0 {
             *self.state().short.entry(row.put).or_default() += short;
+        }
+        if short > 0 || self.any_is_endangered(&record.files) {
             self.wake_repair();
         }
         Ok(())
+    }
+
+    /// Returns whether a file was recorded on a disk that is not live any more: the scan that its silence caused may have
+    /// been before the file had its row.
+    fn any_is_endangered(&self, files: &[RecordedFile]) -> bool {
+        let state = self.state();
+        let now = Instant::now();
+        let mut disks = files.iter().flat_map(|file| &file.parts).flat_map(|part| &part.disks);
+        disks.any(|disk| state.disks.standing(*disk, now) != Standing::Live)
     }
 
     /// Returns an error if a disk has no row.

@@ -109,20 +109,20 @@ impl World {
         let mut random = Rng::with_seed(seed);
         let racks = random.u32(1..4);
         let nodes = (0..random.u32(5..8)).map(|number| MadeUpNode::new(number, number % racks)).collect();
-        World::with(state, nodes, random)
+        World::with(state, nodes, random, PACE)
     }
 
     /// So many nodes in one rack.
     fn of(state: &Path, nodes: u32, seed: u64) -> World {
         let nodes = (0..nodes).map(|number| MadeUpNode::new(number, 0)).collect();
-        World::with(state, nodes, Rng::with_seed(seed))
+        World::with(state, nodes, Rng::with_seed(seed), PACE)
     }
 
-    fn with(state: &Path, nodes: Vec<MadeUpNode>, random: Rng) -> World {
+    fn with(state: &Path, nodes: Vec<MadeUpNode>, random: Rng, pace: RepairPace) -> World {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let catalog = runtime.block_on(async {
             let store = Metastore::open(state).await.unwrap();
-            Catalog::open(store, Box::new(|_| "signed".to_string()), PACE).await.unwrap()
+            Catalog::open(store, Box::new(|_| "signed".to_string()), pace).await.unwrap()
         });
         World { runtime, catalog, nodes, random, next_node: 100 }
     }
@@ -192,8 +192,14 @@ impl World {
         }
     }
 
-    /// Puts a directory of files, each with one or two parts.
+    /// Puts a directory of files.
     fn put(&mut self, name: &str, files: u32, replicas: u32) {
+        let record = self.write(name, files, replicas);
+        self.show(&record);
+    }
+
+    /// Writes a directory of files, each with one or two parts, to the disks of nodes. Returns their record.
+    fn write(&mut self, name: &str, files: u32, replicas: u32) -> RecordStored {
         let begin = BeginStored {
             path: name.to_string(),
             is_directory: true,
@@ -230,14 +236,18 @@ impl World {
             }
             recorded.push(file);
         }
-        let record = RecordStored { of, files: recorded, forgotten: Vec::new() };
-        self.ask(async |catalog| catalog.record(&asker(), &record).await);
+        RecordStored { of, files: recorded, forgotten: Vec::new() }
+    }
+
+    /// Records written files, and makes them visible.
+    fn show(&mut self, record: &RecordStored) {
+        self.ask(async |catalog| catalog.record(&asker(), record).await);
         // A repeated report of the same files changes nothing: its answer was lost.
-        self.ask(async |catalog| catalog.record(&asker(), &record).await);
-        let commit = CommitStored { of, empty_directories: vec!["empty/below".to_string()] };
+        self.ask(async |catalog| catalog.record(&asker(), record).await);
+        let commit = CommitStored { of: record.of, empty_directories: vec!["empty/below".to_string()] };
         let committed = self.ask(async |catalog| catalog.commit(&asker(), &commit).await);
         assert_eq!(self.ask(async |catalog| catalog.commit(&asker(), &commit).await), committed);
-        assert_eq!(committed.files, u64::from(files));
+        assert_eq!(committed.files, record.files.len() as u64);
     }
 
     /// Returns the files that rows know, with the disks that have them.
@@ -363,6 +373,22 @@ fn repair_reaches_its_goal_from_any_loss() {
             scope.spawn(move || check(seed));
         }
     });
+}
+
+#[test]
+fn files_recorded_after_a_loss_are_copied() {
+    let state = tempfile::tempdir().unwrap();
+    let nodes = (0..3).map(|number| MadeUpNode::new(number, 0)).collect();
+    // Scans happen only for a reason.
+    let pace = RepairPace { scan_every: REPAIRED_WITHIN * 100, ..PACE };
+    let mut world = World::with(state.path(), nodes, Rng::with_seed(1), pace);
+    world.round();
+    let record = world.write("late", 12, 2);
+    world.nodes[0].lives = false;
+    let lost = Instant::now();
+    world.until("the loss was noticed, and scanned for", |_| lost.elapsed() > PACE.after * 4);
+    world.show(&record);
+    world.until_whole(2, 1);
 }
 
 #[test]
