@@ -1,6 +1,6 @@
 //! Stored files of a cluster whose nodes, disks and server fail: reads go on, and replicas are made again.
 
-use blackbox::{Cluster, Random, Running, STORED_DIR, StoredQuestions, wait_until};
+use blackbox::{Cluster, Mounts, Random, Running, STORED_DIR, StoredQuestions, wait_until};
 use private_postgres::PrivatePostgres;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const FAILED: i32 = 1;
+const REFUSED: i32 = 2;
 /// More than is put and read together with others.
 const ALONE_BYTES: usize = (1 << 20) + 1000;
 /// Every write to a disk takes its time.
@@ -193,6 +194,9 @@ fn lost_stored_files_are_named() {
     files.run(&["fsck"]).expect_failure(FAILED, &["alone/0", "cannot be read"]);
     let read = [&["get", "data/alone/0", "out"][..], &["cat", "data/alone/0"]].map(|args| files.start(args));
     let words = ["data/alone/0 cannot be read, of which", "can be reached"];
+    let job = ["--input", "files:data", "--output", "out", "--mapper", "builtin:words"];
+    let job = Running::start(&mut cluster.job(&job));
+    job.wait().expect_failure(REFUSED, &["alone/0 cannot be read", "none of their nodes can be reached"]);
     read.into_iter().for_each(|read| drop(read.wait().expect_failure(FAILED, &words)));
     assert!(!cluster.sandbox.path("out").exists());
     assert_eq!(files.names("data/alone"), ["0"]);
@@ -281,6 +285,43 @@ fn unknown_stored_file_is_removed() {
     wait_until("the file is gone", || !strange.join("7abc").exists());
     assert!(cluster.stored_on(0) == known);
     cluster.files().assert_stored(&cluster.sandbox.path("in"), "data");
+}
+
+#[test]
+fn returning_node_gets_cut_replicas_anew() {
+    let mut cluster = cluster_of(2);
+    write_source(&cluster, 2, 5);
+    cluster.files().done(&["put", "in", "data"]);
+    let whole = cluster.stored_on(1);
+    cluster.kill_node_at(1);
+    let [first, second] = [0, 1].map(|index| largest_files(&cluster, 1)[index].clone());
+    cut(&first);
+    fs::remove_file(&second).expect("it is removed");
+    cluster.restart_node(1);
+    wait_until("the node has all files again", || cluster.stored_on(1) == whole);
+}
+
+#[test]
+fn full_disk_ends_a_stored_put() {
+    let Some(mounts) = Mounts::start("stored files on the full disk of a node") else { return };
+    let mut cluster = Cluster::builder().start();
+    let small = cluster.node_disk(0);
+    mounts.small_disk(&small, "size=8m");
+    cluster.add_node_inside(&mounts, |_| ());
+    cluster.wait_for_stored_disks(1);
+    (0..5).for_each(|number| drop(cluster.sandbox.write(&format!("in/{number}"), vec![number; 3 << 20])));
+    let files = cluster.files();
+    files.run(&["put", "in", "data"]).expect_failure(REFUSED, &["no node has room for", "node-0"]);
+    assert_eq!(files.names("/"), [""; 0]);
+    // Its bytes go, and the disk has room again.
+    wait_until("one of them has room", || files.run(&["put", "in/1", "one"]).status.success());
+    // The node may not have said yet that it is full.
+    mounts.fill(&small);
+    wait_until("the server knows of it", || !files.run(&["put", "in/2", "two"]).status.success());
+    assert_eq!(files.names("/"), ["one"]);
+    files.done(&["get", "one", "got"]);
+    let [put, got] = ["in/1", "got"].map(|name| fs::read(cluster.sandbox.path(name)).expect("it is read"));
+    assert!(put == got, "the copy differs");
 }
 
 /// A disk with files of another server is not used, and nothing on it changes.
