@@ -324,6 +324,23 @@ fn full_disk_ends_a_stored_put() {
     assert!(put == got, "the copy differs");
 }
 
+#[test]
+fn joined_node_takes_stored_files() {
+    let Some(mounts) = Mounts::start("stored files that move to a new node") else { return };
+    let mut cluster = Cluster::builder().start();
+    [0, 1].into_iter().for_each(|node| mounts.small_disk(&cluster.node_disk(node), "size=40m"));
+    cluster.add_node_inside(&mounts, |_| ());
+    cluster.wait_for_stored_disks(1);
+    let source = write_source(&cluster, 20, 5);
+    cluster.files().done(&["put", "in", "data", "--replicas", "1"]);
+    cluster.add_node_inside(&mounts, |_| ());
+    wait_until("the new node has its share", || {
+        cluster.replicas_on(1) >= 8 && cluster.replicas_on(0) + cluster.replicas_on(1) == 25
+    });
+    cluster.files().assert_stored(&source, "data");
+    cluster.files().assert_sound();
+}
+
 /// A disk with files of another server is not used, and nothing on it changes.
 #[test]
 fn stored_files_of_another_server_stay() {
