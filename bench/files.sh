@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Stored files beside `cp`, on one disk: a large file and many small ones, in turn; of this machine, and of two nodes on it.
 #
-#     bench/files.sh [--runs N] [--scale N] [--only machine|mount|cluster|repair|million|world]
+#     bench/files.sh [--runs N] [--scale N] [--only machine|mount|cluster|hdfs|repair|million|world]
 #
 # --runs: rounds (5); --scale: by what sizes are divided (1: a file of 2 GB, 100,000 files of 4 KB, a catalogue with a million files);
 # --only: some of the rows. In the cluster each file has two replicas, and the reference of a large file is `cp` twice and `sync`. `world`
-# has the figures of made-up clusters, by `sim`; bench/files has the rows of `mount` and `repair`. Each round begins with the page cache
+# has the figures of made-up clusters, by `sim`; bench/files has the rows of `mount`, `hdfs` and `repair`. Each round begins with the page cache
 # written out. A put is durable; so is its reference, `cp` and `sync`. A get is not, nor is `cp`. Prints each row with its must, its aim and
 # the median of the ratios of the rounds; appends the seconds to bench/results/DATE-files.tsv; ends non-zero when a must is missed.
 # Environment: SAILFISH (the program), BENCH_DIR (default /var/tmp).
@@ -113,6 +113,7 @@ each_of_cluster() { # each_of_cluster ROUND
     of_cluster rm --recursive many
 }
 . "$root/bench/files/mount.sh"
+. "$root/bench/files/hdfs.sh"
 . "$root/bench/files/repair.sh"
 if wants machine; then
     for round in $(seq "$runs"); do
@@ -128,6 +129,7 @@ if wants cluster; then
     wait "$cluster" || true
     cluster=
 fi
+if wants hdfs; then hdfs_rows; fi
 if wants repair; then repair_rows; fi
 missed=0
 print_row() { # print_row ROW TEXT MUST AIM: the ratio is seconds of cp by ours, a rate beside a rate
@@ -158,6 +160,7 @@ if wants cluster; then
     print_row "cluster get, many" "cluster get of $files files / cp -r" 0.3 0.6
 fi
 if wants mount; then print_mount_rows; fi
+if wants hdfs; then print_hdfs_rows; fi
 if wants repair; then print_repair_rows; fi
 if wants million; then
     (cd "$root" && cargo run --quiet --release --locked --package filecatalog --example million_files $((1000000 / scale))) || missed=1

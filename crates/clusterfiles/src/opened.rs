@@ -37,6 +37,10 @@ impl FileReader for LeasedFile {
         }
         Ok(())
     }
+
+    fn is_near(&self) -> bool {
+        false
+    }
 }
 
 impl ClusterFiles {

@@ -282,9 +282,11 @@ impl Filesystem for StoredFilesystem {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.files.read(handle.0, offset, size) {
-            Ok(bytes) => reply.data(bytes.as_slice()),
-            Err(errno) => reply.error(errno),
+        let mut reply = Some(reply);
+        let mut answer = |bytes: &[u8]| reply.take().into_iter().for_each(|reply| reply.data(bytes));
+        let read = self.files.read(handle.0, offset, size, &mut answer);
+        if let (Err(errno), Some(reply)) = (read, reply) {
+            reply.error(errno);
         }
     }
 

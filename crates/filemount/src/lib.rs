@@ -20,6 +20,7 @@ mod directories;
 mod error;
 mod filesystem;
 mod inodes;
+mod near;
 mod open_file;
 mod open_files;
 mod place;

@@ -1,6 +1,7 @@
 //! An open file, read ahead: windows that double while a program reads on, so that one request brings many bytes.
 
 use crate::error::errno_of;
+use crate::near::read_whole;
 use filestore::FileReader;
 use fuser::Errno;
 use std::collections::VecDeque;
@@ -166,6 +167,18 @@ impl OpenFile {
 
     fn lock(&self) -> MutexGuard<'_, Stream> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether reading ahead gains nothing: the kernel asks for the next ranges while a program has these.
+    pub fn is_near(&self) -> bool {
+        self.reader.is_near()
+    }
+
+    /// Gives the bytes of a range of a file on this machine to `answer`.
+    pub fn read_near(&self, offset: u64, bytes_max: u32, answer: &mut dyn FnMut(&[u8])) -> Result<(), Errno> {
+        let end = offset.saturating_add(bytes_max.into()).min(self.bytes);
+        read_whole(&*self.reader, offset..end.max(offset), answer)
+            .map_err(|error| error.map_or(Errno::EIO, |error| errno_of(&error, &self.name)))
     }
 
     /// Returns the bytes of a range; fewer at the end of the file. `fill` takes work for another thread, and returns
@@ -483,6 +496,10 @@ mod tests {
                 .chunks(100_000)
                 .try_for_each(|piece| out.write_all(piece))
                 .map_err(|source| FilesError::Io { action: "write", path, source })
+        }
+
+        fn is_near(&self) -> bool {
+            false
         }
     }
 

@@ -1,6 +1,6 @@
 //! The files that programs have open, and the threads that read ahead for them.
 
-use crate::open_file::{AheadRoom, Filling, OpenFile, ReadBytes, Room};
+use crate::open_file::{AheadRoom, Filling, OpenFile, Room};
 use filestore::FileReader;
 use fuser::Errno;
 use std::collections::HashMap;
@@ -64,9 +64,18 @@ impl OpenFiles {
         number
     }
 
-    /// Reads a range of a file.
-    pub fn read(&self, number: u64, offset: u64, bytes_max: u32) -> Result<ReadBytes, Errno> {
+    /// Reads a range of a file, and gives it to `answer` once, or returns an error.
+    pub fn read(
+        &self,
+        number: u64,
+        offset: u64,
+        bytes_max: u32,
+        answer: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Errno> {
         let file = self.lock().by_number.get(&number).cloned().ok_or(Errno::EBADF)?;
+        if file.is_near() {
+            return file.read_near(offset, bytes_max, answer);
+        }
         let fill = |filling| {
             self.room.queued.fetch_add(1, Ordering::Relaxed);
             let is_sent = self.fillings.try_send(filling).is_ok();
@@ -76,11 +85,12 @@ impl OpenFiles {
             is_sent
         };
         let (bytes, room) = file.read(offset, bytes_max, &fill)?;
+        answer(bytes.as_slice());
         if room == Room::Missing {
             let all: Vec<Arc<OpenFile>> = self.lock().by_number.values().cloned().collect();
             all.iter().for_each(|file| file.drop_if_idle());
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Closes a file. Its lease may take a moment to end.

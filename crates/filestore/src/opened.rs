@@ -66,6 +66,10 @@ impl FileReader for PinnedFile {
         }
         Ok(())
     }
+
+    fn is_near(&self) -> bool {
+        true
+    }
 }
 
 impl FileStore {

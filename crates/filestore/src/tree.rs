@@ -44,6 +44,9 @@ pub struct EntryPage {
 pub trait FileReader: Send + Sync {
     /// Writes verified bytes from `offset` on, in order, at most `bytes_max`; fewer only at the end of the file.
     fn read(&self, offset: u64, bytes_max: u64, out: &mut dyn Write) -> Result<(), FilesError>;
+
+    /// Returns whether the bytes lie on this machine: a short read then costs no more for each byte than a long one.
+    fn is_near(&self) -> bool;
 }
 
 /// A file that was opened, with the entry that its name had.
