@@ -22,7 +22,7 @@ use crate::recovery::{
     mend_recovered_flows, recover_nodes, take_up, unanswered_flows, wait_again,
 };
 use crate::retention::{CheckBegin, Checks, DirInStore, FoundDirs, KeptCheck, checks};
-use crate::scheduling::{Scheduling, attempt_finished, feed, inputs_moved, plan_again};
+use crate::scheduling::{Scheduling, attempt_finished, feed, inputs_moved, plan_again, waits_to_see};
 use crate::users::{Has, JobOwner, Users};
 use crate::work::Work;
 use crate::{drills, job, membership, program_jobs, replication, retention};
@@ -433,7 +433,7 @@ impl Control {
 
     /// Returns a sentence about what a job waits for besides a slot.
     pub fn waits_for(&self, job: JobId) -> Option<String> {
-        membership::waits_for(&self.work.scheduling, job)
+        membership::waits_for(&self.work.scheduling, job).or_else(|| waits_to_see(&self.work, job))
     }
 
     /// Returns the output so far of the program of a job; None if no program runs or its node has reported nothing.

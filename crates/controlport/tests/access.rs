@@ -148,6 +148,7 @@ impl Place {
             memory_bytes: 1 << 30,
             architecture: "x86_64".to_string(),
             data_url: "http://127.0.0.1:1".to_string(),
+            sees: Vec::new(),
             left: Vec::new(),
         };
         let body = serde_json::to_string(&info).expect("JSON");
@@ -736,6 +737,7 @@ impl Row {
             object: None,
             stage_file: None,
             stored: Some(StoredContent::default()),
+            seen: None,
         };
         let submission = |spec: &JobSpec| json!({ "spec": spec, "splits": [] });
         match text {

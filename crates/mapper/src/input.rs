@@ -230,6 +230,7 @@ fn pinned_object(found: Found) -> InputFile {
         object: Some(found.pin),
         stage_file: None,
         stored: None,
+        seen: None,
     }
 }
 
@@ -382,6 +383,7 @@ fn pin(path: &Path, metadata: &Metadata) -> Result<InputFile, InputError> {
         object: None,
         stage_file: None,
         stored: None,
+        seen: None,
     })
 }
 

@@ -404,6 +404,7 @@ fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {
         memory_bytes,
         architecture: std::env::consts::ARCH.to_string(),
         data_url: String::new(),
+        sees: Vec::new(),
         left: Vec::new(),
     })
 }

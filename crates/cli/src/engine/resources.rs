@@ -141,6 +141,7 @@ fn data_below(
             object: None,
             stage_file: None,
             stored: Some(StoredContent { parts: file.parts.iter().map(part).collect() }),
+            seen: None,
         });
     }
     Ok(files)
