@@ -180,6 +180,10 @@ pub struct NodeInfo {
     /// Address of its data port for other nodes; empty if it has none.
     #[serde(default)]
     pub data_url: String,
+    /// Directories that not every node sees, absolute and without links; at most [`crate::seen::SEES_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub sees: Vec<PathBuf>,
     /// Files of dead processes on its disks. Sent only when the node joins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<OrphanedData>,
@@ -334,6 +338,9 @@ pub enum NodeOrder {
     /// Use new keys: the server signs the texts for data ports with another key. The node asks for tokens signed with
     /// it, and accepts texts signed with an earlier key for a while.
     DataKeys { keys: Box<DataKeys> },
+    /// List the files at a path below a directory that this node sees, and report them page by page
+    /// ([`crate::seen::SeenNews`]).
+    ListSeen { listing: String, path: String },
     /// Execute a fault, if the node was started for drills, and report the outcome ([`crate::drill::DrillNews`]).
     Drill { strike: String, fault: DrillFault },
 }

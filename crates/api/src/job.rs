@@ -6,7 +6,7 @@ mod limits;
 use crate::StoredOutput;
 use crate::task::RunTask;
 use crate::{
-    Compression, FlowStage, Formats, Function, KeyRules, Layout, ObjectPin, ShippedFile, StageFile,
+    Compression, FlowStage, Formats, Function, KeyRules, Layout, ObjectPin, SeenBy, ShippedFile, StageFile,
     StoredContent,
 };
 use ids::JobId;
@@ -43,12 +43,15 @@ pub struct InputFile {
     /// Set for a stored file; its path is only a name, `files:NAME@VERSION`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<StoredContent>,
+    /// Set for a file that only some nodes see: position in `JobSpec::seen_by`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<u32>,
 }
 
 impl InputFile {
-    /// Returns whether it is a file of a machine: its path can be opened.
+    /// Returns whether it is a file of a machine that every node sees: its path can be opened.
     pub fn is_path(&self) -> bool {
-        self.object.is_none() && self.stage_file.is_none() && self.stored.is_none()
+        self.object.is_none() && self.stage_file.is_none() && self.stored.is_none() && self.seen.is_none()
     }
 }
 
@@ -100,6 +103,9 @@ pub struct JobSpec {
     pub kind: JobKind,
     /// Input files in input order: the order of the arguments, then of the names within a directory or glob.
     pub inputs: Vec<InputFile>,
+    /// The nodes that see the inputs that not all see. At most [`crate::seen::SEEN_GROUPS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen_by: Vec<SeenBy>,
     /// None is the identity.
     pub mapper: Option<Function>,
     pub combiner: Option<Function>,
@@ -262,6 +268,7 @@ impl JobSpec {
             name: name.into(),
             kind: JobKind::default(),
             inputs: Vec::new(),
+            seen_by: Vec::new(),
             mapper: None,
             combiner: None,
             reducer: None,

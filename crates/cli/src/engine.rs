@@ -9,6 +9,7 @@ pub mod printed_output;
 pub mod progress;
 pub mod remote;
 pub mod resources;
+mod seen_inputs;
 pub mod shipping;
 pub mod store;
 pub mod stored_outputs;
@@ -70,6 +71,7 @@ pub fn execute(
         limits: api::AttemptLimits::default(),
         program_env: Vec::new(),
         stored_files: Some(stored_files),
+        seen: None,
     };
     let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);
     let begin = Instant::now();

@@ -22,6 +22,7 @@ use api::intermediate::{
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::people::{Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest};
 use api::placement::JobPlacements;
+use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer, SeenQuestion};
 use api::{Boundaries, JobReport, KeyBytes};
 use ids::{JobId, NodeId, RunId};
 use reqwest::header::{AUTHORIZATION, HeaderValue};
@@ -612,6 +613,16 @@ impl Client {
     /// Reports the outcome of a fault. Sent once: a node that dies of it does not wait for a server.
     pub async fn tell_drill(&self, node: NodeId, news: &DrillNews) -> Result<(), ClientError> {
         self.once(async || self.post(&format!("/v1/nodes/{}/struck", node.0), news).await).await
+    }
+
+    /// Sends a page of a listing of a node.
+    pub async fn tell_seen(&self, node: NodeId, news: &SeenNews) -> Result<SeenNewsAnswer, ClientError> {
+        self.patiently(async || self.post(&format!("/v1/nodes/{}/seen", node.0), news).await).await
+    }
+
+    /// Asks for a page of the files at a path that only some nodes see.
+    pub async fn seen(&self, question: &SeenQuestion) -> Result<SeenAnswer, ClientError> {
+        self.patiently(async || self.post("/v1/seen", question).await).await
     }
 
     /// Announces the graceful shutdown of a node.

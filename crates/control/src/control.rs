@@ -22,10 +22,11 @@ use crate::recovery::{
     mend_recovered_flows, recover_nodes, take_up, unanswered_flows, wait_again,
 };
 use crate::retention::{CheckBegin, Checks, DirInStore, FoundDirs, KeptCheck, checks};
-use crate::scheduling::{Scheduling, attempt_finished, feed, inputs_moved, plan_again};
+use crate::scheduling::{Scheduling, attempt_finished, feed, inputs_moved, plan_again, waits_to_see};
+use crate::seen_listings::{SeenListings, SeenRequest};
 use crate::users::{Has, JobOwner, Users};
 use crate::work::Work;
-use crate::{drills, job, membership, program_jobs, replication, retention};
+use crate::{drills, job, membership, program_jobs, replication, retention, seen_listings};
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, JobProgress, NodeInfo, NodeOrder, NodeOrders,
     NodePoll, NodeStatus, NodeWelcome, PlacesAnswer, PlacesQuestion,
@@ -36,6 +37,7 @@ use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
 use api::history::JobState;
 use api::intermediate::{CreatedIntermediate, IntermediateStatus, NewIntermediate};
 use api::kept::{KeptAnnouncement, KeptPlace};
+use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer};
 use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes};
 use ids::{IntermediateId, JobId, NodeId};
@@ -56,6 +58,7 @@ pub struct Control {
     files: IntermediateFiles,
     checks: Checks,
     drills: Drills,
+    seen: SeenListings,
     ends: JobEnds,
 }
 
@@ -70,6 +73,7 @@ impl Control {
             files: IntermediateFiles::default(),
             checks: Checks::default(),
             drills: Drills::default(),
+            seen: SeenListings::default(),
             ends: JobEnds::default(),
         }
     }
@@ -82,6 +86,7 @@ impl Control {
                     self.checks.node_lost(node, &name);
                     files_gone(&mut self.files, &mut self.work.fleet, outbox, node, &name);
                     self.drills.node_lost(node, outbox);
+                    seen_listings::node_lost(&mut self.seen, node, outbox);
                 }
                 Fact::JobCleaned { job } => self.job_cleaned(outbox, job, None),
             }
@@ -106,6 +111,7 @@ impl Control {
         }
         give_up_away(&mut self.work, outbox);
         self.drills.tick(outbox);
+        seen_listings::tick(&mut self.seen, outbox);
         end_files(&mut self.files, &mut self.work.fleet, &self.work.jobs, outbox);
         end_drains(&mut self.work, &self.files, outbox);
         write_telemetry(&mut self.work.fleet, outbox);
@@ -433,7 +439,7 @@ impl Control {
 
     /// Returns a sentence about what a job waits for besides a slot.
     pub fn waits_for(&self, job: JobId) -> Option<String> {
-        membership::waits_for(&self.work.scheduling, job)
+        membership::waits_for(&self.work.scheduling, job).or_else(|| waits_to_see(&self.work, job))
     }
 
     /// Returns the output so far of the program of a job; None if no program runs or its node has reported nothing.
@@ -576,6 +582,24 @@ impl Control {
             drills::struck(&mut self.drills, outbox, node, news);
         }
         outbox.answer(reply, heard);
+    }
+
+    /// Lists files that only some nodes see. The caller is answered when they have listed them, or should ask again.
+    pub fn list_seen(&mut self, outbox: &mut Outbox, request: SeenRequest, reply: Reply<SeenAnswer>) {
+        seen_listings::ask(&mut self.seen, &mut self.work.fleet, outbox, request, reply);
+    }
+
+    /// Handles a page of a node's listing.
+    pub fn seen_listed(
+        &mut self,
+        outbox: &mut Outbox,
+        node: NodeId,
+        news: SeenNews,
+        reply: Reply<SeenNewsAnswer>,
+    ) {
+        let heard = self.work.fleet.heard(node, &news.incarnation, outbox.moment()).map(drop);
+        let answer = heard.map(|()| seen_listings::listed(&mut self.seen, outbox, node, news));
+        outbox.answer(reply, answer);
     }
 
     /// Returns an error for an intermediate file that may not be created.

@@ -7,7 +7,7 @@ use crate::membership::{Fleet, NodeProcess, begin_drain, drained_before, needs_o
 use crate::program_jobs::FileHold;
 use crate::replication::begin_to_replicate;
 use crate::retention::begin_keeping;
-use crate::scheduling::{feed, speculative_attempts};
+use crate::scheduling::{bound, feed, speculative_attempts};
 use crate::users::JobOwner;
 use crate::work::Work;
 use crate::{flows, replication};
@@ -223,7 +223,7 @@ pub(crate) fn take_up(work: &mut Work, outbox: &mut Outbox, recovered: Recovered
         claim,
         stages: job.stage_kinds().to_vec(),
         failures_max: job.failures_max(),
-        tasks: tasks(&recovered, &job),
+        tasks: tasks(&work.fleet, &recovered, &job),
         running,
         attempts_used: attempts_used(&recovered),
         standing: standing(&recovered, job.tasks().len()),
@@ -271,6 +271,7 @@ pub fn node_info(row: &NodeRow) -> NodeInfo {
         memory_bytes: row.memory_bytes,
         architecture: row.arch.clone(),
         data_url: row.url.clone(),
+        sees: row.sees.clone(),
         left: Vec::new(),
     }
 }
@@ -367,7 +368,7 @@ fn attempt_time(row: &AttemptRow) -> Option<AttemptTime> {
 }
 
 /// Returns the tasks of the expanded stages for the scheduler.
-fn tasks(recovered: &RecoveredJob, job: &Job) -> Vec<Vec<RecoveredTask>> {
+fn tasks(fleet: &Fleet, recovered: &RecoveredJob, job: &Job) -> Vec<Vec<RecoveredTask>> {
     let mut tasks: Vec<Vec<RecoveredTask>> = job
         .tasks()
         .iter()
@@ -376,6 +377,11 @@ fn tasks(recovered: &RecoveredJob, job: &Job) -> Vec<Vec<RecoveredTask>> {
             stage.iter().map(task).collect()
         })
         .collect();
+    for (index, placement) in bound(fleet, job) {
+        if let Some(task) = tasks.first_mut().and_then(|maps| maps.get_mut(index.0 as usize)) {
+            task.placement = placement;
+        }
+    }
     let at = |key: AttemptKey| (usize::from(key.task.stage.0), key.task.task.0 as usize);
     for row in &recovered.attempts {
         let (stage, index) = at(row.attempt);

@@ -8,6 +8,7 @@ mod orders;
 mod placements;
 mod progress;
 mod run_again;
+mod seen_inputs;
 pub(crate) mod speculative_attempts;
 
 pub(crate) use architectures::Architectures;
@@ -16,6 +17,7 @@ pub(crate) use finished::{attempt_finished, ended};
 pub(crate) use near_inputs::{inputs_moved, plan_again};
 pub(crate) use progress::{all_done, progressed};
 pub(crate) use run_again::{attempt_lost, run_again};
+pub(crate) use seen_inputs::{bound, waits_to_see};
 
 use ids::{JobId, NodeId};
 use near_inputs::Planning;

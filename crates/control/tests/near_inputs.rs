@@ -3,13 +3,14 @@
 
 use api::control::{NodeInfo, NodeOrders, NodePoll, NodeWelcome, PROTOCOL_VERSION};
 use api::data_access::{DataKeys, SecretText};
-use api::{InputFile, JobSpec, Segment, Split, StoredContent, StoredPart};
+use api::{InputFile, JobSpec, SeenBy, Segment, Split, StoredContent, StoredPart};
 use control::membership::Joining;
 use control::{Asker, Control, ControlError, JobDirs, JobStart, Moment, NewJob, Now, Outbox, Service};
 use ids::{ConcreteId, JobId, NodeId};
 use mapreduce::PartNodes;
 use rows::Change;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,15 +55,21 @@ impl World {
     }
 
     fn join(&mut self, node: u32, slots: u32) {
+        self.join_named(node, slots, &format!("n{node}"), Vec::new());
+    }
+
+    /// Adds a node of this name that sees these directories.
+    fn join_named(&mut self, node: u32, slots: u32, name: &str, sees: Vec<PathBuf>) {
         let info = NodeInfo {
             protocol: PROTOCOL_VERSION,
             version: String::new(),
-            name: format!("n{node}"),
+            name: name.to_string(),
             rack: "rack".to_string(),
             slots,
             memory_bytes: 1 << 30,
             architecture: String::new(),
             data_url: "http://node".to_string(),
+            sees,
             left: Vec::new(),
         };
         let joining = Joining {
@@ -103,6 +110,7 @@ impl World {
             object: None,
             stage_file: None,
             stored: Some(content),
+            seen: None,
         };
         let segment = |part| Segment {
             file_index: 0,
@@ -111,6 +119,10 @@ impl World {
         };
         let splits = (0..parts).map(|part| Split { segments: vec![segment(part)] }).collect();
         let spec = JobSpec { inputs: vec![input], memory_bytes: 1 << 20, ..JobSpec::named("a job") };
+        self.begin(spec, splits, part_nodes);
+    }
+
+    fn begin(&mut self, spec: JobSpec, splits: Vec<Split>, part_nodes: PartNodes) {
         let new = NewJob {
             job: JOB,
             spec: Arc::new(spec),
@@ -186,4 +198,55 @@ fn unknown_places_leave_maps_anywhere() {
     let mut world = World::with_nodes(2, 2);
     world.submit(4, PartNodes::new());
     assert_eq!(world.started().len(), 4);
+}
+
+/// Submits a job with a map over a file of each group of nodes.
+fn submit_seen(world: &mut World, seen_by: &[(&str, &[&str])]) {
+    let by = |(dir, nodes): &(&str, &[&str])| SeenBy {
+        dir: dir.into(),
+        nodes: nodes.iter().map(ToString::to_string).collect(),
+    };
+    let seen_by: Vec<SeenBy> = seen_by.iter().map(by).collect();
+    let input = |(index, by): (usize, &SeenBy)| InputFile {
+        path: by.dir.join("file"),
+        size_bytes: PART_BYTES,
+        mtime_ns: 0,
+        compression: None,
+        named: 0,
+        object: None,
+        stage_file: None,
+        stored: None,
+        seen: Some(index as u32),
+    };
+    let inputs: Vec<InputFile> = seen_by.iter().enumerate().map(input).collect();
+    let split = |file_index| Split {
+        segments: vec![Segment { file_index, offset_bytes: 0, length_bytes: PART_BYTES }],
+    };
+    let splits = (0..inputs.len() as u32).map(split).collect();
+    let spec = JobSpec { inputs, seen_by, memory_bytes: 1 << 20, ..JobSpec::named("a job") };
+    world.begin(spec, splits, PartNodes::new());
+}
+
+#[test]
+fn maps_wait_for_nodes_that_see_their_inputs() {
+    let mut world = World::with_nodes(2, 2);
+    world.join_named(3, 1, "a", vec!["/data".into()]);
+    world.join_named(4, 1, "b", vec!["/other".into(), "/data/logs".into()]);
+    let groups: [(&str, &[&str]); 5] = [
+        ("/data/logs", &["a", "b"]),
+        ("/data/logs", &["b"]),
+        ("/data", &["b"]),
+        ("/away", &["c"]),
+        ("/data", &["n1"]),
+    ];
+    submit_seen(&mut world, &groups);
+    assert_eq!(world.started(), BTreeMap::from([(0, 3), (1, 4)]));
+    world.pass(60_000);
+    assert_eq!(world.started(), BTreeMap::new());
+    let why = world.control.waits_for(JOB).unwrap();
+    assert!(why.starts_with("3 of its maps need a node that sees /data, and none is here: start b"), "{why}");
+    // The process with the same name is another node, and sees more.
+    world.join_named(6, 2, "c", vec!["/away".into(), "/data".into()]);
+    world.pass(1000);
+    assert_eq!(world.started(), BTreeMap::from([(3, 6)]));
 }

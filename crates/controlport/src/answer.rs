@@ -178,6 +178,7 @@ fn code_of_control(error: &ControlError) -> ErrorCode {
         | ControlError::NoSuchArchitecture { .. }
         | ControlError::CheckFailed { .. }
         | ControlError::DrillUnanswered { .. }
+        | ControlError::NotListed { .. }
         | ControlError::LastNode { .. }
         | ControlError::NotOfDrill { .. }
         | ControlError::IntermediateExists { .. }

@@ -35,7 +35,9 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use listener::Refusal;
-use routes::{drills, files, groups, history, intermediates, jobs, nodes, status, stored_files, tokens};
+use routes::{
+    drills, files, groups, history, intermediates, jobs, nodes, seen, status, stored_files, tokens,
+};
 use std::sync::{Arc, Once};
 use utoipa::OpenApi as _;
 use utoipa::openapi::OpenApi;
@@ -109,6 +111,7 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(nodes::kept))
         .routes(routes!(nodes::checked))
         .routes(routes!(drills::struck))
+        .routes(routes!(seen::listed))
         .routes(routes!(intermediates::list, intermediates::create))
         .routes(routes!(intermediates::open))
         .routes(routes!(intermediates::remove))
@@ -139,6 +142,7 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(groups::remove))
         .routes(routes!(nodes::drain))
         .routes(routes!(drills::drill))
+        .routes(routes!(seen::ask))
         .routes(routes!(status::health))
         .routes(routes!(status::metrics))
         .split_for_parts()

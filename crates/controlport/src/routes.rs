@@ -9,6 +9,7 @@ pub(crate) mod intermediates;
 pub(crate) mod jobs;
 pub(crate) mod nodes;
 mod of_others;
+pub(crate) mod seen;
 pub(crate) mod status;
 pub(crate) mod stored_files;
 pub(crate) mod tokens;

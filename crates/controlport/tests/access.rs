@@ -74,6 +74,8 @@ const MATRIX: &[(&str, &str, [bool; 5])] = &[
     ("post", "/v1/nodes/{node}/kept", [false, false, false, false, true]),
     ("post", "/v1/nodes/{node}/checked", [false, false, false, false, true]),
     ("post", "/v1/nodes/{node}/struck", [false, false, false, false, true]),
+    ("post", "/v1/nodes/{node}/seen", [false, false, false, false, true]),
+    ("post", "/v1/seen", [true, true, false, false, false]),
     ("post", "/v1/nodes/{node}/leave", [false, false, false, false, true]),
     ("post", "/v1/nodes/{node}/data-tokens", [false, false, false, false, true]),
     ("post", "/v1/nodes/{node}/drain", [true, false, false, false, false]),
@@ -148,6 +150,7 @@ impl Place {
             memory_bytes: 1 << 30,
             architecture: "x86_64".to_string(),
             data_url: "http://127.0.0.1:1".to_string(),
+            sees: Vec::new(),
             left: Vec::new(),
         };
         let body = serde_json::to_string(&info).expect("JSON");
@@ -698,10 +701,13 @@ const PRIVATE: &[(&str, &str, Hides)] = &[
     ("post", "/v1/nodes/{node}/kept", Hides::NotAsked),
     ("post", "/v1/nodes/{node}/checked", Hides::NotAsked),
     ("post", "/v1/nodes/{node}/struck", Hides::NotAsked),
+    ("post", "/v1/nodes/{node}/seen", Hides::NotAsked),
     ("post", "/v1/nodes/{node}/leave", Hides::NotAsked),
     ("post", "/v1/nodes/{node}/data-tokens", Hides::NotAsked),
     ("post", "/v1/nodes/{node}/drain", Hides::NotAsked),
     ("post", "/v1/nodes/{node}/drill", Hides::NotAsked),
+    // All users may list directories of `node --sees`.
+    ("post", "/v1/seen", Hides::NotAsked),
     // The console shows all tables.
     ("post", "/v1/state", Hides::NotAsked),
     ("get", "/v1/tokens", Hides::NotAsked),
@@ -736,6 +742,7 @@ impl Row {
             object: None,
             stage_file: None,
             stored: Some(StoredContent::default()),
+            seen: None,
         };
         let submission = |spec: &JobSpec| json!({ "spec": spec, "splits": [] });
         match text {

@@ -64,6 +64,7 @@ fn spec(path: &str, parts: &[StoredPart], size_bytes: u64) -> JobSpec {
         object: None,
         stage_file: None,
         stored: Some(StoredContent { parts: parts.to_vec() }),
+        seen: None,
     };
     JobSpec { inputs: vec![input], ..JobSpec::named("a job") }
 }

@@ -1,6 +1,6 @@
 //! The questions of the planner to the front end.
 
-use api::{Formats, InputFile};
+use api::{Formats, InputFile, SeenBy};
 use std::any::Any;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,9 @@ pub trait FrontEnd {
 
     /// Lists a stored file, or those below a stored directory, by name: `files:NAME` or `files:NAME@VERSION`.
     fn stored_inputs(&self, state_dir: &Path, name: &str) -> anyhow::Result<StoredInputs>;
+
+    /// Lists the files at an absolute path that only some nodes see, each with the position of its nodes.
+    fn seen_inputs(&self, path: &str) -> anyhow::Result<SeenInputs>;
 
     /// Checks the name of an output that is to be stored. Returns the directory for private outputs, or None if the nodes
     /// of a cluster store it.
@@ -34,6 +37,13 @@ pub struct StoredInputs {
     pub files: Vec<InputFile>,
     /// Keeps their version while it lives.
     pub pin: Option<StoredPin>,
+}
+
+/// Files that only some nodes see.
+#[derive(Debug, Default)]
+pub struct SeenInputs {
+    pub files: Vec<InputFile>,
+    pub seen_by: Vec<SeenBy>,
 }
 
 /// Something that keeps a version of stored files.

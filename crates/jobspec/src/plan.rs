@@ -10,10 +10,11 @@ use crate::standard_output::{self, PrivateOutput};
 use crate::{duration, memory_size, state_dir, streaming};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::control::SLOTS_MAX;
+use api::seen::SEEN_GROUPS_MAX;
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use api::{
     Codec, Exchange, Formats, Function, InputFile, JobKind, JobSpec, KeyRules, Layout, MapReduce, Notice,
-    Partitioning, RecordFormat, STORED_PREFIX, Split,
+    Partitioning, RecordFormat, SEEN_PREFIX, STORED_PREFIX, SeenBy, Split,
 };
 use mapreduce::layout::{self, LayoutRequest};
 use std::collections::BTreeSet;
@@ -58,7 +59,7 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
 
     let combiner = combiner.or_else(|| combiner_of(reducer.as_ref(), options.keys.key_tails));
     let standard_input = inputs.take_standard_input(&disks[0], formats.input, options.in_cluster)?;
-    let Inputs { files: inputs, stored_pins, .. } = inputs;
+    let Inputs { files: inputs, seen_by, stored_pins, .. } = inputs;
     let input_bytes = inputs.iter().map(|input| input.size_bytes).sum();
     let request = LayoutRequest { memory_bytes, slots, input_bytes, combines: combiner.is_some() };
     let layout = layout::derive(&request)?;
@@ -72,6 +73,7 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
     let spec = JobSpec {
         kind: kind(options.map_only),
         inputs,
+        seen_by,
         mapper,
         combiner,
         reducer,
@@ -224,6 +226,7 @@ struct Inputs {
     files: Vec<InputFile>,
     /// Position of standard input among the files, and its number among the arguments.
     standard_input_at: Option<(usize, u32)>,
+    seen_by: Vec<SeenBy>,
     stored_pins: Vec<StoredPin>,
 }
 
@@ -231,18 +234,25 @@ impl Inputs {
     fn list(options: &JobOptions, format: RecordFormat, front_end: &dyn FrontEnd) -> anyhow::Result<Inputs> {
         let arguments = &options.input;
         standard_input::check(arguments)?;
-        let mut inputs = Inputs { files: Vec::new(), standard_input_at: None, stored_pins: Vec::new() };
+        let mut inputs = Inputs {
+            files: Vec::new(),
+            standard_input_at: None,
+            seen_by: Vec::new(),
+            stored_pins: Vec::new(),
+        };
         let mut named = 0;
         for (index, between) in arguments.split(|argument| argument == standard_input::ARGUMENT).enumerate() {
             if index > 0 {
                 inputs.standard_input_at = Some((inputs.files.len(), named));
                 named += 1;
             }
-            // Names of stored files stand between paths.
-            for stretch in between.chunk_by(|one, other| is_stored(one) == is_stored(other)) {
-                let listed = match stretch.first().is_some_and(|argument| is_stored(argument)) {
-                    true => inputs.list_stored(stretch, options, front_end)?,
-                    false => mapper::input::list(stretch).context("--input")?,
+            // Names of stored files, and of files that only some nodes see, stand between paths.
+            let kind = |argument: &str| (is_stored(argument), is_seen(argument));
+            for stretch in between.chunk_by(|one, other| kind(one) == kind(other)) {
+                let listed = match stretch.first().map_or((false, false), |argument| kind(argument)) {
+                    (true, _) => inputs.list_stored(stretch, options, front_end)?,
+                    (_, true) => inputs.list_seen(stretch, options, front_end)?,
+                    _ => mapper::input::list(stretch).context("--input")?,
                 };
                 let behind = |input: InputFile| InputFile { named: named + input.named, ..input };
                 inputs.files.extend(listed.into_iter().map(behind));
@@ -271,6 +281,40 @@ impl Inputs {
         Ok(files)
     }
 
+    fn list_seen(
+        &mut self,
+        names: &[String],
+        options: &JobOptions,
+        front_end: &dyn FrontEnd,
+    ) -> anyhow::Result<Vec<InputFile>> {
+        let mut files = Vec::new();
+        for (named, name) in names.iter().enumerate() {
+            ensure!(
+                options.in_cluster,
+                "--input {name} needs --server: only nodes of a cluster see such files"
+            );
+            ensure!(
+                options.streaming.is_none(),
+                "--input {name} does not go with jobs of Hadoop Streaming: give a path that all nodes see"
+            );
+            let listed = front_end.seen_inputs(name.strip_prefix(SEEN_PREFIX).unwrap_or(name));
+            let listed = listed.with_context(|| format!("--input {name}"))?;
+            let before = self.seen_by.len() as u32;
+            let of_job = |input: InputFile| InputFile {
+                named: named as u32,
+                seen: input.seen.map(|group| before + group),
+                ..input
+            };
+            files.extend(listed.files.into_iter().map(of_job));
+            self.seen_by.extend(listed.seen_by);
+        }
+        ensure!(
+            self.seen_by.len() <= SEEN_GROUPS_MAX,
+            "--input: more than {SEEN_GROUPS_MAX} groups of nodes see the inputs: name fewer"
+        );
+        Ok(files)
+    }
+
     fn take_standard_input(
         &mut self,
         dir: &Path,
@@ -285,6 +329,10 @@ impl Inputs {
         self.files.insert(place, InputFile { named, ..input });
         Ok(Some(file))
     }
+}
+
+fn is_seen(argument: &str) -> bool {
+    argument.starts_with(SEEN_PREFIX)
 }
 
 fn is_stored(argument: &str) -> bool {
@@ -418,9 +466,9 @@ fn check_stretches(options: &JobOptions, format: RecordFormat) -> anyhow::Result
         "`from` does not go with --input-format stretches: the output of a stage is not in a file that a \
          program can read by itself; leave one of them out"
     );
-    if let Some(input) = options.input.iter().find(|input| is_stored(input)) {
+    if let Some(input) = options.input.iter().find(|input| is_stored(input) || is_seen(input)) {
         bail!(
-            "--input {input} does not go with --input-format stretches: a stored file is not a file that a program \
+            "--input {input} does not go with --input-format stretches: it is not a file that a program \
              can read by itself; name files"
         );
     }

@@ -2,11 +2,13 @@
 
 mod gzip;
 pub(crate) mod line_splits;
+mod seen;
 pub(crate) mod source;
 pub(crate) mod stored;
 
 use api::{Compression, InputFile, RecordFormat, is_object_url};
 use objects::{Found, ObjectError, ObjectUrl};
+pub use seen::list_seen;
 use source::{Openers, Opening, Source, Warnings};
 use std::fs::{DirEntry, File, Metadata};
 use std::io::{ErrorKind, Read};
@@ -48,6 +50,10 @@ pub enum InputError {
     NotRegular { path: PathBuf },
     #[error("input directory {} contains itself through the link {}", ancestor.display(), path.display())]
     Loop { path: PathBuf, ancestor: PathBuf },
+    #[error("input directory {} lies more than {depth_max} directories deep", path.display())]
+    TooDeep { path: PathBuf, depth_max: usize },
+    #[error("input directory {} has more than {max} files or directories: name parts of it", path.display())]
+    TooMany { path: PathBuf, max: usize },
     #[error("no input matches {pattern:?}")]
     NoMatch { pattern: String },
     #[error("input pattern {pattern:?} is invalid: {source}")]
@@ -230,6 +236,7 @@ fn pinned_object(found: Found) -> InputFile {
         object: Some(found.pin),
         stage_file: None,
         stored: None,
+        seen: None,
     }
 }
 
@@ -365,10 +372,15 @@ fn pin(path: &Path, metadata: &Metadata) -> Result<InputFile, InputError> {
     if path.to_str().is_none() {
         return Err(InputError::NotUtf8 { path: path.to_path_buf() });
     }
+    let file = File::open(path).map_err(|source| unreadable(path.to_path_buf(), source))?;
+    pin_opened(path, &file)
+}
+
+fn pin_opened(path: &Path, file: &File) -> Result<InputFile, InputError> {
     let unreadable = |source| unreadable(path.to_path_buf(), source);
-    let file = File::open(path).map_err(unreadable)?;
     let mut first_bytes = Vec::new();
-    (&file).take(MAGIC_BYTES).read_to_end(&mut first_bytes).map_err(unreadable)?;
+    let mut reader = file;
+    reader.by_ref().take(MAGIC_BYTES).read_to_end(&mut first_bytes).map_err(unreadable)?;
     let compression = compression_of(&first_bytes);
     let metadata = file.metadata().map_err(unreadable)?;
     let (size_bytes, mtime_ns) = pinned_facts(&metadata);
@@ -382,6 +394,7 @@ fn pin(path: &Path, metadata: &Metadata) -> Result<InputFile, InputError> {
         object: None,
         stage_file: None,
         stored: None,
+        seen: None,
     })
 }
 

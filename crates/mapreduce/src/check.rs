@@ -7,7 +7,8 @@ use crate::layout::{
 };
 use api::control::SLOTS_MAX;
 use api::layout::BLOCK_BYTES_MIN;
-use api::{InputFile, JobSpec, Layout, RecordFormat, Split, is_object_url};
+use api::seen::{SEEN_GROUPS_MAX, is_seen_path};
+use api::{InputFile, JobSpec, Layout, RecordFormat, Segment, Split, is_object_url};
 use keys::{KeyEncoder, KeyRulesError};
 use std::path::{Component, Path, PathBuf};
 
@@ -28,6 +29,13 @@ pub enum SpecError {
     StageFile { path: PathBuf },
     #[error("its input {path:?} is a stored file whose parts do not have its size")]
     TornStoredFile { path: PathBuf },
+    #[error(
+        "its input {path:?} lies below no path of `seen_by`, or is read as stretches: name it as `seen:PATH`, and let \
+         the engine read it"
+    )]
+    Seen { path: PathBuf },
+    #[error("a split has files that different nodes see")]
+    MixedSplit,
     #[error("its keys: {0}")]
     Keys(#[from] KeyRulesError),
 }
@@ -48,6 +56,7 @@ pub fn check(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
     if let Some(input) = spec.inputs.iter().find(is_torn) {
         return Err(SpecError::TornStoredFile { path: input.path.clone() });
     }
+    check_seen(spec, splits)?;
     let mut files = spec.inputs.iter().filter(|input| input.is_path());
     files.try_for_each(|input| check_path("input", &input.path))?;
     number("slots", u64::from(spec.slots), 1, u64::from(SLOTS_MAX))?;
@@ -62,6 +71,26 @@ pub fn check(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
     match spec.kind.generated() {
         Some(_) => Ok(()),
         None => check_splits(&spec.inputs, splits),
+    }
+}
+
+/// Checks the inputs that only some nodes see: only these nodes may run the map of a split, which has no other files.
+fn check_seen(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
+    number("seen_by", spec.seen_by.len() as u64, 0, SEEN_GROUPS_MAX as u64)?;
+    spec.seen_by.iter().try_for_each(|seen| check_path("seen input", &seen.dir))?;
+    for (index, input) in spec.inputs.iter().filter_map(|input| Some((input.seen?, input))) {
+        let below = spec.seen_by.get(index as usize).filter(|seen| input.path.starts_with(&seen.dir));
+        let is_read = spec.formats.input != RecordFormat::Stretches && spec.kind.generated().is_none();
+        let is_file = input.object.is_none() && input.stored.is_none() && is_seen_path(&input.path);
+        if below.is_none() || !is_read || !is_file {
+            return Err(SpecError::Seen { path: input.path.clone() });
+        }
+    }
+    let seen = |segment: &Segment| spec.inputs.get(segment.file_index as usize).and_then(|input| input.seen);
+    let is_mixed = |split: &Split| split.segments.windows(2).any(|pair| seen(&pair[0]) != seen(&pair[1]));
+    match splits.iter().any(is_mixed) {
+        true => Err(SpecError::MixedSplit),
+        false => Ok(()),
     }
 }
 
@@ -144,6 +173,7 @@ mod tests {
             object: None,
             stage_file: None,
             stored: None,
+            seen: None,
         }];
         let segments = vec![Segment { file_index: 0, offset_bytes: 4, length_bytes: 6 }];
         (spec, vec![Split { segments }])

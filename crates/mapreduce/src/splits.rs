@@ -10,7 +10,7 @@ pub const SEGMENTS_PER_SPLIT_MAX: usize = 4096;
 /// multiples of `split_bytes` (the reader moves both ends to line ends), like files that programs read by themselves.
 /// Files of records of fixed length are cut at a multiple of the record length. Compressed files stay whole; small
 /// files are packed together up to `split_bytes`. Plain stored files are also cut at the ends of their parts, because each
-/// part has other nodes; a part is divided evenly. Each byte of each file is in exactly one split, and empty files are
+/// part has other nodes; a part is divided evenly. Files that other nodes see are in other splits. Each byte of each file is in exactly one split, and empty files are
 /// in none.
 pub fn plan(inputs: &[InputFile], split_bytes: u64, format: RecordFormat) -> Vec<Split> {
     let record_bytes = match format {
@@ -19,7 +19,11 @@ pub fn plan(inputs: &[InputFile], split_bytes: u64, format: RecordFormat) -> Vec
     };
     let split_bytes = (split_bytes / record_bytes).max(1) * record_bytes;
     let mut packer = Packer { split_bytes, splits: Vec::new(), open: Vec::new(), open_bytes: 0 };
+    let mut seen = None;
     for (file_index, input) in inputs.iter().enumerate() {
+        if std::mem::replace(&mut seen, input.seen) != input.seen {
+            packer.close();
+        }
         let file_index = u32::try_from(file_index).expect("an input list has fewer than 2^32 files");
         if let (None, Some(content)) = (input.compression, &input.stored) {
             let (mut part_end, mut begin) = (0_u64, 0);
@@ -121,6 +125,7 @@ mod tests {
             object: None,
             stage_file: None,
             stored: None,
+            seen: None,
         };
         let inputs: Vec<InputFile> = files.iter().map(file).collect();
         let splits = plan(&inputs, split_bytes, format);
@@ -132,6 +137,25 @@ mod tests {
             })
             .collect();
         assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn files_of_other_nodes_are_in_other_splits() {
+        let file = |seen| InputFile {
+            path: "/f".into(),
+            size_bytes: 10,
+            mtime_ns: 0,
+            compression: None,
+            named: 0,
+            object: None,
+            stage_file: None,
+            stored: None,
+            seen,
+        };
+        let splits = plan(&[None, Some(0), Some(0), Some(1), None].map(file), 1000, RecordFormat::TEXT);
+        let files = |split: api::Split| split.segments.iter().map(|segment| segment.file_index).collect();
+        let files: Vec<Vec<u32>> = splits.into_iter().map(files).collect();
+        assert_eq!(files, [vec![0], vec![1, 2], vec![3], vec![4]]);
     }
 
     #[test]
@@ -148,6 +172,7 @@ mod tests {
                 object: None,
                 stage_file: None,
                 stored: Some(content),
+                seen: None,
             };
             let rows: Vec<Vec<(u64, u64)>> = plan(&[input], split_bytes, format)
                 .iter()

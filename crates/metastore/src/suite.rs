@@ -495,6 +495,7 @@ fn node(number: u32, name: &str) -> NodeRow {
         incarnation: "first".to_string(),
         secret_hash: None,
         join_token: None,
+        sees: Vec::new(),
         registered_ns: 10,
         last_seen_ns: 10,
     }

@@ -12,4 +12,5 @@ mod pending_report;
 mod poller;
 pub(crate) mod remote;
 pub(crate) mod sampler;
+mod seen;
 mod unanswered;

@@ -11,6 +11,7 @@ use api::AttemptLimits;
 use ids::{JobId, RunId};
 use program::{Programs, Sandbox};
 use programport::ProgramPort;
+use roots::JobPaths;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +37,8 @@ pub struct NodeOptions {
     pub program_env: Vec<(String, String)>,
     /// Directory of the concrete files of stored files; None if this node has none.
     pub stored_files: Option<PathBuf>,
+    /// Access to the directories that this node sees and not every other; None if there are none.
+    pub seen: Option<JobPaths>,
 }
 
 /// The state of a node that its threads share.

@@ -154,8 +154,9 @@ impl Roots {
         if let Some(task) = spec.kind.program() {
             return self.check_task(task);
         }
-        // The output of earlier stages, and stored files, are no paths.
-        let named = spec.inputs.iter().filter(|input| input.stage_file.is_none() && input.stored.is_none());
+        // The output of earlier stages, and stored files, are no paths. A node opens files that only it sees below the
+        // directories of its `--sees`.
+        let named = spec.inputs.iter().filter(|input| input.is_path() || input.object.is_some());
         for input in named.filter(|input| !travels(&spec.shipped, &input.path)) {
             match input.object {
                 Some(_) => self.check_object("input", &input.path)?,

@@ -28,6 +28,8 @@ pub struct NodeRow {
     pub secret_hash: Option<[u8; 32]>,
     /// The name of the token of its join; None: it needed none, or used the server's own.
     pub join_token: Option<String>,
+    /// Directories that not every node sees.
+    pub sees: Vec<PathBuf>,
     pub registered_ns: u64,
     pub last_seen_ns: u64,
 }

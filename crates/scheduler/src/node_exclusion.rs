@@ -22,8 +22,12 @@ impl State {
         }
         task.failed_on.push(node);
         let failed_on = task.failed_on.clone();
+        let bound = Some(&task.placement).filter(|placement| placement.is_bound());
+        let can_run = bound.map(|placement| placement.near().to_vec());
         let others = self.rooms.iter().filter(|(other, room)| {
-            (room.shares || !needs.everywhere) && !self.draining.contains(other) && !failed_on.contains(other)
+            let can_run = can_run.as_ref().is_none_or(|nodes| nodes.contains(other));
+            let works = (room.shares || !needs.everywhere) && !self.draining.contains(other);
+            can_run && works && !failed_on.contains(other)
         });
         let others: Vec<NodeId> = others.map(|(other, _)| *other).collect();
         let Some(job) = self.jobs.get_mut(&key.job) else { return };

@@ -184,6 +184,7 @@ impl Stage {
             open_with(Queue::Of(*node), ready.by_node.entry(*node).or_default(), put);
         }
         match self.is_planned {
+            _ if task.placement.is_bound() => {}
             false => open_with(Queue::Far, &mut ready.far, put),
             true => {
                 ready.opened.insert(Queue::Far);
@@ -238,12 +239,12 @@ impl Stage {
         }
     }
 
-    /// Returns the first task that waits for a node and can run on no other. Tasks that are only near it are in other
-    /// queues too, and leave this one.
+    /// Returns the first task that waits for a node and can run on no other. Tasks with other nodes are in other queues
+    /// too, and leave this one.
     pub fn first_bound(&mut self, node: NodeId) -> Option<TaskIndex> {
         loop {
             let index = self.first_waiting(Queue::Of(node))?;
-            if matches!(self.tasks[index.0 as usize].placement, Placement::On(_)) {
+            if self.tasks[index.0 as usize].placement.is_only_on(node) {
                 return Some(index);
             }
             let Ready { planned, by_node, .. } = &mut self.ready;
@@ -300,9 +301,9 @@ impl Stage {
         }
         match &task.placement {
             Placement::Anywhere => WhyHere::Any,
-            Placement::On(_) => WhyHere::OnlyHere,
+            placement if placement.is_only_on(node) => WhyHere::OnlyHere,
             placement if placement.near().contains(&node) => WhyHere::NearData,
-            Placement::Near(_) | Placement::Planned(_) => WhyHere::NoNearerSlot,
+            Placement::On(_) | Placement::Near(_) | Placement::Planned(_) => WhyHere::NoNearerSlot,
         }
     }
 }

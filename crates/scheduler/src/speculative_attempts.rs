@@ -384,6 +384,7 @@ fn find_slot(state: &mut State, now: UnixNanos, of: AttemptKey, place: &Where) -
     let may_run = |node: &NodeId| {
         !(busy.contains(node) || place.avoid.contains(node) || state.slow_nodes.contains_key(node))
             && place.only.as_ref().is_none_or(|only| only.contains(node))
+            && (is_near(node) || !task.placement.is_bound())
             && state.shares(*node)
     };
     let mut nodes: Vec<NodeId> = state.free_slots.nodes().filter(may_run).collect();

@@ -226,6 +226,10 @@ impl EventLoop {
                 control.check_news(outbox, node, *news, caller(reply))
             }
             Request::Strike { strike, reply } => control.strike(outbox, strike, caller(reply)),
+            Request::Seen { request, reply } => control.list_seen(outbox, request, caller(reply)),
+            Request::SeenListed { node, news, reply } => {
+                control.seen_listed(outbox, node, *news, caller(reply));
+            }
             Request::Struck { node, news, reply } => control.struck(outbox, node, news, caller(reply)),
             Request::OutputSoFar { job, reply } => drop(reply.send(Ok(control.output_so_far(job)))),
             Request::WaitsFor { job, reply } => drop(reply.send(Ok(control.waits_for(job)))),

@@ -47,9 +47,10 @@ use api::intermediate::{
     OpenedIntermediate,
 };
 use api::kept::{GcAnswer, KeptAnnouncement};
+use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer, SeenQuestion};
 use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
-use control::{FileRequest, NewStrike, NewsAnswer};
+use control::{FileRequest, NewStrike, NewsAnswer, SeenRequest};
 use event_loop::{
     EventLoop, JobFiles, Joining, ProgressBoard, REQUESTS_MAX, Reply, Request, Submission, caller, caller_of,
 };
@@ -546,6 +547,18 @@ impl Server {
     /// Handles a node's report on the outcome of a fault.
     pub async fn drill_news(&self, node: NodeId, news: DrillNews) -> Result<(), ServerError> {
         self.ask_later(|reply| Request::Struck { node, news, reply }).await
+    }
+
+    /// Returns a page of the files at a path that only some nodes see.
+    pub async fn seen(&self, question: SeenQuestion) -> Result<SeenAnswer, ServerError> {
+        let request = SeenRequest { name: Uuid::new_v4().to_string(), question };
+        self.ask_later(|reply| Request::Seen { request, reply }).await
+    }
+
+    /// Handles a page of a node's listing.
+    pub async fn seen_news(&self, node: NodeId, news: SeenNews) -> Result<SeenNewsAnswer, ServerError> {
+        let news = Box::new(news);
+        self.ask_later(|reply| Request::SeenListed { node, news, reply }).await
     }
 
     /// Creates an intermediate file of a user, to be written on a node.

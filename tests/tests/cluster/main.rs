@@ -27,6 +27,7 @@ mod root_races;
 mod roots;
 mod sandbox;
 mod security;
+mod seen_inputs;
 mod sharing;
 mod shipped;
 mod slow_postgres;

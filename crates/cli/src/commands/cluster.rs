@@ -6,6 +6,7 @@ use crate::options::connect;
 use crate::show::terminal::{print, tell};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{ErrorCode, NodeInfo, PROTOCOL_VERSION};
+use api::seen::{SEES_MAX, is_seen_path};
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use client::Blocking;
 use data_port::DataPort;
@@ -13,7 +14,7 @@ use jobspec::{duration, memory_size, paths, state_dir};
 use metastore::Metastore;
 use node::{Disks, Drill, DyingProcess, LeftOnDisks, Node, NodeLink, NodeOptions, Remote, StoredSettings};
 use program::{Containment, Network, Programs, Sandbox};
-use roots::Roots;
+use roots::{JobPaths, Roots, deepest_existing};
 use server::{Server, ServerOptions};
 use shipped::{Depot, Limits};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -158,6 +159,8 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     let roots = own_roots(args).map_err(Failure::refused)?;
     let limits = jobspec::limits::parse(&args.limit).map_err(Failure::refused)?;
     let stored = stored_settings(args).map_err(Failure::refused)?;
+    let seen = seen_directories(args, &disks).map_err(Failure::refused)?;
+    info.sees.clone_from(&seen.dirs);
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let (current, stopping) =
         (Arc::<Mutex<Option<Arc<Remote>>>>::default(), Arc::new(AtomicBool::new(false)));
@@ -181,7 +184,8 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         left.give_to(&disks, link.readmitted());
         programs.set_temporary(disks.program_files());
         let (data, drill) = (data_port.client.clone(), drill(args, &programs));
-        let remote = Arc::new(Remote::new(link, disks, data, caches.clone(), roots.clone(), drill, stored));
+        let remote = Remote::new(link, disks, data, caches.clone(), roots.clone(), drill, stored);
+        let remote = Arc::new(remote.seeing(seen.paths.clone()));
         remote.tell_kept();
         remote.keep_files().context("starting a thread")?;
         remote.wait_for_stored_files();
@@ -196,6 +200,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             program_port: Some(data_port.program_port(remote.link())),
             program_env: program_env(args, &info),
             stored_files: None,
+            seen: seen.paths.clone(),
         };
         work(&remote, options, &data_port)?;
         current.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -335,6 +340,42 @@ fn own_roots(args: &NodeArgs) -> anyhow::Result<Option<Roots>> {
     given.map(|roots| Roots::of_operator(roots)).transpose().context("--allow-root")
 }
 
+/// Directories that this node sees and not every other, and the access to them.
+struct SeenHere {
+    dirs: Vec<PathBuf>,
+    paths: Option<JobPaths>,
+}
+
+/// Opens the directories of `--sees`. None may contain a disk or the state of this node, or lie in one.
+fn seen_directories(args: &NodeArgs, disks: &[PathBuf]) -> anyhow::Result<SeenHere> {
+    let mut own = vec![state_dir::state_dir(None)?];
+    own.extend(disks.iter().cloned());
+    let mut dirs = Vec::new();
+    for given in &args.sees {
+        let shown = given.display();
+        let dir = given.canonicalize().with_context(|| format!("--sees {shown}"))?;
+        std::fs::read_dir(&dir).with_context(|| format!("--sees {shown}"))?;
+        ensure!(is_seen_path(&dir), "--sees {shown}: give a directory below /, with a name in UTF-8");
+        for place in &own {
+            let place = std::path::absolute(place)?;
+            let (found, missing) = deepest_existing(&place).with_context(|| place.display().to_string())?;
+            let place = missing.iter().fold(found, |place, name| place.join(name));
+            ensure!(
+                !dir.starts_with(&place) && !place.starts_with(&dir),
+                "--sees {shown}: it overlaps {}, where this node keeps data: give another directory",
+                place.display()
+            );
+        }
+        if !dirs.contains(&dir) {
+            dirs.push(dir);
+        }
+    }
+    ensure!(dirs.len() <= SEES_MAX, "--sees is given {} times: at most {SEES_MAX}", dirs.len());
+    let texts: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    let roots = Some(Roots::of_operator(&texts).context("--sees")?).filter(|_| !dirs.is_empty());
+    Ok(SeenHere { dirs, paths: roots.map(|roots| JobPaths::below(vec![roots])) })
+}
+
 /// Opens the caches of files on all disks. Those on other disks are used when the first disk fails.
 fn file_caches(args: &NodeArgs, disks: &[PathBuf]) -> anyhow::Result<Vec<Arc<Depot>>> {
     disks.iter().map(|disk| file_cache(args, disk)).collect()
@@ -404,6 +445,7 @@ fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {
         memory_bytes,
         architecture: std::env::consts::ARCH.to_string(),
         data_url: String::new(),
+        sees: Vec::new(),
         left: Vec::new(),
     })
 }

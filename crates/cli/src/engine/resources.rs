@@ -1,6 +1,6 @@
 //! The front end of the planner: memory and slots of this machine or of a cluster, and messages on the terminal.
 
-use crate::engine::{machine, stored_outputs};
+use crate::engine::{machine, seen_inputs, stored_outputs};
 use crate::exit::Failure;
 use crate::options::connect::Site;
 use crate::show::terminal::tell;
@@ -10,7 +10,7 @@ use clusterfiles::ClusterFiles;
 use filestore::{FileStore, FilesError};
 use filetransfer::{FileToGet, GetPlan};
 use filetree::TreeName;
-use jobspec::{FrontEnd, StoredInputs, StoredShape};
+use jobspec::{FrontEnd, SeenInputs, StoredInputs, StoredShape};
 use mapper::input::{MAGIC_BYTES, compression_of, never_data};
 use mapreduce::layout::MEMORY_BYTES_MIN;
 use output::output_dir::{ForeignEntry, foreign_entry};
@@ -69,6 +69,10 @@ impl FrontEnd for CommandLineFrontEnd<'_> {
             Some(site) => inputs_of_cluster(site, name),
             None => inputs_of_machine(state_dir, name),
         }
+    }
+
+    fn seen_inputs(&self, path: &str) -> anyhow::Result<SeenInputs> {
+        seen_inputs::list(self.site.context("give --server: only nodes of a cluster see such files")?, path)
     }
 
     fn stored_output(
@@ -141,6 +145,7 @@ fn data_below(
             object: None,
             stage_file: None,
             stored: Some(StoredContent { parts: file.parts.iter().map(part).collect() }),
+            seen: None,
         });
     }
     Ok(files)

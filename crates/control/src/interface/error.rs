@@ -21,6 +21,8 @@ pub enum ControlError {
     UnknownCheck,
     #[error("{checks_max} checks of I-files are under way: retry when one of them is done")]
     TooManyChecks { checks_max: usize },
+    #[error("the files of {path} that only some nodes see cannot be listed: {reason}")]
+    NotListed { path: String, reason: String },
     #[error("{node} did not report the result of the fault: this fault or another one ended it")]
     DrillUnanswered { node: NodeId },
     #[error("{node} is the only working node: a drill may not end it")]

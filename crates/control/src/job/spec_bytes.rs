@@ -14,9 +14,11 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
         Function::Builtin { name, argument } => name.len() + argument.as_ref().map_or(0, String::len),
     };
     let inputs = spec.inputs.iter().map(|input| input.path.as_os_str().len() + NAMED_BYTES);
+    let seen_by = spec.seen_by.iter().map(|seen| seen.dir.as_os_str().len() + bytes_of(&seen.nodes));
     let files = spec.files.iter().map(|file| file.as_os_str().len());
     let shipped = spec.shipped.iter().map(|file| file.path.as_os_str().len() + NAMED_BYTES);
-    let bytes: usize = functions.map(of_function).chain(inputs).chain(files).chain(shipped).sum();
+    let bytes: usize =
+        functions.map(of_function).chain(inputs).chain(seen_by).chain(files).chain(shipped).sum();
     let single: u64 = spec.kind.program().into_iter().map(task_bytes).sum();
     (bytes + env_bytes(&spec.env)) as u64 + single
 }

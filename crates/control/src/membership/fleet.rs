@@ -547,6 +547,7 @@ mod tests {
             memory_bytes: 1 << 30,
             architecture: String::new(),
             data_url: String::new(),
+            sees: Vec::new(),
             left: Vec::new(),
         }
     }

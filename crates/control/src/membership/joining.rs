@@ -8,6 +8,7 @@ use api::control::{
     NODE_NAME_BYTES_MAX, NODE_TEXT_BYTES_MAX, NodeInfo, NodeWelcome, PROTOCOL_VERSION, SLOTS_MAX,
 };
 use api::data_access::{DataKeys, SecretText};
+use api::seen::{SEEN_PATH_BYTES_MAX, SEES_MAX, is_seen_path};
 use ids::NodeId;
 use rows::{Change, NodeRow, NodeState};
 
@@ -36,6 +37,14 @@ fn check_node(info: &NodeInfo) -> Result<(), String> {
         if text.len() > NODE_TEXT_BYTES_MAX {
             return Err(format!("its {what} has {} bytes: at most {NODE_TEXT_BYTES_MAX}", text.len()));
         }
+    }
+    if info.sees.len() > SEES_MAX {
+        return Err(format!("it sees {} directories: at most {SEES_MAX}", info.sees.len()));
+    }
+    if let Some(dir) = info.sees.iter().find(|dir| !is_seen_path(dir)) {
+        return Err(format!(
+            "it sees {dir:?}, which is not an absolute path without `..`, of at most {SEEN_PATH_BYTES_MAX} bytes"
+        ));
     }
     Ok(())
 }
@@ -101,6 +110,7 @@ pub(crate) fn join(
         incarnation: incarnation.clone(),
         secret_hash: Some(secret_hash),
         join_token: join_token.clone(),
+        sees: info.sees.clone(),
         registered_ns: now_ns,
         last_seen_ns: now_ns,
     };

@@ -137,6 +137,11 @@ impl Node {
         self.kept.remove(&job);
     }
 
+    /// Returns whether it is silent, and its data may come back.
+    pub fn is_away(&self) -> bool {
+        self.away.is_some()
+    }
+
     /// Returns whether new chunks may be put on it: not if it is away or being drained, nor if no disk accepts data.
     pub fn takes_chunks(&self) -> bool {
         let has_room = self.disks.is_empty() || self.disks.iter().any(|disk| disk.state == DiskState::Usable);

@@ -1,9 +1,11 @@
-//! Plans of map tasks over stored files: which node runs which task, by the nodes that have replicas of the inputs.
+//! Plans of map tasks over stored files, and over files that only some nodes see: which node runs which task, by the
+//! nodes that have the inputs.
 
 use crate::flows::near_stage_files;
 use crate::interface::Outbox;
 use crate::job::Job;
 use crate::scheduling::feed;
+use crate::scheduling::seen_inputs::{Seeing, bound};
 use crate::work::Work;
 use api::Task;
 use ids::{InputNodes, JobId, Placement, StageIndex, StageKind, TaskIndex};
@@ -37,9 +39,10 @@ fn fetch_ns(bytes: u64) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX).saturating_add(FETCH_BEGINS_NS).min(WAIT_NS_MAX)
 }
 
-/// Plans the tasks of a first stage that could run anywhere and have stored inputs. The others keep their placements.
+/// Plans the tasks of a first stage that could run anywhere and have stored inputs, and those that only some nodes can
+/// run. The others keep their placements.
 pub(crate) fn plan_maps(work: &Work, id: JobId, tasks: &[(TaskIndex, &Task)], placements: &mut [Placement]) {
-    let Some(job) = work.jobs.get(&id).filter(|job| !job.part_nodes().is_empty()) else { return };
+    let Some(job) = work.jobs.get(&id).filter(|job| job.is_planned()) else { return };
     let split = |(_, task): &(TaskIndex, &'_ Task)| match task {
         Task::Map(map) => Some(map.split.clone()),
         _ => None,
@@ -48,11 +51,21 @@ pub(crate) fn plan_maps(work: &Work, id: JobId, tasks: &[(TaskIndex, &Task)], pl
     let rooms = work.fleet.rooms(job.spec().memory_bytes, &work.scheduling.left_out());
     let usable: BTreeSet<_> = rooms.iter().map(|room| room.node).collect();
     let near = near_splits(&job.spec().inputs, splits.iter(), job.part_nodes());
+    let seeing = Seeing::of(&work.fleet, job.spec());
     let (mut places, mut inputs) = (Vec::new(), Vec::new());
-    for (near, placement) in near.into_iter().zip(placements) {
-        if *placement == Placement::Anywhere {
+    for ((near, placement), (_, task)) in near.into_iter().zip(placements).zip(tasks) {
+        if let Some(input) = seeing.nodes_of(job.spec(), task) {
+            match input.planned {
+                Some(_) => *placement = Placement::Planned(input),
+                None => {
+                    inputs.push(input);
+                    places.push(placement);
+                }
+            }
+        } else if *placement == Placement::Anywhere {
             let nodes = near.nodes.into_iter().filter(|node| usable.contains(node)).collect();
-            inputs.push(InputNodes { nodes, planned: None, wait_ns: fetch_ns(near.stored_bytes) });
+            let wait_ns = fetch_ns(near.stored_bytes);
+            inputs.push(InputNodes { nodes, planned: None, wait_ns, only_there: false });
             places.push(placement);
         }
     }
@@ -90,8 +103,10 @@ pub(crate) fn plan_again(work: &mut Work, outbox: &mut Outbox) {
         return;
     }
     *planning = Planning { are_moved: false, fleet_changes: changes, planned_at: now };
-    let reads =
-        |job: &&Job| !job.part_nodes().is_empty() && !job.tasks().is_empty() && job.has_maps_to_start();
+    let reads = |job: &&Job| {
+        let may_lose = !job.spec().seen_by.is_empty() && job.outcome().is_none();
+        job.is_planned() && !job.tasks().is_empty() && (may_lose || job.has_maps_to_start())
+    };
     let jobs: Vec<JobId> = work.jobs.values().filter(reads).map(Job::id).collect();
     for id in jobs {
         let tasks = placed_again(work, id);
@@ -99,9 +114,14 @@ pub(crate) fn plan_again(work: &mut Work, outbox: &mut Outbox) {
     }
 }
 
-/// Returns new placements of the maps of a job that neither run nor are done.
+/// Returns new placements of the maps of a job that neither run nor are done, and of those that only some nodes can run:
+/// they may run again after their data is lost.
 fn placed_again(work: &Work, id: JobId) -> Vec<(TaskIndex, Placement)> {
     let Some(job) = work.jobs.get(&id) else { return Vec::new() };
+    let mut placed = bound(&work.fleet, job);
+    if !job.has_maps_to_start() {
+        return placed.into_iter().collect();
+    }
     let running = work.fleet.all().flat_map(|node| node.running().keys());
     let running: BTreeSet<TaskIndex> =
         running.filter(|attempt| attempt.task.job == id).map(|attempt| attempt.task.task).collect();
@@ -113,10 +133,16 @@ fn placed_again(work: &Work, id: JobId) -> Vec<(TaskIndex, Placement)> {
     let (waiting, mut placements): (Vec<_>, Vec<_>) =
         maps.into_iter().zip(placements).filter(|(map, _)| waits(map)).unzip();
     plan_maps(work, id, &waiting, &mut placements);
-    waiting.into_iter().map(|(task, _)| task).zip(placements).collect()
+    placed.extend(waiting.into_iter().map(|(task, _)| task).zip(placements));
+    placed.into_iter().collect()
 }
 
 impl Job {
+    /// Returns whether the places of its inputs decide which node runs which map.
+    fn is_planned(&self) -> bool {
+        !self.part_nodes().is_empty() || !self.spec().seen_by.is_empty()
+    }
+
     /// Returns whether maps are in their first run and some have no result, or are not known yet.
     fn has_maps_to_start(&self) -> bool {
         let is_first = self.tasks().len() <= 1 && self.stage_kinds().first() == Some(&StageKind::Map);

@@ -1,13 +1,15 @@
 //! Orders of the scheduler that need nothing more from it.
 
 use crate::membership::Fleet;
+use crate::scheduling::seen_inputs::bound;
 use crate::work::Work;
 use api::Task;
 use api::control::{END_KEYS_MAX, NodeOrder};
 use api::task::MapTask;
-use ids::{AttemptKey, TaskIndex};
+use ids::{AttemptKey, StageIndex, TaskIndex};
 use mapreduce::placement;
 use scheduler::{Event, Slot};
+use std::collections::BTreeMap;
 
 /// Asks an attempt to give up half of its unread data, because slots are idle.
 pub(crate) fn ask_to_split(work: &mut Work, attempt: AttemptKey, slot: Slot, done_bytes: u64) {
@@ -21,7 +23,7 @@ pub(crate) fn ask_to_split(work: &mut Work, attempt: AttemptKey, slot: Slot, don
 }
 
 /// Returns the event that must precede one that lets tasks run again: it moves tasks that send their data again
-/// to the node that has the data.
+/// to the node that has the data, and those that only some nodes can run to these.
 pub(crate) fn moved_before(work: &Work, event: &Event) -> Option<Event> {
     let (id, stage, tasks) = match event {
         Event::ResultsLost { job, stage, tasks, .. } => (*job, *stage, tasks),
@@ -36,7 +38,12 @@ pub(crate) fn moved_before(work: &Work, event: &Event) -> Option<Event> {
         }
         _ => None,
     };
-    let tasks: Vec<_> = tasks.iter().filter_map(moved).collect();
+    let mut moves: BTreeMap<_, _> = tasks.iter().filter_map(moved).collect();
+    if stage == StageIndex(0) {
+        let bound = bound(&work.fleet, job);
+        moves.extend(tasks.iter().filter_map(|index| Some((*index, bound.get(index)?.clone()))));
+    }
+    let tasks: Vec<_> = moves.into_iter().collect();
     (!tasks.is_empty()).then_some(Event::TasksMoved { job: id, stage, tasks })
 }
 

@@ -102,6 +102,8 @@ pub(crate) const RULES: &[Rule] = &[
     looks("POST", "/v1/nodes/{node}/kept", NODES),
     looks("POST", "/v1/nodes/{node}/checked", NODES),
     looks("POST", "/v1/nodes/{node}/struck", NODES),
+    looks("POST", "/v1/nodes/{node}/seen", NODES),
+    looks("POST", "/v1/seen", SUBMITTERS),
     looks("POST", "/v1/nodes/{node}/data-tokens", NODES),
     looks("POST", "/v1/jobs/{job}/brief", NODES),
     looks("POST", "/v1/jobs/{job}/places", NODES),

@@ -22,6 +22,10 @@ impl FrontEnd for Quiet {
         anyhow::bail!("{name} is stored nowhere")
     }
 
+    fn seen_inputs(&self, path: &str) -> anyhow::Result<crate::SeenInputs> {
+        anyhow::bail!("no node sees {path}")
+    }
+
     fn stored_output(&self, _: &Path, name: &str, _: StoredShape) -> anyhow::Result<Option<PathBuf>> {
         anyhow::bail!("{name} cannot be stored")
     }

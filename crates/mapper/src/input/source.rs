@@ -3,10 +3,11 @@
 use api::task::TASK_WARNINGS_MAX;
 use api::{InputFile, StoredContent, TaskFailure};
 use objects::{ObjectReader, ObjectUrl};
-use roots::JobPaths;
+use roots::{JobPaths, OutsideRoots};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Error, ErrorKind, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Opener of intermediate files of earlier stages: the node knows their places.
@@ -32,6 +33,8 @@ pub trait StoredFileSource: Send + Sync {
 pub struct Openers {
     /// Access to files of this machine.
     pub paths: JobPaths,
+    /// Access to files below directories that this node sees and not every other; None if there are none.
+    pub seen: Option<JobPaths>,
     pub stage_files: Option<Arc<dyn StageFileSource>>,
     pub stored_files: Option<Arc<dyn StoredFileSource>>,
 }
@@ -86,7 +89,11 @@ impl Source {
             return Ok(Source::Verified(files.open(content, planned.start)?));
         }
         let Some(pin) = &input.object else {
-            let mut file = opening.openers.paths.open_file(&input.path)?;
+            let openers = &opening.openers;
+            let mut file = match input.seen {
+                Some(_) => open_seen(openers.seen.as_ref(), &input.path)?,
+                None => openers.paths.open_file(&input.path)?,
+            };
             if planned.start > 0 {
                 file.seek(SeekFrom::Start(planned.start))?;
             }
@@ -96,6 +103,28 @@ impl Source {
         let reader = ObjectReader::open(&url, input.size_bytes, pin, planned, opening.object_buffer_bytes)?;
         Ok(Source::Object(Box::new(reader)))
     }
+}
+
+/// Opens a file below a directory that this node sees.
+pub(crate) fn open_seen(seen: Option<&JobPaths>, path: &Path) -> std::io::Result<File> {
+    let seen = seen.ok_or_else(|| outside(path, ErrorKind::PermissionDenied.into()))?;
+    seen.open_file(path).map_err(|error| outside(path, error))
+}
+
+/// Names the reason for a path that leads out of the directories that this node sees.
+pub(crate) fn outside(path: &Path, error: Error) -> Error {
+    let is_outside = error.get_ref().is_some_and(|inner| inner.is::<OutsideRoots>());
+    match error.raw_os_error().is_none() && error.kind() == ErrorKind::PermissionDenied || is_outside {
+        true => Error::new(ErrorKind::PermissionDenied, NotSeen { path: path.to_path_buf() }),
+        false => error,
+    }
+}
+
+/// Error: a path lies in no directory of `node --sees`, or a link in it leads out.
+#[derive(Debug, thiserror::Error)]
+#[error("{} leads out of the directories that this node sees (node --sees)", path.display())]
+struct NotSeen {
+    path: PathBuf,
 }
 
 impl Read for Source {

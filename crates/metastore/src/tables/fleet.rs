@@ -74,6 +74,7 @@ impl Metastore {
             incarnation: self.get(row, "incarnation")?,
             secret_hash: self.secret_hash(row)?,
             join_token: self.get(row, "join_token")?,
+            sees: self.json(row, "sees")?,
             registered_ns: self.number(row, "registered_ns")?,
             last_seen_ns: self.number(row, "last_seen_ns")?,
         })
@@ -212,15 +213,17 @@ async fn registered(db: &mut Session<'_>, node: &NodeRow) -> Result<(), ApplyErr
         node.last_seen_ns.into(),
         node.secret_hash.as_ref().map(<[u8; 32]>::as_slice).into(),
         node.join_token.as_deref().into(),
+        crate::convert::json(&node.sees)?.into(),
     ];
     let statement = "INSERT INTO nodes (node, name, url, rack, slots, memory_bytes, cpu_count, arch, version, state, \
-         generation, incarnation, registered_ns, last_seen_ns, secret_hash, join_token) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) \
+         generation, incarnation, registered_ns, last_seen_ns, secret_hash, join_token, sees) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) \
          ON CONFLICT (node) DO UPDATE SET name = excluded.name, url = excluded.url, rack = excluded.rack, \
          slots = excluded.slots, memory_bytes = excluded.memory_bytes, cpu_count = excluded.cpu_count, \
          arch = excluded.arch, version = excluded.version, state = excluded.state, generation = excluded.generation, \
          incarnation = excluded.incarnation, registered_ns = excluded.registered_ns, \
-         last_seen_ns = excluded.last_seen_ns, secret_hash = excluded.secret_hash, join_token = excluded.join_token";
+         last_seen_ns = excluded.last_seen_ns, secret_hash = excluded.secret_hash, join_token = excluded.join_token, \
+         sees = excluded.sees";
     db.execute(statement, values).await?;
     let detail = format!("{} {} at {}, generation {}", node.node, node.name, node.url, node.generation);
     let values = [node.registered_ns.into(), "node registered".into(), detail.into()];

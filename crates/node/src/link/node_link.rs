@@ -13,6 +13,7 @@ use api::fsck::{CheckAnswer, CheckNews};
 use api::intermediate::{IntermediateAnswer, IntermediateNews, IntermediateNote};
 use api::kept::KeptAnnouncement;
 use api::machine::{LostOnDisk, NodeReport, ReplicatedPart, ReplicatedRun};
+use api::seen::SeenNews;
 use api::stored::cluster::{
     CommitOutput, CommittedStored, ListedParts, PartsOfJob, PartsOnDisk, PlaceOutput, PlacedOutput,
     StoredNews, StoredOrders, StoredPage,
@@ -254,6 +255,13 @@ impl NodeLink {
     pub fn tell_drill(&self, strike: String, outcome: DrillOutcome) -> Result<(), ClientError> {
         let news = DrillNews { incarnation: self.welcome.incarnation.clone(), strike, outcome };
         self.blocking.run(async |client| client.tell_drill(self.welcome.node, &news).await)
+    }
+
+    /// Sends a page of a listing; adds the incarnation of this node. Returns whether the server wants more.
+    pub fn tell_seen(&self, news: &mut SeenNews) -> Result<bool, ClientError> {
+        news.incarnation.clone_from(&self.welcome.incarnation);
+        let told = self.blocking.run(async |client| client.tell_seen(self.welcome.node, news).await);
+        told.map(|answer| answer.goes_on)
     }
 
     /// Shuts down gracefully: the server retries the attempts of this node on others, and waiting slots are stopped.

@@ -13,6 +13,7 @@ use crate::link::data_access::{DataAccess, ShownTokens};
 use crate::link::drill::Drill;
 use crate::link::messages::ServerMessage;
 use crate::link::node_link::{NodeLink, data_incarnation};
+use crate::link::seen::SeenDirectories;
 use crate::link::unanswered;
 use crate::shuffle::remote::{OtherNodes, RecordData};
 use crate::slots::job_keeper::JobKeeper;
@@ -59,6 +60,7 @@ pub struct Remote {
     left: AtomicBool,
     checks: KeptChecks,
     drill: Drill,
+    seen: SeenDirectories,
     /// Intermediate files of users.
     files: Arc<IntermediateFiles>,
     /// Replicas of stored files.
@@ -123,9 +125,15 @@ impl Remote {
             left,
             checks,
             drill,
+            seen: SeenDirectories::default(),
             files,
             stored,
         }
+    }
+
+    /// Lets the server list files below the directories that this node sees and not every other.
+    pub fn seeing(self, paths: Option<JobPaths>) -> Self {
+        Self { seen: SeenDirectories::of(paths), ..self }
     }
 
     /// Returns the rights that the data port of this node accepts.
@@ -465,6 +473,7 @@ impl Remote {
             NodeOrder::TellKept => self.tell_kept(),
             NodeOrder::DropKept { names } => self.disks.drop_kept(&names),
             NodeOrder::CheckKept { check, task } => self.checks.begin(&self.link, check, *task),
+            NodeOrder::ListSeen { listing, path } => self.seen.list(&self.link, listing, path),
             NodeOrder::Drill { strike, fault } => self.drill.strike(self, strike, fault),
             NodeOrder::BeginIntermediate { file, silence_seconds } => {
                 self.files.begin(file, Duration::from_secs(silence_seconds.into()));

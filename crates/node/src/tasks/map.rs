@@ -71,7 +71,8 @@ fn run_in(
     };
     let stage_files = StageInput::of(shared, job, attempt, task);
     let (stored_files, stored_reads) = stored_files(shared, attempt.task.job);
-    let openers = Openers { paths: job.run.paths.clone(), stage_files, stored_files };
+    let seen = shared.options.seen.clone();
+    let openers = Openers { paths: job.run.paths.clone(), seen, stage_files, stored_files };
     let metering = shared.meters.begin(attempt, plain_bytes(spec, &task.split));
     // A program that has taken stretches has not read them yet.
     let of_stretches = spec.formats.input == RecordFormat::Stretches;

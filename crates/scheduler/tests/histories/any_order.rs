@@ -61,7 +61,8 @@ fn placements(pick: usize, at_least: usize) -> Vec<Placement> {
 fn planned(pick: usize) -> InputNodes {
     let nodes = vec![NodeId(pick as u32 % NODES), NodeId((pick as u32 + 1) % NODES)];
     let planned = nodes.get(pick % 3).copied();
-    InputNodes { nodes, planned, wait_ns: [0, LOCALITY_DELAY_NS, 10][pick / 5 % 3] }
+    let wait_ns = [0, LOCALITY_DELAY_NS, 10][pick / 5 % 3];
+    InputNodes { nodes, planned, wait_ns, only_there: pick % 7 == 0 }
 }
 
 impl Random {

@@ -19,12 +19,19 @@ fn runs(task: u32, slot: Slot) -> Action {
 fn planned(nodes: &[u32]) -> Placement {
     let nodes: Vec<NodeId> = nodes.iter().copied().map(NodeId).collect();
     let planned = nodes.first().copied();
-    Placement::Planned(InputNodes { nodes, planned, wait_ns: WAIT_NS })
+    Placement::Planned(InputNodes { nodes, planned, wait_ns: WAIT_NS, only_there: false })
 }
 
 /// A task whose replicas are on a node with other plans.
 fn unplanned(node: u32) -> Placement {
-    Placement::Planned(InputNodes { nodes: vec![NodeId(node)], planned: None, wait_ns: 0 })
+    let nodes = vec![NodeId(node)];
+    Placement::Planned(InputNodes { nodes, planned: None, wait_ns: 0, only_there: false })
+}
+
+/// A task whose input only these nodes have.
+fn bound(nodes: &[u32]) -> Placement {
+    let nodes = nodes.iter().copied().map(NodeId).collect();
+    Placement::Planned(InputNodes { nodes, planned: None, wait_ns: 0, only_there: true })
 }
 
 fn with_tasks(tasks: Vec<Placement>, slots: &[Slot]) -> World {
@@ -128,4 +135,49 @@ fn draining_node_leaves_planned_tasks_alone() {
     world.expect(&[runs(1, on(2, 0))]);
     world.feed(Event::NodeResumes { node: NodeId(1) });
     world.expect(&[runs(0, on(1, 0))]);
+}
+
+#[test]
+fn bound_tasks_wait_for_their_nodes_forever() {
+    let mut world = with_tasks(vec![bound(&[1]), bound(&[]), bound(&[1, 2])], &[on(3, 0)]);
+    world.expect(&[]);
+    world.clock += 1000 * WAIT_NS;
+    world.feed(Event::Tick);
+    world.expect(&[]);
+    world.feed(Event::SlotFree { slot: on(1, 0) });
+    world.expect(&[runs(0, on(1, 0))]);
+    // Its only node is gone: no other one runs it, until a new plan names one.
+    world.feed(Event::NodeLost { node: NodeId(1) });
+    world.expect(&[Action::TaskRetried { task: attempt(0, 0, 0).task }]);
+    world.clock += 1000 * WAIT_NS;
+    world.feed(Event::Tick);
+    world.expect(&[]);
+    let tasks = vec![(TaskIndex(0), bound(&[4])), (TaskIndex(1), bound(&[4]))];
+    world.feed(Event::TasksPlaced { job: JOB, stage: MAPS, tasks });
+    world.feed(Event::SlotFree { slot: on(4, 0) });
+    world.expect(&[Action::StartAttempt { attempt: attempt(0, 0, 1), slot: on(4, 0) }]);
+    world.feed(Event::SlotFree { slot: on(4, 1) });
+    world.expect(&[runs(1, on(4, 1))]);
+    world.feed(Event::SlotFree { slot: on(2, 0) });
+    world.expect(&[runs(2, on(2, 0))]);
+}
+
+#[test]
+fn bound_task_is_retried_on_its_nodes() {
+    let mut world = with_tasks(vec![bound(&[1, 2]), bound(&[2])], &[on(1, 0), on(3, 0), on(2, 0)]);
+    world.expect(&[runs(0, on(1, 0)), runs(1, on(2, 0))]);
+    world.feed(failed(attempt(0, 0, 0), true));
+    world.expect(&[Action::TaskRetried { task: attempt(0, 0, 0).task }]);
+    world.feed(Event::SlotFree { slot: on(2, 1) });
+    world.expect(&[Action::StartAttempt { attempt: attempt(0, 0, 1), slot: on(2, 1) }]);
+}
+
+#[test]
+fn draining_node_runs_tasks_that_only_it_can() {
+    let mut world = with_tasks(vec![bound(&[1]), bound(&[1, 2])], &[]);
+    world.feed(Event::NodeDraining { node: NodeId(1) });
+    world.feed(Event::SlotFree { slot: on(1, 0) });
+    world.expect(&[runs(0, on(1, 0))]);
+    world.feed(Event::SlotFree { slot: on(2, 0) });
+    world.expect(&[runs(1, on(2, 0))]);
 }

@@ -13,9 +13,10 @@ use api::flow::SubmittedFlow;
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
 use api::intermediate::{CreatedIntermediate, NewIntermediate};
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
+use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer};
 use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes};
-use control::{FileRequest, NewStrike, PullRequest};
+use control::{FileRequest, NewStrike, PullRequest, SeenRequest};
 use ids::{JobId, NodeId};
 use mapreduce::PartNodes;
 use metastore::AuditRow;
@@ -178,6 +179,17 @@ pub(crate) enum Request {
         node: NodeId,
         news: DrillNews,
         reply: Reply<()>,
+    },
+    /// Lists files that only some nodes see.
+    Seen {
+        request: SeenRequest,
+        reply: Reply<SeenAnswer>,
+    },
+    /// Handles a page of a node's listing.
+    SeenListed {
+        node: NodeId,
+        news: Box<SeenNews>,
+        reply: Reply<SeenNewsAnswer>,
     },
     /// Creates an intermediate file of a user.
     CreateFile {

@@ -305,6 +305,7 @@ impl Server {
                 memory_bytes: NODE_MEMORY_BYTES,
                 architecture: String::new(),
                 data_url: "http://node".to_string(),
+                sees: Vec::new(),
                 left: Vec::new(),
             },
             secret_hash: [0; 32],

@@ -34,8 +34,12 @@ impl Assigner {
             Assigning::Greedy => {
                 // A task waits for its nodes as long as fetching would take.
                 let wait_ns = (read_bytes / machines.link_bytes_per_second * 1e9) as u64;
-                let input =
-                    |task: &InputPlace| InputNodes { nodes: task.nodes.clone(), planned: None, wait_ns };
+                let input = |task: &InputPlace| InputNodes {
+                    nodes: task.nodes.clone(),
+                    planned: None,
+                    wait_ns,
+                    only_there: false,
+                };
                 let planned = scheduler::plan(tasks.iter().map(input).collect(), &machines.rooms());
                 Self::Scheduler(Box::new(Scheduled::new(planned)))
             }

@@ -198,6 +198,7 @@ impl Puller {
             memory_bytes: 0,
             architecture: std::env::consts::ARCH.to_string(),
             data_url: String::new(),
+            sees: Vec::new(),
             left: Vec::new(),
         };
         let welcome = client.register(&info).await?;

@@ -142,6 +142,10 @@ pub struct NodeArgs {
     /// several times, also as USER=DIR. The roots of the server apply too [default: only those of the server]
     #[arg(long, value_name = "DIR", num_args = 1..)]
     pub allow_root: Vec<String>,
+    /// Directory that this node sees and not every node: jobs of all users may list and read all files below it, as
+    /// inputs seen:DIR, and their maps run here. May be given several times
+    #[arg(long, value_name = "DIR")]
+    pub sees: Vec<PathBuf>,
     /// Memory for the buffers of all jobs that run here at once [default: half of the machine or control group]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,

@@ -76,6 +76,7 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
         left("disks"),
         right("heard of"),
         left("data port"),
+        left("sees"),
     ];
     let cells = |node: &NodeStatus| {
         vec![
@@ -92,6 +93,7 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
             disks(&node.disks),
             format!("{} ago", quantity::seconds(node.silent_ms as f64 / 1000.0)),
             escape::cell(&node.info.data_url),
+            sees(node),
         ]
     };
     print(&table(&columns, cluster.nodes.iter().chain(&cluster.gone).map(cells).collect()))?;
@@ -99,6 +101,13 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
         tell(&line);
     }
     Ok(())
+}
+
+/// Returns the directories that a node sees and not every other.
+fn sees(node: &NodeStatus) -> String {
+    let dirs: Vec<String> =
+        node.info.sees.iter().map(|dir| escape::cell(&dir.display().to_string())).collect();
+    dirs.join(", ")
 }
 
 /// Returns the state of a node, with the stored files that keep it from leaving.

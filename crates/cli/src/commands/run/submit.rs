@@ -213,6 +213,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
         limits: api::AttemptLimits::default(),
         program_env: Vec::new(),
         stored_files: None,
+        seen: None,
     };
     let node = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from)?;
     // Slots stop when every job is over.
