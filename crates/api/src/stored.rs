@@ -4,6 +4,8 @@
 pub mod cluster;
 pub mod need;
 
+use crate::task::proof::DataSum;
+use crate::{FieldSplit, PartitionRule, RecordFormat};
 use cluster::StoredPut;
 use ids::ConcreteId;
 use serde::{Deserialize, Serialize};
@@ -56,4 +58,24 @@ pub struct StoredPart {
     pub concrete: ConcreteId,
     pub bytes: u64,
     pub crc32c: u32,
+}
+
+/// Maximum number of partitions of a stored file whose records are distributed by their keys.
+pub const HASHED_PARTITIONS_MAX: u32 = 1024;
+
+/// The distribution of the records of a stored file over its parts: each part is a partition of `run`, and partitions
+/// without records have no part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HashedFile {
+    /// Lines that end with LF, or records of one length.
+    pub records: RecordFormat,
+    /// The key of a line. Its separator also divides the key into fields.
+    pub keys: FieldSplit,
+    pub partitions: PartitionRule,
+    /// Partitions without records, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub empty: Vec<u32>,
+    /// The order-free sum of all records, each as a key without a value.
+    pub sum: DataSum,
 }

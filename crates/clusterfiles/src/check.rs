@@ -8,7 +8,7 @@ use crate::read_parts::PartReads;
 use crate::reading::{Leased, PlacedEntry, PlacedFile, add_file, check_parts, entries_of, text_of};
 use api::stored::cluster::{PlacedPart, StoredItem, StoredPage};
 use filestore::{CheckedFiles, FilesError, Problem};
-use filetransfer::{PIECE_BYTES, PartStore, TransferError};
+use filetransfer::{PIECE_BYTES, PartStore, RecordSum, TransferError, check_records};
 use filetree::TreeName;
 use rows::ConcreteRow;
 use std::sync::Arc;
@@ -83,21 +83,30 @@ fn check_file(
     if let Err(error) = check_parts(name, file) {
         problem(error.to_string());
     }
+    let mut sum = file.row.hashed.as_ref().map(RecordSum::new);
+    let mut is_readable = true;
     for placed in &file.parts {
         checked.parts += 1;
         if let Some(text) = count_problem(placed) {
             problem(text);
         }
         if placed.disks.is_empty() {
+            is_readable = false;
             continue;
         }
-        match read_whole(reads, placed) {
+        match read_whole(reads, placed, sum.as_mut()) {
             Ok(()) => checked.bytes += placed.file.bytes,
             Err(TransferError::NoReplica { part, reason, .. }) => {
+                is_readable = false;
                 problem(format!("part {part} cannot be read: {reason}"));
             }
             Err(error) => return Err(error.into()),
         }
+    }
+    if let (Some(sum), Some(hashed), true) = (sum, &file.row.hashed, is_readable)
+        && let Err(error) = check_records(name, hashed, &sum.finish())
+    {
+        problem(error.to_string());
     }
     Ok(())
 }
@@ -112,7 +121,12 @@ fn count_problem(placed: &PlacedPart) -> Option<String> {
     }
 }
 
-fn read_whole(reads: &PartReads, placed: &PlacedPart) -> Result<(), TransferError> {
+/// Reads and verifies a part, and adds its records to `sum`.
+fn read_whole(
+    reads: &PartReads,
+    placed: &PlacedPart,
+    mut sum: Option<&mut RecordSum>,
+) -> Result<(), TransferError> {
     let row = ConcreteRow {
         concrete: placed.file.concrete,
         content: placed.content,
@@ -129,6 +143,9 @@ fn read_whole(reads: &PartReads, placed: &PlacedPart) -> Result<(), TransferErro
             break;
         }
         computed = crc32c::crc32c_append(computed, piece);
+        if let Some(sum) = &mut sum {
+            sum.add(piece);
+        }
         offset += piece.len() as u64;
     }
     match offset == row.bytes && computed == row.crc32c {

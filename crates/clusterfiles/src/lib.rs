@@ -39,7 +39,7 @@ use crate::connection::Connection;
 use api::stored::cluster::{ChangeStored, StoredChange, StoredGroup};
 use filestore::{
     CheckedFiles, CommittedChange, EntryPage, FileEntry, FilesError, OpenedFile, PartWithReplicas,
-    PutOptions, PutSource, StoredTree, TakeEntry,
+    PutOptions, PutSource, RemoteFault, StoredTree, TakeEntry,
 };
 use filetransfer::{Target, Unsuitable, Watch};
 use filetree::{GroupSetting, Parents, Recursion, TreeChange, TreeName, TreePath};
@@ -110,6 +110,17 @@ fn message_of(change: &TreeChange) -> StoredChange {
             user: user.clone(),
             recursive: *recursive == Recursion::Yes,
         },
+    }
+}
+
+/// Adds to an error of a server that went away that its change may have been made: no request for a change is repeated.
+fn perhaps_made(error: FilesError, path: &TreePath) -> FilesError {
+    match error {
+        FilesError::Remote { fault: RemoteFault::Failed, text } => {
+            let advice = format!("the change may have been made: `sailfish files versions {path}` shows it");
+            FilesError::Remote { fault: RemoteFault::Failed, text: format!("{text}; {advice}") }
+        }
+        error => error,
     }
 }
 
@@ -186,7 +197,8 @@ impl StoredTree for ClusterFiles {
     }
 
     fn change(&self, change: &TreeChange) -> Result<Option<FileVersion>, FilesError> {
-        let change = ChangeStored { change: message_of(change), user: self.connection.user.clone() };
-        Ok(self.connection.ask(async |client| client.change_stored(&change).await)?.version)
+        let message = ChangeStored { change: message_of(change), user: self.connection.user.clone() };
+        let changed = self.connection.ask(async |client| client.change_stored(&message).await);
+        Ok(changed.map_err(|error| perhaps_made(error, change.path()))?.version)
     }
 }

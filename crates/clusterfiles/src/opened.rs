@@ -73,6 +73,6 @@ impl ClusterFiles {
         bytes_max: u64,
         out: &mut dyn Write,
     ) -> Result<(), FilesError> {
-        self.opened(name)?.reader.read(offset, bytes_max, out)
+        self.opened(name)?.read(&name.to_string(), offset, bytes_max, out)
     }
 }

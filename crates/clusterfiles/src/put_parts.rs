@@ -6,6 +6,7 @@ use crate::numbers::{Numbered, Numbers};
 use crate::read_ahead::SMALL_BYTES_MAX;
 use crate::writing::{Writing, failed_at};
 use api::StoredPart;
+use api::stored::HashedFile;
 use api::stored::cluster::{
     RecordStored, RecordedFile, RecordedPart, STORED_PAGE_MAX, StoredNode, StoredPut, StoredRange,
 };
@@ -213,16 +214,16 @@ impl<'a> PutParts<'a> {
         let (content, parts) = self.placed(file.first_number, parts)?;
         let source = &file.source;
         let (name, bytes, modified_ns) = (source.name.clone(), source.bytes, source.modified_ns);
-        Ok(RecordedFile { name, content, bytes, modified_ns, parts })
+        Ok(RecordedFile { name, content, bytes, modified_ns, parts, hashed: None })
     }
 
     /// Makes the only file of a stream durable, and records it.
-    pub fn keep_stream(&self, parts: &[DonePart]) -> Result<(), FilesError> {
+    pub fn keep_stream(&self, parts: &[DonePart], hashed: Option<HashedFile>) -> Result<(), FilesError> {
         let numbers: Vec<u32> = parts.iter().map(|part| part.concrete.number()).collect();
         let bytes = parts.iter().map(|part| part.content.bytes).sum();
         let placed = self.flush(&numbers).and_then(|()| self.placed(0, parts));
         let (content, parts) = placed.map_err(|error| self.cause_of(error))?;
-        let file = RecordedFile { name: String::new(), content, bytes, modified_ns: 0, parts };
+        let file = RecordedFile { name: String::new(), content, bytes, modified_ns: 0, parts, hashed };
         self.record(vec![file], Vec::new())
     }
 

@@ -8,9 +8,10 @@ use api::stored::cluster::{
     BeginStored, BegunStored, CommitStored, CommittedStored, KnownFile, KnownOfPut, STORED_PAGE_MAX,
     StoredPut,
 };
-use filestore::{CommittedChange, FilesError, PutOptions, PutSource, RemoteFault};
+use filestore::{CommittedChange, FilesError, PutOptions, PutSource, RemoteFault, single_file};
 use filetransfer::{
-    ListedSource, PutPlan, SourceFile, TransferError, Unsuitable, Watch, list_source, put, put_stream,
+    HashBy, HashedPut, HashedSource, ListedSource, PutPlan, SourceFile, TransferError, Unsuitable, Watch,
+    list_source, put, put_stream,
 };
 use filetree::{TreeError, TreePath, TtlError, ttl_ns};
 use std::collections::{HashMap, HashSet};
@@ -52,6 +53,11 @@ impl ClusterFiles {
             PutSource::Path(path) => (Origin::Files(listed(path, name, options, left_out)?), Some(path)),
         };
         let is_directory = matches!(&origin, Origin::Files(listed) if listed.is_directory);
+        if is_directory && options.hash_by.is_some() {
+            return Err(FilesError::HashedDirectory);
+        }
+        // Records that are on their way to many parts are not kept: the put begins anew.
+        let path = path.filter(|_| options.hash_by.is_none());
         let begin = BeginStored {
             path: text_of(name),
             source: path.map(source_name).unwrap_or_default(),
@@ -62,9 +68,16 @@ impl ClusterFiles {
             user: self.connection.user.clone(),
         };
         let begun = self.connection.ask(async |client| client.begin_stored(&begin).await)?;
-        let written = match origin {
-            Origin::Files(listed) => self.write_listed(&begun, listed, options, watch),
-            Origin::Stream(stream) => self.write_stream(&begun, stream, watch),
+        let written = match (origin, &options.hash_by) {
+            (Origin::Files(listed), None) => self.write_listed(&begun, listed, options, watch),
+            (Origin::Stream(stream), None) => self.write_stream(&begun, stream, watch),
+            (Origin::Files(listed), Some(by)) => single_file(&listed).and_then(|file| {
+                self.write_hashed(&begun, HashedSource::File(file), by, options.threads, watch)
+            }),
+            (Origin::Stream(stream), Some(by)) => {
+                let source = HashedSource::Stream(stream, Path::new("standard input"));
+                self.write_hashed(&begun, source, by, options.threads, watch)
+            }
         };
         let committed = written.and_then(|empty| self.commit(begun.of, empty, watch));
         if let Err(error) = &committed
@@ -113,7 +126,25 @@ impl ClusterFiles {
         let name = Path::new("standard input");
         let done = put_stream(begun.of.put, stream, name, &parts, watch);
         let done = done.map_err(|error| parts.cause_of(error))?;
-        parts.keep_stream(&done)?;
+        parts.keep_stream(&done, None)?;
+        Ok(Vec::new())
+    }
+
+    /// Writes one file whose records are distributed by their keys.
+    fn write_hashed(
+        &self,
+        begun: &BegunStored,
+        source: HashedSource<'_>,
+        by: &HashBy,
+        threads: usize,
+        watch: &Watch,
+    ) -> Result<Vec<String>, FilesError> {
+        let numbers = Numbers::of_stream(begun.of);
+        let parts = PutParts::new(&self.connection, begun.of, begun.replicas, numbers);
+        let spool_dir = std::env::temp_dir();
+        let put = HashedPut { put: begun.of.put, store: &parts, spool_dir: &spool_dir, threads, watch };
+        let done = put.put(source, by).map_err(|error| parts.cause_of(error))?;
+        parts.keep_stream(&done.parts, Some(done.hashed))?;
         Ok(Vec::new())
     }
 

@@ -40,6 +40,7 @@ pub(crate) fn row_of(entry: StoredEntry) -> FileNameRow {
         keep_versions: entry.keep_versions,
         expires_ns: entry.expires_ns,
         groups: FileGroups { read: entry.groups.read, write: entry.groups.write },
+        hashed: entry.hashed,
     }
 }
 
@@ -350,7 +351,8 @@ fn add_page(
                 check_parts(&name, &file)?;
                 add_file(places, &name, &file);
                 let parts = file.parts.iter().map(concrete_row).collect();
-                plan.files.push(FileToGet { name, bytes: file.row.bytes, parts });
+                let (bytes, hashed) = (file.row.bytes, file.row.hashed);
+                plan.files.push(FileToGet { name, bytes, parts, hashed });
             }
         }
     }

@@ -72,6 +72,7 @@ fn recorded(of: StoredPut, number: u32, first: u32, disks: &[DiskId]) -> Option<
         bytes: FILE_BYTES,
         modified_ns: 1,
         parts: vec![RecordedPart { file, disks: disks.to_vec() }],
+        hashed: None,
     })
 }
 

@@ -3,6 +3,7 @@
 
 use crate::asked::{found_paths, making, now_ns, path_of};
 use crate::{Asker, Catalog, CatalogError};
+use api::stored::HashedFile;
 use api::stored::cluster::{CommitStored, CommittedStored, StoredPut};
 use filetree::{FileSize, Making, TreeDecision, TreeError, check_component, place};
 use ids::{DirectoryId, FileVersion, PutId};
@@ -28,6 +29,13 @@ pub(crate) struct Naming {
     bytes: u64,
     is_complete: bool,
     has_empty_directories: bool,
+}
+
+/// The thing that a put shows under its name.
+struct Shown {
+    item: FileItem,
+    size: FileSize,
+    hashed: Option<HashedFile>,
 }
 
 /// An error inside the transaction.
@@ -85,7 +93,8 @@ impl Naming {
         let (above, last) = name.rsplit_once('/').unwrap_or(("", name));
         let above = self.directory(row, above, rows)?;
         let size = FileSize { bytes: file.row.bytes, parts: file.row.parts };
-        rows.push(name_row(row, above, last, FileItem::File(file.row.content), size));
+        let new = name_row(row, above, last, FileItem::File(file.row.content), size);
+        rows.push(FileNameRow { hashed: file.row.hashed.clone(), ..new });
         self.files += 1;
         self.bytes += file.row.bytes;
         Ok(())
@@ -114,6 +123,7 @@ fn name_row(
         keep_versions: row.keep_versions,
         expires_ns: None,
         groups: FileGroups::default(),
+        hashed: None,
     }
 }
 
@@ -142,7 +152,8 @@ impl Catalog {
             let file = file.ok_or(CatalogError::Incomplete { put: row.put, problem })?;
             let size = FileSize { bytes: file.row.bytes, parts: file.row.parts };
             let item = FileItem::File(file.row.content);
-            return self.show(asker, &row, item, size, [1, file.row.bytes]).await;
+            let shown = Shown { item, size, hashed: file.row.hashed };
+            return self.show(asker, &row, shown, [1, file.row.bytes]).await;
         }
         let known = naming.remove(&row.put).filter(|known| known.session == row.session);
         let mut step = match known {
@@ -161,7 +172,8 @@ impl Catalog {
         }
         let root = DirectoryId::of(row.put, 0).ok_or(CatalogError::TooMany)?;
         let item = FileItem::Directory(root);
-        self.show(asker, &row, item, FileSize::default(), [step.files, step.bytes]).await
+        let shown = Shown { item, size: FileSize::default(), hashed: None };
+        self.show(asker, &row, shown, [step.files, step.bytes]).await
     }
 
     /// Stores some names.
@@ -202,8 +214,7 @@ impl Catalog {
         &self,
         asker: &Asker,
         row: &ClusterPutRow,
-        item: FileItem,
-        size: FileSize,
+        shown: Shown,
         [files, bytes]: [u64; 2],
     ) -> Result<CommittedStored, CatalogError> {
         let path = path_of(&row.path)?;
@@ -227,7 +238,12 @@ impl Catalog {
             let found = found.first().cloned().unwrap_or_default();
             let mut making = Making { ttl_ns: row.ttl_ns, ..making(&facts, &row.user, row.keep_versions) };
             self.may_put_at(&found, &asker.changer.in_groups(facts.groups.clone()))?;
-            let TreeDecision { ends, begins, owned } = place(&found, item, size, &mut making)?;
+            let TreeDecision { ends, mut begins, owned } =
+                place(&found, shown.item, shown.size, &mut making)?;
+            // The last row is that of the file.
+            if let Some(own) = begins.last_mut() {
+                own.hashed = shown.hashed;
+            }
             let commit = FileCommitRow {
                 version: facts.version,
                 user: row.user.clone(),

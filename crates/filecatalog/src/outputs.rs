@@ -222,6 +222,7 @@ impl Catalog {
             bytes,
             modified_ns: now_ns(),
             parts: parts.to_vec(),
+            hashed: None,
         })
     }
 }

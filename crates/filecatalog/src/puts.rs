@@ -7,6 +7,7 @@ use crate::nodes::orders::part_of;
 use crate::nodes::placement::choose;
 use crate::outputs::open::JOB_SOURCE;
 use crate::{Asker, Catalog, CatalogError, State};
+use api::stored::HASHED_PARTITIONS_MAX;
 use api::stored::cluster::{
     BeginStored, BegunStored, KnownFile, KnownFiles, KnownOfPut, NumberStored, NumberedStored, PlaceStored,
     PlacesOfStored, RecordStored, RecordedFile, STORED_PAGE_MAX, STORED_REPLICAS, STORED_REPLICAS_MAX,
@@ -320,6 +321,12 @@ fn check_file(row: &ClusterPutRow, file: &RecordedFile) -> Result<(), CatalogErr
     if file.parts.iter().any(|part| part.disks.is_empty()) {
         return incomplete("a recorded part is on no disk");
     }
+    if let Some(hashed) = &file.hashed
+        && (hashed.partitions.count > HASHED_PARTITIONS_MAX
+            || hashed.empty.len() + file.parts.len() != hashed.partitions.count as usize)
+    {
+        return incomplete("a recorded file has other parts than its partitions say");
+    }
     let bytes = file.parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.file.bytes));
     match bytes == file.bytes && file.parts.iter().all(|part| part.file.bytes > 0) {
         true => Ok(()),
@@ -334,6 +341,7 @@ fn recorded(file: &RecordedFile) -> RecordedPutFile {
         parts: file.parts.len() as u32,
         bytes: file.bytes,
         modified_ns: file.modified_ns,
+        hashed: file.hashed.clone(),
     };
     let parts = (0..).zip(&file.parts).map(|(part, recorded)| {
         let concrete = ConcreteRow {

@@ -34,6 +34,7 @@ fn entry_of(row: FileNameRow) -> StoredEntry {
         keep_versions: row.keep_versions,
         expires_ns: row.expires_ns,
         groups: groups_message(row.groups),
+        hashed: row.hashed,
     }
 }
 

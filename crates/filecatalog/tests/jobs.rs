@@ -47,6 +47,7 @@ async fn put(catalog: &Catalog, disk: DiskId, name: &str) -> StoredPart {
         bytes: 5,
         modified_ns: 1,
         parts: vec![RecordedPart { file: part, disks: vec![disk] }],
+        hashed: None,
     };
     let record = RecordStored { of, files: vec![file], forgotten: Vec::new() };
     catalog.record(&ann, &record).await.unwrap();

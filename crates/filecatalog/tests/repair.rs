@@ -219,6 +219,7 @@ impl World {
                 bytes: 0,
                 modified_ns: 1,
                 parts: Vec::new(),
+                hashed: None,
             };
             for part in 0..parts {
                 let concrete = ConcreteId::of(of.put, numbered.first + part).unwrap();

@@ -67,6 +67,7 @@ async fn put(catalog: &Catalog, disk: DiskId, name: &str, ttl_seconds: Option<u6
         bytes: 5,
         modified_ns: 1,
         parts: vec![RecordedPart { file: part, disks: vec![disk] }],
+        hashed: None,
     };
     catalog.record(&ann, &RecordStored { of, files: vec![file], forgotten: Vec::new() }).await.unwrap();
     catalog.commit(&ann, &CommitStored { of, empty_directories: Vec::new() }).await.unwrap();

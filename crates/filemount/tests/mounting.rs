@@ -51,6 +51,7 @@ impl World {
         let options = PutOptions {
             parts: path.is_file().then_some(3),
             records: RecordEnds::Bytes,
+            hash_by: None,
             links: Links::Refused,
             skip_unsuitable: false,
             keep_versions: 2,

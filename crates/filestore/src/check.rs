@@ -2,7 +2,8 @@
 
 use crate::error::FilesError;
 use crate::{FileStore, content_of};
-use concretefile::verify;
+use concretefile::{ConcreteError, ConcreteReader, verify};
+use filetransfer::{PIECE_BYTES, RecordSum, check_records};
 use filetree::TreeName;
 use ids::PutId;
 use rows::FileItem;
@@ -46,12 +47,27 @@ impl FileStore {
             if rows.len() != row.parts as usize {
                 problem(format!("the store has {} of its {} parts", rows.len(), row.parts));
             }
+            let mut sum = row.hashed.as_ref().map(RecordSum::new);
+            let mut is_readable = true;
             for part in rows {
-                match self.disk.read(part.concrete, content_of(&part)).and_then(verify) {
+                let opened = self.disk.read(part.concrete, content_of(&part));
+                let verified = match &mut sum {
+                    None => opened.and_then(verify),
+                    Some(sum) => opened.and_then(|reader| add_records(reader, part.bytes, sum)),
+                };
+                match verified {
                     Ok(()) => checked.bytes += part.bytes,
-                    Err(error) => problem(format!("part {}: {error}", part.part)),
+                    Err(error) => {
+                        is_readable = false;
+                        problem(format!("part {}: {error}", part.part));
+                    }
                 }
                 checked.parts += 1;
+            }
+            if let (Some(sum), Some(hashed), true) = (sum, &row.hashed, is_readable)
+                && let Err(error) = check_records(&entry.name, hashed, &sum.finish())
+            {
+                problem(error.to_string());
             }
             Ok(())
         })?;
@@ -79,4 +95,15 @@ impl FileStore {
         checked.unfinished = unfinished.into_iter().map(|row| row.path).collect();
         Ok(())
     }
+}
+
+/// Reads a verified part, and adds its records to a sum.
+fn add_records(mut reader: ConcreteReader, bytes: u64, sum: &mut RecordSum) -> Result<(), ConcreteError> {
+    let mut offset = 0;
+    while offset < bytes {
+        let piece = reader.read(offset, PIECE_BYTES)?;
+        sum.add(piece);
+        offset += piece.len() as u64;
+    }
+    Ok(())
 }

@@ -41,6 +41,8 @@ pub enum FilesError {
          --server names the cluster whose files are meant"
     )]
     OneUser,
+    #[error("--hash-by distributes the records of one file: put the files of a directory one by one")]
+    HashedDirectory,
     /// Files of a source that cannot be put; nothing was put.
     #[error("{} below {source_path} cannot be put", counted(unsuitable.len()), source_path = source_path.display())]
     Unsuitable { source_path: PathBuf, unsuitable: Vec<Unsuitable> },
@@ -81,11 +83,16 @@ impl FilesError {
             | Self::NoSuchVersion(_)
             | Self::OfVersion(_)
             | Self::OneUser
+            | Self::HashedDirectory
             | Self::Unsuitable { .. } => true,
             Self::Remote { fault, .. } => *fault != RemoteFault::Failed,
             Self::Transfer(error) => matches!(
                 error,
-                TransferError::RaggedRecords { .. } | TransferError::TooMany | TransferError::Io { .. }
+                TransferError::RaggedRecords { .. }
+                    | TransferError::LongRecord { .. }
+                    | TransferError::Keys { .. }
+                    | TransferError::TooMany
+                    | TransferError::Io { .. }
             ),
             _ => false,
         }

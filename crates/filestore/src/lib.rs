@@ -31,7 +31,7 @@ pub use changes::{CommittedChange, TreeChange};
 pub use check::{CheckedFiles, Problem};
 pub use error::{FilesError, RemoteFault};
 pub use outputs::{OutputForm, OutputPart};
-pub use puts::{PutOptions, PutSource};
+pub use puts::{PutOptions, PutSource, single_file};
 pub use reading::{FileEntry, ReadPin};
 pub use sweep::UNFINISHED_KEPT;
 pub use tree::{EntryPage, FileReader, OpenedFile, PartWithReplicas, ReplicaOfPart, StoredTree, TakeEntry};
@@ -132,6 +132,7 @@ impl Parts<'_> {
             parts: parts.len() as u32,
             bytes: file.source.bytes,
             modified_ns: file.source.modified_ns,
+            hashed: None,
         };
         Some((row, concrete_rows(content, parts)))
     }

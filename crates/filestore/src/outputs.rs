@@ -109,6 +109,7 @@ impl FileStore {
             files_count: files.len() as u64,
             files: Box::new(files.into_iter()),
             bytes,
+            hashed: None,
             parts: written,
         })
     }

@@ -3,11 +3,12 @@
 use crate::changes::CommittedChange;
 use crate::error::FilesError;
 use crate::{FileStore, Parts, concrete_rows, now_ns};
+use api::stored::HashedFile;
 use concretefile::PutLock;
 use faults::{CrashPoint, crash_point};
 use filetransfer::{
-    DonePart, Links, ListedSource, PutPlan, RecordEnds, SourceFile, TransferError, Watch, list_source, put,
-    put_stream,
+    DonePart, HashBy, HashedPut, HashedSource, Links, ListedSource, PutPlan, RecordEnds, SourceFile,
+    TransferError, Watch, list_source, put, put_stream,
 };
 use filetree::{FileSize, FoundPath, Making, TreeDecision, TreeError, TreePath, place, ttl_ns};
 use ids::{ConcreteId, ContentId, DirectoryId, PutId};
@@ -24,6 +25,8 @@ pub struct PutOptions {
     /// Wished number of parts of each file; None derives it from the size.
     pub parts: Option<u32>,
     pub records: RecordEnds,
+    /// Distribution of the records of one file over its parts; `parts` and `records` have no meaning then.
+    pub hash_by: Option<HashBy>,
     pub links: Links,
     /// True if entries that cannot be put are left out.
     pub skip_unsuitable: bool,
@@ -58,6 +61,8 @@ pub(crate) struct ReadyPut {
     pub files: Box<dyn Iterator<Item = (String, ContentId, Vec<DonePart>)>>,
     pub files_count: u64,
     pub bytes: u64,
+    /// Set for one file whose records are distributed by their keys.
+    pub hashed: Option<HashedFile>,
     /// All concrete files, to be synced.
     pub parts: Vec<ConcreteId>,
 }
@@ -86,16 +91,29 @@ impl FileStore {
             PutSource::Path(path) => (Origin::Files(self.listed(path, name, options, left_out)?), Some(path)),
         };
         let item = match &origin {
+            Origin::Files(listed) if listed.is_directory && options.hash_by.is_some() => {
+                return Err(FilesError::HashedDirectory);
+            }
             Origin::Files(listed) if listed.is_directory => FileItem::Directory(DirectoryId(0)),
             _ => FileItem::File(ContentId(0)),
         };
         self.check_place(name, item)?;
+        // Records that are on their way to many parts are not kept: the put begins anew.
+        let path = path.filter(|_| options.hash_by.is_none());
         let is_stream = path.is_none();
         let (put, lock) = self.begin(path, name)?;
         crash_point(CrashPoint::FilesBegun);
-        let ready = match origin {
-            Origin::Files(listed) => self.write_listed(put, listed, options, watch),
-            Origin::Stream(stream) => self.write_stream(put, stream, watch),
+        let ready = match (origin, &options.hash_by) {
+            (Origin::Files(listed), None) => self.write_listed(put, listed, options, watch),
+            (Origin::Stream(stream), None) => self.write_stream(put, stream, watch),
+            (Origin::Files(listed), Some(by)) => {
+                let source = HashedSource::File(single_file(&listed)?);
+                self.write_hashed(put, source, by, options.threads, watch)
+            }
+            (Origin::Stream(stream), Some(by)) => {
+                let source = HashedSource::Stream(stream, Path::new("standard input"));
+                self.write_hashed(put, source, by, options.threads, watch)
+            }
         };
         let committed = ready.and_then(|ready| {
             crash_point(CrashPoint::FilesWritten);
@@ -190,7 +208,16 @@ impl FileStore {
             Some((file.source.name.clone(), content, plan.done_parts(file)))
         });
         let files = Box::new(files);
-        Ok(ReadyPut { put: put_id, is_directory, directories, files, files_count, bytes, parts })
+        Ok(ReadyPut {
+            put: put_id,
+            is_directory,
+            directories,
+            files,
+            files_count,
+            bytes,
+            hashed: None,
+            parts,
+        })
     }
 
     /// Cuts the files. Those that an interrupted put has already, with the same size and time, keep their numbers.
@@ -228,12 +255,20 @@ impl FileStore {
 
     fn write_stream(&self, put: PutId, stream: &mut dyn Read, watch: &Watch) -> Result<ReadyPut, FilesError> {
         let parts = put_stream(put, stream, Path::new("standard input"), &Parts { files: self, put }, watch)?;
-        let bytes = parts.iter().map(|part| part.content.bytes).sum();
-        let content = ContentId::of(put, 0).ok_or(TransferError::TooMany)?;
-        let written = parts.iter().map(|part| part.concrete).collect();
-        let files = Box::new(std::iter::once((String::new(), content, parts)));
-        let (is_directory, directories) = (false, Vec::new());
-        Ok(ReadyPut { put, is_directory, directories, files, files_count: 1, bytes, parts: written })
+        one_file(put, parts)
+    }
+
+    fn write_hashed(
+        &self,
+        put: PutId,
+        source: HashedSource<'_>,
+        by: &HashBy,
+        threads: usize,
+        watch: &Watch,
+    ) -> Result<ReadyPut, FilesError> {
+        let (store, spool_dir) = (&Parts { files: self, put }, self.root.as_path());
+        let done = HashedPut { put, store, spool_dir, threads, watch }.put(source, by)?;
+        Ok(ReadyPut { hashed: Some(done.hashed), ..one_file(put, done.parts)? })
     }
 
     /// Gives everything its names, in one transaction.
@@ -274,6 +309,31 @@ impl FileStore {
     }
 }
 
+/// Returns the put of one file that was not cut by a plan.
+fn one_file(put: PutId, parts: Vec<DonePart>) -> Result<ReadyPut, FilesError> {
+    let bytes = parts.iter().map(|part| part.content.bytes).sum();
+    let content = ContentId::of(put, 0).ok_or(TransferError::TooMany)?;
+    let written = parts.iter().map(|part| part.concrete).collect();
+    Ok(ReadyPut {
+        put,
+        is_directory: false,
+        directories: Vec::new(),
+        files: Box::new(std::iter::once((String::new(), content, parts))),
+        files_count: 1,
+        bytes,
+        hashed: None,
+        parts: written,
+    })
+}
+
+/// Returns the file of a source whose records are distributed by their keys.
+pub fn single_file(listed: &ListedSource) -> Result<&SourceFile, FilesError> {
+    match (listed.is_directory, listed.files.first()) {
+        (false, Some(file)) => Ok(file),
+        _ => Err(FilesError::HashedDirectory),
+    }
+}
+
 /// Rows that are made one after the other.
 type MoreRows = Box<dyn Iterator<Item = (FileNameRow, Vec<ConcreteRow>)>>;
 
@@ -282,14 +342,14 @@ fn decide_put(
     found: &FoundPath,
     making: &mut Making,
 ) -> Result<(TreeDecision, MoreRows), TreeError> {
-    let ReadyPut { is_directory, directories, mut files, bytes, .. } = ready;
+    let ReadyPut { is_directory, directories, mut files, bytes, hashed, .. } = ready;
     if !is_directory {
         let Some((_, content, parts)) = files.next() else { return Err(TreeError::TooMany) };
         let item = FileItem::File(content);
         let mut decision = place(found, item, FileSize { bytes, parts: parts.len() as u32 }, making)?;
         let rows = concrete_rows(content, &parts);
         // The last row is that of the file.
-        let last = decision.begins.pop().map(|row| (row, rows));
+        let last = decision.begins.pop().map(|row| (FileNameRow { hashed, ..row }, rows));
         return Ok((decision, Box::new(last.into_iter())));
     }
     let root = making.directory_id()?;

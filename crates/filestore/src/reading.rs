@@ -228,7 +228,7 @@ impl FileStore {
         bytes_max: u64,
         out: &mut dyn Write,
     ) -> Result<(), FilesError> {
-        self.open_file(name)?.reader.read(offset, bytes_max, out)
+        self.open_file(name)?.read(&name.to_string(), offset, bytes_max, out)
     }
 
     /// Gets a file or a directory into the file system of this machine. Returns the files and bytes.
@@ -260,7 +260,12 @@ impl FileStore {
             None => {
                 let row = entry.row.ok_or_else(|| FilesError::Missing(name.clone()))?;
                 let parts = self.parts(&row)?;
-                plan.files.push(FileToGet { name: String::new(), bytes: row.bytes, parts });
+                plan.files.push(FileToGet {
+                    name: String::new(),
+                    bytes: row.bytes,
+                    parts,
+                    hashed: row.hashed,
+                });
             }
         }
         Ok((pin, plan))
@@ -313,7 +318,8 @@ impl FileStore {
                         FileItem::File(content) => {
                             let parts = shared(&mut parts, content);
                             check_parts(&name, row, &parts)?;
-                            plan.files.push(FileToGet { name, bytes: row.bytes, parts });
+                            let (bytes, hashed) = (row.bytes, row.hashed.clone());
+                            plan.files.push(FileToGet { name, bytes, parts, hashed });
                         }
                     }
                 }

@@ -6,7 +6,7 @@ use crate::check::CheckedFiles;
 use crate::error::FilesError;
 use crate::puts::{PutOptions, PutSource};
 use crate::reading::FileEntry;
-use filetransfer::{Target, Unsuitable, Watch};
+use filetransfer::{RecordSum, Target, Unsuitable, Watch, check_records};
 use filetree::{TreeName, TreePath};
 use ids::{DiskId, FileVersion};
 use rows::{ConcreteRow, FileCommitRow, FileNameRow};
@@ -53,6 +53,44 @@ pub trait FileReader: Send + Sync {
 pub struct OpenedFile {
     pub row: FileNameRow,
     pub reader: Box<dyn FileReader>,
+}
+
+impl OpenedFile {
+    /// Writes verified bytes from `offset` on, at most `bytes_max`. If that is all of a file whose records are distributed
+    /// by their keys, their sum is compared as well.
+    pub fn read(
+        &self,
+        name: &str,
+        offset: u64,
+        bytes_max: u64,
+        out: &mut dyn Write,
+    ) -> Result<(), FilesError> {
+        let is_whole = offset == 0 && bytes_max >= self.row.bytes;
+        let Some(hashed) = self.row.hashed.as_ref().filter(|_| is_whole) else {
+            return self.reader.read(offset, bytes_max, out);
+        };
+        let mut summed = Summed { out, sum: RecordSum::new(hashed) };
+        self.reader.read(offset, bytes_max, &mut summed)?;
+        Ok(check_records(name, hashed, &summed.sum.finish())?)
+    }
+}
+
+/// A writer that adds up the records that pass.
+struct Summed<'a> {
+    out: &'a mut dyn Write,
+    sum: RecordSum,
+}
+
+impl Write for Summed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.sum.add(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// A tree of files, of one machine or of a cluster. The methods block.

@@ -21,6 +21,7 @@ fn options(keep_versions: u32) -> PutOptions {
     PutOptions {
         parts: Some(2),
         records: RecordEnds::Bytes,
+        hash_by: None,
         links: Links::Refused,
         skip_unsuitable: false,
         keep_versions,

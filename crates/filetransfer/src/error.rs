@@ -22,6 +22,25 @@ pub enum TransferError {
         "part {part} of {name} has other bytes than were put: its checksum is {computed:#010x} instead of {expected:#010x}"
     )]
     WrongBytes { name: String, part: usize, expected: u32, computed: u32 },
+    /// The records of a file are not those that were put.
+    #[error(
+        "{name} is damaged: it has {found} records and was put with {expected}, or with others; put it again, or get an \
+         older version"
+    )]
+    WrongRecords { name: String, expected: u64, found: u64 },
+    #[error(
+        "{path} has a record of more than {} MiB: put it without --hash-by, or name the right --records",
+        crate::RECORD_BYTES_MAX >> 20, path = path.display()
+    )]
+    LongRecord { path: PathBuf },
+    #[error("the records of {path} cannot be distributed", path = path.display())]
+    Keys { path: PathBuf, source: keys::KeyRulesError },
+    /// Records on their way to parts.
+    #[error(
+        "a temporary file in {dir} has other bytes than were written; put it again, with another directory in TMPDIR",
+        dir = dir.display()
+    )]
+    DamagedSpool { dir: PathBuf },
     #[error(transparent)]
     Concrete(#[from] ConcreteError),
     /// A node failed while a part travelled to it; the part can be written again from its source.

@@ -3,17 +3,20 @@
 
 use crate::error::TransferError;
 use crate::watch::Watch;
-use crate::{PIECE_BYTES, PartStore};
+use crate::{PIECE_BYTES, PartStore, RecordSum};
+use api::DataSum;
+use api::stored::HashedFile;
 use concretefile::Content;
 use filetree::TreeName;
 use ids::FileVersion;
 use rows::ConcreteRow;
+use std::collections::HashMap;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// In the directory of an unfinished get: the tree that gets the name of the target, and files without all their bytes.
 const TREE: &str = "tree";
@@ -26,6 +29,28 @@ pub struct FileToGet {
     pub name: String,
     pub bytes: u64,
     pub parts: Vec<ConcreteRow>,
+    /// Set if its records are distributed by their keys.
+    pub hashed: Option<HashedFile>,
+}
+
+impl FileToGet {
+    /// Returns an error if records are not those that were put. `name`: of the file, for the error.
+    pub fn check_records(&self, name: &str, found: &DataSum) -> Result<(), TransferError> {
+        self.hashed.as_ref().map_or(Ok(()), |hashed| check_records(name, hashed, found))
+    }
+}
+
+/// Returns an error if the records of a file are not those that were put.
+pub fn check_records(name: &str, hashed: &HashedFile, found: &DataSum) -> Result<(), TransferError> {
+    let expected = &hashed.sum;
+    match expected == found {
+        true => Ok(()),
+        false => Err(TransferError::WrongRecords {
+            name: name.to_string(),
+            expected: expected.records,
+            found: found.records,
+        }),
+    }
 }
 
 /// The files of a get.
@@ -56,6 +81,8 @@ struct Work<'a> {
     unfinished: PathBuf,
     next: Mutex<(usize, usize)>,
     missing: Vec<AtomicU32>,
+    /// Sums of the records of files that have them, as far as their parts are there.
+    sums: Mutex<HashMap<usize, DataSum>>,
     failure: Mutex<Option<TransferError>>,
 }
 
@@ -77,6 +104,7 @@ pub fn get(
         unfinished: unfinished_target(&target.path, plan.version),
         next: Mutex::default(),
         missing: plan.files.iter().map(|file| AtomicU32::new(file.parts.len() as u32)).collect(),
+        sums: Mutex::default(),
         failure: Mutex::default(),
     };
     // Held until the target has its name.
@@ -182,12 +210,25 @@ impl Work<'_> {
                 continue;
             }
             let path = self.unfinished.join(INCOMPLETE).join(file.to_string());
-            self.write_part(to_get, part, &path)?;
+            let sum = self.write_part(to_get, part, &path)?;
+            if let Some(sum) = sum {
+                self.lock_sums().entry(file).or_default().add(&sum);
+            }
             if self.count(file, part) {
+                let found = self.lock_sums().remove(&file).unwrap_or_default();
+                to_get.check_records(&self.name_of(to_get), &found)?;
                 std::fs::rename(&path, &real).map_err(TransferError::io("rename", &path))?;
             }
         }
         Ok(())
+    }
+
+    fn lock_sums(&self) -> MutexGuard<'_, HashMap<usize, DataSum>> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn name_of(&self, file: &FileToGet) -> String {
+        if file.name.is_empty() { self.plan.name.to_string() } else { file.name.clone() }
     }
 
     fn path(&self, file: &FileToGet) -> PathBuf {
@@ -216,12 +257,19 @@ impl Work<'_> {
         Some(taken)
     }
 
-    fn write_part(&self, file: &FileToGet, part: usize, path: &Path) -> Result<(), TransferError> {
+    /// Writes a part, and returns the sum of its records if the file has one.
+    fn write_part(
+        &self,
+        file: &FileToGet,
+        part: usize,
+        path: &Path,
+    ) -> Result<Option<DataSum>, TransferError> {
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(path);
         let target = opened.map_err(TransferError::io("create", path))?;
         let Some(row) = file.parts.get(part) else {
-            return target.set_len(0).map_err(TransferError::io("write", path));
+            return target.set_len(0).map(|()| None).map_err(TransferError::io("write", path));
         };
+        let sum = || file.hashed.as_ref().map(RecordSum::new);
         let begin: u64 = file.parts[..part].iter().map(|before| before.bytes).sum();
         let content = Content { bytes: row.bytes, crc32c: row.crc32c };
         if part + 1 == file.parts.len() {
@@ -231,10 +279,12 @@ impl Work<'_> {
                 target.set_len(file.bytes).map_err(TransferError::io("write", path))?;
             }
         }
-        if holds(&target, begin, content) {
+        let mut present = sum();
+        if holds(&target, begin, content, present.as_mut()) {
             self.watch.add_bytes(row.bytes);
-            return Ok(());
+            return Ok(present.map(RecordSum::finish));
         }
+        let mut sum = sum();
         let mut reader = self.store.open(row)?;
         let (mut offset, mut computed) = (0, 0);
         while offset < row.bytes {
@@ -244,13 +294,16 @@ impl Work<'_> {
             let piece = reader.read(offset, PIECE_BYTES)?;
             target.write_all_at(piece, begin + offset).map_err(TransferError::io("write", path))?;
             computed = crc32c::crc32c_append(computed, piece);
+            if let Some(sum) = &mut sum {
+                sum.add(piece);
+            }
             offset += piece.len() as u64;
             self.watch.add_bytes(piece.len() as u64);
         }
         match computed == row.crc32c {
-            true => Ok(()),
+            true => Ok(sum.map(RecordSum::finish)),
             false => Err(TransferError::WrongBytes {
-                name: if file.name.is_empty() { self.plan.name.to_string() } else { file.name.clone() },
+                name: self.name_of(file),
                 part,
                 expected: row.crc32c,
                 computed,
@@ -263,8 +316,8 @@ fn has_bytes(path: &Path, bytes: u64) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|data| data.is_file() && data.len() == bytes)
 }
 
-/// Returns whether a file has a content at a place already, from an interrupted get.
-fn holds(file: &File, begin: u64, content: Content) -> bool {
+/// Returns whether a file has a content at a place already, from an interrupted get. Adds its records to `sum`.
+fn holds(file: &File, begin: u64, content: Content, mut sum: Option<&mut RecordSum>) -> bool {
     let present = file.metadata().map_or(0, |data| data.len());
     if present < begin.saturating_add(content.bytes) {
         return false;
@@ -276,6 +329,9 @@ fn holds(file: &File, begin: u64, content: Content) -> bool {
         match file.read_at(&mut buffer[..wanted], begin + offset) {
             Ok(read) if read > 0 => {
                 computed = crc32c::crc32c_append(computed, &buffer[..read]);
+                if let Some(sum) = &mut sum {
+                    sum.add(&buffer[..read]);
+                }
                 offset += read as u64;
             }
             _ => return false,

@@ -9,7 +9,8 @@
 //! # Invariants
 //! Nothing is sent before the whole source is listed and every name is valid. A source file that changes while it is
 //! read ends the put. A file of a get gets its name when all its bytes are verified and written, and a directory when
-//! all its files are. Memory: one buffer of [`PIECE_BYTES`] for each thread, and some hundred bytes for each file.
+//! all its files are. Memory: one buffer of [`PIECE_BYTES`] for each thread, and some hundred bytes for each file; a put by
+//! the hash of keys has 32 MiB of buffers, and the rest of its records in a temporary file.
 //!
 //! # Deliberately absent
 //! No rows, no names of logical files beyond their syntax, no choice of disks or nodes.
@@ -20,15 +21,20 @@
 mod cut;
 mod error;
 mod get;
+mod hash_by;
 mod put;
+mod put_hashed;
 mod source;
+mod spool;
 mod store;
 mod watch;
 
 pub use cut::{PART_BYTES, RecordEnds};
 pub use error::TransferError;
-pub use get::{FileToGet, GetPlan, Target, get};
+pub use get::{FileToGet, GetPlan, Target, check_records, get};
+pub use hash_by::{HashBy, RECORD_BYTES_MAX, RecordSum};
 pub use put::{DonePart, FileToPut, PutPlan, put, put_stream};
+pub use put_hashed::{HashedParts, HashedPut, HashedSource};
 pub use source::{Links, ListedSource, SourceFile, Unsuitable, list_source};
 pub use store::{PartSink, PartSource, PartStore};
 pub use watch::Watch;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Maximum number of times that a part is written, if nodes fail while it travels.
-const PART_TRIES_MAX: u32 = 4;
+pub(crate) const PART_TRIES_MAX: u32 = 4;
 
 /// A file of a put, with the numbers of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -344,7 +344,7 @@ impl Work<'_> {
     }
 }
 
-fn check_unchanged(file: &File, source: &SourceFile) -> Result<(), TransferError> {
+pub(crate) fn check_unchanged(file: &File, source: &SourceFile) -> Result<(), TransferError> {
     let data = file.metadata().map_err(TransferError::io("read", &source.path))?;
     match data.is_file() && data.len() == source.bytes && modified_ns(&data) == source.modified_ns {
         true => Ok(()),

@@ -112,6 +112,7 @@ impl Making {
             keep_versions: self.keep_versions,
             expires_ns: None,
             groups: FileGroups::default(),
+            hashed: None,
         }
     }
 }
@@ -273,7 +274,12 @@ pub fn copy(
     let Some(row) = from.row() else { return Err(TreeError::Missing(from.path.clone())) };
     to.directory()?;
     let FileItem::Directory(old) = row.item else {
-        return place(to, row.item, size_of(row), making);
+        let mut decision = place(to, row.item, size_of(row), making)?;
+        // The last row is that of the file.
+        if let Some(copy) = decision.begins.last_mut() {
+            copy.hashed.clone_from(&row.hashed);
+        }
+        return Ok(decision);
     };
     if to.row().is_some() {
         return Err(TreeError::Exists(to.path.clone()));
@@ -295,7 +301,8 @@ pub fn copy(
                 FileItem::Directory(new)
             }
         };
-        decision.begins.push(making.row(above, &row.name, item, size_of(row)));
+        let copy = making.row(above, &row.name, item, size_of(row));
+        decision.begins.push(FileNameRow { hashed: row.hashed.clone(), ..copy });
     }
     Ok(decision)
 }

@@ -208,6 +208,7 @@ mod tests {
             keep_versions: 1,
             expires_ns: None,
             groups: FileGroups::default(),
+            hashed: None,
         }
     }
 

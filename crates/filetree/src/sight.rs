@@ -64,6 +64,7 @@ mod tests {
             keep_versions: 1,
             expires_ns: None,
             groups: FileGroups { read: read.map(str::to_string), write: None },
+            hashed: None,
         };
         let check = |rows: &[FileNameRow], expected: Option<&str>| {
             let path = TreePath::parse("a/b/c").unwrap();

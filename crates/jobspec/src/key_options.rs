@@ -58,7 +58,10 @@ impl KeyOptions {
             self.check_tails_alone()?;
         }
         let order = self.order_steps()?;
-        let stretches = self.partition_stretches(fields.count)?;
+        let stretches = match self.partition_fields.as_deref() {
+            Some(text) => partition_stretches("--partition-fields", text, fields.count)?,
+            None => Vec::new(),
+        };
         if scope == OrderScope::AllParts {
             let partitions = self.partitions.is_some() || self.partition_fields.is_some();
             ensure!(
@@ -117,42 +120,57 @@ impl KeyOptions {
         // Bytewise comparison of whole keys is the default anyway.
         Ok(if numbers.is_some() || self.reverse { vec![step] } else { Vec::new() })
     }
+}
 
-    fn partition_stretches(&self, key_fields: Option<u32>) -> anyhow::Result<Vec<KeyStretch>> {
-        let Some(text) = self.partition_fields.as_deref() else { return Ok(Vec::new()) };
-        let mut stretches = match text.trim_start().starts_with('-') {
-            true => keys::parse_partition_options(text).context("--partition-fields")?,
-            false => vec![keys::parse_stretch(text).context("--partition-fields")?],
-        };
-        // A field number selects this field alone; `-kN` extends to the end of the key, as in `sort`.
-        if let ([stretch], Ok(_)) = (stretches.as_mut_slice(), text.trim().parse::<u32>()) {
-            stretch.end = Some(FieldPlace { field: stretch.start.field, character: 0 });
-        }
-        stretches.iter().try_for_each(|stretch| check_stretch(text, stretch, key_fields))?;
-        Ok(stretches)
+/// Parses the fields of keys that choose a partition. `option`: its name, for errors.
+pub fn partition_stretches(
+    option: &str,
+    text: &str,
+    key_fields: Option<u32>,
+) -> anyhow::Result<Vec<KeyStretch>> {
+    let mut stretches = match text.trim_start().starts_with('-') {
+        true => keys::parse_partition_options(text).with_context(|| option.to_string())?,
+        false => vec![keys::parse_stretch(text).with_context(|| option.to_string())?],
+    };
+    // A field number selects this field alone; `-kN` extends to the end of the key, as in `sort`.
+    if let ([stretch], Ok(_)) = (stretches.as_mut_slice(), text.trim().parse::<u32>()) {
+        stretch.end = Some(FieldPlace { field: stretch.start.field, character: 0 });
     }
+    stretches.iter().try_for_each(|stretch| check_stretch(option, text, stretch, key_fields))?;
+    Ok(stretches)
 }
 
 /// Returns an error for a stretch that no key has, or that ends before it begins: it would put every key into one part.
-fn check_stretch(text: &str, stretch: &KeyStretch, key_fields: Option<u32>) -> anyhow::Result<()> {
+fn check_stretch(
+    option: &str,
+    text: &str,
+    stretch: &KeyStretch,
+    key_fields: Option<u32>,
+) -> anyhow::Result<()> {
     let (start, end) = (stretch.start, stretch.end);
     let ends_before = end.is_some_and(|end| {
         let in_field = end.field == start.field && end.character > 0 && end.character < start.character;
         end.field < start.field || in_field
     });
-    ensure!(!ends_before, "--partition-fields {text}: it ends before it begins");
+    ensure!(!ends_before, "{option} {text}: it ends before it begins");
     let last = end.map_or(start.field, |end| end.field.max(start.field));
     if let Some(key_fields) = key_fields.filter(|key_fields| last > *key_fields) {
         let plural = if key_fields == 1 { "field" } else { "fields" };
-        bail!(
-            "--partition-fields {text}: a key has {key_fields} {plural} here; give --key-fields {last}, or fewer"
-        );
+        bail!("{option} {text}: a key has {key_fields} {plural} here; give --key-fields {last}, or fewer");
     }
     Ok(())
 }
 
 fn derived_partitions(input_bytes: u64) -> u32 {
     (input_bytes / INPUT_BYTES_PER_PARTITION).clamp(1, DERIVED_PARTITIONS_MAX) as u32
+}
+
+/// Returns the parts of a key that choose its partition, for tables.
+pub fn partition_text(rule: &PartitionRule) -> String {
+    match rule.stretches.as_slice() {
+        [] => "the whole key".to_string(),
+        stretches => keys::stretches_text(stretches),
+    }
 }
 
 /// Summarizes the rules for tables; None if the job has no rules of its own.
@@ -165,11 +183,7 @@ pub fn text(rules: &KeyRules) -> Option<String> {
         words.push(keys::order_text(&rules.order));
     }
     if let Some(rule) = &rules.partitions {
-        let fields = match rule.stretches.as_slice() {
-            [] => "the whole key".to_string(),
-            stretches => keys::stretches_text(stretches),
-        };
-        words.push(format!("{} partitions by {fields}", rule.count));
+        words.push(format!("{} partitions by {}", rule.count, partition_text(rule)));
     }
     (!words.is_empty()).then(|| words.join(", "))
 }

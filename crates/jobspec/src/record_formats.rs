@@ -47,14 +47,9 @@ pub fn formats(options: &FormatOptions, functions: Functions<'_>) -> anyhow::Res
         Some(text) => input_format(text).with_context(|| format!("--input-format {text:?}"))?,
         None => RecordFormat::TEXT,
     };
-    let separator = match &options.separator {
-        Some(text) => unescape(text).with_context(|| format!("--separator {text:?}"))?,
-        None => FieldSplit::default().separator,
-    };
+    let FieldSplit { separator, key_fields } = field_split(options.separator.as_deref(), options.key_fields)?;
     let exchange = exchange(options.exchange.as_deref(), input)?;
     check_separator(&separator, input, exchange, functions)?;
-    let key_fields = options.key_fields.unwrap_or(1);
-    ensure!(key_fields > 0, "--key-fields 0: a key has at least one field");
     let in_fixed = matches!(input, RecordFormat::Fixed { .. });
     if options.key_fields.is_some() && in_fixed && !functions.any_program() {
         bail!(
@@ -94,6 +89,34 @@ pub fn formats(options: &FormatOptions, functions: Functions<'_>) -> anyhow::Res
         combiner_key_fields: None,
         exchange,
     })
+}
+
+fn field_split(separator: Option<&str>, key_fields: Option<u32>) -> anyhow::Result<FieldSplit> {
+    let separator = match separator {
+        Some(text) => unescape(text).with_context(|| format!("--separator {text:?}"))?,
+        None => FieldSplit::default().separator,
+    };
+    let key_fields = key_fields.unwrap_or(1);
+    ensure!(key_fields > 0, "--key-fields 0: a key has at least one field");
+    Ok(FieldSplit { separator, key_fields })
+}
+
+/// Checks the options for the keys of records outside of jobs, and returns the division of lines into key and value.
+/// Errors name the option.
+pub fn keys_of_records(
+    records: RecordFormat,
+    separator: Option<&str>,
+    key_fields: Option<u32>,
+) -> anyhow::Result<FieldSplit> {
+    if key_fields.is_some() && matches!(records, RecordFormat::Fixed { .. }) {
+        bail!(
+            "--key-fields has no meaning for records of fixed length: write --records fixed:RECORD_BYTES:KEY_BYTES"
+        );
+    }
+    let split = field_split(separator, key_fields)?;
+    let functions = Functions { mapper: None, combiner: None, reducer: None, map_only: false };
+    check_separator(&split.separator, records, Exchange::Lines, functions)?;
+    Ok(split)
 }
 
 /// Returns the exchange with programs; by default its records end like those of the input.

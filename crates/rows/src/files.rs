@@ -1,5 +1,6 @@
 //! Rows of the tree of files: names with their versions, and the concrete files of contents.
 
+use api::stored::HashedFile;
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, PutId};
 
 /// The tree that names belong to: that of a machine, or that of a cluster. They share tables and nothing else.
@@ -54,6 +55,8 @@ pub struct FileNameRow {
     /// Time after which the name is removed, nanoseconds since 1970; None is never.
     pub expires_ns: Option<u64>,
     pub groups: FileGroups,
+    /// Set if the records of the file are distributed by their keys.
+    pub hashed: Option<HashedFile>,
 }
 
 /// The groups of readers and writers of a name; None where the name has none of its own.
@@ -145,6 +148,8 @@ pub struct PutFileRow {
     pub parts: u32,
     pub bytes: u64,
     pub modified_ns: u64,
+    /// Set if its records are distributed by their keys.
+    pub hashed: Option<HashedFile>,
 }
 
 /// A put of a cluster: under way, or committed and not yet forgotten.

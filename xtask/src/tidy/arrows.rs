@@ -74,11 +74,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("rows", &["ids", "api"]),
     ("filetree", &["ids", "rows"]),
-    ("filetransfer", &["ids", "rows", "concretefile", "filetree"]),
+    ("filetransfer", &["ids", "api", "rows", "keys", "ifile", "functions", "concretefile", "filetree"]),
     ("control", &["ids", "api", "rows", "mapreduce", "scheduler"]),
     ("sim", SIM_BELOW),
     ("metastore", &["ids", "api", "rows", "faults"]),
-    ("filestore", &["ids", "rows", "faults", "concretefile", "filetree", "filetransfer", "metastore"]),
+    ("filestore", &["ids", "api", "rows", "faults", "concretefile", "filetree", "filetransfer", "metastore"]),
     ("filecatalog", &["ids", "api", "rows", "filetree", "metastore", "trust"]),
     (
         "server",

@@ -3,6 +3,7 @@
 
 use crate::StoredPart;
 use crate::data_access::SecretText;
+use crate::stored::HashedFile;
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, NodeId, PutId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -49,6 +50,9 @@ pub struct StoredEntry {
     /// The groups of its own.
     #[serde(default)]
     pub groups: StoredGroups,
+    /// Set if the records of the file are distributed by their keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hashed: Option<HashedFile>,
 }
 
 /// The groups of readers and writers of a name.
@@ -386,6 +390,9 @@ pub struct RecordedFile {
     pub bytes: u64,
     pub modified_ns: u64,
     pub parts: Vec<RecordedPart>,
+    /// Set if the records of the file are distributed by their keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hashed: Option<HashedFile>,
 }
 
 /// A part of such a file, with the disks that have synced it.

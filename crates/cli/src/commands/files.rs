@@ -1,6 +1,7 @@
 //! `sailfish files`: the files that this machine or a cluster stores.
 
 mod changes;
+mod hashing;
 mod listing;
 mod transfer;
 

@@ -87,6 +87,7 @@ impl World {
         let options = PutOptions {
             parts: None,
             records: RecordEnds::Bytes,
+            hash_by: None,
             links: Links::Refused,
             skip_unsuitable: false,
             keep_versions: 1,
@@ -223,6 +224,7 @@ fn stream_becomes_a_file() {
     let options = PutOptions {
         parts: None,
         records: RecordEnds::Bytes,
+        hash_by: None,
         links: Links::Refused,
         skip_unsuitable: false,
         keep_versions: 1,

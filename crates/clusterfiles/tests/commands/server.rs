@@ -144,6 +144,7 @@ impl ServerState {
             keep_versions: 1,
             expires_ns: None,
             groups: StoredGroups::default(),
+            hashed: None,
         }
     }
 

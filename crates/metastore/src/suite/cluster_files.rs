@@ -53,7 +53,7 @@ fn recorded(put: PutId, name: &str, first: u32, parts: u32, disks: &[i64]) -> Re
         (ConcreteRow { concrete, content, part, bytes: 5, crc32c: 7 }, disks)
     };
     let bytes = u64::from(parts) * 5;
-    let row = PutFileRow { name: name.to_string(), content, parts, bytes, modified_ns: 4 };
+    let row = PutFileRow { name: name.to_string(), content, parts, bytes, modified_ns: 4, hashed: None };
     RecordedPutFile { row, parts: (0..parts).map(part).collect() }
 }
 
@@ -87,6 +87,7 @@ fn names(put: PutId, files: &[RecordedPutFile]) -> Vec<FileNameRow> {
         keep_versions: 1,
         expires_ns: None,
         groups: FileGroups::default(),
+        hashed: None,
     };
     files.iter().map(name).collect()
 }

@@ -22,6 +22,7 @@ pub(super) fn row(facts: &FileFacts, directory: DirectoryId, name: &str, item: F
         keep_versions: 1,
         expires_ns: None,
         groups: FileGroups::default(),
+        hashed: None,
     }
 }
 
@@ -176,7 +177,8 @@ pub(crate) async fn puts_are_remembered_until_they_end(store: &Metastore) {
     assert_eq!(store.file_puts().await.unwrap(), [new]);
     let file = |number: u32, name: &str| {
         let content = ContentId::of(id, number).unwrap();
-        let row = PutFileRow { name: name.to_string(), content, parts: 1, bytes: 5, modified_ns: 4 };
+        let row =
+            PutFileRow { name: name.to_string(), content, parts: 1, bytes: 5, modified_ns: 4, hashed: None };
         (row, vec![part(content)])
     };
     let (used, unused) = (file(0, "used"), file(1, "unused"));
@@ -206,7 +208,8 @@ pub(crate) async fn puts_are_remembered_until_they_end(store: &Metastore) {
     // A put that is given up leaves its files to be removed.
     let id = store.reserve_put_id().await.unwrap();
     let content = ContentId::of(id, 0).unwrap();
-    let given_up = PutFileRow { name: "x".to_string(), content, parts: 1, bytes: 5, modified_ns: 4 };
+    let given_up =
+        PutFileRow { name: "x".to_string(), content, parts: 1, bytes: 5, modified_ns: 4, hashed: None };
     store.record_put_files(id, &[(given_up, vec![part(content)])]).await.unwrap();
     store.abandon_put(id).await.unwrap();
     assert_eq!(store.removed_concrete_files(10).await.unwrap().len(), 2);

@@ -19,8 +19,9 @@ pub use expiry::ExpiredName;
 pub use foreign::{FOREIGN_PUT_MAX, ForeignPuts};
 pub use retirement::{RetirePins, Retired};
 
-use crate::database::Row;
+use crate::database::{Row, Value};
 use crate::{Metastore, StoreError};
+use api::stored::HashedFile;
 use ids::{ConcreteId, ContentId, DirectoryId, FileVersion};
 use rows::{ConcreteRow, FileGroups, FileItem, FileNameRow};
 
@@ -43,7 +44,15 @@ impl Metastore {
             keep_versions: self.number(row, "keep_versions")?,
             expires_ns: self.number_or_none(row, "expires_ns")?,
             groups: FileGroups { read: self.get(row, "read_group")?, write: self.get(row, "write_group")? },
+            hashed: self.hashed_file(row)?,
         })
+    }
+
+    /// Reads the distribution of the records of a file, which is stored as JSON.
+    fn hashed_file(&self, row: &Row) -> Result<Option<HashedFile>, StoreError> {
+        let text: Option<String> = self.get(row, "hashed")?;
+        let parsed = text.map(|text| serde_json::from_str(&text).map_err(|_| self.damaged("hashed", &text)));
+        parsed.transpose()
     }
 
     fn file_name_rows(&self, rows: &[Row]) -> Result<Vec<FileNameRow>, StoreError> {
@@ -63,4 +72,10 @@ impl Metastore {
             crc32c: self.number(row, "crc32c")?,
         })
     }
+}
+
+/// Returns the distribution of the records of a file as it is stored.
+fn hashed_value(hashed: Option<&HashedFile>) -> Value {
+    // Numbers and texts are always written as JSON.
+    hashed.and_then(|hashed| serde_json::to_string(hashed).ok()).into()
 }

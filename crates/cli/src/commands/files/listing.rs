@@ -6,8 +6,11 @@ use crate::show::escape;
 use crate::show::quantity::{bytes, counted, date_and_time};
 use crate::show::tables::{facts, left, right, table};
 use crate::show::terminal::{print, print_with, tell};
+use api::RecordFormat;
+use api::stored::HashedFile;
 use clap::Args;
 use filestore::{FileEntry, FilesError, PartWithReplicas, ReplicaOfPart};
+use jobspec::key_options::partition_text;
 use rows::{FileItem, FileNameRow};
 use serde_json::{Value, json};
 
@@ -61,7 +64,7 @@ fn is_directory(entry: &FileEntry) -> bool {
 /// `path`: the whole name; `name`: the name within the list.
 fn as_json(path: &str, name: &str, row: &FileNameRow) -> Value {
     let is_directory = matches!(row.item, FileItem::Directory(_));
-    json!({
+    let mut value = json!({
         "path": path,
         "name": name,
         "kind": if is_directory { "directory" } else { "file" },
@@ -73,7 +76,34 @@ fn as_json(path: &str, name: &str, row: &FileNameRow) -> Value {
         "expires_ns": row.expires_ns,
         "read_group": row.groups.read,
         "write_group": row.groups.write,
+    });
+    if let Some(hashed) = &row.hashed {
+        value["hashed"] = hashed_json(hashed);
+    }
+    value
+}
+
+fn hashed_json(hashed: &HashedFile) -> Value {
+    json!({
+        "records": records_text(hashed.records),
+        "separator": String::from_utf8_lossy(&hashed.keys.separator),
+        "key_fields": hashed.keys.key_fields,
+        "partitions": hashed.partitions.count,
+        "empty_partitions": hashed.empty,
+        "by": partition_text(&hashed.partitions),
+        "record_count": hashed.sum.records,
+        "hash_sum": format!("{:032x}", hashed.sum.hash_sum),
     })
+}
+
+fn records_text(records: RecordFormat) -> String {
+    match records {
+        RecordFormat::Fixed { record_bytes, key_bytes } if record_bytes == key_bytes => {
+            format!("fixed:{record_bytes}")
+        }
+        RecordFormat::Fixed { record_bytes, key_bytes } => format!("fixed:{record_bytes}:{key_bytes}"),
+        RecordFormat::Lines { .. } | RecordFormat::Stretches => "lines".to_string(),
+    }
 }
 
 fn cells(name: &str, row: &FileNameRow) -> Vec<String> {
@@ -166,6 +196,7 @@ pub fn stat(opened: &Opened, args: &StatArgs) -> Result<(), Failure> {
     if !is_directory(&entry) {
         rows.push(("size", format!("{} ({} bytes)", bytes(row.bytes), row.bytes)));
         rows.push(("parts", parts.len().to_string()));
+        rows.extend(row.hashed.as_ref().map(hashed_facts).into_iter().flatten());
         rows.push(("versions kept", row.keep_versions.to_string()));
     }
     let mut text = facts(&rows);
@@ -175,6 +206,18 @@ pub fn stat(opened: &Opened, args: &StatArgs) -> Result<(), Failure> {
         text.push_str(&table(&columns, parts.iter().map(part_cells).collect()));
     }
     Ok(print(&text)?)
+}
+
+fn hashed_facts(hashed: &HashedFile) -> [(&'static str, String); 3] {
+    let (count, empty) = (hashed.partitions.count, hashed.empty.len());
+    [
+        (
+            "hashed by",
+            format!("{}, {count} partitions, {empty} of them empty", partition_text(&hashed.partitions)),
+        ),
+        ("records", format!("{} ({})", hashed.sum.records, records_text(hashed.records))),
+        ("sum", format!("{:032x}", hashed.sum.hash_sum)),
+    ]
 }
 
 fn part_as_json(part: &PartWithReplicas) -> Value {

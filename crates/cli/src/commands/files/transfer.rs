@@ -1,5 +1,6 @@
 //! `sailfish files put | get | cat`: bytes between this machine and its stored files.
 
+use super::hashing::{HashArgs, RecordsArg, parse_records, record_ends};
 use super::{Opened, failure, name, path};
 use crate::engine::phases::{Phase, Standing};
 use crate::engine::progress::{Display, show};
@@ -11,7 +12,7 @@ use anyhow::{Context, anyhow};
 use api::stored::cluster::STORED_REPLICAS_MAX;
 use clap::Args;
 use filestore::{FilesError, PutOptions, PutSource};
-use filetransfer::{Links, RecordEnds, Target, Unsuitable, Watch};
+use filetransfer::{Links, Target, Unsuitable, Watch};
 use filetree::TreePath;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -26,6 +27,8 @@ const THREADS_MAX: usize = 8;
 /// Minimum number of threads of a transfer with a cluster, which waits for nodes most of the time.
 const CLUSTER_THREADS_MIN: usize = 4;
 
+const GOES_ON: &str = "goes on where it stopped";
+
 #[derive(Debug, Args)]
 pub struct PutArgs {
     /// File or directory; `-` is standard input
@@ -39,7 +42,9 @@ pub struct PutArgs {
     pub parts: Option<u32>,
     /// Cut files only where records end: `lines`, or `fixed:N` for records of N bytes [default: at any byte]
     #[arg(long, value_name = "RECORDS", value_parser = parse_records)]
-    pub records: Option<RecordEnds>,
+    pub records: Option<RecordsArg>,
+    #[command(flatten)]
+    pub hash: HashArgs,
     /// Keep this many versions of the name, with the new one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_versions: u32,
@@ -86,17 +91,6 @@ pub struct CatArgs {
     pub length: Option<u64>,
 }
 
-fn parse_records(text: &str) -> Result<RecordEnds, String> {
-    if text == "lines" {
-        return Ok(RecordEnds::Lines);
-    }
-    let record_bytes = text.strip_prefix("fixed:").and_then(|number| number.parse().ok());
-    match record_bytes {
-        Some(record_bytes) if record_bytes > 0 => Ok(RecordEnds::Fixed(record_bytes)),
-        _ => Err("give `lines`, or `fixed:N` with the bytes of a record".to_string()),
-    }
-}
-
 fn parse_ttl(text: &str) -> anyhow::Result<Duration> {
     let ttl = jobspec::duration::parse(text)?;
     filetree::ttl_ns(ttl)?;
@@ -109,8 +103,10 @@ fn threads(opened: &Opened) -> usize {
 }
 
 /// Runs a transfer with progress; a first signal stops it, a second one ends the process.
+/// `again`: the effect of the same command after an interruption.
 fn watched<T>(
     verb: &'static str,
+    again: &'static str,
     watch: &Arc<Watch>,
     transfer: impl FnOnce() -> Result<T, FilesError>,
 ) -> Result<T, Failure> {
@@ -139,7 +135,7 @@ fn watched<T>(
     done.map_err(|error| match error.is_interruption() {
         true => {
             let failed = failure(error);
-            let error = anyhow!("{verb} was interrupted; the same command goes on where it stopped");
+            let error = anyhow!("{verb} was interrupted; the same command {again}");
             Failure { error: Some(error), ..failed }
         }
         false => failure(error),
@@ -169,9 +165,10 @@ fn name_for(source: &Path, text: &str) -> Result<TreePath, Failure> {
 pub fn put(opened: &Opened, args: &PutArgs) -> Result<(), Failure> {
     let is_stream = args.source.as_os_str() == "-";
     let target = name_for(&args.source, &args.name)?;
-    if is_stream && (args.parts.is_some() || args.records.is_some()) {
+    let hash_by = args.hash.checked(args.parts, args.records).map_err(Failure::refused)?;
+    if is_stream && hash_by.is_none() && (args.parts.is_some() || args.records.is_some()) {
         return Err(Failure::refused(anyhow!(
-            "--parts and --records need the length of a file, and standard input has none"
+            "--parts and --records need the length of a file, and standard input has none; with --hash-by they need none"
         )));
     }
     if args.replicas.is_some() && !opened.is_cluster {
@@ -179,9 +176,15 @@ pub fn put(opened: &Opened, args: &PutArgs) -> Result<(), Failure> {
             "--replicas needs the nodes of a cluster: name its server with --server"
         )));
     }
+    let begins_anew = is_stream || hash_by.is_some();
+    if hash_by.is_some() {
+        tell("sailfish: --hash-by: the order of the records is lost");
+    }
+    let records = if hash_by.is_some() { None } else { args.records };
     let options = PutOptions {
         parts: args.parts,
-        records: args.records.unwrap_or(RecordEnds::Bytes),
+        records: record_ends(records).map_err(Failure::refused)?,
+        hash_by,
         links: if args.follow_links { Links::Followed } else { Links::Refused },
         skip_unsuitable: args.skip,
         keep_versions: args.keep_versions,
@@ -198,7 +201,8 @@ pub fn put(opened: &Opened, args: &PutArgs) -> Result<(), Failure> {
             entry.reason
         ));
     };
-    let committed = watched("put", &watch, || {
+    let again = if begins_anew { "begins anew" } else { GOES_ON };
+    let committed = watched("put", again, &watch, || {
         let mut stdin = std::io::stdin().lock();
         let source = match is_stream {
             true => PutSource::Stream(&mut stdin),
@@ -252,7 +256,7 @@ pub fn get(opened: &Opened, args: &GetArgs) -> Result<(), Failure> {
     let watch = Arc::new(Watch::default());
     let started = Instant::now();
     let target = Target { path, overwrite: args.overwrite };
-    let got = watched("get", &watch, || opened.store.get(&name, &target, threads(opened), &watch))?;
+    let got = watched("get", GOES_ON, &watch, || opened.store.get(&name, &target, threads(opened), &watch))?;
     told("get", &escape::cell(&name.to_string()), got, started);
     Ok(())
 }

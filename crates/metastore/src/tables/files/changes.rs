@@ -271,7 +271,7 @@ pub(super) fn push_concrete(rows: &mut Rows, file: &ConcreteRow) {
 /// The columns of the rows of [`push_name`].
 pub(super) const NAME_COLUMNS: &str = "directory, name, since_version, until_version, is_directory, item, user_name, \
      bytes, parts, created_ns, keep_versions, is_removing, tree, expires_ns, \
-     read_group, write_group";
+     read_group, write_group, hashed";
 
 pub(super) fn push_name(rows: &mut Rows, space: FileSpace, row: &FileNameRow) {
     let (is_directory, item) = match row.item {
@@ -295,5 +295,6 @@ pub(super) fn push_name(rows: &mut Rows, space: FileSpace, row: &FileNameRow) {
         row.expires_ns.into(),
         row.groups.read.as_deref().into(),
         row.groups.write.as_deref().into(),
+        super::hashed_value(row.hashed.as_ref()),
     ]);
 }

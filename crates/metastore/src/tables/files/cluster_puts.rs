@@ -402,7 +402,7 @@ async fn write_recorded(
         }
     }
     let after = "ON CONFLICT (put, name) DO UPDATE SET content = excluded.content, parts = excluded.parts, \
-                 bytes = excluded.bytes, modified_ns = excluded.modified_ns";
+                 bytes = excluded.bytes, modified_ns = excluded.modified_ns, hashed = excluded.hashed";
     db.insert("file_put_files", PUT_FILE_COLUMNS, after, rows).await?;
     let columns = "content, part, concrete, bytes, crc32c, is_removed, replicas";
     // A request that is repeated finds them; the caller looks whether they are the same.

@@ -9,7 +9,7 @@ use ids::{ConcreteId, ContentId, ITEM_BITS, PutId};
 use rows::{ConcreteRow, FilePutRow, PutFileRow};
 
 /// The columns of the rows of [`push_put_file`].
-pub(super) const PUT_FILE_COLUMNS: &str = "put, name, content, parts, bytes, modified_ns";
+pub(super) const PUT_FILE_COLUMNS: &str = "put, name, content, parts, bytes, modified_ns, hashed";
 
 impl Metastore {
     /// Reserves the number of a put. A number that is never used does no harm.
@@ -60,6 +60,7 @@ impl Metastore {
             parts: self.number(row, "parts")?,
             bytes: self.number(row, "bytes")?,
             modified_ns: self.number(row, "modified_ns")?,
+            hashed: self.hashed_file(row)?,
         })
     }
 
@@ -132,6 +133,7 @@ pub(super) fn push_put_file(rows: &mut Rows, put: PutId, file: &PutFileRow) {
         file.parts.into(),
         file.bytes.into(),
         file.modified_ns.into(),
+        super::hashed_value(file.hashed.as_ref()),
     ]);
 }
 

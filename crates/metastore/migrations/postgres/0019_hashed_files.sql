@@ -1,0 +1,5 @@
+-- Files whose records are distributed by their keys: the rule, the empty partitions and the sum of the records, as JSON. NULL: any bytes.
+ALTER TABLE file_names ADD COLUMN hashed TEXT;
+ALTER TABLE file_put_files ADD COLUMN hashed TEXT;
+CREATE OR REPLACE VIEW console.file_names AS SELECT * FROM file_names;
+CREATE OR REPLACE VIEW console.file_put_files AS SELECT * FROM file_put_files;
