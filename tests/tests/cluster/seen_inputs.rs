@@ -24,7 +24,7 @@ fn cluster_with_seen() -> (Cluster, [String; 2]) {
 fn maps_run_where_their_inputs_are_seen() {
     let (cluster, [one, two]) = cluster_with_seen();
     let inputs = ["--input", one.as_str(), two.as_str()];
-    cluster.run_job(&[&inputs, &["--output", "out"], &COUNT[..]].concat()).expect_success();
+    cluster.run_job(&[&inputs[..], &["--output", "out"], &COUNT].concat()).expect_success();
     let embedded = [&["--input", "one", "two", "--output", "embedded"], &COUNT[..]].concat();
     cluster.sandbox.run_job(&embedded).expect_success();
     let read = |name: &str| {
