@@ -418,12 +418,6 @@ fn check_stretches(options: &JobOptions, format: RecordFormat) -> anyhow::Result
         "`from` does not go with --input-format stretches: the output of a stage is not in a file that a \
          program can read by itself; leave one of them out"
     );
-    if let Some(input) = options.input.iter().find(|input| is_stored(input)) {
-        bail!(
-            "--input {input} does not go with --input-format stretches: a stored file is not a file that a program \
-             can read by itself; name files"
-        );
-    }
     ensure!(
         !options.input.iter().any(|input| input == standard_input::ARGUMENT),
         "--input - does not go with --input-format stretches: standard input is not a file that a program \

@@ -289,7 +289,18 @@ fn drill(args: &NodeArgs, programs: &Arc<Programs>) -> Drill {
 fn stored_settings(args: &NodeArgs) -> anyhow::Result<StoredSettings> {
     let scrub_every = duration::parse(&args.scrub_every);
     let scrub_every = scrub_every.with_context(|| format!("--scrub-every {:?}", args.scrub_every))?;
-    Ok(StoredSettings { reserve_percent: args.shuffle_reserve, scrub_every })
+    let verify_after = match args.verify_after.as_str() {
+        "0" => Ok(Duration::ZERO),
+        text => duration::parse(text),
+    };
+    let verify_after = verify_after.with_context(|| format!("--verify-after {:?}", args.verify_after))?;
+    let unused_copy_bytes_max = shipped_bytes_max(args)?;
+    Ok(StoredSettings {
+        reserve_percent: args.shuffle_reserve,
+        scrub_every,
+        verify_after,
+        unused_copy_bytes_max,
+    })
 }
 
 /// Returns the directories for intermediate data of this node, each once.
@@ -340,11 +351,15 @@ fn file_caches(args: &NodeArgs, disks: &[PathBuf]) -> anyhow::Result<Vec<Arc<Dep
     disks.iter().map(|disk| file_cache(args, disk)).collect()
 }
 
-/// Opens the cache of files that this node, or an earlier one on the same disk, has fetched.
-fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
+fn shipped_bytes_max(args: &NodeArgs) -> anyhow::Result<u64> {
     let text = args.shipped_max.as_deref();
     let bytes_max = text.map(memory_size::parse).transpose().context("--shipped-max")?;
-    let total_bytes_max = bytes_max.unwrap_or(CACHE_BYTES_MAX);
+    Ok(bytes_max.unwrap_or(CACHE_BYTES_MAX))
+}
+
+/// Opens the cache of files that this node, or an earlier one on the same disk, has fetched.
+fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
+    let total_bytes_max = shipped_bytes_max(args)?;
     let limits = Limits {
         file_bytes_max: SHIPPED_FILE_BYTES_MAX,
         owner_bytes_max: total_bytes_max,

@@ -4,9 +4,11 @@ use api::task::TASK_WARNINGS_MAX;
 use api::{InputFile, StoredContent, TaskFailure};
 use objects::{ObjectReader, ObjectUrl};
 use roots::JobPaths;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Opener of intermediate files of earlier stages: the node knows their places.
@@ -34,6 +36,8 @@ pub struct Openers {
     pub paths: JobPaths,
     pub stage_files: Option<Arc<dyn StageFileSource>>,
     pub stored_files: Option<Arc<dyn StoredFileSource>>,
+    /// Copies of stored files that programs open by themselves, by positions of inputs.
+    pub copies: Arc<BTreeMap<u32, PathBuf>>,
 }
 
 /// Openers and limits of inputs.

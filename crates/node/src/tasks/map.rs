@@ -71,7 +71,8 @@ fn run_in(
     };
     let stage_files = StageInput::of(shared, job, attempt, task);
     let (stored_files, stored_reads) = stored_files(shared, attempt.task.job);
-    let openers = Openers { paths: job.run.paths.clone(), stage_files, stored_files };
+    let openers =
+        Openers { paths: job.run.paths.clone(), stage_files, stored_files, copies: job.files.inputs() };
     let metering = shared.meters.begin(attempt, plain_bytes(spec, &task.split));
     // A program that has taken stretches has not read them yet.
     let of_stretches = spec.formats.input == RecordFormat::Stretches;
@@ -118,7 +119,9 @@ fn run_in(
     result.output_records = counts.output_records;
     result.output_bytes = counts.output_bytes;
     result.unread_bytes = counts.unread_bytes;
-    (result.stored_here_bytes, result.stored_elsewhere_bytes) = stored_reads.bytes();
+    let ((here, elsewhere), (copied_here, copied_elsewhere)) = (stored_reads.bytes(), job.files.read_bytes());
+    result.stored_here_bytes = here + copied_here;
+    result.stored_elsewhere_bytes = elsewhere + copied_elsewhere;
     result.warnings = input.reader.warnings();
     result.counters = context.reports.counters();
     result.status = context.reports.status();
