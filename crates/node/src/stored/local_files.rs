@@ -160,7 +160,7 @@ impl LocalFiles {
         let mut table = self.table();
         let present = loop {
             if cancelled.load(Ordering::Relaxed) {
-                table.stop_waiting(&key, round.is_some());
+                table.stop_waiting(&key, round);
                 return Err(is_cancelled());
             }
             match table.turn(&key, &mut round) {

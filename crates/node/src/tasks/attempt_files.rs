@@ -100,9 +100,9 @@ impl AttemptFiles {
         self.held.iter().map(HeldFile::path)
     }
 
-    /// Returns the bytes that were read to make copies: from disks of this node, and from other nodes.
-    pub fn read_bytes(&self) -> (u64, u64) {
-        self.reads.bytes()
+    /// Returns the counters of bytes of stored files that the attempt reads; those for its copies are counted.
+    pub fn reads(&self) -> Arc<StoredReads> {
+        Arc::clone(&self.reads)
     }
 
     /// Returns an error if a program wrote to a copy: the results of the attempt are not those of the stored file.

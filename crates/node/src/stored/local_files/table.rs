@@ -72,8 +72,9 @@ impl Table {
         Turn::Make(entry.copy.clone())
     }
 
-    pub fn stop_waiting(&mut self, key: &CopyKey, waited: bool) {
-        if let Some(entry) = self.entries.get_mut(key).filter(|_| waited) {
+    /// Ends the wait of an attempt; `round` is the one for which it waited, if it did.
+    pub fn stop_waiting(&mut self, key: &CopyKey, round: Option<u64>) {
+        if let Some(entry) = self.entries.get_mut(key).filter(|_| round.is_some()) {
             entry.waiters -= 1;
         }
         self.drop_if_empty(key);
