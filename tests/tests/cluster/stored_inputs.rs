@@ -159,7 +159,17 @@ fn programs_open_copies_of_stored_files() {
     let cluster = cluster_of(2);
     let sandbox = &cluster.sandbox;
     write_logs(sandbox, "word");
-    cluster.files().done(&["put", "logs/a.txt", "logs/a.txt", "--replicas", "1", "--parts", "2"]);
+    cluster.files().done(&[
+        "put",
+        "logs/a.txt",
+        "logs/a.txt",
+        "--replicas",
+        "1",
+        "--parts",
+        "2",
+        "--records",
+        "lines",
+    ]);
     let mapper = sandbox.script("read.py", STRETCH_READER).display().to_string();
     let job = |more: &[&str]| {
         let job = ["--input", "files:logs/a.txt", "--input-format", "stretches", "--mapper", &mapper];
@@ -167,7 +177,7 @@ fn programs_open_copies_of_stored_files() {
     };
     job(&["--env", "SPOIL=1"]).expect_failure(1, &["changed its copy of files:logs/a.txt@1"]);
     job(&[]).expect_success();
-    let total =
-        output_of(sandbox, "out").lines().map(|line| line.trim().parse::<u32>().expect("a number")).sum();
-    assert_eq!(LINES, total);
+    let counts = output_of(sandbox, "out");
+    let counts = counts.lines().map(|line| line.trim().parse::<u32>().expect("a number"));
+    assert_eq!(counts.sum::<u32>(), LINES);
 }
