@@ -2,6 +2,7 @@
 
 mod kind;
 mod limits;
+pub mod seen;
 
 use crate::StoredOutput;
 use crate::task::RunTask;

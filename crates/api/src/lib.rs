@@ -34,7 +34,6 @@ pub mod placement;
 pub mod program;
 pub mod records;
 pub mod report;
-pub mod seen;
 pub mod shipping;
 pub mod stored;
 pub mod task;
@@ -53,7 +52,7 @@ pub use records::{
     PartitionRule, RecordFormat, TERA_ROW_BYTES, TeraLayout,
 };
 pub use report::{JobReport, ReportedJob, ReportedPart, ReportedParts};
-pub use seen::{SEEN_PREFIX, SeenBy, SeenFile};
+pub use job::seen::{self, SEEN_PREFIX, SeenBy, SeenFile};
 pub use shipping::{ContentHash, ShippedFile};
 pub use stored::{STORED_PREFIX, StoredContent, StoredOutput, StoredPart, is_stored_output};
 pub use task::{Blame, DataSum, LostInput, SourceCommit, Task, TaskFailure, TaskResult};

@@ -23,10 +23,10 @@ use crate::recovery::{
 };
 use crate::retention::{CheckBegin, Checks, DirInStore, FoundDirs, KeptCheck, checks};
 use crate::scheduling::{Scheduling, attempt_finished, feed, inputs_moved, plan_again, waits_to_see};
-use crate::seen_listings::{SeenListings, SeenRequest};
+use crate::scheduling::seen_listings::{self, SeenListings, SeenRequest};
 use crate::users::{Has, JobOwner, Users};
 use crate::work::Work;
-use crate::{drills, job, membership, program_jobs, replication, retention, seen_listings};
+use crate::{drills, job, membership, program_jobs, replication, retention};
 use api::control::{
     ClusterStatus, JobBatch, JobBrief, JobLogs, JobOutcome, JobProgress, NodeInfo, NodeOrder, NodeOrders,
     NodePoll, NodeStatus, NodeWelcome, PlacesAnswer, PlacesQuestion,

@@ -32,7 +32,6 @@ mod recovery;
 mod replication;
 pub mod retention;
 mod scheduling;
-mod seen_listings;
 pub mod users;
 mod work;
 
@@ -45,4 +44,4 @@ pub use interface::{
 pub use intermediate_files::{FileRequest, NewFile, NewsAnswer};
 pub use job::{keep_from, spec_bytes, task_bytes};
 pub use recovery::{Leftover, RecoveredWork, node_info};
-pub use seen_listings::SeenRequest;
+pub use scheduling::seen_listings::SeenRequest;

@@ -9,6 +9,7 @@ mod placements;
 mod progress;
 mod run_again;
 mod seen_inputs;
+pub(crate) mod seen_listings;
 pub(crate) mod speculative_attempts;
 
 pub(crate) use architectures::Architectures;

@@ -466,7 +466,7 @@ fn check_stretches(options: &JobOptions, format: RecordFormat) -> anyhow::Result
         "`from` does not go with --input-format stretches: the output of a stage is not in a file that a \
          program can read by itself; leave one of them out"
     );
-    if let Some(input) = options.input.iter().find(|input| is_stored(input) || is_seen(input)) {
+    if let Some(input) = options.input.iter().find(|input| is_seen(input)) {
         bail!(
             "--input {input} does not go with --input-format stretches: it is not a file that a program \
              can read by itself; name files"

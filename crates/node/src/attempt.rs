@@ -12,6 +12,8 @@ use std::sync::atomic::AtomicBool;
 #[derive(Clone, Debug)]
 pub struct JobRun {
     pub spec: Arc<JobSpec>,
+    /// Owner of the job; empty on one machine.
+    pub user: String,
     pub staging: PathBuf,
     /// Directories on the disks of this node.
     pub disk_dirs: Vec<PathBuf>,
@@ -30,6 +32,7 @@ impl JobRun {
     pub fn new(spec: Arc<JobSpec>) -> JobRun {
         JobRun {
             spec,
+            user: String::new(),
             staging: PathBuf::new(),
             disk_dirs: Vec::new(),
             cancelled: Arc::default(),

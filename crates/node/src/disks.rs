@@ -36,6 +36,8 @@ const LOCK_SUFFIX: &str = ".lock";
 const LOCK_MODE: u32 = 0o600;
 /// Suffix after the name of a process: the directory of the intermediate files of users.
 const USER_FILES: &str = "intermediate";
+/// Suffix after the name of a process: the directory of local copies of stored files.
+const LOCAL_FILES: &str = "local";
 /// Suffix after the name of a process, before a number: a directory that contained programs see as `/tmp`.
 const PROGRAM_FILES: &str = "tmp";
 /// A disk is full if less than this fraction of it, and less than [`FREE_BYTES_ENOUGH`], is free.
@@ -164,6 +166,12 @@ impl Disks {
     /// with the process.
     pub(crate) fn user_dirs(&self) -> Vec<PathBuf> {
         self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-{USER_FILES}", self.name))).collect()
+    }
+
+    /// Returns directories for local copies of stored files, one per disk. The first copy creates them; they are removed
+    /// with the process.
+    pub(crate) fn local_dirs(&self) -> Vec<PathBuf> {
+        self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-{LOCAL_FILES}", self.name))).collect()
     }
 
     /// Returns paths, one per disk, that become those of directories for temporary files of programs by a number at their
@@ -344,15 +352,18 @@ fn owner_of_lock(file_name: &OsStr) -> Option<String> {
     Some(name.strip_suffix(LOCK_SUFFIX)?.to_string())
 }
 
-/// Removes the directories of a process: those of jobs and programs, and that of files of users.
+/// Removes the directories of a process: those of jobs and programs, and those of files of users and of local copies.
 fn remove_of(path: &Path, name: &str) -> std::io::Result<()> {
     let of_jobs = format!("{MARK}{name}-job");
     let of_users = format!("{MARK}{name}-{USER_FILES}");
+    let of_copies = format!("{MARK}{name}-{LOCAL_FILES}");
     let of_programs = format!(".{MARK}{name}-{PROGRAM_FILES}");
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
-        let is_of_it =
-            |name: &str| name.starts_with(&of_jobs) || name == of_users || name.starts_with(&of_programs);
+        let is_of_it = |name: &str| {
+            let is_one = name == of_users || name == of_copies;
+            is_one || name.starts_with(&of_jobs) || name.starts_with(&of_programs)
+        };
         if entry.file_name().to_str().is_some_and(is_of_it) {
             remove_tree(&entry.path())?;
         }

@@ -4,6 +4,8 @@ use crate::attempt::JobRun;
 use crate::shuffle::merge_gate::MergeGate;
 use crate::shuffle::stage_files::StageFiles;
 use crate::stored::job_output::JobOutput;
+use crate::stored::local_files::{LocalFiles, LocalLimits};
+use crate::tasks::attempt_files::AttemptFiles;
 use api::flow::stage_file_name;
 use api::task::Part;
 use api::{Boundaries, TaskFailure};
@@ -15,9 +17,10 @@ use output::{PartPlace, StoredParts};
 use stagefile::Payload;
 use std::collections::BTreeSet;
 use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Number of buffers of an attempt besides the merge: input, pipes, output.
 const BUFFERS_PER_SLOT: u64 = 4;
@@ -25,6 +28,11 @@ const BUFFER_BYTES_MIN: u64 = 16 << 10;
 const BUFFER_BYTES_MAX: u64 = 256 << 10;
 /// Largest buffer of an output part: each full buffer is one system call.
 const PART_BUFFER_BYTES_MAX: u64 = 1 << 20;
+
+/// Directory of local copies of stored files within those of a job on one machine.
+const LOCAL_FILES_DIR: &str = "stored-files";
+/// Age at which the verification of such a copy counts no more.
+const LOCAL_VERIFY_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// Facts of the node that its jobs need.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +66,8 @@ pub(crate) struct JobData {
     /// The output, if it is a stored file of the cluster; and as the destination of parts.
     pub stored_output: Option<Arc<dyn JobOutput>>,
     stored_parts: Option<Arc<dyn StoredParts>>,
+    /// Copies of stored files for its programs, on one machine.
+    local_files: OnceLock<Arc<LocalFiles>>,
     chunkserver: Mutex<Option<Arc<ChunkServer>>>,
     /// True if a thread replicates its runs.
     is_replicating: AtomicBool,
@@ -73,11 +83,23 @@ pub(crate) struct AttemptData {
     pub run: Arc<JobRun>,
     /// Set when this attempt must stop, alone or with its job.
     pub cancelled: Arc<AtomicBool>,
+    /// Copies of stored files that its programs open.
+    pub files: AttemptFiles,
 }
 
 impl AttemptData {
     pub fn new(job: Arc<JobData>, attempt: AttemptKey, run: Arc<JobRun>, cancelled: Arc<AtomicBool>) -> Self {
-        Self { job, attempt, run, cancelled }
+        Self { job, attempt, run, cancelled, files: AttemptFiles::default() }
+    }
+
+    /// Gives it the copies of stored files, which its programs may open.
+    pub fn with_files(self, files: AttemptFiles) -> Self {
+        let own: Vec<PathBuf> = files.paths().map(Path::to_path_buf).collect();
+        if own.is_empty() {
+            return self;
+        }
+        let paths = self.run.paths.with_more_own(own);
+        Self { run: Arc::new(JobRun { paths, ..self.run.as_ref().clone() }), files, ..self }
     }
 }
 
@@ -122,6 +144,7 @@ impl JobData {
             stage_files,
             stored_output,
             stored_parts,
+            local_files: OnceLock::new(),
             chunkserver,
             is_replicating,
             told_lost: Mutex::default(),
@@ -151,6 +174,14 @@ impl JobData {
         let server = Arc::new(ChunkServer::start(config).map_err(|error| error.to_failure())?);
         *started = Some(Arc::clone(&server));
         Ok(server)
+    }
+
+    /// Returns the local copies of stored files of a job on one machine, which are in its directories.
+    pub fn local_files(&self, disk_dirs: &[PathBuf]) -> Arc<LocalFiles> {
+        let limits =
+            LocalLimits { reserve_percent: 0, unused_bytes_max: u64::MAX, verify_after: LOCAL_VERIFY_AFTER };
+        let dirs = disk_dirs.iter().map(|dir| dir.join(LOCAL_FILES_DIR)).collect();
+        Arc::clone(self.local_files.get_or_init(|| Arc::new(LocalFiles::new(dirs, limits))))
     }
 
     /// Returns true once, when its runs must be replicated.

@@ -10,6 +10,7 @@ mod inventory;
 pub(crate) mod job_input;
 pub(crate) mod job_output;
 pub(crate) mod keeper;
+pub(crate) mod local_files;
 mod marked;
 mod receive;
 mod reports;

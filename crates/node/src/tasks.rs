@@ -1,5 +1,6 @@
 //! Attempts of each kind.
 
+pub(crate) mod attempt_files;
 pub(crate) mod commit;
 pub(crate) mod map;
 pub(crate) mod merge;

@@ -36,6 +36,11 @@ impl JobPaths {
         Self { roots: Arc::clone(&self.roots), own: Arc::new(own.into_iter().collect()) }
     }
 
+    /// Allows these paths beside those of this process that were allowed before.
+    pub fn with_more_own(&self, own: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.with_own(self.own.iter().cloned().chain(own))
+    }
+
     /// Restricts the roots to those for jobs of this user.
     pub fn for_user(&self, user: &str) -> Self {
         if !self.are_bounded() {

@@ -140,3 +140,44 @@ fn maps_run_where_their_parts_are() {
     assert!(figure("here_bytes") > 0);
     assert!(figure("here_bytes") + figure("elsewhere_bytes") >= text.len() as u64);
 }
+
+/// Prints its input file, and changes it if a variable says so.
+const STRETCH_READER: &str = r#"#!/usr/bin/env python3
+import json, os, sys
+for line in sys.stdin:
+    stretch = json.loads(line)
+    with open(stretch["path"], "rb") as file:
+        file.seek(stretch["offset"])
+        sys.stdout.write(f"{file.read(stretch['length']).count(b'word')}\n")
+    if "SPOIL" in os.environ:
+        os.chmod(stretch["path"], 0o600)
+        open(stretch["path"], "wb").write(b"spoiled")
+"#;
+
+#[test]
+fn programs_open_copies_of_stored_files() {
+    let cluster = cluster_of(2);
+    let sandbox = &cluster.sandbox;
+    write_logs(sandbox, "word");
+    cluster.files().done(&[
+        "put",
+        "logs/a.txt",
+        "logs/a.txt",
+        "--replicas",
+        "1",
+        "--parts",
+        "2",
+        "--records",
+        "lines",
+    ]);
+    let mapper = sandbox.script("read.py", STRETCH_READER).display().to_string();
+    let job = |more: &[&str]| {
+        let job = ["--input", "files:logs/a.txt", "--input-format", "stretches", "--mapper", &mapper];
+        cluster.run_job(&[&job[..], &["--map-only", "--overwrite", "--output", "out"], more].concat())
+    };
+    job(&["--env", "SPOIL=1"]).expect_failure(1, &["changed its copy of files:logs/a.txt@1"]);
+    job(&[]).expect_success();
+    let counts = output_of(sandbox, "out");
+    let counts = counts.lines().map(|line| line.trim().parse::<u32>().expect("a number"));
+    assert_eq!(counts.sum::<u32>(), LINES);
+}

@@ -547,9 +547,64 @@ fn jobs_read_stored_files() {
         .run_job(&["--input", "files:data"])
         .expect_failure(REFUSED, &["files:data", "no file or directory data"]);
     sandbox.run_job(&["--input", "files:../x"]).expect_failure(REFUSED, &["files:../x", "`..`"]);
-    sandbox
-        .run_job(&["--input", "files:data@1", "--input-format", "stretches"])
-        .expect_failure(REFUSED, &["files:data@1", "stretches"]);
+}
+
+/// Prints the bytes of stretches, and treats their files as the variable SPOIL says.
+const STRETCH_READER: &str = r#"#!/usr/bin/env python3
+import json, os, sys
+for line in sys.stdin:
+    stretch = json.loads(line)
+    path = stretch["path"]
+    assert os.path.getsize(path) == stretch["size"] and os.stat(path).st_mode & 0o777 == 0o444, stretch
+    with open(path, "rb") as file:
+        file.seek(stretch["offset"])
+        data = file.read(stretch["length"])
+    sys.stdout.write(f"{os.path.basename(path)} {stretch['offset']:09}\t{data.hex()}\n")
+    spoil = os.environ.get("SPOIL")
+    if spoil in ("write", "cut"):
+        os.chmod(path, 0o600)
+        with open(path, "r+b") as file:
+            file.write(b"spoiled") if spoil == "write" else file.truncate(1)
+    if spoil == "remove":
+        os.unlink(path)
+"#;
+
+/// Returns the bytes of a file that [`STRETCH_READER`] has printed.
+fn printed_bytes(sandbox: &Sandbox, name: &str) -> Vec<u8> {
+    let mut lines = sandbox.output_lines(&sandbox.out());
+    lines.retain(|line| line.starts_with(&format!("{name} ")));
+    lines.sort();
+    let digits: String = lines.iter().filter_map(|line| Some(line.split_once('\t')?.1)).collect();
+    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits");
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
+
+#[test]
+fn programs_cannot_change_stored_files() {
+    let sandbox = Sandbox::new();
+    let bytes: Vec<u8> = (0..1_000_003_u32).map(|at| (at % 251) as u8).collect();
+    sandbox.write("in/whole", &bytes);
+    sandbox.write("in/small", "small");
+    done(&sandbox, &["put", "in", "data", "--parts", "3"]);
+    let mapper = sandbox.script("read.py", STRETCH_READER);
+    let mapper = mapper.to_str().expect("a sandbox has a plain path");
+    let job = |more: &[&str]| {
+        let job = ["--input", "files:data", "--input-format", "stretches", "--mapper", mapper, "--map-only"];
+        sandbox.run_job(&[&job[..], &["--overwrite"], more].concat())
+    };
+    for (spoil, is_noticed) in [("write", true), ("cut", true), ("remove", false)] {
+        for contained in [&[][..], &["--contain"]] {
+            let ran = job(&[&["--slots", "1", "--env", &format!("SPOIL={spoil}")][..], contained].concat());
+            match is_noticed {
+                true => drop(ran.expect_failure(1, &["changed its copy of files:data/", "must not write"])),
+                false => drop(ran.expect_success()),
+            }
+        }
+        job(&[]).expect_success();
+        assert_eq!(printed_bytes(&sandbox, "whole"), bytes, "{spoil}");
+        assert_eq!(printed_bytes(&sandbox, "small"), b"small");
+    }
+    done(&sandbox, &["fsck"]);
 }
 
 #[test]

@@ -162,13 +162,8 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     let seen = seen_directories(args, &disks).map_err(Failure::refused)?;
     info.sees.clone_from(&seen.dirs);
     let start_dir = std::env::current_dir().context("finding the current directory")?;
-    let (current, stopping) =
-        (Arc::<Mutex<Option<Arc<Remote>>>>::default(), Arc::new(AtomicBool::new(false)));
-    let (told, told_of, kill) = (Arc::clone(&stopping), Arc::clone(&current), Arc::clone(&programs));
-    until_told(args.with_parent, move || {
-        told.store(true, Ordering::Relaxed);
-        end_node(&told_of, &kill)
-    })?;
+    let (current, stopping) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+    end_when_told(args, &current, &stopping, &programs)?;
     let mut again = args.again;
     while !stopping.load(Ordering::Relaxed) {
         let dying = if again { DyingProcess::Await } else { DyingProcess::Ignore };
@@ -217,6 +212,21 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     loop {
         std::thread::park();
     }
+}
+
+/// Ends the node in order when a signal arrives or its parent ends.
+fn end_when_told(
+    args: &NodeArgs,
+    current: &Arc<Mutex<Option<Arc<Remote>>>>,
+    stopping: &Arc<AtomicBool>,
+    programs: &Arc<Programs>,
+) -> Result<(), Failure> {
+    let (told, told_of, kill) = (Arc::clone(stopping), Arc::clone(current), Arc::clone(programs));
+    until_told(args.with_parent, move || {
+        told.store(true, Ordering::Relaxed);
+        end_node(&told_of, &kill)
+    })?;
+    Ok(())
 }
 
 /// Leaves the server, ends all programs, and then this process.
@@ -294,7 +304,18 @@ fn drill(args: &NodeArgs, programs: &Arc<Programs>) -> Drill {
 fn stored_settings(args: &NodeArgs) -> anyhow::Result<StoredSettings> {
     let scrub_every = duration::parse(&args.scrub_every);
     let scrub_every = scrub_every.with_context(|| format!("--scrub-every {:?}", args.scrub_every))?;
-    Ok(StoredSettings { reserve_percent: args.shuffle_reserve, scrub_every })
+    let verify_after = match args.verify_after.as_str() {
+        "0" => Ok(Duration::ZERO),
+        text => duration::parse(text),
+    };
+    let verify_after = verify_after.with_context(|| format!("--verify-after {:?}", args.verify_after))?;
+    let unused_copy_bytes_max = shipped_bytes_max(args)?;
+    Ok(StoredSettings {
+        reserve_percent: args.shuffle_reserve,
+        scrub_every,
+        verify_after,
+        unused_copy_bytes_max,
+    })
 }
 
 /// Returns the directories for intermediate data of this node, each once.
@@ -381,11 +402,15 @@ fn file_caches(args: &NodeArgs, disks: &[PathBuf]) -> anyhow::Result<Vec<Arc<Dep
     disks.iter().map(|disk| file_cache(args, disk)).collect()
 }
 
-/// Opens the cache of files that this node, or an earlier one on the same disk, has fetched.
-fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
+fn shipped_bytes_max(args: &NodeArgs) -> anyhow::Result<u64> {
     let text = args.shipped_max.as_deref();
     let bytes_max = text.map(memory_size::parse).transpose().context("--shipped-max")?;
-    let total_bytes_max = bytes_max.unwrap_or(CACHE_BYTES_MAX);
+    Ok(bytes_max.unwrap_or(CACHE_BYTES_MAX))
+}
+
+/// Opens the cache of files that this node, or an earlier one on the same disk, has fetched.
+fn file_cache(args: &NodeArgs, disk: &Path) -> anyhow::Result<Arc<Depot>> {
+    let total_bytes_max = shipped_bytes_max(args)?;
     let limits = Limits {
         file_bytes_max: SHIPPED_FILE_BYTES_MAX,
         owner_bytes_max: total_bytes_max,

@@ -4,6 +4,7 @@ use api::task::TASK_WARNINGS_MAX;
 use api::{InputFile, StoredContent, TaskFailure};
 use objects::{ObjectReader, ObjectUrl};
 use roots::{JobPaths, OutsideRoots};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -37,6 +38,8 @@ pub struct Openers {
     pub seen: Option<JobPaths>,
     pub stage_files: Option<Arc<dyn StageFileSource>>,
     pub stored_files: Option<Arc<dyn StoredFileSource>>,
+    /// Copies of stored files that programs open by themselves, by positions of inputs.
+    pub copies: Arc<BTreeMap<u32, PathBuf>>,
 }
 
 /// Openers and limits of inputs.

@@ -7,6 +7,7 @@ use crate::reader::Segments;
 use api::program::Stretch;
 use api::{Blame, TaskFailure};
 use functions::BlockPlace;
+use std::path::PathBuf;
 
 /// Reader of the segments of a split, without reading their files.
 pub(crate) struct StretchReader {
@@ -44,15 +45,18 @@ impl StretchReader {
 
     pub(crate) fn next_block(&mut self) -> Result<Option<&[u8]>, TaskFailure> {
         let Some((input, segment)) = self.segments.next() else { return Ok(None) };
-        stored::check(&input, &self.opening)?;
         self.name = input::name(&input);
+        let copy = match &input.stored {
+            Some(_) => Some(self.copy_of(segment.file_index)?),
+            None => stored::check(&input, &self.opening).map(|()| None)?,
+        };
         self.place = BlockPlace {
             file_index: segment.file_index,
             named_input: input.named,
             offset_bytes: segment.offset_bytes,
         };
         let stretch = Stretch {
-            path: &input.path,
+            path: copy.as_ref().unwrap_or(&input.path),
             offset: segment.offset_bytes,
             length: segment.length_bytes,
             size: input.size_bytes,
@@ -64,6 +68,18 @@ impl StretchReader {
         self.bytes += segment.length_bytes;
         self.records += 1;
         Ok(Some(&self.line))
+    }
+
+    /// Returns the copy of a stored file on this machine, which was verified.
+    fn copy_of(&self, file_index: u32) -> Result<PathBuf, TaskFailure> {
+        let copy = self.opening.openers.copies.get(&file_index).cloned();
+        let missing = || {
+            TaskFailure::new(
+                Blame::Engine,
+                format!("the stored input {} was not copied to this node", self.name),
+            )
+        };
+        copy.ok_or_else(missing)
     }
 
     pub(crate) fn place(&self) -> BlockPlace {

@@ -21,6 +21,8 @@ use crate::stored::files::{StoredFiles, StoredSettings};
 use crate::stored::job_input::PartsOfCluster;
 use crate::stored::job_output::{JobOutput, OutputInCluster};
 use crate::stored::keeper;
+use crate::stored::local_files::{LocalFiles, LocalLimits};
+use crate::tasks::attempt_files::LocalSource;
 use crate::tasks::map::stored_input::{StoredInput, StoredReads};
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeOrder};
 use api::data_access::{JobToken, SecretText};
@@ -65,6 +67,8 @@ pub struct Remote {
     files: Arc<IntermediateFiles>,
     /// Replicas of stored files.
     stored: Arc<StoredFiles>,
+    /// Copies of stored files for programs.
+    local_files: Arc<LocalFiles>,
 }
 
 #[derive(Default)]
@@ -106,6 +110,12 @@ impl Remote {
         let (left, link) = (AtomicBool::new(false), Arc::new(link));
         let access = DataAccess::new(Arc::clone(&link));
         let data = data.telling(unanswered::tell_by(&link));
+        let limits = LocalLimits {
+            reserve_percent: stored.reserve_percent,
+            unused_bytes_max: stored.unused_copy_bytes_max,
+            verify_after: stored.verify_after,
+        };
+        let local_files = Arc::new(LocalFiles::new(disks.local_dirs(), limits));
         let stored = StoredFiles::new(disks.places(), stored, data.clone(), Arc::<NodeLink>::clone(&link));
         let data = data.with_job_tokens(Arc::new(ShownTokens(Arc::clone(&access))));
         let (jobs, checks) = (Mutex::default(), KeptChecks::default());
@@ -128,6 +138,7 @@ impl Remote {
             seen: SeenDirectories::default(),
             files,
             stored,
+            local_files,
         }
     }
 
@@ -234,6 +245,7 @@ impl Remote {
         );
         let run = Arc::new(JobRun {
             spec: Arc::new(brief.spec),
+            user: brief.user,
             staging: staging.unwrap_or(brief.staging),
             disk_dirs,
             cancelled: Arc::default(),
@@ -313,7 +325,8 @@ impl Remote {
         let spec = Arc::clone(&self.single_spec);
         let cancelled = self.jobs().attempts.entry(attempt).or_default().clone();
         let of_run = Arc::clone(&cancelled);
-        let run = Arc::new(JobRun { disk_dirs, cancelled: of_run, paths, ..JobRun::new(spec) });
+        let user = task.user.clone();
+        let run = Arc::new(JobRun { disk_dirs, user, cancelled: of_run, paths, ..JobRun::new(spec) });
         self.jobs().known.insert(id, Known { run: Arc::clone(&run), files: Arc::clone(&files) });
         let placed = files.bring(&self.link, &self.keepers(), &run.cancelled);
         let placed = placed.inspect_err(|_| self.forget_single(id))?;
@@ -615,6 +628,12 @@ impl RecordData for Remote {
         let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
         let reads = Arc::clone(reads);
         Some(StoredInput::source(Arc::new(PartsOfCluster { job, link, files, reads })))
+    }
+
+    fn local_source(&self, job: JobId, reads: &Arc<StoredReads>) -> Option<LocalSource> {
+        let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
+        let parts = PartsOfCluster { job, link, files, reads: Arc::clone(reads) };
+        Some(LocalSource { files: Arc::clone(&self.local_files), opener: Box::new(Arc::new(parts)) })
     }
 
     fn stored_output(&self, job: JobId, of: StoredPut) -> Option<Arc<dyn JobOutput>> {

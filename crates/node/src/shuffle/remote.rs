@@ -3,6 +3,7 @@
 use crate::intermediate::intermediate_files::IntermediateFiles;
 use crate::job_data::AttemptData;
 use crate::stored::job_output::JobOutput;
+use crate::tasks::attempt_files::LocalSource;
 use crate::tasks::map::stored_input::StoredReads;
 use api::TaskFailure;
 use api::machine::{ReplicatedPart, ReplicatedRun};
@@ -62,6 +63,11 @@ pub trait RecordData: Send + Sync {
 
     /// Returns the opener of stored files that a job reads, which counts the bytes.
     fn stored_input(&self, _job: JobId, _reads: &Arc<StoredReads>) -> Option<Arc<dyn StoredFileSource>> {
+        None
+    }
+
+    /// Returns the local copies of stored files on this node, made from parts that a job reads.
+    fn local_source(&self, _job: JobId, _reads: &Arc<StoredReads>) -> Option<LocalSource> {
         None
     }
 

@@ -6,6 +6,7 @@ use crate::job_data::AttemptData;
 use crate::shared::Shared;
 use crate::shuffle::replicate::replicate;
 use crate::slots::state::SlotState;
+use crate::tasks::attempt_files::AttemptFiles;
 use crate::tasks::{commit, map, merge, program, reduce, seal};
 use api::{Blame, Task, TaskFailure, TaskResult};
 use iappender::WorkerSlabs;
@@ -38,13 +39,27 @@ fn run(shared: &Arc<Shared>, state: &mut SlotState, assignment: &Assignment) -> 
         state.slabs.clear();
         state.slabs_of = Some(job.job);
     }
-    let outcome = catch_unwind(AssertUnwindSafe(|| run_task(shared, state, &job, assignment)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| run_with_files(shared, state, job, assignment)));
     let outcome = outcome.unwrap_or_else(|panic| {
         // Half-filled slabs may be in any state.
         state.slabs = WorkerSlabs::default();
         Err(TaskFailure::new(Blame::Engine, format!("the engine panicked: {}", panic_text(&*panic))))
     });
     Finished { attempt: assignment.attempt, outcome, started_ns, ended_ns: now_ns() }
+}
+
+/// Runs a task whose programs find copies of stored files. Its result counts only if none of them was changed.
+fn run_with_files(
+    shared: &Arc<Shared>,
+    state: &mut SlotState,
+    job: AttemptData,
+    assignment: &Assignment,
+) -> Result<TaskResult, TaskFailure> {
+    let files = AttemptFiles::bring(shared, &job, &assignment.task)?;
+    let job = job.with_files(files);
+    let result = run_task(shared, state, &job, assignment)?;
+    job.files.check_unchanged()?;
+    Ok(result)
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

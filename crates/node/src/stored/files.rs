@@ -43,11 +43,20 @@ pub struct StoredSettings {
     pub reserve_percent: u8,
     /// Least time in which all stored files are verified once.
     pub scrub_every: Duration,
+    /// Age at which the verification of a local copy counts no more: a program gets the copy after another one.
+    pub verify_after: Duration,
+    /// Maximum bytes of local copies that no attempt uses.
+    pub unused_copy_bytes_max: u64,
 }
 
 impl Default for StoredSettings {
     fn default() -> Self {
-        Self { reserve_percent: 20, scrub_every: Duration::from_secs(7 * 24 * 3600) }
+        Self {
+            reserve_percent: 20,
+            scrub_every: Duration::from_secs(7 * 24 * 3600),
+            verify_after: Duration::from_secs(24 * 3600),
+            unused_copy_bytes_max: 4 << 30,
+        }
     }
 }
 

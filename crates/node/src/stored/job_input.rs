@@ -10,6 +10,7 @@ use bytes::Bytes;
 use dataport::{DataClient, PartRange, PartStream, Peer, StoredFileService as _, Token, with_causes};
 use ids::{DiskId, JobId};
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{Error, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,6 +37,11 @@ impl PartOpener for Arc<PartsOfCluster> {
             return Ok(Box::new(HerePart { here, part, disk, elsewhere, fallback: None }));
         }
         Ok(Box::new(self.elsewhere(part, offset)))
+    }
+
+    fn replica_here(&self, part: StoredPart) -> Option<File> {
+        let disks = self.files.disks();
+        disks.iter().find_map(|each| File::open(each.disk.files.path(part.concrete)).ok())
     }
 }
 

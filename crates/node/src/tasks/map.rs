@@ -69,10 +69,7 @@ fn run_in(
         record_bytes_max: spec.layout.record_bytes_max,
         object_buffer_bytes: job.object_buffer_bytes(),
     };
-    let stage_files = StageInput::of(shared, job, attempt, task);
-    let (stored_files, stored_reads) = stored_files(shared, attempt.task.job);
-    let seen = shared.options.seen.clone();
-    let openers = Openers { paths: job.run.paths.clone(), seen, stage_files, stored_files };
+    let openers = openers(shared, job, task);
     let metering = shared.meters.begin(attempt, plain_bytes(spec, &task.split));
     // A program that has taken stretches has not read them yet.
     let of_stretches = spec.formats.input == RecordFormat::Stretches;
@@ -119,7 +116,7 @@ fn run_in(
     result.output_records = counts.output_records;
     result.output_bytes = counts.output_bytes;
     result.unread_bytes = counts.unread_bytes;
-    (result.stored_here_bytes, result.stored_elsewhere_bytes) = stored_reads.bytes();
+    (result.stored_here_bytes, result.stored_elsewhere_bytes) = job.files.reads().bytes();
     result.warnings = input.reader.warnings();
     result.counters = context.reports.counters();
     result.status = context.reports.status();
@@ -144,14 +141,25 @@ struct Place<'a> {
     meter: &'a Meter,
 }
 
+/// Returns the openers of the inputs of a task.
+fn openers(shared: &Arc<Shared>, job: &AttemptData, task: &MapTask) -> Openers {
+    let stage_files = StageInput::of(shared, job, job.attempt, task);
+    let stored_files = stored_files(shared, job.job, &job.files.reads());
+    Openers {
+        paths: job.run.paths.clone(),
+        seen: shared.options.seen.clone(),
+        stage_files,
+        stored_files,
+        copies: job.files.inputs(),
+    }
+}
+
 /// Returns the opener of stored files: of this machine, or of the cluster. The latter counts the bytes.
-fn stored_files(shared: &Shared, job: JobId) -> (Option<Arc<dyn StoredFileSource>>, Arc<StoredReads>) {
-    let reads = Arc::default();
-    let opener = match shared.options.stored_files.clone() {
+fn stored_files(shared: &Shared, job: JobId, reads: &Arc<StoredReads>) -> Option<Arc<dyn StoredFileSource>> {
+    match shared.options.stored_files.clone() {
         Some(dir) => Some(StoredInput::source(PartsHere { dir })),
-        None => shared.record_data.get().and_then(|data| data.stored_input(job, &reads)),
-    };
-    (opener, reads)
+        None => shared.record_data.get().and_then(|data| data.stored_input(job, reads)),
+    }
 }
 
 /// Returns the uncompressed bytes of a split; 0 if they are unknown before the end, because the input is compressed.

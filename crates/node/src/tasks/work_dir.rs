@@ -163,10 +163,11 @@ fn readable(job: &AttemptData, place: TaskPlace<'_>) -> Vec<PathBuf> {
         true => of_task.collect(),
         false => spec.inputs.iter().collect(),
     };
-    // Only the engine reads objects, stored files and the output of earlier stages.
+    // Only the engine reads objects and the output of earlier stages; of stored files, programs read copies.
     let inputs = inputs.into_iter().filter(|input| input.is_path()).map(|input| input.path.clone());
     let mut paths: BTreeSet<PathBuf> = inputs.collect();
     paths.extend(spec.files.iter().cloned());
+    paths.extend(job.files.paths().map(Path::to_path_buf));
     paths.extend(spec.streaming.iter().flat_map(|streaming| &streaming.links).map(|link| link.path.clone()));
     paths.into_iter().collect()
 }

@@ -152,7 +152,8 @@ pub struct NodeArgs {
     /// Directory for intermediate data and stored files; may be given several times [default: disk in the state directory]
     #[arg(long, value_name = "DIR")]
     pub disk: Vec<PathBuf>,
-    /// Maximum bytes of shipped files that are cached on the first disk for later jobs [default: 4G]
+    /// Maximum bytes of shipped files that are cached on the first disk for later jobs, and of local copies of stored
+    /// files that no task uses [default: 4G]
     #[arg(long, value_name = "SIZE")]
     pub shipped_max: Option<String>,
     /// Percentage of each disk that stored files leave free for intermediate data, 0 to 90
@@ -161,6 +162,10 @@ pub struct NodeArgs {
     /// Least time in which the node reads and verifies all of its stored files once, such as 12h or 7d
     #[arg(long, value_name = "DURATION", default_value = "7d")]
     pub scrub_every: String,
+    /// Verify a local copy of a stored file again before a program gets it, if this was not done for so long; 0
+    /// verifies it each time
+    #[arg(long, value_name = "DURATION", default_value = "1d")]
+    pub verify_after: String,
     /// Unique name of the node [default: name of the host with the process id]
     #[arg(long)]
     pub name: Option<String>,
@@ -205,6 +210,10 @@ pub struct LocalArgs {
     /// Least time in which each node reads and verifies all of its stored files once, such as 12h or 7d
     #[arg(long, value_name = "DURATION", default_value = "7d")]
     pub scrub_every: String,
+    /// Verify a local copy of a stored file again before a program gets it, if this was not done for so long; 0
+    /// verifies it each time
+    #[arg(long, value_name = "DURATION", default_value = "1d")]
+    pub verify_after: String,
     /// Admit each program of this machine, as by `server --no-tokens`
     #[arg(long)]
     pub no_tokens: bool,

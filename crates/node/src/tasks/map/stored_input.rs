@@ -4,15 +4,19 @@
 use api::{StoredContent, StoredPart};
 use concretefile::{ConcreteDirectory, ConcreteReader, Content};
 use mapper::StoredFileSource;
+use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Opener of parts of stored files.
-pub(crate) trait PartOpener: Send + Sync + 'static {
+pub trait PartOpener: Send + Sync + 'static {
     /// Opens a part at an offset; its bytes are verified as they are read.
     fn open_part(&self, part: StoredPart, offset: u64) -> std::io::Result<Box<dyn Read + Send>>;
+
+    /// Returns a replica on a disk of this machine as a file, not verified; None if there is none.
+    fn replica_here(&self, part: StoredPart) -> Option<File>;
 }
 
 /// Bytes of stored files of a cluster that a task has read: from disks of its node, and from other nodes.
@@ -93,6 +97,11 @@ impl PartOpener for PartsHere {
         let content = Content { bytes: part.bytes, crc32c: part.crc32c };
         let reader = files.read(part.concrete, content).map_err(std::io::Error::other)?;
         Ok(Box::new(PartReader { reader, offset }))
+    }
+
+    fn replica_here(&self, part: StoredPart) -> Option<File> {
+        let files = ConcreteDirectory::open(self.dir.clone()).ok()?;
+        File::open(files.path(part.concrete)).ok()
     }
 }
 

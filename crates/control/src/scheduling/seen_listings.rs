@@ -38,6 +38,8 @@ struct Listing {
     names: BTreeMap<NodeId, String>,
     files: BTreeMap<PathBuf, (SeenFile, Vec<NodeId>)>,
     bytes: usize,
+    /// Number of nodes where the path does not exist.
+    missing: usize,
     problem: Option<String>,
 }
 
@@ -188,6 +190,7 @@ fn begin(
         names: seeing.into_iter().map(|(node, name, _)| (node, name)).collect(),
         files: BTreeMap::new(),
         bytes: 0,
+        missing: 0,
         problem: None,
     };
     listings.0.insert(name.to_string(), listing);
@@ -219,9 +222,17 @@ pub(crate) fn listed(
     news.files.into_iter().take(SEEN_PAGE_FILES_MAX).for_each(|file| listing.add(node, file));
     if let Some(end) = news.end {
         listing.open.remove(&node);
-        if let SeenEnd::Failed { mut why } = end {
-            why.truncate(why.floor_char_boundary(TEXT_BYTES_MAX));
-            listing.problem = Some(format!("on {}: {why}", listing.names[&node]));
+        match end {
+            SeenEnd::Complete => {}
+            SeenEnd::Missing => listing.missing += 1,
+            SeenEnd::Failed { mut why } => {
+                why.truncate(why.floor_char_boundary(TEXT_BYTES_MAX));
+                listing.problem = Some(format!("on {}: {why}", listing.names[&node]));
+            }
+        }
+        if listing.missing == listing.names.len() {
+            let names: Vec<&str> = listing.names.values().map(String::as_str).collect();
+            listing.problem = Some(format!("it does not exist on {}", names.join(", ")));
         }
     }
     settle(listings, outbox);
