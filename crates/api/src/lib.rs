@@ -39,6 +39,7 @@ pub mod stored;
 pub mod task;
 
 pub use flow::{FlowStage, StageFile, StageFilePlace};
+pub use job::seen::{self, SEEN_PREFIX, SeenBy, SeenFile};
 pub use job::{
     AttemptLimits, Codec, FileLink, InputFile, JobKind, JobSpec, LimitKind, MAX_REGENERATIONS, MapReduce,
     MapperInput, Notice, Partitioning, Replication, Segment, Split, Streaming, TasksKind,
@@ -52,7 +53,6 @@ pub use records::{
     PartitionRule, RecordFormat, TERA_ROW_BYTES, TeraLayout,
 };
 pub use report::{JobReport, ReportedJob, ReportedPart, ReportedParts};
-pub use job::seen::{self, SEEN_PREFIX, SeenBy, SeenFile};
 pub use shipping::{ContentHash, ShippedFile};
 pub use stored::{STORED_PREFIX, StoredContent, StoredOutput, StoredPart, is_stored_output};
 pub use task::{Blame, DataSum, LostInput, SourceCommit, Task, TaskFailure, TaskResult};

@@ -22,8 +22,8 @@ use crate::recovery::{
     mend_recovered_flows, recover_nodes, take_up, unanswered_flows, wait_again,
 };
 use crate::retention::{CheckBegin, Checks, DirInStore, FoundDirs, KeptCheck, checks};
-use crate::scheduling::{Scheduling, attempt_finished, feed, inputs_moved, plan_again, waits_to_see};
 use crate::scheduling::seen_listings::{self, SeenListings, SeenRequest};
+use crate::scheduling::{Scheduling, attempt_finished, feed, inputs_moved, plan_again, waits_to_see};
 use crate::users::{Has, JobOwner, Users};
 use crate::work::Work;
 use crate::{drills, job, membership, program_jobs, replication, retention};

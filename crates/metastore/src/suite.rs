@@ -14,7 +14,6 @@ use api::{
     Blame, Boundaries, Codec, DataSum, FlowStage, JobSpec, KeyBytes, Layout, MapReduce, SourceCommit, Split,
     Task, TaskFailure, TaskResult,
 };
-use ids::StageKind;
 use ids::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

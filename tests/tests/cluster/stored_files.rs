@@ -91,8 +91,33 @@ fn round_trip(cluster: &Cluster) {
     files.assert_sound();
     change_names(&files, &source);
     files.done(&["rm", "--recursive", "twin", "a", "first", "parted", "kept"]);
+    put_by_hash(cluster);
     assert_eq!(files.names("/"), [""; 0]);
     wait_until("the disks have no files", || (0..3).all(|node| cluster.has_nothing_stored_on(node)));
+}
+
+/// Puts records by the hash of their keys, which keeps all of them and not their order, and removes them.
+fn put_by_hash(cluster: &Cluster) {
+    let files = cluster.files();
+    let text: String = (0..3000).map(|line| format!("{}\t{line}\n", line % 70)).collect();
+    cluster.sandbox.write("records", &text);
+    let by_hash = ["put", "records", "hashed", "--hash-by", "key", "--parts", "4", "--replicas", "2"];
+    let put = files.run(&by_hash).expect_success();
+    assert!(put.stderr.contains("order"), "{}", put.stderr);
+    let (mut stored, mut expected) = (files.done(&["cat", "hashed"]), text);
+    assert!(stored != expected, "the records have their order");
+    for text in [&mut stored, &mut expected] {
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        *text = lines.join("\n");
+    }
+    assert!(stored == expected, "records differ");
+    let replicas = files.replicas("hashed");
+    assert!(replicas.len() == 4 && replicas.iter().all(|nodes| nodes.len() == 2), "{replicas:?}");
+    let stat = files.run(&["stat", "--json", "hashed"]).expect_success().json();
+    assert_eq!(stat["hashed"]["record_count"], 3000, "{stat}");
+    files.assert_sound();
+    files.done(&["rm", "hashed"]);
 }
 
 /// Copies, renames, makes and removes, and keeps a version.

@@ -32,15 +32,6 @@ pub(crate) struct CopyKey {
     /// The last component of its path.
     name: String,
     parts: Vec<ConcreteId>,
-    is_executable: bool,
-}
-
-/// The permissions of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LocalUse {
-    Input,
-    /// A file that may be run.
-    Program,
 }
 
 /// A stored file that a program of a user needs.
@@ -50,7 +41,6 @@ pub(crate) struct WantedFile<'a> {
     /// Its name with the version, `files:NAME@VERSION`.
     pub path: &'a Path,
     pub content: &'a StoredContent,
-    pub usage: LocalUse,
 }
 
 impl WantedFile<'_> {
@@ -59,7 +49,6 @@ impl WantedFile<'_> {
             user: self.user.to_string(),
             name: last_component(self.path),
             parts: self.content.parts.iter().map(|part| part.concrete).collect(),
-            is_executable: self.usage == LocalUse::Program,
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::attempt::JobRun;
 use crate::job_data::AttemptData;
 use crate::shared::Shared;
-use crate::stored::local_files::{HeldFile, LocalFiles, LocalUse, WantedFile};
+use crate::stored::local_files::{HeldFile, LocalFiles, WantedFile};
 use crate::tasks::map::stored_input::{PartOpener, PartsHere, StoredReads};
 use api::{JobSpec, RecordFormat, Split, Task, TaskFailure};
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl AttemptFiles {
                 continue;
             }
             let (user, path) = (job.run.user.as_str(), input.path.as_path());
-            let wanted = WantedFile { user, path, content, usage: LocalUse::Input };
+            let wanted = WantedFile { user, path, content };
             let held = self.bring_one(shared, &job.run, job, &wanted)?;
             inputs.insert(segment.file_index, held);
         }

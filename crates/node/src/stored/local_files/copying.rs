@@ -1,7 +1,7 @@
 //! A local copy: made as a clone of a replica if its file system can, else from verified bytes.
 
 use crate::failure::file_failure;
-use crate::stored::local_files::{LocalUse, WantedFile, is_cancelled, last_component};
+use crate::stored::local_files::{WantedFile, is_cancelled, last_component};
 use crate::tasks::map::stored_input::PartOpener;
 use api::{Blame, StoredContent, StoredPart, TaskFailure};
 use faults::{IoCall, io_call};
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 const BUFFER_BYTES: usize = 1 << 20;
+const READ_ONLY: u32 = 0o444;
 
 /// A file as it was left; every write, also one of a program with all rights, changes the time of its change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,11 +130,7 @@ impl Making<'_> {
     }
 
     fn finish(&self, path: &Path) -> Result<Copy, TaskFailure> {
-        let mode = match self.wanted.usage {
-            LocalUse::Input => 0o444,
-            LocalUse::Program => 0o555,
-        };
-        let limited = std::fs::set_permissions(path, Permissions::from_mode(mode));
+        let limited = std::fs::set_permissions(path, Permissions::from_mode(READ_ONLY));
         let state = limited.and_then(|()| path.symlink_metadata()).map(|found| FileState::of(&found));
         let state = state.map_err(|error| file_failure("limit who may write", path, error))?;
         let bytes = self.wanted.content.bytes();

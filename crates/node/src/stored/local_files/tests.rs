@@ -1,4 +1,4 @@
-use super::{HeldFile, LocalFiles, LocalLimits, LocalUse, WantedFile};
+use super::{HeldFile, LocalFiles, LocalLimits, WantedFile};
 use crate::tasks::map::stored_input::PartOpener;
 use api::{Blame, StoredContent, StoredPart, TaskFailure};
 use ids::ConcreteId;
@@ -59,7 +59,7 @@ const LONG: Duration = Duration::from_secs(1000);
 fn bring(files: &Arc<LocalFiles>, source: &Arc<Source>, number: i64) -> Result<HeldFile, TaskFailure> {
     let content = content(number);
     let path = Path::new("files:dir/na@me@7");
-    let wanted = WantedFile { user: "ann", path, content: &content, usage: LocalUse::Input };
+    let wanted = WantedFile { user: "ann", path, content: &content };
     files.bring(&wanted, source, &AtomicBool::new(false))
 }
 
@@ -113,7 +113,7 @@ fn cancelled_attempts_hand_over_and_stop_waiting() {
     let (source, came, go) = gated();
     let content = content(1);
     let path = Path::new("files:a@1");
-    let wanted = WantedFile { user: "ann", path, content: &content, usage: LocalUse::Input };
+    let wanted = WantedFile { user: "ann", path, content: &content };
     let flags: [AtomicBool; 3] = Default::default();
     std::thread::scope(|scope| {
         let ask = |flag| {
