@@ -4,7 +4,7 @@
 //! Invariants:
 //! - no input makes a decoder panic or make more room than the input is long;
 //! - an accepted message encodes to the bytes that it was read from, but for the version of a frame's header, which
-//! becomes today's;
+//!   becomes today's;
 //! - counts and lengths of an accepted message are within the limits;
 //! - an answer with parts, cut anywhere, yields the bytes of the part that was asked for, or an error.
 

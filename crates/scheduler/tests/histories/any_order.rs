@@ -62,7 +62,7 @@ fn planned(pick: usize) -> InputNodes {
     let nodes = vec![NodeId(pick as u32 % NODES), NodeId((pick as u32 + 1) % NODES)];
     let planned = nodes.get(pick % 3).copied();
     let wait_ns = [0, LOCALITY_DELAY_NS, 10][pick / 5 % 3];
-    InputNodes { nodes, planned, wait_ns, only_there: pick % 7 == 0 }
+    InputNodes { nodes, planned, wait_ns, only_there: pick.is_multiple_of(7) }
 }
 
 impl Random {
