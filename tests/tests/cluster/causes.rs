@@ -39,7 +39,7 @@ const STUCK: &str = "for name in one two three; do
   fi
 done";
 
-/// A slow task: its trouble, the expected label, and the first label that it got.
+/// A slow task: its trouble, the expected label, and the label that it got.
 struct Slow {
     trouble: &'static str,
     expected: &'static str,
@@ -90,18 +90,20 @@ impl Client<'_> {
         self.last_job()
     }
 
-    /// Returns the first labels of tasks of the last job.
+    /// Returns the first labels of tasks of the last job. An attempt that has stopped counts as slow until it has been still
+    /// for long enough: its last label is the one by which it got a speculative attempt.
     fn told(&self, trouble: &'static str, expected: &'static str, stage: &str, tasks: &[i64]) -> Vec<Slow> {
         let job = self.job();
         let said = self.events(Event::Speculation).of_job(job).details();
         let label = |task: &i64| {
             let of_task = format!("{stage}/{task}: ");
-            let first = said.iter().find_map(|line| line.strip_prefix(&of_task));
+            let mut of_this = said.iter().filter_map(|line| line.strip_prefix(&of_task));
+            let line = if expected == "no-progress" { of_this.next_back() } else { of_this.next() };
             println!(
                 "{trouble}: {}",
-                first.map_or_else(|| format!("{of_task}nothing"), |line| format!("{of_task}{line}"))
+                line.map_or_else(|| format!("{of_task}nothing"), |line| format!("{of_task}{line}"))
             );
-            first.and_then(|line| line.split(": ").next()).unwrap_or("nothing").to_string()
+            line.and_then(|line| line.split(": ").next()).unwrap_or("nothing").to_string()
         };
         tasks.iter().map(|task| Slow { trouble, expected, said: label(task) }).collect()
     }
