@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -101,6 +102,16 @@ def test_story_on_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     follow_the_story(tmp_path, None, lambda: None)
 
 
+def node_processes(local: int) -> list[int]:
+    """Returns the processes of the four nodes that a process has started: a child counts when it runs a node."""
+    deadline = time.monotonic() + 60
+    while True:
+        children = Path(f"/proc/{local}/task/{local}/children").read_text().split()
+        nodes = [int(child) for child in children if b"\0node\0" in Path(f"/proc/{child}/cmdline").read_bytes()]
+        if len(nodes) == 4 or time.monotonic() > deadline:
+            return nodes
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, list[int]]]:
     """Yields the URL of a server with four nodes in two racks, and the processes of the nodes."""
@@ -111,9 +122,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[str, list[int]]]:
     assert local.stdout is not None
     try:
         url = local.stdout.readline().strip()
-        listed = Path(f"/proc/{local.pid}/task/{local.pid}/children").read_text().split()
-        nodes = [int(child) for child in listed if b"\0node\0" in Path(f"/proc/{child}/cmdline").read_bytes()]
-        yield url, nodes
+        yield url, node_processes(local.pid)
     finally:
         local.send_signal(signal.SIGINT)
         local.wait()
