@@ -8,6 +8,7 @@ use concretefile::{ConcreteDirectory, ConcreteReader};
 use filetransfer::PIECE_BYTES;
 use filetree::TreeName;
 use rows::{ConcreteRow, FileItem};
+use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -70,6 +71,13 @@ impl FileReader for PinnedFile {
     fn is_near(&self) -> bool {
         true
     }
+
+    fn backing(&self) -> Option<File> {
+        match self.parts.len() {
+            1 => self.part(0).ok().map(ConcreteReader::into_file),
+            _ => None,
+        }
+    }
 }
 
 impl FileStore {
@@ -82,8 +90,7 @@ impl FileStore {
         };
         let parts = self.parts(&row)?;
         check_parts(&name.path.to_string(), &row, &parts)?;
-        let open = Mutex::default();
-        let reader = PinnedFile { _pin: pin, disk: self.disk.clone(), parts, open };
+        let reader = PinnedFile { _pin: pin, disk: self.disk.clone(), parts, open: Mutex::default() };
         Ok(OpenedFile { row, reader: Box::new(reader) })
     }
 }

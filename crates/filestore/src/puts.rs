@@ -7,8 +7,8 @@ use api::stored::HashedFile;
 use concretefile::PutLock;
 use faults::{CrashPoint, crash_point};
 use filetransfer::{
-    DonePart, HashBy, HashedPut, HashedSource, Links, ListedSource, PutPlan, RecordEnds, SourceFile,
-    TransferError, Watch, list_source, put, put_stream,
+    Cut, DonePart, HashBy, HashedPut, HashedSource, Links, ListedSource, PART_BYTES_OF_ONE_DISK, PutPlan,
+    RecordEnds, SourceFile, TransferError, Watch, list_source, put, put_stream,
 };
 use filetree::{FileSize, FoundPath, Making, TreeDecision, TreeError, TreePath, place, ttl_ns};
 use ids::{ConcreteId, ContentId, DirectoryId, PutId};
@@ -37,6 +37,13 @@ pub struct PutOptions {
     /// Wished number of replicas in a cluster; None leaves it to the server. One machine has one.
     pub replicas: Option<u32>,
     pub threads: usize,
+}
+
+impl PutOptions {
+    /// Returns how its files are cut, where a part that is not asked for has at most so many bytes.
+    pub fn cut(&self, part_bytes_max: u64) -> Cut {
+        Cut { parts: self.parts, part_bytes_max, records: self.records }
+    }
 }
 
 /// The source of a put.
@@ -231,7 +238,7 @@ impl FileStore {
             // Behind all files that the put may have written.
             false => self.disk.files(put)?.into_iter().map(|file| file.number() + 1).max().unwrap_or(0),
         };
-        let mut plan = PutPlan::new(put, files, options.parts, options.records)?;
+        let mut plan = PutPlan::new(put, files, options.cut(PART_BYTES_OF_ONE_DISK))?;
         for index in 0..plan.files.len() {
             let file = &plan.files[index];
             let Some(row) = known.get(&file.source.name) else { continue };
@@ -254,7 +261,8 @@ impl FileStore {
     }
 
     fn write_stream(&self, put: PutId, stream: &mut dyn Read, watch: &Watch) -> Result<ReadyPut, FilesError> {
-        let parts = put_stream(put, stream, Path::new("standard input"), &Parts { files: self, put }, watch)?;
+        let (name, store) = (Path::new("standard input"), &Parts { files: self, put });
+        let parts = put_stream(put, stream, name, PART_BYTES_OF_ONE_DISK, store, watch)?;
         one_file(put, parts)
     }
 

@@ -10,6 +10,7 @@ use filetransfer::{RecordSum, Target, Unsuitable, Watch, check_records};
 use filetree::{TreeName, TreePath};
 use ids::{DiskId, FileVersion};
 use rows::{ConcreteRow, FileCommitRow, FileNameRow};
+use std::fs::File;
 use std::io::Write;
 
 /// A receiver of entries; an error ends the list.
@@ -47,6 +48,9 @@ pub trait FileReader: Send + Sync {
 
     /// Returns whether the bytes lie on this machine: a short read then costs no more for each byte than a long one.
     fn is_near(&self) -> bool;
+
+    /// Opens the file of this machine that has these bytes and no others, if there is one. They are not verified.
+    fn backing(&self) -> Option<File>;
 }
 
 /// A file that was opened, with the entry that its name had.
