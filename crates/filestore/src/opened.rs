@@ -4,6 +4,7 @@ use crate::error::FilesError;
 use crate::reading::{ReadPin, check_parts};
 use crate::tree::{FileReader, OpenedFile};
 use crate::{FileStore, content_of};
+use api::stored::MakingJob;
 use concretefile::{ConcreteDirectory, ConcreteReader};
 use filetransfer::PIECE_BYTES;
 use filetree::TreeName;
@@ -20,6 +21,8 @@ struct PinnedFile {
     _pin: ReadPin,
     disk: ConcreteDirectory,
     parts: Vec<ConcreteRow>,
+    /// The job that made it.
+    job: Option<MakingJob>,
     /// Open parts that no thread reads, by their positions.
     open: Mutex<Vec<(usize, ConcreteReader)>>,
 }
@@ -36,17 +39,7 @@ impl PinnedFile {
         Ok(self.disk.read(part.concrete, content_of(part))?)
     }
 
-    fn put_back(&self, position: usize, reader: ConcreteReader) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.len() == OPEN_PARTS_MAX {
-            open.remove(0);
-        }
-        open.push((position, reader));
-    }
-}
-
-impl FileReader for PinnedFile {
-    fn read(&self, offset: u64, bytes_max: u64, out: &mut dyn Write) -> Result<(), FilesError> {
+    fn read_parts(&self, offset: u64, bytes_max: u64, out: &mut dyn Write) -> Result<(), FilesError> {
         let (mut begin, end) = (0, offset.saturating_add(bytes_max));
         for (position, part) in self.parts.iter().enumerate() {
             let wanted = offset.saturating_sub(begin)..end.saturating_sub(begin).min(part.bytes);
@@ -67,6 +60,20 @@ impl FileReader for PinnedFile {
         Ok(())
     }
 
+    fn put_back(&self, position: usize, reader: ConcreteReader) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() == OPEN_PARTS_MAX {
+            open.remove(0);
+        }
+        open.push((position, reader));
+    }
+}
+
+impl FileReader for PinnedFile {
+    fn read(&self, offset: u64, bytes_max: u64, out: &mut dyn Write) -> Result<(), FilesError> {
+        self.read_parts(offset, bytes_max, out).map_err(|error| error.of_job(self.job.as_ref()))
+    }
+
     fn is_near(&self) -> bool {
         true
     }
@@ -82,8 +89,8 @@ impl FileStore {
         };
         let parts = self.parts(&row)?;
         check_parts(&name.path.to_string(), &row, &parts)?;
-        let open = Mutex::default();
-        let reader = PinnedFile { _pin: pin, disk: self.disk.clone(), parts, open };
+        let (job, open) = (self.maker_of(row.item.put())?, Mutex::default());
+        let reader = PinnedFile { _pin: pin, disk: self.disk.clone(), parts, job, open };
         Ok(OpenedFile { row, reader: Box::new(reader) })
     }
 }

@@ -134,7 +134,7 @@ impl ElsewherePart {
                 let reason =
                     self.reason.take().unwrap_or_else(|| "no node with it can be reached".to_string());
                 let text = format!(
-                    "{} of a stored file has {} replicas, and none can be read: {reason}",
+                    "{} of a stored file has {} replicas, and none can be read: {reason}{advice}",
                     self.part.concrete,
                     disks.len()
                 );
@@ -149,6 +149,8 @@ impl ElsewherePart {
 impl Read for ElsewherePart {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         while self.held.is_empty() && self.at < self.part.bytes {
+                let maker = page.makers.iter().find(|maker| maker.put == self.part.concrete.put());
+                let advice = maker.map(|maker| format!("; {}", maker.job.advice())).unwrap_or_default();
             let Some((disk, stream)) = &mut self.stream else {
                 self.open()?;
                 continue;
