@@ -3,7 +3,7 @@
 use crate::changes::CommittedChange;
 use crate::error::FilesError;
 use crate::{FileStore, Parts, concrete_rows, now_ns};
-use api::stored::HashedFile;
+use api::stored::{HashedFile, MakingJob};
 use concretefile::PutLock;
 use faults::{CrashPoint, crash_point};
 use filetransfer::{
@@ -70,6 +70,8 @@ pub(crate) struct ReadyPut {
     pub bytes: u64,
     /// Set for one file whose records are distributed by their keys.
     pub hashed: Option<HashedFile>,
+    /// The job whose output it is.
+    pub job: Option<MakingJob>,
     /// All concrete files, to be synced.
     pub parts: Vec<ConcreteId>,
 }
@@ -223,6 +225,7 @@ impl FileStore {
             files_count,
             bytes,
             hashed: None,
+            job: None,
             parts,
         })
     }
@@ -287,7 +290,7 @@ impl FileStore {
         keep_versions: u32,
         ttl_ns: Option<u64>,
     ) -> Result<CommittedChange, FilesError> {
-        let (files, bytes, put) = (ready.files_count, ready.bytes, ready.put);
+        let (files, bytes, put, job) = (ready.files_count, ready.bytes, ready.put, ready.job.clone());
         let question = FileQuestion { paths: vec![name.components()], ..FileQuestion::default() };
         let decide = |facts: FileFacts| {
             let mut making = Making { ttl_ns, ..self.making(facts.clone(), keep_versions) };
@@ -301,6 +304,7 @@ impl FileStore {
                 files,
                 bytes,
                 created_ns: making.now_ns,
+                job,
             };
             let TreeDecision { ends, begins, owned } = decision;
             Ok::<_, TreeError>(Some(FileChange {
@@ -330,6 +334,7 @@ fn one_file(put: PutId, parts: Vec<DonePart>) -> Result<ReadyPut, FilesError> {
         files_count: 1,
         bytes,
         hashed: None,
+        job: None,
         parts: written,
     })
 }

@@ -6,6 +6,7 @@ use crate::check::CheckedFiles;
 use crate::error::FilesError;
 use crate::puts::{PutOptions, PutSource};
 use crate::reading::FileEntry;
+use api::stored::MakingJob;
 use filetransfer::{RecordSum, Target, Unsuitable, Watch, check_records};
 use filetree::{TreeName, TreePath};
 use ids::{DiskId, FileVersion};
@@ -149,6 +150,10 @@ pub trait StoredTree: Send + Sync {
     /// Returns the changes of a name and of everything below it, newest first.
     fn versions(&self, path: &TreePath, limit: u32) -> Result<Vec<FileCommitRow>, FilesError>;
 
+    /// Returns the job that made a file, or the directory of its output; None if no job made it, or one that the user does
+    /// not see.
+    fn maker(&self, name: &TreeName) -> Result<Option<MakingJob>, FilesError>;
+
     /// Reads and verifies everything below a name.
     fn check(&self, name: &TreeName) -> Result<CheckedFiles, FilesError>;
 
@@ -219,6 +224,10 @@ impl StoredTree for FileStore {
 
     fn versions(&self, path: &TreePath, limit: u32) -> Result<Vec<FileCommitRow>, FilesError> {
         self.versions(path, limit)
+    }
+
+    fn maker(&self, name: &TreeName) -> Result<Option<MakingJob>, FilesError> {
+        self.maker(name)
     }
 
     fn check(&self, name: &TreeName) -> Result<CheckedFiles, FilesError> {
