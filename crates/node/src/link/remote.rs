@@ -115,8 +115,10 @@ impl Remote {
             unused_bytes_max: stored.unused_copy_bytes_max,
             verify_after: stored.verify_after,
         };
-        let local_files = Arc::new(LocalFiles::new(disks.local_dirs(), limits));
+        let local_dirs = disks.local_dirs();
         let stored = StoredFiles::new(disks.places(), stored, data.clone(), Arc::<NodeLink>::clone(&link));
+        let passed_on = Arc::clone(&stored.passed_on);
+        let local_files = Arc::new(LocalFiles::new(local_dirs, limits).passed_on(passed_on));
         let data = data.with_job_tokens(Arc::new(ShownTokens(Arc::clone(&access))));
         let (jobs, checks) = (Mutex::default(), KeptChecks::default());
         let tells = Arc::clone(&link);
@@ -625,14 +627,13 @@ impl RecordData for Remote {
     }
 
     fn stored_input(&self, job: JobId, reads: &Arc<StoredReads>) -> Option<Arc<dyn StoredFileSource>> {
-        let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
-        let reads = Arc::clone(reads);
-        Some(StoredInput::source(Arc::new(PartsOfCluster { job, link, files, reads })))
+        let (files, reads) = (Arc::clone(&self.stored), Arc::clone(reads));
+        Some(StoredInput::source(Arc::new(PartsOfCluster { job, files, reads })))
     }
 
     fn local_source(&self, job: JobId, reads: &Arc<StoredReads>) -> Option<LocalSource> {
-        let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
-        let parts = PartsOfCluster { job, link, files, reads: Arc::clone(reads) };
+        let files = Arc::clone(&self.stored);
+        let parts = PartsOfCluster { job, files, reads: Arc::clone(reads) };
         Some(LocalSource { files: Arc::clone(&self.local_files), opener: Box::new(Arc::new(parts)) })
     }
 
