@@ -149,13 +149,13 @@ impl Catalog {
             asked.filter(|part| inputs.is_some_and(|inputs| inputs.parts.contains(part))).collect()
         };
         let parts: Vec<ConcreteId> = parts.into_iter().collect();
-        let files = self.store.replicated_files_of(&parts).await?;
-        let mut page = self.page_of(&files);
+        let mut page = self.page_of(&self.store.replicated_files_of(&parts).await?);
         if question.copies {
             let mut state = self.state();
             let State { jobs, disks, .. } = &mut *state;
             page.sources = jobs.fetches.sources(disks, node, &page.parts, &question.failed, Instant::now());
         }
+        self.add_makers_for(&mut page, job).await?;
         Ok(page)
     }
 

@@ -150,12 +150,15 @@ proptest! {
         let has: Vec<NodeOfRack> = (0..holders).map(at).collect();
         let (mut tree, mut sources) = (FetchTree::default(), BTreeMap::new());
         let mut given: BTreeSet<(NodeId, NodeId)> = BTreeSet::new();
+        let mut has_failed = false;
         for (reader, fails) in asks {
             let reader = NodeId(holders + reader);
             let failed: Vec<NodeId> = sources.get(&reader).copied().filter(|_| fails == 0).into_iter().collect();
             let source = tree.source(&has, at(reader.0), &failed);
             prop_assert!(source.is_none_or(|source| !failed.contains(&source)));
             // Each reader adds more places than it takes, so they last unless sources fail.
+            has_failed |= !failed.is_empty();
+            prop_assert!(source.is_some() || has_failed);
             let Some(source) = source else { continue };
             given.insert((source, reader));
             sources.insert(reader, source);

@@ -4,6 +4,7 @@
 
 use crate::stored::files::StoredFiles;
 use crate::stored::passed_on::PassedCopy;
+use crate::stored::range_cache::{CachedPart, RangeCache, RemoteParts};
 use crate::tasks::map::stored_input::{PartOpener, PartReader, StoredReads};
 use api::StoredPart;
 use api::stored::cluster::{FAILED_SOURCES_MAX, PartsOfJob, StoredPage};
@@ -29,6 +30,8 @@ pub(crate) struct PartsOfCluster {
     pub job: JobId,
     pub files: Arc<StoredFiles>,
     pub reads: Arc<StoredReads>,
+    /// Ranges that were read from other nodes before; None reads them anew each time.
+    pub cache: Option<Arc<RangeCache>>,
 }
 
 impl PartOpener for Arc<PartsOfCluster> {
@@ -59,7 +62,7 @@ impl PartsOfCluster {
     ) -> Box<dyn Read + Send> {
         // The look reports a replica that is missing or damaged.
         let Ok(opened) = self.files.open_stored(part) else {
-            return Box::new(self.elsewhere(part, offset, copy));
+            return self.elsewhere(part, offset, copy);
         };
         if let Some(copy) = &copy {
             copy.knows_sums(opened.reader.sums());
@@ -69,13 +72,29 @@ impl PartsOfCluster {
         Box::new(HerePart { here, part, disk, elsewhere, copy, fallback: None })
     }
 
+    /// Opens a part of which this node has no intact replica.
     fn elsewhere(
         self: &Arc<Self>,
         part: StoredPart,
         at: u64,
         copy: Option<Arc<PassedCopy>>,
-    ) -> ElsewherePart {
-        ElsewherePart {
+    ) -> Box<dyn Read + Send> {
+        match (&self.cache, copy) {
+            (Some(cache), None) => {
+                let remote = Box::new(Arc::clone(self));
+                Box::new(CachedPart::new(cache, remote, &self.reads, part, at))
+            }
+            (_, copy) => self.source(part, at, copy),
+        }
+    }
+
+    fn source(
+        self: &Arc<Self>,
+        part: StoredPart,
+        at: u64,
+        copy: Option<Arc<PassedCopy>>,
+    ) -> Box<dyn Read + Send> {
+        Box::new(ElsewherePart {
             parts: Arc::clone(self),
             part,
             at,
@@ -85,7 +104,13 @@ impl PartsOfCluster {
             tried: BTreeSet::new(),
             since: None,
             reason: None,
-        }
+        })
+    }
+}
+
+impl RemoteParts for Arc<PartsOfCluster> {
+    fn open_elsewhere(&self, part: StoredPart, offset: u64) -> Box<dyn Read + Send> {
+        self.source(part, offset, None)
     }
 }
 
@@ -97,7 +122,7 @@ struct HerePart {
     elsewhere: Arc<PartsOfCluster>,
     /// The local copy that is made of it.
     copy: Option<Arc<PassedCopy>>,
-    fallback: Option<ElsewherePart>,
+    fallback: Option<Box<dyn Read + Send>>,
 }
 
 impl Read for HerePart {
@@ -224,8 +249,10 @@ impl ElsewherePart {
         let reason = self.reason.take().unwrap_or_else(|| "no node with it can be reached".to_string());
         let replicas: usize = page.parts.iter().map(|part| part.disks.len()).sum();
         let concrete = self.part.concrete;
+        let maker = page.makers.iter().find(|maker| maker.put == concrete.put());
+        let advice = maker.map(|maker| format!("; {}", maker.job.advice())).unwrap_or_default();
         Error::other(format!(
-            "{concrete} of a stored file has {replicas} replicas, and none can be read: {reason}"
+            "{concrete} of a stored file has {replicas} replicas, and none can be read: {reason}{advice}"
         ))
     }
 
@@ -240,7 +267,6 @@ impl ElsewherePart {
                 if source.has_copy {
                     self.parts.reads.passed_on_bytes.fetch_add(bytes, Ordering::Relaxed);
                 }
-                self.parts.reads.elsewhere_bytes.fetch_add(bytes, Ordering::Relaxed);
                 source.bytes += bytes;
                 self.at += bytes;
                 (self.held, self.since) = (piece, None);
@@ -268,6 +294,7 @@ impl Read for ElsewherePart {
             }
         }
         let count = buffer.len().min(self.held.len());
+        self.parts.reads.elsewhere_bytes.fetch_add(count as u64, Ordering::Relaxed);
         buffer[..count].copy_from_slice(&self.held.split_to(count));
         Ok(count)
     }

@@ -57,7 +57,7 @@ impl FetchTree {
     fn is_below(&self, node: NodeId, above: NodeId) -> bool {
         let mut next = Some(node);
         // A node with a replica may have fetched from a node that fetches from it now.
-        for _ in 0..=self.sources.len() {
+        for _ in 0..self.sources.len() + 2 {
             match next {
                 Some(node) if node == above => return true,
                 Some(node) => next = self.sources.get(&node).copied(),

@@ -58,7 +58,8 @@ impl Chain {
         let passing = self.reader.files.passed_on.begin(self.part, &self.path, 0).unwrap();
         let (copy, part, reads) = (Arc::clone(passing.copy()), self.part, Arc::<StoredReads>::default());
         let files = Arc::clone(&self.reader.files);
-        let parts = Arc::new(PartsOfCluster { job: JobId(1), files, reads: Arc::clone(&reads) });
+        let reads_of_job = Arc::clone(&reads);
+        let parts = Arc::new(PartsOfCluster { job: JobId(1), files, reads: reads_of_job, cache: None });
         let reading = spawn(move || {
             let mut all = Vec::new();
             parts.open_for_copy(part, &copy).unwrap().read_to_end(&mut all).unwrap();
@@ -159,7 +160,7 @@ fn bad_sources_are_replaced_by_a_replica() {
 fn readers_without_copies_use_replicas() {
     let chain = Chain::new();
     let (files, reads) = (Arc::clone(&chain.reader.files), Arc::default());
-    let parts = Arc::new(PartsOfCluster { job: JobId(1), files, reads });
+    let parts = Arc::new(PartsOfCluster { job: JobId(1), files, reads, cache: None });
     let mut all = Vec::new();
     parts.open_part(chain.part, 5).unwrap().read_to_end(&mut all).unwrap();
     assert!(all == chain.bytes[5..]);

@@ -40,10 +40,14 @@ pub struct StoredReads {
 }
 
 impl StoredReads {
+    /// Returns the bytes from disks of this node, and from other nodes.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.here_bytes.load(Ordering::Relaxed), self.elsewhere_bytes.load(Ordering::Relaxed))
+    }
+
     /// Puts the bytes into the result of a task.
     pub fn put_into(&self, result: &mut MapResult) {
-        result.stored_here_bytes = self.here_bytes.load(Ordering::Relaxed);
-        result.stored_elsewhere_bytes = self.elsewhere_bytes.load(Ordering::Relaxed);
+        (result.stored_here_bytes, result.stored_elsewhere_bytes) = self.bytes();
         result.stored_passed_on_bytes = self.passed_on_bytes.load(Ordering::Relaxed);
     }
 }
