@@ -120,6 +120,9 @@ pub struct StoredReport {
     /// Bytes from disks of the own node, and from other nodes.
     pub here_bytes: u64,
     pub elsewhere_bytes: u64,
+    /// Those of the bytes from other nodes that came from local copies, and not from replicas.
+    #[serde(default)]
+    pub passed_on_bytes: u64,
 }
 
 /// Maximum number of warnings in a report.

@@ -214,6 +214,9 @@ pub struct MapResult {
     pub stored_here_bytes: u64,
     #[serde(default, skip_serializing_if = "is_none_left_out")]
     pub stored_elsewhere_bytes: u64,
+    /// Those of the bytes from other nodes that came from local copies.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub stored_passed_on_bytes: u64,
     /// Warnings about the inputs; at most [`TASK_WARNINGS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

@@ -27,7 +27,7 @@ pub enum DataError {
     Length { node: NodeId, expected_bytes: usize, present_bytes: usize },
     #[error("the attempt was told to stop")]
     Cancelled,
-    #[error("{node} at {url} accepted no bytes for too long")]
+    #[error("{node} at {url} accepted or sent no bytes for too long")]
     Silent { node: NodeId, url: String },
     /// The node does not have an intact copy of a concrete file, or what it sent does not verify.
     #[error("{node} has no intact copy of {file}: {reason}")]

@@ -16,7 +16,8 @@
 //! mark. If a stream breaks and the run has a replica, the reader continues there after the last returned record; a
 //! reader of a stage file does the same, block by block. A copy is byte for byte the run or stage file, or nothing of
 //! it is left. An upload of parts is synced as a whole, or nothing of it is left; no byte of a part is returned before
-//! its block is verified against the content that the caller named. An unknown job, chunk, run or stage file, and a node of another incarnation than requested, is an error,
+//! its block is verified against the content that the caller named, also when a node passes on a copy that it is still
+//! making. An unknown job, chunk, run or stage file, and a node of another incarnation than requested, is an error,
 //! never an empty answer. Both sides bound every length before they allocate memory for it.
 //!
 //! # Deliberately absent
@@ -59,7 +60,9 @@ pub use serve::services::{
     Chunkservers, IntermediateFileError, IntermediateFileService, StageFileHere, StageFileService,
     StatedContent,
 };
-pub use serve::stored::services::{OpenedPart, PartReceiver, StoredFileError, StoredFileService};
+pub use serve::stored::services::{
+    OpenedPart, PartReceiver, PassError, PassedPart, StoredFileError, StoredFileService,
+};
 pub use wire::data_scope::DataScope;
 pub use wire::stage::StageFileRef;
 pub use wire::stage_name::{STAGE_FILE_NAME_BYTES_MAX, StageFileName};

@@ -1,11 +1,14 @@
 //! Jobs that read stored files: the versions that they read stay until they are over, and their nodes may read the parts.
 
+mod fetches;
+
 use crate::asked::path_of;
 use crate::error::limited;
+use crate::jobs::fetches::PartFetches;
 use crate::nodes::orders::part_of;
 use crate::reading::placed;
-use crate::{Asker, Catalog, CatalogError};
-use api::stored::cluster::{PartsOfJob, STORED_PAGE_MAX, StoredPage};
+use crate::{Asker, Catalog, CatalogError, State};
+use api::stored::cluster::{FAILED_SOURCES_MAX, PartsOfJob, STORED_PAGE_MAX, StoredPage};
 use api::{InputFile, JobSpec};
 use filetree::{TreeName, sees};
 use ids::{ConcreteId, DiskId, FileVersion, JobId, NodeId};
@@ -31,6 +34,8 @@ pub(crate) struct ReadingJobs {
     pub have_read: BTreeSet<JobId>,
     /// Disks in reach when control was told last where the inputs are.
     pub told: Vec<(DiskId, NodeId)>,
+    /// The local copies that nodes make of the inputs.
+    pub fetches: PartFetches,
 }
 
 impl ReadingJobs {
@@ -127,9 +132,16 @@ impl Catalog {
         inputs.leases.iter().for_each(|lease| state.leases.end(*lease));
     }
 
-    /// Returns where parts are that a job reads, with rights for a node that runs it.
-    pub async fn places_of_job(&self, job: JobId, question: &PartsOfJob) -> Result<StoredPage, CatalogError> {
+    /// Returns where parts are that a job reads, with rights for a node that runs it. If the node makes copies of them,
+    /// it becomes a source for others, and is told its own.
+    pub async fn places_of_job(
+        &self,
+        job: JobId,
+        node: NodeId,
+        question: &PartsOfJob,
+    ) -> Result<StoredPage, CatalogError> {
         limited("the number of parts", question.parts.len(), STORED_PAGE_MAX as usize)?;
+        limited("the number of failed sources", question.failed.len(), FAILED_SOURCES_MAX)?;
         let parts: BTreeSet<ConcreteId> = {
             let state = self.state();
             let inputs = state.jobs.jobs.get(&job);
@@ -138,6 +150,11 @@ impl Catalog {
         };
         let parts: Vec<ConcreteId> = parts.into_iter().collect();
         let mut page = self.page_of(&self.store.replicated_files_of(&parts).await?);
+        if question.copies {
+            let mut state = self.state();
+            let State { jobs, disks, .. } = &mut *state;
+            page.sources = jobs.fetches.sources(disks, node, &page.parts, &question.failed, Instant::now());
+        }
         self.add_makers_for(&mut page, job).await?;
         Ok(page)
     }

@@ -6,7 +6,7 @@
 //! controlport (messages) -> filecatalog -> filetree (decisions on names), metastore (rows).
 //!
 //! # Invariants
-//! Everything that must survive is in rows: memory has reports of nodes, leases of readers and orders under way, which a
+//! Everything that must survive is in rows: memory has reports of nodes, leases of readers, orders under way and the nodes that make local copies, which a
 //! restart makes anew. A replica has a row only after its node has synced it, and loses the row only after its node has
 //! reported that it is gone, or for a removed file, because its disk is unreachable and will be compared when it returns.
 //! A file is removed from a disk only if the store says that it needs it no more. Transactions are short: a put of a

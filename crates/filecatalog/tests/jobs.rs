@@ -3,9 +3,9 @@
 use api::data_access::SecretText;
 use api::stored::MakingJob;
 use api::stored::cluster::{
-    BeginStored, CommitOutput, CommitStored, CommitsOfStored, FindStored, ListStored, MakerOfParts,
-    NumberStored, OutputPartStored, PartsOfJob, PlaceOutput, PlaceStored, RecordStored, RecordedFile,
-    RecordedPart, StoredChange, StoredDiskNews, StoredGroup, StoredNews,
+    BeginStored, CommitOutput, CommitStored, CommitsOfStored, FAILED_SOURCES_MAX, FindStored, ListStored,
+    MakerOfParts, NumberStored, OutputPartStored, PartsOfJob, PlaceOutput, PlaceStored, RecordStored,
+    RecordedFile, RecordedPart, StoredChange, StoredDiskNews, StoredGroup, StoredNews,
 };
 use api::{InputFile, JobSpec, StoredContent, StoredPart};
 use filecatalog::{Asker, Catalog, CatalogError, RepairPace, ReplicaNodes, ReportingNode};
@@ -19,9 +19,13 @@ fn asker(user: &str) -> Asker {
 
 /// Makes a node with a disk known. Returns the disk.
 async fn join(catalog: &Catalog) -> DiskId {
+    join_as(catalog, 1, "r").await
+}
+
+async fn join_as(catalog: &Catalog, number: u32, rack: &str) -> DiskId {
     let news = StoredNews {
         disks: vec![StoredDiskNews {
-            uuid: "a disk".to_string(),
+            uuid: format!("disk {number}"),
             secret: SecretText("secret".to_string()),
             is_empty: true,
             total_bytes: 1 << 30,
@@ -31,7 +35,8 @@ async fn join(catalog: &Catalog) -> DiskId {
         }],
         ..StoredNews::default()
     };
-    let from = ReportingNode { node: NodeId(1), name: "n1".to_string(), rack: "r".to_string() };
+    let (node, name) = (NodeId(number), format!("n{number}"));
+    let from = ReportingNode { node, name, rack: rack.to_string() };
     catalog.news(&from, news).await.unwrap().disks[0].unwrap()
 }
 
@@ -102,11 +107,44 @@ async fn jobs_read_only_what_their_user_may() {
     assert!(matches!(check("ann", spec("/etc/passwd", &[a], 5)).await, Err(CatalogError::JobInput { .. })));
     // Nodes get rights for the parts of the job, and for no others.
     catalog.begins(JobId(4), &good);
-    let ask = PartsOfJob { parts: vec![a.concrete, b.concrete] };
-    let page = catalog.places_of_job(JobId(4), &ask).await.unwrap();
+    let ask = PartsOfJob { parts: vec![a.concrete, b.concrete], ..PartsOfJob::default() };
+    let page = catalog.places_of_job(JobId(4), NodeId(1), &ask).await.unwrap();
     assert_eq!(page.parts.iter().map(|part| part.file).collect::<Vec<_>>(), [a]);
     assert_eq!((page.nodes.len(), page.grants[0].first, page.grants[0].last), (1, a.concrete, a.concrete));
-    assert_eq!(catalog.places_of_job(JobId(5), &ask).await.unwrap().parts, []);
+    assert_eq!(catalog.places_of_job(JobId(5), NodeId(1), &ask).await.unwrap().parts, []);
+}
+
+#[tokio::test]
+async fn copies_have_sources_in_a_tree() {
+    let state = tempfile::tempdir().unwrap();
+    let store = Metastore::open(state.path()).await.unwrap();
+    let catalog =
+        Catalog::open(store, Box::new(|_| "signed".to_string()), RepairPace::default()).await.unwrap();
+    let disk = join(&catalog).await;
+    for node in 2..=5 {
+        join_as(&catalog, node, if node < 5 { "r" } else { "other" }).await;
+    }
+    let part = put(&catalog, disk, "a").await;
+    let inputs = catalog.check_inputs(&asker("ann"), &[&spec("files:a@1", &[part], 5)]).await.unwrap();
+    catalog.begins(JobId(4), &inputs);
+    let ask = async |job: i64, node: u32, copies: bool, failed: &[u32]| {
+        let failed = failed.iter().copied().map(NodeId).collect();
+        let ask = PartsOfJob { parts: vec![part.concrete], copies, failed };
+        let page = catalog.places_of_job(JobId(job), NodeId(node), &ask).await.unwrap();
+        page.sources.first().map(|source| (source.node.0, source.has_copy))
+    };
+    // Those who read a part in place, and jobs that do not have it, are in no tree.
+    assert_eq!((ask(4, 2, false, &[]).await, ask(5, 2, true, &[]).await), (None, None));
+    assert_eq!(ask(4, 2, true, &[]).await, Some((1, false)));
+    assert_eq!(ask(4, 5, true, &[]).await, Some((1, false)));
+    assert_eq!(ask(4, 3, true, &[]).await, Some((2, true)));
+    assert_eq!(ask(4, 3, true, &[2]).await, Some((5, true)));
+    assert_eq!(ask(4, 4, true, &[]).await, Some((2, true)));
+    // A node without a disk in reach reads replicas.
+    assert_eq!(ask(4, 9, true, &[]).await, None);
+    let many = PartsOfJob { failed: vec![NodeId(1); FAILED_SOURCES_MAX + 1], ..PartsOfJob::default() };
+    let refused = catalog.places_of_job(JobId(4), NodeId(2), &many).await;
+    assert!(matches!(refused, Err(CatalogError::Limit { .. })), "{refused:?}");
 }
 
 #[tokio::test]
@@ -171,8 +209,8 @@ async fn lost_files_name_the_job_of_theirs() {
     let inputs = catalog.check_inputs(&ann, &[&spec("files:made@1", &[part], 5)]).await.unwrap();
     let makers = async |catalog: &Catalog| {
         catalog.begins(JobId(4), &inputs);
-        let ask = PartsOfJob { parts: vec![part.concrete] };
-        catalog.places_of_job(JobId(4), &ask).await.unwrap().makers
+        let ask = PartsOfJob { parts: vec![part.concrete], ..PartsOfJob::default() };
+        catalog.places_of_job(JobId(4), NodeId(1), &ask).await.unwrap().makers
     };
     assert_eq!(makers(&catalog).await, [], "its node is there");
     // A restarted server has not heard from its nodes.

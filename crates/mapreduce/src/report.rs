@@ -101,13 +101,17 @@ fn map_report(spec: &JobSpec, results: &JobResults) -> MapReport {
 }
 
 fn stored_report(results: &JobResults) -> Option<StoredReport> {
-    let reads = results.maps.values().map(|(_, map)| (map.stored_here_bytes, map.stored_elsewhere_bytes));
     let mut report = StoredReport::default();
-    for (here_bytes, elsewhere_bytes) in reads.filter(|reads| *reads != (0, 0)) {
+    for (_, map) in results.maps.values() {
+        let (here_bytes, elsewhere_bytes) = (map.stored_here_bytes, map.stored_elsewhere_bytes);
+        if (here_bytes, elsewhere_bytes) == (0, 0) {
+            continue;
+        }
         report.tasks += 1;
         report.near_tasks += u64::from(here_bytes >= elsewhere_bytes);
         report.here_bytes = report.here_bytes.saturating_add(here_bytes);
         report.elsewhere_bytes = report.elsewhere_bytes.saturating_add(elsewhere_bytes);
+        report.passed_on_bytes = report.passed_on_bytes.saturating_add(map.stored_passed_on_bytes);
     }
     (report.tasks > 0).then_some(report)
 }
@@ -310,9 +314,11 @@ mod tests {
         for (task, (here, elsewhere)) in [(100, 0), (50, 50), (1, 2), (0, 0)].into_iter().enumerate() {
             let mut map = map_result(&[]);
             (map.stored_here_bytes, map.stored_elsewhere_bytes) = (here, elsewhere);
+            map.stored_passed_on_bytes = elsewhere / 2;
             results.maps.insert(TaskIndex(task as u32), (AttemptNumber(0), map));
         }
-        let expected = StoredReport { tasks: 3, near_tasks: 2, here_bytes: 151, elsewhere_bytes: 52 };
+        let (here_bytes, elsewhere_bytes, passed_on_bytes) = (151, 52, 26);
+        let expected = StoredReport { tasks: 3, near_tasks: 2, here_bytes, elsewhere_bytes, passed_on_bytes };
         assert_eq!(stored_report(&results), Some(expected));
     }
 

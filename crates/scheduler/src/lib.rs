@@ -39,8 +39,8 @@ pub use check::sanity_check;
 pub use elastic::{ASKED_AGAIN_AFTER_NS, SPLIT_AFTER_NS, SPLIT_LEFT_NS_MIN};
 use ids::{Placement, StageKind};
 pub use locality::{
-    Fetch, InputPlace, NodeOfRack, NodeRoom, PlacedTask, Proximity, Reach, SERVES_MAX, fetch_trees, place,
-    plan,
+    Fetch, FetchTree, InputPlace, NodeOfRack, NodeRoom, PlacedTask, Proximity, Reach, SERVES_MAX,
+    fetch_trees, place, plan,
 };
 pub use memory::{MEMORY_PATIENCE_NS, left_out, wait_of};
 pub use reactor::handle;

@@ -4,7 +4,8 @@ use ids::NodeId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use scheduler::{
-    Fetch, InputPlace, NodeOfRack, NodeRoom, PlacedTask, Proximity, Reach, SERVES_MAX, fetch_trees, place,
+    Fetch, FetchTree, InputPlace, NodeOfRack, NodeRoom, PlacedTask, Proximity, Reach, SERVES_MAX,
+    fetch_trees, place,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -137,6 +138,67 @@ proptest! {
         }
         prop_assert!(serves.values().all(|serves| *serves <= SERVES_MAX), "{serves:?}");
     }
+
+    /// Nodes ask in any order, again, and after failures of any source.
+    #[test]
+    fn growing_tree_serves_few_without_circles(
+        holders in 1_u32..4,
+        asks in vec((0_u32..40, 0_u32..6), 1..150),
+        racks in 1_u32..5,
+    ) {
+        let at = |node| NodeOfRack { node: NodeId(node), rack: node % racks };
+        let has: Vec<NodeOfRack> = (0..holders).map(at).collect();
+        let (mut tree, mut sources) = (FetchTree::default(), BTreeMap::new());
+        let mut given: BTreeSet<(NodeId, NodeId)> = BTreeSet::new();
+        let mut has_failed = false;
+        for (reader, fails) in asks {
+            let reader = NodeId(holders + reader);
+            let failed: Vec<NodeId> = sources.get(&reader).copied().filter(|_| fails == 0).into_iter().collect();
+            let source = tree.source(&has, at(reader.0), &failed);
+            prop_assert!(source.is_none_or(|source| !failed.contains(&source)));
+            // Each reader adds more places than it takes, so they last unless sources fail.
+            has_failed |= !failed.is_empty();
+            prop_assert!(source.is_some() || has_failed);
+            let Some(source) = source else { continue };
+            given.insert((source, reader));
+            sources.insert(reader, source);
+            let mut above = source;
+            for _ in 0..sources.len() {
+                above = sources.get(&above).copied().unwrap_or(above);
+            }
+            prop_assert!(above.0 < holders, "{reader:?} is in a circle");
+        }
+        for server in given.iter().map(|(source, _)| *source) {
+            let serves = given.iter().filter(|(source, _)| *source == server).count();
+            prop_assert!(serves <= SERVES_MAX as usize, "{server:?} serves {serves}");
+        }
+    }
+}
+
+#[test]
+fn sources_are_in_the_rack_and_above() {
+    let at = |node: u32, rack: u32| NodeOfRack { node: NodeId(node), rack };
+    let mut tree = FetchTree::default();
+    let mut ask = |reader: NodeOfRack, failed: &[u32]| {
+        let failed: Vec<NodeId> = failed.iter().copied().map(NodeId).collect();
+        tree.source(&[at(0, 0)], reader, &failed).map(|node| node.0)
+    };
+    // The second of a rack fetches from the first one.
+    assert_eq!(
+        [ask(at(10, 1), &[]), ask(at(11, 1), &[]), ask(at(12, 1), &[])],
+        [Some(0), Some(10), Some(10)]
+    );
+    assert_eq!(ask(at(1, 0), &[]), Some(0));
+    // The one with the replica has served twice, whether or not those fetches are over.
+    assert_eq!(ask(at(2, 0), &[]), Some(1));
+    // The same question has the same answer, and a failed source another one, which is not below.
+    assert_eq!([ask(at(11, 1), &[]), ask(at(11, 1), &[10])], [Some(10), Some(12)]);
+    assert_eq!(ask(at(10, 1), &[0]), Some(2));
+    // All that may serve get the input by this node.
+    tree.retain(|node| node != NodeId(1));
+    assert_eq!(tree.source(&[at(0, 0)], at(2, 0), &[]), None);
+    assert_eq!(tree.source(&[at(0, 0)], at(3, 0), &[]), Some(NodeId(2)));
+    assert_eq!(FetchTree::default().source(&[], at(2, 0), &[]), None);
 }
 
 #[test]

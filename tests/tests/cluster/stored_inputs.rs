@@ -216,3 +216,37 @@ fn programs_open_copies_of_stored_files() {
     let counts = counts.lines().map(|line| line.trim().parse::<u32>().expect("a number"));
     assert_eq!(counts.sum::<u32>(), LINES);
 }
+
+/// Says that it is there, and waits, before it reads.
+const WAITING_READER: &str = "#!/bin/sh\necho here > HERE/here\nGATE\nexec HERE/read.py\n";
+
+#[test]
+fn copies_spread_from_node_to_node() {
+    const NODES: u32 = 4;
+    const SLOTS: usize = 2;
+    let cluster = cluster_of(NODES);
+    let sandbox = &cluster.sandbox;
+    let text = "one word and more\n".repeat(600_000);
+    sandbox.write("big", &text);
+    cluster.files().done(&["put", "big", "big", "--replicas", "1", "--parts", "1"]);
+    let mut here = sandbox.fifo("here");
+    sandbox.script("read.py", STRETCH_READER);
+    let mapper = sandbox.program("mapper.sh", WAITING_READER);
+    let input = ["--input", "files:big", "--input-format", "stretches", "--mapper", &mapper];
+    let running =
+        Running::start(&mut cluster.job(&[&input[..], &["--map-only", "--output", "out"]].concat()));
+    // All slots have a task, so each node has made a copy.
+    (0..NODES as usize * SLOTS).for_each(|_| assert_eq!(here.read_line(), "here"));
+    sandbox.open_gate();
+    running.wait().expect_success();
+    let counts = output_of(sandbox, "out");
+    let counts = counts.lines().map(|line| line.trim().parse::<usize>().expect("a number"));
+    assert_eq!(counts.sum::<usize>(), text.matches("word").count());
+    let report = sandbox.report(&sandbox.path("out"));
+    let figure = |name: &str| report["map"]["stored"][name].as_u64().expect("the report has the figure");
+    let (fetched, passed_on) = (figure("elsewhere_bytes"), figure("passed_on_bytes"));
+    let file_bytes = text.len() as u64;
+    assert_eq!(fetched, u64::from(NODES - 1) * file_bytes);
+    // The node with the replica has served two others, and one of these the third.
+    assert!(fetched - passed_on <= 2 * file_bytes, "{}", report["map"]);
+}

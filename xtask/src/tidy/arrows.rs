@@ -79,7 +79,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sim", SIM_BELOW),
     ("metastore", &["ids", "api", "rows", "faults"]),
     ("filestore", &["ids", "api", "rows", "faults", "concretefile", "filetree", "filetransfer", "metastore"]),
-    ("filecatalog", &["ids", "api", "rows", "filetree", "metastore", "trust"]),
+    ("filecatalog", &["ids", "api", "rows", "scheduler", "filetree", "metastore", "trust"]),
     (
         "server",
         &[

@@ -16,6 +16,10 @@ pub const STORED_REPLICAS_MAX: u32 = 16;
 pub const STORED_PAGE_MAX: u32 = 2000;
 /// Maximum number of concrete files that one report of a node lists, and that one answer orders.
 pub const STORED_LISTED_MAX: usize = 10_000;
+/// Maximum number of sources that failed, in one question for others.
+pub const FAILED_SOURCES_MAX: usize = 64;
+/// Maximum number of nodes to which a node passes a local copy on at the same time.
+pub const COPY_READERS_MAX: u32 = 2;
 /// Maximum number of changes that one request lists.
 pub const STORED_COMMITS_MAX: u32 = 10_000;
 
@@ -150,6 +154,23 @@ pub struct StoredPage {
     /// The jobs that made those without a replica in reach, as far as the caller sees the jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub makers: Vec<MakerOfParts>,
+    /// For a node that copies the parts: the first node to fetch each from, if there is a better one than any with a
+    /// replica.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<PartSource>,
+}
+
+/// The node from which another node fetches a part for a local copy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PartSource {
+    pub part: ConcreteId,
+    pub node: NodeId,
+    pub data_url: String,
+    /// Value for the header `sailfish-incarnation` of requests to that data port.
+    pub incarnation: u64,
+    /// True if it has a local copy, perhaps not all of it yet; false if it has a replica.
+    pub has_copy: bool,
 }
 
 /// The job that made the concrete files of a put.
@@ -641,4 +662,10 @@ pub struct ListedParts {
 pub struct PartsOfJob {
     /// At most [`STORED_PAGE_MAX`].
     pub parts: Vec<ConcreteId>,
+    /// True if the node makes local copies of the parts, which it passes on: the answer has sources.
+    #[serde(default)]
+    pub copies: bool,
+    /// Sources that have failed, at most [`FAILED_SOURCES_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<NodeId>,
 }

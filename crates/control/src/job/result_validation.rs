@@ -149,7 +149,7 @@ pub(crate) fn problem(result: &TaskResult) -> Option<&'static str> {
             let withheld = map.withheld.iter().flat_map(|(_, sum)| [sum.records, sum.bytes]);
             let spooled = map.spool.as_ref().map_or(0, |spool| spool.bytes);
             let counts = commits.chain(counts).chain(withheld).chain([map.unread_bytes, spooled]);
-            let stored = [map.stored_here_bytes, map.stored_elsewhere_bytes];
+            let stored = [map.stored_here_bytes, map.stored_elsewhere_bytes, map.stored_passed_on_bytes];
             let counts = counts.chain([map.resent_bytes]).chain(stored);
             let is_long = |warning: &String| warning.len() > WARNING_BYTES_MAX;
             if map.warnings.len() > TASK_WARNINGS_MAX || map.warnings.iter().any(is_long) {

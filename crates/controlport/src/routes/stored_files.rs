@@ -401,7 +401,7 @@ pub(crate) async fn of_job(
     let job = JobId(job);
     // Only a node that runs the job gets rights.
     port.server.user_of_running(node, job).await?;
-    port.stored.aside(async move |catalog| catalog.places_of_job(job, &question).await).await
+    port.stored.aside(async move |catalog| catalog.places_of_job(job, node, &question).await).await
 }
 
 #[utoipa::path(

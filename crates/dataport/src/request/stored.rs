@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Bytes that a node must fetch, or put on disk, in a second on average; a slower one counts as silent.
 const SLOWEST_BYTES_PER_SECOND: u64 = 256 << 10;
 
+/// Time after which a peer that passes a local copy on counts as silent. It breaks off by itself before.
+const COPY_SILENCE_MAX: Duration = Duration::from_secs(20);
+
 /// Returns the time after which a node that works on so many bytes counts as silent.
 fn patience(bytes: u64) -> Duration {
     SILENCE_MAX + Duration::from_secs(bytes / SLOWEST_BYTES_PER_SECOND)
@@ -36,6 +39,16 @@ impl DataClient {
         let target = Target { peer, scope: DataScope::Stored, route: "read" };
         let answer = self.runtime().block_on(self.post(target, request.encode().into()))?;
         Ok(PartStream::new(self.clone(), peer.clone(), answer, request.ranges))
+    }
+
+    /// Fetches a range from a local copy of a peer, which may still be making it. The peer answers at once, and breaks off
+    /// if it gets no more of the part itself; a peer that is silent for longer counts as gone.
+    pub fn read_copy(&self, peer: &Peer, range: PartRange) -> Result<PartStream, DataError> {
+        let request = StoredReadRequest { ranges: vec![range.within_part()] };
+        let target = Target { peer, scope: DataScope::Stored, route: "read-copy" };
+        let asked = self.post_patiently(target, request.encode().into(), COPY_SILENCE_MAX);
+        let answer = self.runtime().block_on(asked)?;
+        Ok(PartStream::new(self.clone(), peer.clone(), answer, request.ranges).within(COPY_SILENCE_MAX))
     }
 
     /// Asks a peer to fetch parts from another node onto its disk, with the token of this client. Returns when they are

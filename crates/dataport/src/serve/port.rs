@@ -6,7 +6,7 @@ use crate::serve::services::{
     Chunkservers, IntermediateFileError, IntermediateFileService, StageFileService,
 };
 use crate::serve::stored::StoredPermits;
-use crate::serve::stored::services::{StoredFileError, StoredFileService};
+use crate::serve::stored::services::{PassError, StoredFileError, StoredFileService};
 use crate::wire::stage_name::StageFileName;
 use crate::wire::{INCARNATION_HEADER, token};
 use axum::http::{HeaderMap, StatusCode};
@@ -67,6 +67,8 @@ pub(crate) enum Refusal {
     NoStoredFiles,
     #[error(transparent)]
     Stored(#[from] StoredFileError),
+    #[error(transparent)]
+    Pass(#[from] PassError),
     #[error("the parameter {0} is missing or not a number")]
     NoNumber(&'static str),
     #[error(transparent)]
@@ -88,6 +90,7 @@ impl Refusal {
                 StatusCode::NOT_FOUND
             }
             Self::Stored(error) => error.status(),
+            Self::Pass(error) => error.status(),
             Self::UserFile(error) => error.status(),
             Self::OtherIncarnation | Self::Append(AppendError::Gone(_)) => StatusCode::GONE,
             Self::Body(BodyError::TooLong) => StatusCode::PAYLOAD_TOO_LARGE,

@@ -25,6 +25,8 @@ use trust::{FileRight, StoredGrant};
 const WRITES_MAX: usize = 32;
 const READS_MAX: usize = 32;
 const FETCHES_MAX: usize = 16;
+/// Maximum number of readers of local copies. Further ones are refused: such a read may wait for another node.
+const COPY_READS_MAX: usize = 32;
 
 /// Permits for requests about stored files.
 #[derive(Clone)]
@@ -32,12 +34,18 @@ pub(crate) struct StoredPermits {
     writes: Arc<Semaphore>,
     reads: Arc<Semaphore>,
     fetches: Arc<Semaphore>,
+    copy_reads: Arc<Semaphore>,
 }
 
 impl Default for StoredPermits {
     fn default() -> Self {
         let at_most = |count| Arc::new(Semaphore::new(count));
-        Self { writes: at_most(WRITES_MAX), reads: at_most(READS_MAX), fetches: at_most(FETCHES_MAX) }
+        Self {
+            writes: at_most(WRITES_MAX),
+            reads: at_most(READS_MAX),
+            fetches: at_most(FETCHES_MAX),
+            copy_reads: at_most(COPY_READS_MAX),
+        }
     }
 }
 
@@ -50,6 +58,7 @@ async fn permit(permits: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusa
 pub(crate) fn routes() -> Router<Port> {
     Router::new()
         .route("/data/v1/stored/read", post(read))
+        .route("/data/v1/stored/read-copy", post(read_copy))
         .route("/data/v1/stored/{disk}/write", post(write))
         .route("/data/v1/stored/{disk}/fetch", post(fetch))
 }
@@ -97,6 +106,18 @@ async fn read(State(port): State<Port>, headers: HeaderMap, body: Body) -> Resul
     }
     let permit = permit(&port.stored.reads).await?;
     Ok(answer::stream(admitted.files, request.ranges, permit))
+}
+
+async fn read_copy(State(port): State<Port>, headers: HeaderMap, body: Body) -> Result<Body, Refusal> {
+    let admitted = admit(&port, &headers)?;
+    let request = StoredReadRequest::decode(&BodyReader::new(body).rest(MESSAGE_BYTES_MAX).await?)?;
+    let [range] = request.ranges[..] else {
+        return Err(Refusal::Contradiction("a copy is read by one range in a request"));
+    };
+    admitted.check(range.part.concrete, FileRight::Read)?;
+    let permit = Arc::clone(&port.stored.copy_reads).try_acquire_owned().map_err(|_| Refusal::Busy)?;
+    let copy = admitted.files.open_copy(range.part)?;
+    Ok(answer::stream_copy(admitted.files, range, copy, permit))
 }
 
 async fn fetch(

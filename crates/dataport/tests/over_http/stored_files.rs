@@ -319,15 +319,19 @@ fn every_route_asks_for_its_right() {
     let fetch = StoredFetchRequest { from: NodeId(1), token, parts }.encode();
     let read = StoredReadRequest { ranges: vec![PartRange::whole(part)] }.encode();
     let upload = [&part_of(6, &[], 0, 0)[..], &END].concat();
-    let (read_path, write_path, fetch_path) = (
+    let (read_path, copy_path, write_path, fetch_path) = (
         "/data/v1/stored/read".to_string(),
+        "/data/v1/stored/read-copy".to_string(),
         format!("/data/v1/stored/{disk}/write?bytes=0"),
         format!("/data/v1/stored/{disk}/fetch"),
     );
     // With the status of an admitted request, and whether the right to read suffices.
-    for (path, body, admitted, may_read) in
-        [(read_path, read, 200, true), (fetch_path, fetch, 502, false), (write_path, upload, 200, false)]
-    {
+    for (path, body, admitted, may_read) in [
+        (read_path, read.clone(), 200, true),
+        (copy_path, read, 404, true),
+        (fetch_path, fetch, 502, false),
+        (write_path, upload, 200, false),
+    ] {
         let check = |grant: Option<String>, incarnation: u64, expected: u16| {
             let incarnation = incarnation.to_string();
             let bearer = grant.map(|grant| format!("Bearer {grant}"));
@@ -346,7 +350,7 @@ fn every_route_asks_for_its_right() {
         let of_a_file = FileGrant { file: 6, right: FileRight::Write, expires_seconds: NOW, bytes_max: 9 };
         check(Some(world.signer.sign(&DataRight::File(of_a_file))), INCARNATION, 403);
         check(grant(FileRight::Write, 6, 6), INCARNATION + 1, 410);
-        check(grant(FileRight::Read, 0, i64::MAX), INCARNATION, if may_read { 200 } else { 403 });
+        check(grant(FileRight::Read, 0, i64::MAX), INCARNATION, if may_read { admitted } else { 403 });
         check(grant(FileRight::Write, 6, 6), INCARNATION, admitted);
     }
 }

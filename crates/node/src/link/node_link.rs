@@ -179,12 +179,6 @@ impl NodeLink {
         self.blocking.run(async |client| client.places(job, runs).await)
     }
 
-    /// Returns the nodes that have a part of a stored file which a job reads.
-    pub fn stored_places(&self, job: JobId, part: ConcreteId) -> Result<StoredPage, ClientError> {
-        let question = PartsOfJob { parts: vec![part] };
-        self.blocking.run(async |client| client.stored_of_job(job, &question).await)
-    }
-
     /// Returns a number for a part of a job's stored output, and disks for it.
     pub fn stored_output_places(&self, job: JobId, ask: &PlaceOutput) -> Result<PlacedOutput, ClientError> {
         self.blocking.run(async |client| client.place_stored_output(job, ask).await)
@@ -287,6 +281,10 @@ impl StoredServer for NodeLink {
         let question = PartsOnDisk { incarnation, uuid: uuid.to_string(), after };
         let node = self.welcome.node;
         Ok(self.blocking.run(async |client| client.stored_parts_on(node, &question).await)?)
+    }
+
+    fn parts_of(&self, job: JobId, question: &PartsOfJob) -> Result<StoredPage, ClientError> {
+        self.blocking.run(async |client| client.stored_of_job(job, question).await)
     }
 
     fn peer(&self, node: NodeId) -> Option<Peer> {

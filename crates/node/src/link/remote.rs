@@ -118,9 +118,11 @@ impl Remote {
             unused_bytes_max: stored.unused_copy_bytes_max,
             verify_after: stored.verify_after,
         };
-        let local_files = Arc::new(LocalFiles::new(disks.local_dirs(), limits));
+        let local_dirs = disks.local_dirs();
         let range_cache = range_cache(&disks, &stored);
         let stored = StoredFiles::new(disks.places(), stored, data.clone(), Arc::<NodeLink>::clone(&link));
+        let passed_on = Arc::clone(&stored.passed_on);
+        let local_files = Arc::new(LocalFiles::new(local_dirs, limits).passed_on(passed_on));
         let data = data.with_job_tokens(Arc::new(ShownTokens(Arc::clone(&access))));
         let (jobs, checks) = (Mutex::default(), KeptChecks::default());
         let tells = Arc::clone(&link);
@@ -637,15 +639,15 @@ impl RecordData for Remote {
     }
 
     fn stored_input(&self, job: JobId, reads: &Arc<StoredReads>) -> Option<Arc<dyn StoredFileSource>> {
-        let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
-        let (reads, cache) = (Arc::clone(reads), self.range_cache.clone());
-        Some(StoredInput::source(Arc::new(PartsOfCluster { job, link, files, reads, cache })))
+        let (files, reads) = (Arc::clone(&self.stored), Arc::clone(reads));
+        let cache = self.range_cache.clone();
+        Some(StoredInput::source(Arc::new(PartsOfCluster { job, files, reads, cache })))
     }
 
     fn local_source(&self, job: JobId, reads: &Arc<StoredReads>) -> Option<LocalSource> {
-        let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
+        let files = Arc::clone(&self.stored);
         // The copy itself serves later attempts.
-        let parts = PartsOfCluster { job, link, files, reads: Arc::clone(reads), cache: None };
+        let parts = PartsOfCluster { job, files, reads: Arc::clone(reads), cache: None };
         Some(LocalSource { files: Arc::clone(&self.local_files), opener: Box::new(Arc::new(parts)) })
     }
 

@@ -4,6 +4,7 @@ use crate::stored::disk_orders::DiskOrder;
 use crate::stored::disks::{DiskPlace, DiskSpace, PromisedRoom, StoredDisk, StoredDiskError};
 use crate::stored::ending::Ending;
 use crate::stored::fetch::{FetchProblem, Fetching};
+use crate::stored::passed_on::PassedCopies;
 use crate::stored::receive::Receiving;
 use crate::stored::reports::{CarriedReports, Reports};
 use crate::stored::server::StoredServer;
@@ -11,7 +12,8 @@ use api::StoredPart;
 use api::stored::cluster::{StoredDiskNews, StoredNews, StoredOrders, StoredOutcome};
 use concretefile::Content;
 use dataport::{
-    DataClient, OpenedPart, PartReceiver, StoredFileError, StoredFileService, Token, with_causes,
+    DataClient, OpenedPart, PartReceiver, PassError, PassedPart, StoredFileError, StoredFileService, Token,
+    with_causes,
 };
 use ids::{ConcreteId, DiskId, NodeId};
 use std::collections::BTreeMap;
@@ -96,6 +98,8 @@ pub(crate) struct StoredFiles {
     is_bare: AtomicBool,
     /// Files that were reported as suspect a moment ago.
     suspects: Mutex<BTreeMap<(DiskId, ConcreteId), Instant>>,
+    /// Local copies that other nodes read.
+    pub passed_on: Arc<PassedCopies>,
     /// True after the server has taken a report.
     is_known: Mutex<bool>,
     became_known: Condvar,
@@ -119,6 +123,7 @@ impl StoredFiles {
             server,
             reports: Reports::default(),
             suspects: Mutex::default(),
+            passed_on: Arc::default(),
             is_known: Mutex::default(),
             became_known: Condvar::new(),
             ending: Arc::default(),
@@ -418,5 +423,9 @@ impl StoredFileService for StoredFiles {
             fetching.next_part(&mut receiving, part).map_err(FetchProblem::into_error)?;
         }
         receiving.sync()
+    }
+
+    fn open_copy(&self, part: StoredPart) -> Result<Box<dyn PassedPart>, PassError> {
+        Ok(Box::new(self.passed_on.open(part)?))
     }
 }

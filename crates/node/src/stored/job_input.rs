@@ -1,15 +1,16 @@
 //! Parts of stored files that a job reads: from a disk of this node if it has them, else from another node. A node that
-//! fails in the middle is replaced by another one.
+//! fails in the middle is replaced by another one. For local copies the server names the source, which may be a node
+//! that is still making its copy.
 
-use crate::link::node_link::NodeLink;
 use crate::stored::files::StoredFiles;
+use crate::stored::passed_on::PassedCopy;
 use crate::stored::range_cache::{CachedPart, RangeCache, RemoteParts};
 use crate::tasks::map::stored_input::{PartOpener, PartReader, StoredReads};
 use api::StoredPart;
-use api::stored::cluster::StoredNode;
+use api::stored::cluster::{FAILED_SOURCES_MAX, PartsOfJob, StoredPage};
 use bytes::Bytes;
 use dataport::{DataClient, PartRange, PartStream, Peer, StoredFileService as _, Token, with_causes};
-use ids::{DiskId, JobId};
+use ids::{DiskId, JobId, NodeId};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Error, Read};
@@ -20,11 +21,13 @@ use std::time::{Duration, Instant};
 /// Time for which a part without a replica in reach is awaited: nodes may be restarting.
 const NO_REPLICA_MAX: Duration = Duration::from_secs(30);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// Time after which a node that passes on a copy must have sent this many bytes in a second on average.
+const JUDGED_AFTER: Duration = Duration::from_secs(20);
+const SLOWEST_BYTES_PER_SECOND: u64 = 256 << 10;
 
 /// The stored files that a job of a cluster reads.
 pub(crate) struct PartsOfCluster {
     pub job: JobId,
-    pub link: Arc<NodeLink>,
     pub files: Arc<StoredFiles>,
     pub reads: Arc<StoredReads>,
     /// Ranges that were read from other nodes before; None reads them anew each time.
@@ -33,13 +36,15 @@ pub(crate) struct PartsOfCluster {
 
 impl PartOpener for Arc<PartsOfCluster> {
     fn open_part(&self, part: StoredPart, offset: u64) -> std::io::Result<Box<dyn Read + Send>> {
-        // The look reports a replica that is missing or damaged.
-        if let Ok(opened) = self.files.open_stored(part) {
-            let here = PartReader { reader: opened.reader, offset };
-            let (disk, elsewhere) = (opened.disk, Arc::clone(self));
-            return Ok(Box::new(HerePart { here, part, disk, elsewhere, fallback: None }));
-        }
-        Ok(self.elsewhere(part, offset))
+        Ok(self.opened(part, offset, None))
+    }
+
+    fn open_for_copy(
+        &self,
+        part: StoredPart,
+        copy: &Arc<PassedCopy>,
+    ) -> std::io::Result<Box<dyn Read + Send>> {
+        Ok(self.opened(part, 0, Some(Arc::clone(copy))))
     }
 
     fn replica_here(&self, part: StoredPart) -> Option<File> {
@@ -49,24 +54,51 @@ impl PartOpener for Arc<PartsOfCluster> {
 }
 
 impl PartsOfCluster {
+    fn opened(
+        self: &Arc<Self>,
+        part: StoredPart,
+        offset: u64,
+        copy: Option<Arc<PassedCopy>>,
+    ) -> Box<dyn Read + Send> {
+        // The look reports a replica that is missing or damaged.
+        let Ok(opened) = self.files.open_stored(part) else {
+            return self.elsewhere(part, offset, copy);
+        };
+        if let Some(copy) = &copy {
+            copy.knows_sums(opened.reader.sums());
+        }
+        let here = PartReader { reader: opened.reader, offset };
+        let (disk, elsewhere) = (opened.disk, Arc::clone(self));
+        Box::new(HerePart { here, part, disk, elsewhere, copy, fallback: None })
+    }
+
     /// Opens a part of which this node has no intact replica.
-    fn elsewhere(self: &Arc<Self>, part: StoredPart, at: u64) -> Box<dyn Read + Send> {
-        match &self.cache {
-            Some(cache) => {
+    fn elsewhere(
+        self: &Arc<Self>,
+        part: StoredPart,
+        at: u64,
+        copy: Option<Arc<PassedCopy>>,
+    ) -> Box<dyn Read + Send> {
+        match (&self.cache, copy) {
+            (Some(cache), None) => {
                 let remote = Box::new(Arc::clone(self));
                 Box::new(CachedPart::new(cache, remote, &self.reads, part, at))
             }
-            None => self.open_elsewhere(part, at),
+            (_, copy) => self.source(part, at, copy),
         }
     }
-}
 
-impl RemoteParts for Arc<PartsOfCluster> {
-    fn open_elsewhere(&self, part: StoredPart, offset: u64) -> Box<dyn Read + Send> {
+    fn source(
+        self: &Arc<Self>,
+        part: StoredPart,
+        at: u64,
+        copy: Option<Arc<PassedCopy>>,
+    ) -> Box<dyn Read + Send> {
         Box::new(ElsewherePart {
             parts: Arc::clone(self),
             part,
-            at: offset,
+            at,
+            copy,
             held: Bytes::new(),
             stream: None,
             tried: BTreeSet::new(),
@@ -76,12 +108,20 @@ impl RemoteParts for Arc<PartsOfCluster> {
     }
 }
 
+impl RemoteParts for Arc<PartsOfCluster> {
+    fn open_elsewhere(&self, part: StoredPart, offset: u64) -> Box<dyn Read + Send> {
+        self.source(part, offset, None)
+    }
+}
+
 /// A part on a disk of this node; the rest comes from elsewhere if a block is damaged.
 struct HerePart {
     here: PartReader,
     part: StoredPart,
     disk: DiskId,
     elsewhere: Arc<PartsOfCluster>,
+    /// The local copy that is made of it.
+    copy: Option<Arc<PassedCopy>>,
     fallback: Option<Box<dyn Read + Send>>,
 }
 
@@ -95,7 +135,8 @@ impl Read for HerePart {
                 }
                 Err(error) => {
                     self.elsewhere.files.is_damaged(self.part, self.disk, &error.to_string());
-                    self.fallback = Some(self.elsewhere.elsewhere(self.part, self.here.offset));
+                    let (at, copy) = (self.here.offset, self.copy.take());
+                    self.fallback = Some(self.elsewhere.elsewhere(self.part, at, copy));
                 }
             }
         }
@@ -111,35 +152,85 @@ struct ElsewherePart {
     parts: Arc<PartsOfCluster>,
     part: StoredPart,
     at: u64,
+    /// The local copy that is made of it.
+    copy: Option<Arc<PassedCopy>>,
     held: Bytes,
-    stream: Option<(DiskId, PartStream)>,
-    tried: BTreeSet<DiskId>,
+    stream: Option<SourceStream>,
+    tried: BTreeSet<NodeId>,
     /// Since when no byte has come, and the last reason.
     since: Option<Instant>,
     reason: Option<String>,
 }
 
+/// The rest of a part on its way from a node.
+struct SourceStream {
+    stream: PartStream,
+    node: NodeId,
+    /// True if it comes from a local copy.
+    has_copy: bool,
+    opened: Instant,
+    bytes: u64,
+}
+
+impl SourceStream {
+    /// Returns whether another source should be tried, because this one passes its copy on too slowly.
+    fn is_slow(&self) -> bool {
+        let seconds = self.opened.elapsed().as_secs();
+        let least_bytes = seconds.saturating_mul(SLOWEST_BYTES_PER_SECOND);
+        self.has_copy && seconds >= JUDGED_AFTER.as_secs() && self.bytes < least_bytes
+    }
+}
+
+/// A node to read from.
+struct Source {
+    peer: Peer,
+    has_copy: bool,
+}
+
 impl ElsewherePart {
+    fn places(&self) -> std::io::Result<StoredPage> {
+        let failed = self.tried.iter().copied().take(FAILED_SOURCES_MAX).collect();
+        let question = PartsOfJob { parts: vec![self.part.concrete], copies: self.copy.is_some(), failed };
+        let page = self.parts.files.server.parts_of(self.parts.job, &question);
+        page.map_err(|error| Error::other(with_causes(&error)))
+    }
+
+    /// Returns the next node to try: the one that the server names, else one with a replica.
+    fn next_source(&self, page: &StoredPage) -> Option<Source> {
+        let is_new = |node: NodeId| !self.tried.contains(&node);
+        if let Some(named) = page.sources.iter().find(|source| is_new(source.node)) {
+            let (url, incarnation) = (named.data_url.clone(), named.incarnation);
+            return Some(Source {
+                peer: Peer { node: named.node, url, incarnation },
+                has_copy: named.has_copy,
+            });
+        }
+        let has_replica = |disk: &DiskId| page.parts.iter().any(|part| part.disks.contains(disk));
+        let found = page.nodes.iter().find(|each| has_replica(&each.disk) && is_new(each.node))?;
+        let (url, incarnation) = (found.data_url.clone(), found.incarnation);
+        Some(Source { peer: Peer { node: found.node, url, incarnation }, has_copy: false })
+    }
+
     /// Opens the rest of the part on a node that has it.
     fn open(&mut self) -> std::io::Result<()> {
         let since = *self.since.get_or_insert_with(Instant::now);
         loop {
-            let page = self.parts.link.stored_places(self.parts.job, self.part.concrete);
-            let page = page.map_err(|error| Error::other(with_causes(&error)))?;
-            let disks: Vec<DiskId> = page.parts.iter().flat_map(|part| part.disks.iter().copied()).collect();
-            let usable = |node: &&StoredNode| disks.contains(&node.disk) && !self.tried.contains(&node.disk);
-            let node = page.nodes.iter().find(usable);
+            let page = self.places()?;
+            let source = self.next_source(&page);
             let token = page.grants.first().and_then(|range| Token::new(range.grant.0.clone()));
-            if let (Some(node), Some(token)) = (node, token) {
-                self.tried.insert(node.disk);
-                let (url, incarnation) = (node.data_url.clone(), node.incarnation);
-                let peer = Peer { node: node.node, url, incarnation };
+            if let (Some(Source { peer, has_copy }), Some(token)) = (source, token) {
+                self.tried.insert(peer.node);
                 let client: DataClient = self.parts.files.client(token);
                 let bytes = self.part.bytes - self.at;
                 let range = PartRange { part: self.part, offset: self.at, bytes };
-                match client.read_parts(&peer, vec![range]) {
+                let stream = match has_copy {
+                    true => client.read_copy(&peer, range),
+                    false => client.read_parts(&peer, vec![range]),
+                };
+                match stream {
                     Ok(stream) => {
-                        self.stream = Some((node.disk, stream));
+                        let (node, opened) = (peer.node, Instant::now());
+                        self.stream = Some(SourceStream { stream, node, has_copy, opened, bytes: 0 });
                         return Ok(());
                     }
                     Err(error) => self.reason = Some(with_causes(&error)),
@@ -147,19 +238,49 @@ impl ElsewherePart {
                 continue;
             }
             if since.elapsed() >= NO_REPLICA_MAX {
-                let reason =
-                    self.reason.take().unwrap_or_else(|| "no node with it can be reached".to_string());
-                let maker = page.makers.iter().find(|maker| maker.put == self.part.concrete.put());
-                let advice = maker.map(|maker| format!("; {}", maker.job.advice())).unwrap_or_default();
-                let text = format!(
-                    "{} of a stored file has {} replicas, and none can be read: {reason}{advice}",
-                    self.part.concrete,
-                    disks.len()
-                );
-                return Err(Error::other(text));
+                return Err(self.unreachable(&page));
             }
             self.tried.clear();
             std::thread::sleep(ASK_AGAIN_AFTER);
+        }
+    }
+
+    fn unreachable(&mut self, page: &StoredPage) -> Error {
+        let reason = self.reason.take().unwrap_or_else(|| "no node with it can be reached".to_string());
+        let replicas: usize = page.parts.iter().map(|part| part.disks.len()).sum();
+        let concrete = self.part.concrete;
+        let maker = page.makers.iter().find(|maker| maker.put == concrete.put());
+        let advice = maker.map(|maker| format!("; {}", maker.job.advice())).unwrap_or_default();
+        Error::other(format!(
+            "{concrete} of a stored file has {replicas} replicas, and none can be read: {reason}{advice}"
+        ))
+    }
+
+    /// Takes the next piece of the stream, or gives it up.
+    fn take_piece(&mut self, mut source: SourceStream) {
+        match source.stream.next_piece() {
+            Ok(Some(piece)) if !piece.is_empty() => {
+                if let Some(copy) = &self.copy {
+                    copy.knows_sums(source.stream.sums());
+                }
+                let bytes = piece.len() as u64;
+                if source.has_copy {
+                    self.parts.reads.passed_on_bytes.fetch_add(bytes, Ordering::Relaxed);
+                }
+                source.bytes += bytes;
+                self.at += bytes;
+                (self.held, self.since) = (piece, None);
+                self.tried.clear();
+                match source.is_slow() {
+                    true => _ = self.tried.insert(source.node),
+                    false => self.stream = Some(source),
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.tried.insert(source.node);
+                self.reason = Some(with_causes(&error));
+            }
         }
     }
 }
@@ -167,22 +288,9 @@ impl ElsewherePart {
 impl Read for ElsewherePart {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         while self.held.is_empty() && self.at < self.part.bytes {
-            let Some((disk, stream)) = &mut self.stream else {
-                self.open()?;
-                continue;
-            };
-            match stream.next_piece() {
-                Ok(Some(piece)) if !piece.is_empty() => {
-                    self.at += piece.len() as u64;
-                    (self.held, self.since) = (piece, None);
-                    self.tried.clear();
-                }
-                Ok(_) => self.stream = None,
-                Err(error) => {
-                    self.tried.insert(*disk);
-                    self.reason = Some(with_causes(&error));
-                    self.stream = None;
-                }
+            match self.stream.take() {
+                Some(source) => self.take_piece(source),
+                None => self.open()?,
             }
         }
         let count = buffer.len().min(self.held.len());

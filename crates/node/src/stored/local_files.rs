@@ -15,6 +15,7 @@ pub(crate) use copying::free_bytes;
 
 use crate::stored::local_files::copying::{Copy, Making};
 use crate::stored::local_files::table::{Table, Turn};
+use crate::stored::passed_on::PassedCopies;
 use crate::tasks::map::stored_input::PartOpener;
 use api::{Blame, StoredContent, TaskFailure};
 use faults::{IoCall, io_call};
@@ -83,6 +84,8 @@ pub(crate) struct LocalFiles {
     /// Directories, one for each disk; the first copy creates them.
     dirs: Vec<PathBuf>,
     limits: LocalLimits,
+    /// The copies that other nodes read; None on one machine.
+    passed_on: Option<Arc<PassedCopies>>,
     table: Mutex<Table>,
     changed: Condvar,
 }
@@ -131,7 +134,12 @@ fn is_cancelled() -> TaskFailure {
 
 impl LocalFiles {
     pub fn new(dirs: Vec<PathBuf>, limits: LocalLimits) -> Self {
-        Self { dirs, limits, table: Mutex::default(), changed: Condvar::new() }
+        Self { dirs, limits, passed_on: None, table: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Returns the same, with copies that are passed on to other nodes.
+    pub fn passed_on(self, copies: Arc<PassedCopies>) -> Self {
+        Self { passed_on: Some(copies), ..self }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -191,7 +199,8 @@ impl LocalFiles {
             copy.remove();
         }
         let (dir, number) = self.room_for(wanted)?;
-        let made = Making { wanted, opener, cancelled, dir: &dir, number }.run();
+        let passed_on = self.passed_on.as_ref();
+        let made = Making { wanted, opener, cancelled, dir: &dir, number, passed_on }.run();
         self.table().has_arrived(number);
         made
     }

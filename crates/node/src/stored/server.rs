@@ -1,9 +1,9 @@
 //! The server, as the threads for stored files see it.
 
-use api::stored::cluster::{ListedParts, StoredNews, StoredOrders};
+use api::stored::cluster::{ListedParts, PartsOfJob, StoredNews, StoredOrders, StoredPage};
 use client::ClientError;
 use dataport::Peer;
-use ids::{ConcreteId, NodeId};
+use ids::{ConcreteId, JobId, NodeId};
 use std::time::Duration;
 
 /// Calls of the server about stored files.
@@ -13,6 +13,9 @@ pub(crate) trait StoredServer: Send + Sync + 'static {
 
     /// Returns concrete files that a disk should have, after this one.
     fn parts_on(&self, uuid: &str, after: Option<ConcreteId>) -> Result<ListedParts, TellError>;
+
+    /// Returns the nodes that have parts which a job reads, and from which to copy them.
+    fn parts_of(&self, job: JobId, question: &PartsOfJob) -> Result<StoredPage, ClientError>;
 
     /// Returns the data port of a node; None if it is unknown.
     fn peer(&self, node: NodeId) -> Option<Peer>;

@@ -1,5 +1,7 @@
 //! Tests of the stored files of a node with a made-up server, and between the data ports of two nodes.
 
+mod copies;
+
 use crate::stored::disk_orders::{DiskOrder, follow_orders};
 use crate::stored::disks::{DiskPlace, DiskSpace, FileOrigin, StoredDisk, StoredDiskError};
 use crate::stored::files::{StoredFiles, StoredSettings};
@@ -10,10 +12,11 @@ use crate::stored::server::{StoredServer, TellError};
 use api::StoredPart;
 use api::data_access::SecretText;
 use api::stored::cluster::{
-    ListedParts, StoredEnd, StoredFetch, StoredLook, StoredNews, StoredNode, StoredOrders, StoredOutcome,
-    StoredRemoval,
+    ListedParts, PartsOfJob, StoredEnd, StoredFetch, StoredLook, StoredNews, StoredNode, StoredOrders,
+    StoredOutcome, StoredPage, StoredRemoval,
 };
 use chunkserver::ChunkServer;
+use client::ClientError;
 use concretefile::Content;
 use dataport::{Chunkservers, DataClient, Peer, StoredFileError, StoredFileService, Token};
 use ids::{ConcreteId, DiskId, JobId, NodeId, PutId};
@@ -39,6 +42,9 @@ struct MadeUpServer {
     parts: Mutex<Vec<StoredPart>>,
     peers: Mutex<Vec<Peer>>,
     is_silent: Mutex<bool>,
+    /// The answer about parts of jobs, and the questions.
+    page: Mutex<StoredPage>,
+    asked: Mutex<Vec<PartsOfJob>>,
 }
 
 impl StoredServer for MadeUpServer {
@@ -55,6 +61,13 @@ impl StoredServer for MadeUpServer {
         let parts = self.parts.lock().unwrap();
         let next = parts.iter().filter(|part| after.is_none_or(|after| part.concrete > after));
         Ok(ListedParts { parts: next.take(2).copied().collect() })
+    }
+
+    fn parts_of(&self, _: JobId, question: &PartsOfJob) -> Result<StoredPage, ClientError> {
+        self.asked.lock().unwrap().push(question.clone());
+        let mut page = self.page.lock().unwrap().clone();
+        page.sources.retain(|source| question.copies && !question.failed.contains(&source.node));
+        Ok(page)
     }
 
     fn peer(&self, node: NodeId) -> Option<Peer> {

@@ -116,7 +116,7 @@ fn run_in(
     result.output_records = counts.output_records;
     result.output_bytes = counts.output_bytes;
     result.unread_bytes = counts.unread_bytes;
-    (result.stored_here_bytes, result.stored_elsewhere_bytes) = job.files.reads().bytes();
+    job.files.reads().put_into(&mut result);
     result.warnings = input.reader.warnings();
     result.counters = context.reports.counters();
     result.status = context.reports.status();

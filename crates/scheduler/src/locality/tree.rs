@@ -38,12 +38,23 @@ pub struct Fetch {
 }
 
 /// A node that has the input, or will have it.
-struct Server {
-    at: NodeOfRack,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Server {
+    pub at: NodeOfRack,
     /// Number of fetches between it and a node that had the input from the beginning.
-    depth: u32,
-    serves: u32,
-    serves_max: u32,
+    pub depth: u32,
+    pub serves: u32,
+    pub serves_max: u32,
+}
+
+impl Server {
+    /// Returns the rank of a server for a node, the best first: in its rack the one with the shortest way; of another
+    /// rack one that keeps a place for its own.
+    pub fn rank(&self, for_node: NodeOfRack) -> (bool, Reverse<u32>, u32, u32, NodeId) {
+        let crosses = self.at.rack != for_node.rack;
+        let places_left = if crosses { self.serves_max - self.serves } else { 0 };
+        (crosses, Reverse(places_left), self.depth, self.serves, self.at.node)
+    }
 }
 
 /// Returns a fetch for each of the other nodes, in each of the trees. There are at least one and at most
@@ -85,15 +96,10 @@ fn first_of_racks_first(servers: &[Server], nodes: &[NodeOfRack]) -> Vec<NodeOfR
     [first, rest].concat()
 }
 
-/// Adds a node below the best server that may serve one more: in its rack the one with the shortest way; of another rack
-/// one that keeps a place for its own.
+/// Adds a node below the best server that may serve one more.
 fn join(servers: &mut Vec<Server>, at: NodeOfRack, serves_max: u32) -> Option<Fetch> {
     let may_serve = servers.iter_mut().filter(|server| server.serves < server.serves_max);
-    let best = may_serve.min_by_key(|server| {
-        let crosses = server.at.rack != at.rack;
-        let places_left = if crosses { server.serves_max - server.serves } else { 0 };
-        (crosses, Reverse(places_left), server.depth, server.serves, server.at.node)
-    })?;
+    let best = may_serve.min_by_key(|server| server.rank(at))?;
     best.serves += 1;
     let (from, depth) = (best.at.node, best.depth + 1);
     servers.push(Server { at, depth, serves: 0, serves_max });

@@ -5,7 +5,9 @@ use crate::request::client::{DataClient, Peer};
 use crate::wire::stored::PartRange;
 use crate::wire::stored::answer::{AnswerDecoder, AnswerProblem, Answered};
 use bytes::Bytes;
+use concretefile::BlockSums;
 use ifile::{FormatError, Problem};
+use std::time::Duration;
 
 /// Verified bytes, range after range.
 pub struct PartStream {
@@ -15,6 +17,8 @@ pub struct PartStream {
     decoder: AnswerDecoder,
     /// True after an error behind which nothing can be read.
     is_broken: bool,
+    /// Timeout of a piece, if it is shorter than that of the connection.
+    patience: Option<Duration>,
 }
 
 impl PartStream {
@@ -24,7 +28,19 @@ impl PartStream {
         answer: reqwest::Response,
         ranges: Vec<PartRange>,
     ) -> Self {
-        Self { client, peer, answer, decoder: AnswerDecoder::new(ranges), is_broken: false }
+        let decoder = AnswerDecoder::new(ranges);
+        Self { client, peer, answer, decoder, is_broken: false, patience: None }
+    }
+
+    /// Returns the same stream, which fails when nothing arrives for so long.
+    pub(crate) fn within(self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..self }
+    }
+
+    /// Returns the checksums of all blocks of the part of which bytes were returned last. They make the checksum of the
+    /// part.
+    pub fn sums(&self) -> &BlockSums {
+        self.decoder.sums()
     }
 
     /// Returns the next verified bytes of the current range; None at its end (then the next call is about the next
@@ -69,8 +85,15 @@ impl PartStream {
 
     fn receive(&mut self) -> Result<Option<Bytes>, DataError> {
         let (client, node) = (&self.client, self.peer.node);
-        let received = client.runtime().block_on(client.heard(node, self.answer.chunk()));
-        received.map_err(|source| DataError::Unreachable {
+        let received = client.runtime().block_on(async {
+            match self.patience {
+                // A node that waits for its own source is alive: nobody is told of its silence.
+                Some(patience) => tokio::time::timeout(patience, self.answer.chunk()).await,
+                None => Ok(client.heard(node, self.answer.chunk()).await),
+            }
+        });
+        let silent = |_| DataError::Silent { node, url: self.peer.url.clone() };
+        received.map_err(silent)?.map_err(|source| DataError::Unreachable {
             node,
             url: self.peer.url.clone(),
             source: source.without_url(),

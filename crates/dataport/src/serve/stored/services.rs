@@ -3,7 +3,7 @@
 use crate::wire::token::Token;
 use api::StoredPart;
 use axum::http::StatusCode;
-use concretefile::{ConcreteError, ConcreteReader, Content};
+use concretefile::{BlockSums, ConcreteError, ConcreteReader, Content};
 use ids::{ConcreteId, DiskId, NodeId};
 
 /// The stored files of a node. Calls block on disks, and on other nodes.
@@ -24,6 +24,46 @@ pub trait StoredFileService: Send + Sync + 'static {
         token: &Token,
         parts: &[StoredPart],
     ) -> Result<(), StoredFileError>;
+    /// Takes a place among the readers of a local copy of a part, which may be incomplete. Does not wait.
+    fn open_copy(&self, part: StoredPart) -> Result<Box<dyn PassedPart>, PassError> {
+        Err(PassError::NoCopy(part.concrete))
+    }
+}
+
+/// A local copy of a part that is passed on while it is made. Dropped, it gives its place to another reader.
+pub trait PassedPart: Send {
+    /// Returns the checksums of the blocks. Waits for them, but not for long.
+    fn sums(&mut self) -> Result<&BlockSums, PassError>;
+    /// Returns verified whole blocks from the beginning of a block on: at least one, at most `bytes_max` bytes. Waits for
+    /// the first one, but not for long.
+    fn read(&mut self, offset: u64, bytes_max: usize) -> Result<&[u8], PassError>;
+}
+
+/// The reason why a local copy is not passed on.
+#[derive(Debug, thiserror::Error)]
+pub enum PassError {
+    #[error("there is no copy of {0} here")]
+    NoCopy(ConcreteId),
+    #[error("the copy of {0} is passed on to as many nodes as it may be: take another source")]
+    Busy(ConcreteId),
+    #[error("no more of {file} has arrived here for {seconds} s")]
+    Stalled { file: ConcreteId, seconds: u64 },
+    #[error("the copy of {0} was given up")]
+    GivenUp(ConcreteId),
+    #[error("block {block} of the copy of {file} was changed by a program or a disk")]
+    Changed { file: ConcreteId, block: u64 },
+    #[error("cannot read the copy of {file}")]
+    Io { file: ConcreteId, source: std::io::Error },
+}
+
+impl PassError {
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::NoCopy(_) => StatusCode::NOT_FOUND,
+            Self::Busy(_) | Self::Stalled { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::GivenUp(_) | Self::Changed { .. } | Self::Io { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
 }
 
 /// A receiver of parts on a disk. Dropped before [`PartReceiver::sync`] returns, it removes what it wrote.

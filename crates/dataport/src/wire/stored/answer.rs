@@ -131,6 +131,11 @@ impl AnswerDecoder {
         self.goes_on
     }
 
+    /// Returns the checksums of the blocks of the part of which bytes were returned last.
+    pub fn sums(&self) -> &BlockSums {
+        &self.known
+    }
+
     /// Returns whether the end mark was read.
     pub fn is_over(&self) -> bool {
         self.next == Next::Over
@@ -152,7 +157,7 @@ impl AnswerDecoder {
         loop {
             let answered = match self.next {
                 Next::Status => self.status()?,
-                Next::Sums => self.sums()?,
+                Next::Sums => self.take_sums()?,
                 Next::PieceHead => self.piece_head()?,
                 Next::Piece => self.piece()?,
                 Next::ReasonHead => self.reason_head()?,
@@ -240,7 +245,7 @@ impl AnswerDecoder {
         self.next = if self.ranges.is_empty() { Next::End } else { Next::Status };
     }
 
-    fn sums(&mut self) -> Result<Step, AnswerProblem> {
+    fn take_sums(&mut self) -> Result<Step, AnswerProblem> {
         let part = self.current()?.part;
         while (self.sums.len() as u64) < sums_sent(&part) {
             let Some(sum) = self.number() else { return Ok(Step::NeedsMore) };

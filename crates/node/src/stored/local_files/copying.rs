@@ -2,6 +2,7 @@
 
 use crate::failure::file_failure;
 use crate::stored::local_files::{WantedFile, is_cancelled, last_component};
+use crate::stored::passed_on::{PassedCopies, Passing};
 use crate::tasks::map::stored_input::PartOpener;
 use api::{Blame, StoredContent, StoredPart, TaskFailure};
 use faults::{IoCall, io_call};
@@ -9,6 +10,7 @@ use std::fs::{File, Metadata, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -43,6 +45,8 @@ pub(super) struct Copy {
     /// Time at which all of it was verified.
     pub verified: Instant,
     state: FileState,
+    /// Lets other nodes read the parts, until the last user of the copy has gone.
+    _passed_on: Arc<Vec<Passing>>,
 }
 
 impl Copy {
@@ -112,6 +116,8 @@ pub(super) struct Making<'a> {
     pub cancelled: &'a AtomicBool,
     pub dir: &'a Path,
     pub number: u64,
+    /// Takes the parts that other nodes may read.
+    pub passed_on: Option<&'a Arc<PassedCopies>>,
 }
 
 impl Making<'_> {
@@ -121,7 +127,7 @@ impl Making<'_> {
         let made = io_call(IoCall::Create, &home).and_then(|()| std::fs::create_dir(&home));
         made.map_err(|error| file_failure("create", &home, error))?;
         let path = home.join(last_component(self.wanted.path));
-        let made = self.write(&path).and_then(|()| self.finish(&path));
+        let made = self.write(&path).and_then(|passed_on| self.finish(&path, passed_on));
         if made.is_err() {
             // Also a full disk gives the room back.
             let _ = std::fs::remove_dir_all(&home);
@@ -129,15 +135,17 @@ impl Making<'_> {
         made
     }
 
-    fn finish(&self, path: &Path) -> Result<Copy, TaskFailure> {
+    fn finish(&self, path: &Path, passed_on: Vec<Passing>) -> Result<Copy, TaskFailure> {
         let limited = std::fs::set_permissions(path, Permissions::from_mode(READ_ONLY));
         let state = limited.and_then(|()| path.symlink_metadata()).map(|found| FileState::of(&found));
         let state = state.map_err(|error| file_failure("limit who may write", path, error))?;
-        let bytes = self.wanted.content.bytes();
-        Ok(Copy { number: self.number, path: path.to_path_buf(), bytes, verified: Instant::now(), state })
+        let (number, path, bytes) = (self.number, path.to_path_buf(), self.wanted.content.bytes());
+        let (verified, _passed_on) = (Instant::now(), Arc::new(passed_on));
+        Ok(Copy { number, path, bytes, verified, state, _passed_on })
     }
 
-    fn write(&self, path: &Path) -> Result<(), TaskFailure> {
+    /// Writes the file. Returns the parts that are passed on.
+    fn write(&self, path: &Path) -> Result<Vec<Passing>, TaskFailure> {
         let failed = |error: std::io::Error| file_failure("write", path, error);
         let create = || {
             io_call(IoCall::Create, path)?;
@@ -149,16 +157,21 @@ impl Making<'_> {
             let mut clone = create().map_err(failed)?;
             let is_cloned = rustix::fs::ioctl_ficlone(&clone, &replica).is_ok();
             if is_cloned && has_content(&mut clone, self.wanted.content).map_err(failed)? {
-                return Ok(());
+                return Ok(Vec::new());
             }
             std::fs::remove_file(path).map_err(failed)?;
         }
         let mut file = create().map_err(failed)?;
         let mut buffer = vec![0; BUFFER_BYTES];
+        let (mut passed_on, mut begins_at) = (Vec::new(), 0);
         for part in &self.wanted.content.parts {
-            self.copy_part(*part, &mut file, &mut buffer, path)?;
+            // Before the source is asked for: another node may be sent here at once.
+            let passing = self.passed_on.and_then(|copies| copies.begin(*part, path, begins_at));
+            self.copy_part(*part, &mut file, &mut buffer, path, passing.as_ref())?;
+            passed_on.extend(passing);
+            begins_at += part.bytes;
         }
-        Ok(())
+        Ok(passed_on)
     }
 
     fn copy_part(
@@ -167,12 +180,17 @@ impl Making<'_> {
         file: &mut File,
         buffer: &mut [u8],
         path: &Path,
+        passing: Option<&Passing>,
     ) -> Result<(), TaskFailure> {
         let unreadable = |error: std::io::Error| {
             let shown = self.wanted.path.display();
             TaskFailure::new(Blame::Environment, format!("cannot copy {shown} for a program: {error}"))
         };
-        let mut reader = self.opener.open_part(part, 0).map_err(unreadable)?;
+        let opened = match passing {
+            Some(passing) => self.opener.open_for_copy(part, passing.copy()),
+            None => self.opener.open_part(part, 0),
+        };
+        let mut reader = opened.map_err(unreadable)?;
         let (mut bytes, mut sum) = (0, 0);
         loop {
             if self.cancelled.load(Ordering::Relaxed) {
@@ -185,6 +203,7 @@ impl Making<'_> {
             (bytes, sum) = (bytes + count as u64, crc32c::crc32c_append(sum, &buffer[..count]));
             let written = io_call(IoCall::Write, path).and_then(|()| file.write_all(&buffer[..count]));
             written.map_err(|error| file_failure("write", path, error))?;
+            passing.inspect(|passing| passing.copy().has_written(count));
         }
         match (bytes, sum) == (part.bytes, part.crc32c) {
             true => Ok(()),

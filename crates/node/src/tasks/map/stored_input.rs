@@ -1,6 +1,8 @@
 //! Inputs that are stored files: their concrete files, one after the other, from a directory of this machine or from the
 //! nodes of a cluster.
 
+use crate::stored::passed_on::PassedCopy;
+use api::task::MapResult;
 use api::{StoredContent, StoredPart};
 use concretefile::{ConcreteDirectory, ConcreteReader, Content};
 use mapper::StoredFileSource;
@@ -15,6 +17,15 @@ pub trait PartOpener: Send + Sync + 'static {
     /// Opens a part at an offset; its bytes are verified as they are read.
     fn open_part(&self, part: StoredPart, offset: u64) -> std::io::Result<Box<dyn Read + Send>>;
 
+    /// Opens a whole part for a copy that is passed on; states the checksums of its blocks before the first byte.
+    fn open_for_copy(
+        &self,
+        part: StoredPart,
+        _copy: &Arc<PassedCopy>,
+    ) -> std::io::Result<Box<dyn Read + Send>> {
+        self.open_part(part, 0)
+    }
+
     /// Returns a replica on a disk of this machine as a file, not verified; None if there is none.
     fn replica_here(&self, part: StoredPart) -> Option<File>;
 }
@@ -24,12 +35,20 @@ pub trait PartOpener: Send + Sync + 'static {
 pub struct StoredReads {
     pub here_bytes: AtomicU64,
     pub elsewhere_bytes: AtomicU64,
+    /// Those from local copies of other nodes.
+    pub passed_on_bytes: AtomicU64,
 }
 
 impl StoredReads {
     /// Returns the bytes from disks of this node, and from other nodes.
     pub fn bytes(&self) -> (u64, u64) {
         (self.here_bytes.load(Ordering::Relaxed), self.elsewhere_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Puts the bytes into the result of a task.
+    pub fn put_into(&self, result: &mut MapResult) {
+        (result.stored_here_bytes, result.stored_elsewhere_bytes) = self.bytes();
+        result.stored_passed_on_bytes = self.passed_on_bytes.load(Ordering::Relaxed);
     }
 }
 
