@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// Version of these messages; server, nodes and clients must agree on it.
-pub const PROTOCOL_VERSION: u32 = 16;
+pub const PROTOCOL_VERSION: u32 = 17;
 /// Maximum number of attempts of a node that wait for a slot, or run after such a wait.
 pub const PLACES_MAX: u32 = 256;
 /// Maximum bytes of a request body and of an answer: a result that seals very many runs is the largest.
@@ -335,6 +335,8 @@ pub enum NodeOrder {
     DropIntermediates { files: Vec<IntermediateId> },
     /// Promote the copies of these files on the node to first copies: the node re-replicates them.
     AdoptIntermediates { files: Vec<IntermediateId> },
+    /// Another node has come back with copies of these files of the node: they are not replicated elsewhere.
+    CopiedIntermediates { files: Vec<IntermediateId>, on: NodeId },
     /// Use new keys: the server signs the texts for data ports with another key. The node asks for tokens signed with
     /// it, and accepts texts signed with an earlier key for a while.
     DataKeys { keys: Box<DataKeys> },

@@ -6,7 +6,7 @@ use crate::interface::{
     SlotOrder,
 };
 use crate::intermediate_files::{
-    FileRequest, IntermediateFiles, NewFile, check_create, create, end_files, files_gone, handle,
+    FileRequest, IntermediateFiles, NamedFile, NewFile, check_create, create, end_files, files_gone, handle,
     recover_files,
 };
 use crate::job::{JobEnds, Jobs, begin_job, spec_bytes, task_bytes};
@@ -605,11 +605,11 @@ impl Control {
     /// Returns an error for an intermediate file that may not be created.
     pub fn check_file(
         &self,
-        user: String,
+        of: NamedFile,
         new: NewIntermediate,
         bytes_max: Option<u64>,
     ) -> Result<NewFile, ControlError> {
-        check_create(&self.files, &self.work.fleet, &self.work.jobs, user, new, bytes_max)
+        check_create(&self.files, &self.work.fleet, &self.work.jobs, of, new, bytes_max)
     }
 
     /// Creates an intermediate file under a number that the store assigned.

@@ -1,6 +1,7 @@
 //! Rows of the tree of files: names with their versions, and the concrete files of contents.
 
 use api::stored::HashedFile;
+use api::stored::cluster::StoredGroups;
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, PutId};
 
 /// The tree that names belong to: that of a machine, or that of a cluster. They share tables and nothing else.
@@ -71,6 +72,18 @@ impl FileGroups {
     pub fn within(&self, directory: &Self) -> Self {
         let or = |own: &Option<String>, above: &Option<String>| own.as_ref().or(above.as_ref()).cloned();
         Self { read: or(&self.read, &directory.read), write: or(&self.write, &directory.write) }
+    }
+}
+
+impl From<StoredGroups> for FileGroups {
+    fn from(StoredGroups { read, write }: StoredGroups) -> Self {
+        Self { read, write }
+    }
+}
+
+impl From<FileGroups> for StoredGroups {
+    fn from(FileGroups { read, write }: FileGroups) -> Self {
+        Self { read, write }
     }
 }
 

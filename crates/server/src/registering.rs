@@ -8,6 +8,7 @@ use api::data_access::SecretText;
 use api::intermediate::{CreatedIntermediate, NewIntermediate};
 use api::kept::{KeptAnnouncement, KeptDir};
 use api::orphaned::OrphanedData;
+use control::NamedFile;
 use control::retention::DirInStore;
 use ids::NodeId;
 use metastore::StoreError;
@@ -60,12 +61,12 @@ impl EventLoop {
     /// Creates an intermediate file of a user.
     pub async fn create_file(
         &mut self,
-        user: String,
+        of: NamedFile,
         new: NewIntermediate,
         bytes_max: Option<u64>,
         reply: Reply<CreatedIntermediate>,
     ) -> Result<(), StoreError> {
-        match self.control.check_file(user, new, bytes_max) {
+        match self.control.check_file(of, new, bytes_max) {
             Err(error) => self.answer(reply, Err(error.into())),
             Ok(new) => {
                 let file = self.store.reserve_intermediate_id().await?;

@@ -1,0 +1,4 @@
+-- The groups of readers and writers of an intermediate file. They may name a group that was deleted.
+ALTER TABLE intermediate_files ADD COLUMN read_group TEXT;
+ALTER TABLE intermediate_files ADD COLUMN write_group TEXT;
+CREATE OR REPLACE VIEW console.intermediate_files AS SELECT * FROM intermediate_files;
