@@ -23,7 +23,7 @@ serve_repair() {
 stored_bytes() { # stored_bytes NODE...: bytes of concrete files on their disks
     local node
     for node in "$@"; do find "$work/repair/node-$node/sailfish-files/data" -type f -printf '%s\n'; done 2> /dev/null |
-        awk '{ sum += $1 } END { printf "%d", sum }'
+        awk '{ sum += $1 } END { printf "%.0f", sum }'
 }
 wait_for_bytes() { # wait_for_bytes BYTES NODE...: until the disks of the nodes have so many bytes
     until [ "$(stored_bytes "${@:2}")" -ge "$1" ]; do sleep 0.05; done

@@ -7,8 +7,9 @@ pub mod need;
 use crate::task::proof::DataSum;
 use crate::{FieldSplit, PartitionRule, RecordFormat};
 use cluster::StoredPut;
-use ids::ConcreteId;
+use ids::{ConcreteId, JobId};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::Path;
 use utoipa::ToSchema;
 
@@ -58,6 +59,27 @@ pub struct StoredPart {
     pub concrete: ConcreteId,
     pub bytes: u64,
     pub crc32c: u32,
+}
+
+/// The job whose output a stored file is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MakingJob {
+    pub job: JobId,
+    pub name: String,
+}
+
+impl fmt::Display for MakingJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "job {} ({})", self.job, self.name)
+    }
+}
+
+impl MakingJob {
+    /// Returns the advice for a file of the job that is lost.
+    pub fn advice(&self) -> String {
+        format!("it was made by {self}: run that job again")
+    }
 }
 
 /// Maximum number of partitions of a stored file whose records are distributed by their keys.

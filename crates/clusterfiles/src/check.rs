@@ -87,12 +87,14 @@ fn check_file(
     let mut is_readable = true;
     for placed in &file.parts {
         checked.parts += 1;
-        if let Some(text) = count_problem(placed) {
-            problem(text);
-        }
+        let short = count_problem(placed);
         if placed.disks.is_empty() {
             is_readable = false;
+            problem(reads.places().with_maker(placed.file.concrete, short.unwrap_or_default()));
             continue;
+        }
+        if let Some(text) = short {
+            problem(text);
         }
         match read_whole(reads, placed, sum.as_mut()) {
             Ok(()) => checked.bytes += placed.file.bytes,

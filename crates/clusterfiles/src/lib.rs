@@ -36,6 +36,7 @@ mod writing;
 pub use inputs::ReadableFiles;
 
 use crate::connection::Connection;
+use api::stored::MakingJob;
 use api::stored::cluster::{ChangeStored, StoredChange, StoredGroup};
 use filestore::{
     CheckedFiles, CommittedChange, EntryPage, FileEntry, FilesError, OpenedFile, PartWithReplicas,
@@ -190,6 +191,10 @@ impl StoredTree for ClusterFiles {
 
     fn versions(&self, path: &TreePath, limit: u32) -> Result<Vec<FileCommitRow>, FilesError> {
         self.commits(path, limit)
+    }
+
+    fn maker(&self, name: &TreeName) -> Result<Option<MakingJob>, FilesError> {
+        self.making_job(name)
     }
 
     fn check(&self, name: &TreeName) -> Result<CheckedFiles, FilesError> {

@@ -9,6 +9,7 @@ use api::StoredPart;
 use filestore::{FileReader, FilesError, OpenedFile};
 use filetree::TreeName;
 use rows::FileItem;
+use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,6 +41,10 @@ impl FileReader for LeasedFile {
 
     fn is_near(&self) -> bool {
         false
+    }
+
+    fn backing(&self) -> Option<File> {
+        None
     }
 }
 

@@ -2,9 +2,10 @@
 
 use crate::connection::{Connection, covers, peer_of};
 use api::StoredPart;
+use api::stored::MakingJob;
 use api::stored::cluster::{PlacedPart, StoredNode, StoredPage, StoredRange};
 use dataport::{DataClient, Peer};
-use ids::{ConcreteId, DirectoryId, DiskId};
+use ids::{ConcreteId, DirectoryId, DiskId, PutId};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -54,6 +55,8 @@ pub(crate) struct Places {
     nodes: HashMap<DiskId, StoredNode>,
     grants: Vec<StoredRange>,
     failed: HashMap<DiskId, Instant>,
+    /// The jobs that made parts which the server cannot reach.
+    makers: HashMap<PutId, MakingJob>,
 }
 
 impl Places {
@@ -70,6 +73,15 @@ impl Places {
         for range in page.grants.drain(..) {
             self.grants.retain(|old| [old.first, old.last] != [range.first, range.last]);
             self.grants.push(range);
+        }
+        self.makers.extend(page.makers.drain(..).map(|maker| (maker.put, maker.job)));
+    }
+
+    /// Adds the job that made a part to the reason why it cannot be read, if the server named the job.
+    pub fn with_maker(&self, part: ConcreteId, reason: String) -> String {
+        match self.makers.get(&part.put()) {
+            Some(job) => format!("{reason}; {}", job.advice()),
+            None => reason,
         }
     }
 
@@ -201,6 +213,7 @@ mod tests {
             ..StoredPage::default()
         };
         places.refresh(page);
+        assert_eq!(places.with_maker(ConcreteId(5), "lost".to_string()), "lost");
         assert_eq!(chosen(&places, &[]), Some(DiskId(1)));
         assert_eq!(chosen(&places, &[1]), None);
         assert_eq!(places.grant(ConcreteId(5)).map(|range| range.grant.0.as_str()), Some("new"));

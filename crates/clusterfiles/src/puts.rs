@@ -10,8 +10,8 @@ use api::stored::cluster::{
 };
 use filestore::{CommittedChange, FilesError, PutOptions, PutSource, RemoteFault, single_file};
 use filetransfer::{
-    HashBy, HashedPut, HashedSource, ListedSource, PutPlan, SourceFile, TransferError, Unsuitable, Watch,
-    list_source, put, put_stream,
+    HashBy, HashedPut, HashedSource, ListedSource, PART_BYTES, PutPlan, SourceFile, TransferError,
+    Unsuitable, Watch, list_source, put, put_stream,
 };
 use filetree::{TreeError, TreePath, TtlError, ttl_ns};
 use std::collections::{HashMap, HashSet};
@@ -102,7 +102,7 @@ impl ClusterFiles {
         let known = if begun.goes_on { self.known(begun.of)? } else { HashMap::new() };
         let forgotten = forgotten(&known, &files);
         let empty = empty_directories(directories, &files);
-        let mut plan = PutPlan::new(begun.of.put, files, options.parts, options.records)?;
+        let mut plan = PutPlan::new(begun.of.put, files, options.cut(PART_BYTES))?;
         skip_known(&mut plan, &known);
         plan.number_from(0)?;
         let bytes = plan.files.iter().filter(|file| !file.is_done).map(|file| file.source.bytes).sum();
@@ -124,7 +124,7 @@ impl ClusterFiles {
         let numbers = Numbers::of_stream(begun.of);
         let parts = PutParts::new(&self.connection, begun.of, begun.replicas, numbers);
         let name = Path::new("standard input");
-        let done = put_stream(begun.of.put, stream, name, &parts, watch);
+        let done = put_stream(begun.of.put, stream, name, PART_BYTES, &parts, watch);
         let done = done.map_err(|error| parts.cause_of(error))?;
         parts.keep_stream(&done, None)?;
         Ok(Vec::new())
@@ -271,7 +271,7 @@ mod tests {
     use super::{empty_directories, forgotten, skip_known};
     use api::StoredPart;
     use api::stored::cluster::KnownFile;
-    use filetransfer::{PutPlan, RecordEnds, SourceFile};
+    use filetransfer::{Cut, PutPlan, RecordEnds, SourceFile};
     use ids::{ConcreteId, ContentId, PutId};
     use std::collections::HashMap;
 
@@ -319,7 +319,8 @@ mod tests {
         .into();
         let files = vec![source("cut", 20), source("empty", 0), source("new", 8), source("same", 20)];
         assert_eq!(forgotten(&stored, &files), ["gone", "touched"]);
-        let mut plan = PutPlan::new(PutId(3), files, Some(2), RecordEnds::Bytes).unwrap();
+        let cut = Cut { parts: Some(2), part_bytes_max: 1, records: RecordEnds::Bytes };
+        let mut plan = PutPlan::new(PutId(3), files, cut).unwrap();
         skip_known(&mut plan, &stored);
         let done: Vec<bool> = plan.files.iter().map(|file| file.is_done).collect();
         assert_eq!(done, [false, true, false, true]);

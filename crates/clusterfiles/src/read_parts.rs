@@ -104,6 +104,7 @@ impl PartReads {
             (Some(reason), _) => reason.clone(),
             (None, _) => "none of their nodes can be reached".to_string(),
         };
+        let reason = places.with_maker(part, reason);
         let name = places.files[known.file].name.clone();
         TransferError::NoReplica { name, part: known.position, replicas, reason }
     }

@@ -6,6 +6,7 @@ use crate::lease::Lease;
 use crate::places::{Places, ReadFile};
 use crate::read_parts::{NO_REPLICA_MAX, PartReads, part_of};
 use api::StoredPart;
+use api::stored::MakingJob;
 use api::stored::cluster::{
     CommitsOfStored, FindStored, FoundStored, ListStored, PlacedPart, STORED_COMMITS_MAX, STORED_PAGE_MAX,
     StoredEntry, StoredItem, StoredPage,
@@ -115,13 +116,19 @@ pub(crate) struct Leased {
 
 impl ClusterFiles {
     pub(crate) fn find(&self, name: &TreeName) -> Result<FoundStored, FilesError> {
-        let find = FindStored { path: text_of(&name.path), version: name.version, reads: false };
+        let find = FindStored { path: text_of(&name.path), version: name.version, ..FindStored::default() };
         self.connection.ask(async |client| client.find_stored(&find).await)
+    }
+
+    /// Returns the job that made a file, or a directory.
+    pub(crate) fn making_job(&self, name: &TreeName) -> Result<Option<MakingJob>, FilesError> {
+        let find = FindStored { path: text_of(&name.path), version: name.version, maker: true, reads: false };
+        Ok(self.connection.ask(async |client| client.find_stored(&find).await)?.job)
     }
 
     /// Finds a name, and keeps its version for a reader.
     pub(crate) fn leased(&self, name: &TreeName) -> Result<Leased, FilesError> {
-        let find = FindStored { path: text_of(&name.path), version: name.version, reads: true };
+        let find = FindStored { path: text_of(&name.path), version: name.version, reads: true, maker: false };
         let found = self.connection.ask(async |client| client.find_stored(&find).await)?;
         let lease = Arc::new(Lease::of(&self.connection, &found)?);
         Ok(Leased { found, lease })
@@ -288,6 +295,7 @@ impl ClusterFiles {
             files: commit.files,
             bytes: commit.bytes,
             created_ns: commit.created_ns,
+            job: commit.job,
         };
         Ok(found.commits.into_iter().map(row).collect())
     }

@@ -48,6 +48,18 @@ impl ConcreteReader {
         self.content
     }
 
+    /// Returns a reader of the same open file for another thread.
+    pub fn another(&self) -> Result<Self, ConcreteError> {
+        let file = self.file.try_clone().map_err(ConcreteError::io("open", &self.path))?;
+        let (path, sums) = (self.path.clone(), self.sums.clone());
+        Ok(Self { path, file, content: self.content, sums, held: Vec::new(), held_block: 0 })
+    }
+
+    /// Returns the open file. Nothing of it is verified.
+    pub fn into_file(self) -> File {
+        self.file
+    }
+
     /// Returns the checksums of its blocks. They are those that were stored with the file: a reader on another machine
     /// checks them against the content.
     pub fn sums(&self) -> &BlockSums {

@@ -80,6 +80,7 @@ impl Catalog {
                 files: (begins.iter().filter(|row| row.parts > 0).count() + owned.len()) as u64,
                 bytes: begins.iter().map(|row| row.bytes).sum(),
                 created_ns: making.now_ns,
+                job: None,
             };
             let more = Box::new(std::iter::empty());
             Ok::<_, TreeError>(Some(FileChange { commit, ends, begins, owned, more, ended_put: None }))
@@ -103,6 +104,7 @@ impl Catalog {
             files: row.files,
             bytes: row.bytes,
             created_ns: row.created_ns,
+            job: row.job,
         };
         Ok(StoredCommits { commits: rows.into_iter().map(commit).collect() })
     }

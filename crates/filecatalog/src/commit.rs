@@ -218,7 +218,10 @@ impl Catalog {
         [files, bytes]: [u64; 2],
     ) -> Result<CommittedStored, CatalogError> {
         let path = path_of(&row.path)?;
-        let short_files = self.state().short.get(&row.put).copied().unwrap_or(0);
+        let (short_files, job) = {
+            let state = self.state();
+            (state.short.get(&row.put).copied().unwrap_or(0), state.outputs.maker(row.put))
+        };
         let question = FileQuestion {
             space: FileSpace::Cluster,
             paths: vec![path.components()],
@@ -252,6 +255,7 @@ impl Catalog {
                 files,
                 bytes,
                 created_ns: making.now_ns,
+                job,
             };
             let ended = EndedPut::Cluster { put: of.put, session: of.session, files, bytes, short_files };
             let more = Box::new(std::iter::empty());

@@ -49,6 +49,7 @@ impl Catalog {
                 files: 0,
                 bytes: 0,
                 created_ns: now_ns,
+                job: None,
             };
             let more = Box::new(std::iter::empty());
             Ok::<_, TreeError>(Some(FileChange { commit, ends, begins, owned, more, ended_put: None }))

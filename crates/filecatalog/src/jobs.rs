@@ -137,8 +137,9 @@ impl Catalog {
             asked.filter(|part| inputs.is_some_and(|inputs| inputs.parts.contains(part))).collect()
         };
         let parts: Vec<ConcreteId> = parts.into_iter().collect();
-        let files = self.store.replicated_files_of(&parts).await?;
-        Ok(self.page_of(&files))
+        let mut page = self.page_of(&self.store.replicated_files_of(&parts).await?);
+        self.add_makers_for(&mut page, job).await?;
+        Ok(page)
     }
 
     /// Makes a page without entries of concrete files.

@@ -1,5 +1,6 @@
 //! Outputs of jobs as stored files: a put that begins with the submit of its job, and ends with its commit.
 
+mod makers;
 pub(crate) mod open;
 
 use crate::asked::now_ns;
@@ -45,7 +46,8 @@ impl Catalog {
             bytes_max: asker.bytes_max,
         };
         let (put, begun) = (begun.of.put, Instant::now());
-        self.state().outputs.puts.insert(put, OpenOutput { job: None, output, begun });
+        let open = OpenOutput { job: None, name: spec.name.clone(), output, begun };
+        self.state().outputs.puts.insert(put, open);
         Ok(output)
     }
 
@@ -126,6 +128,7 @@ impl Catalog {
     ) -> Result<CommittedStored, CatalogError> {
         limited("the number of parts", commit.parts.len(), PARTS_MAX)?;
         let (row, output, asker) = self.output_of(job, commit.of).await?;
+        self.output_has_job(commit.of, job);
         if row.version.is_none() {
             self.check_reach(&commit.parts)?;
             self.record_output(&asker, &row, output, commit).await?;

@@ -81,6 +81,13 @@ impl Catalog {
                 return Err(CatalogError::Missing(TreeName { path, version: find.version }));
             }
         }
+        if let Some(entry) = found.entry.as_ref().filter(|_| find.maker) {
+            let put = match entry.item {
+                StoredItem::Directory(directory) => directory.put(),
+                StoredItem::File(content) => content.put(),
+            };
+            found.job = self.maker_of(put, &asker.changer).await?;
+        }
         Ok(found)
     }
 
@@ -118,6 +125,7 @@ impl Catalog {
         if list.parts {
             self.check_contents(asker, list, &rows).await?;
             self.add_parts(directory, at, &rows, &mut page).await?;
+            self.add_makers(&mut page, &asker.changer).await?;
         }
         page.entries = self.dated(rows).await?;
         Ok(page)

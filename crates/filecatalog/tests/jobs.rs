@@ -1,9 +1,11 @@
 //! Stored inputs of jobs: only files that exist, with their own parts, for a user who may read them.
 
 use api::data_access::SecretText;
+use api::stored::MakingJob;
 use api::stored::cluster::{
-    BeginStored, CommitStored, FindStored, ListStored, NumberStored, PartsOfJob, PlaceStored, RecordStored,
-    RecordedFile, RecordedPart, StoredChange, StoredDiskNews, StoredGroup, StoredNews,
+    BeginStored, CommitOutput, CommitStored, CommitsOfStored, FindStored, ListStored, MakerOfParts,
+    NumberStored, OutputPartStored, PartsOfJob, PlaceOutput, PlaceStored, RecordStored, RecordedFile,
+    RecordedPart, StoredChange, StoredDiskNews, StoredGroup, StoredNews,
 };
 use api::{InputFile, JobSpec, StoredContent, StoredPart};
 use filecatalog::{Asker, Catalog, CatalogError, RepairPace, ReplicaNodes, ReportingNode};
@@ -131,6 +133,54 @@ async fn places_of_inputs_are_told_again() {
     catalog.has_read(JobId(5));
     assert_eq!(join(&catalog).await, disk);
     assert_eq!(catalog.moved_inputs().await.unwrap(), [(JobId(4), places)]);
+}
+
+/// Stores the output of a job of ann's, of one part. Returns the part.
+async fn store_output(catalog: &Catalog, disk: DiskId, job: JobId) -> StoredPart {
+    let spec = JobSpec { output: "files:made".into(), ..JobSpec::named("counts") };
+    let of = catalog.begin_output(&asker("ann"), &spec).await.unwrap().of;
+    let place = PlaceOutput { of, bytes: 5, ..PlaceOutput::default() };
+    let concrete = catalog.place_output(job, &place).await.unwrap().range.unwrap().first;
+    let file = StoredPart { concrete, bytes: 5, crc32c: 7 };
+    let stored = Some(RecordedPart { file, disks: vec![disk] });
+    let parts = vec![OutputPartStored { name: "part-00000".to_string(), stored }];
+    catalog.commit_output(job, &CommitOutput { of, parts }).await.unwrap();
+    file
+}
+
+#[tokio::test]
+async fn lost_files_name_the_job_of_theirs() {
+    let state = tempfile::tempdir().unwrap();
+    let open = async || {
+        let store = Metastore::open(state.path()).await.unwrap();
+        Catalog::open(store, Box::new(|_| "signed".to_string()), RepairPace::default()).await.unwrap()
+    };
+    let catalog = open().await;
+    let disk = join(&catalog).await;
+    let part = store_output(&catalog, disk, JobId(17)).await;
+    put(&catalog, disk, "other").await;
+    let (ann, job) = (asker("ann"), MakingJob { job: JobId(17), name: "counts".to_string() });
+    let found = async |catalog: &Catalog, path: &str| {
+        let find = FindStored { path: path.to_string(), maker: true, ..FindStored::default() };
+        catalog.find(&ann, &find).await.unwrap().job
+    };
+    assert_eq!([found(&catalog, "made").await, found(&catalog, "other").await], [Some(job.clone()), None]);
+    let commits = CommitsOfStored { path: String::new(), limit: 9 };
+    let commits = catalog.commits(&ann, &commits).await.unwrap().commits;
+    assert_eq!(commits.into_iter().map(|commit| commit.job).collect::<Vec<_>>(), [None, Some(job.clone())]);
+    let inputs = catalog.check_inputs(&ann, &[&spec("files:made@1", &[part], 5)]).await.unwrap();
+    let makers = async |catalog: &Catalog| {
+        catalog.begins(JobId(4), &inputs);
+        let ask = PartsOfJob { parts: vec![part.concrete] };
+        catalog.places_of_job(JobId(4), &ask).await.unwrap().makers
+    };
+    assert_eq!(makers(&catalog).await, [], "its node is there");
+    // A restarted server has not heard from its nodes.
+    let named = [MakerOfParts { put: part.concrete.put(), job: job.clone() }];
+    assert_eq!(makers(&open().await).await, named);
+    // On a private server the job that reads is not known to be one of ann's.
+    let private = open().await.kept_private();
+    assert_eq!((makers(&private).await, found(&private, "made").await), (Vec::new(), Some(job)));
 }
 
 #[tokio::test]

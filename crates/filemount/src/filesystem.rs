@@ -2,8 +2,8 @@
 
 use crate::directories::{Listed, Listing, VERSIONS_NAME, newest_version};
 use crate::error::{MountError, errno_of};
-use crate::inodes::{InodeKind, InodeName, Inodes, ROOT, Seen, VERSIONS};
-use crate::open_files::OpenFiles;
+use crate::inodes::{InodeKind, InodeName, Inodes, ROOT, ReadBy, Seen, VERSIONS};
+use crate::open_files::{OpenFiles, Opening};
 use filestore::StoredTree;
 use filetree::TreeName;
 use fuser::{
@@ -13,7 +13,7 @@ use fuser::{
     ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyXattr, Request,
 };
 use ids::FileVersion;
-use rustix::process::{getgid, getuid};
+use rustix::process::{geteuid, getgid, getuid};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::sync::mpsc::SyncSender;
@@ -97,11 +97,21 @@ impl StoredFilesystem {
         }
     }
 
+    /// Returns a kind with its reader: verified files of this machine are read by the kernel.
+    fn with_reader(&self, kind: InodeKind) -> InodeKind {
+        match kind {
+            InodeKind::File { content, bytes, .. } if self.files.is_whole(content) => {
+                InodeKind::File { content, bytes, reads: ReadBy::Kernel }
+            }
+            kind => kind,
+        }
+    }
+
     fn hold(&self, parent: u64, entry: &Listed) -> Result<Seen, Errno> {
         if entry.kind == InodeKind::Versions {
             return self.inodes.seen(VERSIONS).ok_or(Errno::ENOENT);
         }
-        let held = self.inodes.hold(parent, &entry.name, entry.kind, entry.created_ns);
+        let held = self.inodes.hold(parent, &entry.name, self.with_reader(entry.kind), entry.created_ns);
         held.map_err(|_| Errno::ENFILE)
     }
 
@@ -142,7 +152,7 @@ impl StoredFilesystem {
             return Err(Errno::EROFS);
         }
         let seen = self.inodes.seen(inode).ok_or(Errno::ESTALE)?;
-        let InodeKind::File { bytes, .. } = seen.kind else { return Err(Errno::EISDIR) };
+        let InodeKind::File { content, bytes, reads } = seen.kind else { return Err(Errno::EISDIR) };
         if self.files.is_full() {
             return Err(Errno::ENFILE);
         }
@@ -155,10 +165,11 @@ impl StoredFilesystem {
             errno if errno.code() == Errno::EISDIR.code() => Errno::ESTALE,
             errno => errno,
         })?;
-        if InodeKind::of(&file.row) != seen.kind {
+        if !InodeKind::of(&file.row).is_same(seen.kind) {
             return Err(Errno::ESTALE);
         }
-        Ok(self.files.add(file.reader, shown, bytes))
+        let opening = Opening { inode, content, reads, name: shown, bytes };
+        Ok(self.files.add(opening, file.reader))
     }
 
     fn opened_directory(&self, inode: u64) -> Result<u64, Errno> {
@@ -233,6 +244,13 @@ impl Filesystem for StoredFilesystem {
             // An older kernel does without.
             let _ = config.add_capabilities(flag);
         }
+        // Root may let the kernel read files by itself, on file systems that are not stacked themselves.
+        if geteuid().is_root()
+            && config.add_capabilities(InitFlags::FUSE_PASSTHROUGH).is_ok()
+            && config.set_max_stack_depth(1).is_ok()
+        {
+            self.files.let_kernel_read();
+        }
         let _ = config.set_max_background(BACKGROUND_REQUESTS);
         Ok(())
     }
@@ -266,8 +284,13 @@ impl Filesystem for StoredFilesystem {
     fn open(&self, _request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let kept = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
         match self.opened(inode.0, flags) {
-            Ok(number) => reply.opened(FileHandle(number), kept),
             Err(errno) => reply.error(errno),
+            Ok(number) => match self.files.backing(number, &|file| reply.open_backing(file)) {
+                Some(backing) => {
+                    reply.opened_passthrough(FileHandle(number), FopenFlags::FOPEN_NOFLUSH, &backing);
+                }
+                None => reply.opened(FileHandle(number), kept),
+            },
         }
     }
 
@@ -326,7 +349,7 @@ impl Filesystem for StoredFilesystem {
             };
             let known = match entry.kind {
                 InodeKind::Versions => VERSIONS,
-                kind => self.inodes.number(inode.0, &entry.name, kind),
+                kind => self.inodes.number(inode.0, &entry.name, self.with_reader(kind)),
             };
             Ok(reply.add(INodeNo(known), number, file_type(entry.kind), &entry.name))
         });

@@ -20,6 +20,15 @@ const INODES_MAX: usize = 2_000_000;
 /// Beyond this, the kernel is asked to forget files.
 pub(crate) const INODES_TRIMMED: usize = 500_000;
 
+/// Reader of the bytes of a file. The kernel does not read some bytes of a number itself and ask for others, so a file has
+/// another number when this changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ReadBy {
+    Us,
+    /// All bytes were verified: it may read the disk.
+    Kernel,
+}
+
 /// The thing that a number means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum InodeKind {
@@ -30,6 +39,7 @@ pub(crate) enum InodeKind {
     File {
         content: i64,
         bytes: u64,
+        reads: ReadBy,
     },
 }
 
@@ -38,7 +48,17 @@ impl InodeKind {
     pub fn of(row: &FileNameRow) -> Self {
         match row.item {
             FileItem::Directory(directory) => Self::Directory(directory.0),
-            FileItem::File(content) => Self::File { content: content.0, bytes: row.bytes },
+            FileItem::File(content) => Self::File { content: content.0, bytes: row.bytes, reads: ReadBy::Us },
+        }
+    }
+
+    /// Returns whether both have the same content, whoever reads it.
+    pub fn is_same(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::File { content, bytes, .. }, Self::File { content: other, bytes: others, .. }) => {
+                (content, bytes) == (other, others)
+            }
+            _ => self == other,
         }
     }
 
@@ -203,6 +223,11 @@ impl Inodes {
         }
     }
 
+    /// Returns the directory and the name of a file.
+    pub fn entry(&self, number: u64) -> Option<(u64, Box<str>)> {
+        self.lock().get(&number).map(|inode| (inode.parent, inode.name.clone()))
+    }
+
     /// Returns files that the kernel may forget, as numbers of directories and names.
     pub fn forgettable(&self, count_max: usize) -> Vec<(u64, Box<str>)> {
         let table = self.lock();
@@ -213,12 +238,12 @@ impl Inodes {
 
 #[cfg(test)]
 mod tests {
-    use super::{InodeKind, InodeName, Inodes, ROOT, VERSIONS};
+    use super::{InodeKind, InodeName, Inodes, ROOT, ReadBy, VERSIONS};
     use filetree::TreePath;
     use ids::FileVersion;
 
     fn file(content: i64) -> InodeKind {
-        InodeKind::File { content, bytes: 1 }
+        InodeKind::File { content, bytes: 1, reads: ReadBy::Us }
     }
 
     #[test]

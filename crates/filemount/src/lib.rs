@@ -7,7 +7,8 @@
 //!
 //! # Invariants
 //! An open file has the content that its name had when it was opened, until it is closed. An inode has one content for
-//! ever, so that the kernel may keep its pages. Only verified bytes reach the kernel. Memory for reading ahead and for
+//! ever, so that the kernel may keep its pages. Only verified bytes reach the kernel:
+//! a file that it reads by itself was verified as a whole within the last day. Memory for reading ahead and for
 //! inodes is bounded. A watcher unmounts the directory if the process of the mount is killed.
 //!
 //! # Deliberately absent
@@ -26,6 +27,7 @@ mod open_files;
 mod place;
 mod trim;
 mod watcher;
+mod whole_files;
 
 pub use error::MountError;
 pub use place::MountPoint;
@@ -37,12 +39,14 @@ use fuser::{Config, MountOption, Session, SessionACL};
 use inodes::Inodes;
 use open_files::OpenFiles;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 /// Name of the source of a mount in the tables of the kernel.
 pub(crate) const SOURCE: &str = "sailfish";
 /// Threads that answer requests of the kernel; one waits for the server or for bytes at a time.
 const THREADS: usize = 8;
+/// Files that wait for another number; others get it when the kernel asks for their names again.
+const RENAMED_MAX: usize = 64;
 
 /// The users who may see a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +69,8 @@ pub fn mount(
         return Err(MountError::OthersNeedRoot);
     }
     let inodes = Arc::new(Inodes::default());
-    let files = OpenFiles::start().map_err(MountError::Thread)?;
+    let (renamed, received) = sync_channel(RENAMED_MAX);
+    let files = OpenFiles::start(renamed).map_err(MountError::Thread)?;
     let system = StoredFilesystem::new(tree, Arc::clone(&inodes), files, ended);
     let mut config = Config::default();
     config.mount_options = vec![
@@ -84,7 +89,9 @@ pub fn mount(
     config.n_threads = Some(THREADS);
     let session = Session::new(system, point.path(), &config).map_err(|source| point.not_mounted(source))?;
     point.widen_readahead();
-    trim::start(inodes, session.notifier()).map_err(MountError::Thread)?;
+    trim::start(Arc::clone(&inodes), session.notifier()).map_err(MountError::Thread)?;
+    trim::start_renaming(inodes, point.path().to_path_buf(), received, session.notifier())
+        .map_err(MountError::Thread)?;
     let background = session.spawn().map_err(MountError::Thread)?;
     // It would unmount whatever lies there when it ends, which may be another mount by then: [`MountPoint::unmount`] and
     // the watcher do that.

@@ -83,6 +83,10 @@ mod tests {
         fn is_near(&self) -> bool {
             true
         }
+
+        fn backing(&self) -> Option<std::fs::File> {
+            None
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::near::read_whole;
 use filestore::FileReader;
 use fuser::Errno;
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -172,6 +173,11 @@ impl OpenFile {
     /// Returns whether reading ahead gains nothing: the kernel asks for the next ranges while a program has these.
     pub fn is_near(&self) -> bool {
         self.reader.is_near()
+    }
+
+    /// Opens the file of this machine that has all bytes and no others, if there is one.
+    pub fn backing(&self) -> Option<File> {
+        self.reader.backing()
     }
 
     /// Gives the bytes of a range of a file on this machine to `answer`.
@@ -500,6 +506,10 @@ mod tests {
 
         fn is_near(&self) -> bool {
             false
+        }
+
+        fn backing(&self) -> Option<std::fs::File> {
+            None
         }
     }
 

@@ -1,8 +1,10 @@
 //! The files that programs have open, and the threads that read ahead for them.
 
+use crate::inodes::ReadBy;
 use crate::open_file::{AheadRoom, Filling, OpenFile, Room};
+use crate::whole_files::{FileState, OpenBacking, WholeFiles};
 use filestore::FileReader;
-use fuser::Errno;
+use fuser::{BackingId, Errno};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,17 +21,41 @@ pub(crate) struct OpenFiles {
     files: Mutex<OpenTable>,
     room: Arc<AheadRoom>,
     fillings: SyncSender<Filling>,
+    whole: WholeFiles,
+    /// Takes numbers of files that another reader has from now on.
+    renamed: SyncSender<u64>,
+}
+
+/// A file that a program opens.
+pub(crate) struct Opening {
+    /// Its number at the kernel.
+    pub inode: u64,
+    pub content: i64,
+    pub reads: ReadBy,
+    /// For the log.
+    pub name: String,
+    pub bytes: u64,
+}
+
+#[derive(Clone)]
+struct Opened {
+    inode: u64,
+    content: i64,
+    reads: ReadBy,
+    /// The file of this machine when it was opened.
+    state: Option<FileState>,
+    file: Arc<OpenFile>,
 }
 
 #[derive(Default)]
 struct OpenTable {
     next: u64,
-    by_number: HashMap<u64, Arc<OpenFile>>,
+    by_number: HashMap<u64, Opened>,
 }
 
 impl OpenFiles {
-    /// Starts the threads. They end with the value.
-    pub fn start() -> std::io::Result<Self> {
+    /// Starts the threads. They end with the value. `renamed` gets the numbers of files that the kernel shall look up again.
+    pub fn start(renamed: SyncSender<u64>) -> std::io::Result<Self> {
         let (fillings, received) = sync_channel(WAITING_MAX);
         let (received, room) = (Arc::new(Mutex::new(received)), Arc::<AheadRoom>::default());
         for _ in 0..THREADS {
@@ -42,7 +68,7 @@ impl OpenFiles {
             };
             std::thread::Builder::new().name("read-ahead".to_string()).spawn(fill)?;
         }
-        Ok(Self { files: Mutex::default(), room, fillings })
+        Ok(Self { files: Mutex::default(), room, fillings, whole: WholeFiles::default(), renamed })
     }
 
     fn lock(&self) -> MutexGuard<'_, OpenTable> {
@@ -54,14 +80,35 @@ impl OpenFiles {
         self.lock().by_number.len() >= OPEN_FILES_MAX
     }
 
+    /// Lets the kernel read verified files of this machine by itself.
+    pub fn let_kernel_read(&self) {
+        self.whole.enable();
+    }
+
+    /// Returns whether the kernel reads a content by itself from now on.
+    pub fn is_whole(&self, content: i64) -> bool {
+        self.whole.is_whole(content)
+    }
+
     /// Adds a file. Returns its number.
-    pub fn add(&self, reader: Box<dyn FileReader>, name: String, bytes: u64) -> u64 {
+    pub fn add(&self, opening: Opening, reader: Box<dyn FileReader>) -> u64 {
+        let Opening { inode, content, reads, name, bytes } = opening;
+        let state = self.whole.begun(content, bytes, &*reader);
         let file = Arc::new(OpenFile::new(reader, name, bytes, Arc::clone(&self.room)));
         let mut table = self.lock();
         table.next += 1;
         let number = table.next;
-        table.by_number.insert(number, file);
+        table.by_number.insert(number, Opened { inode, content, reads, state, file });
         number
+    }
+
+    /// Returns the file that the kernel reads by itself for an open one; None if it asks for the bytes.
+    pub fn backing(&self, number: u64, open: OpenBacking<'_>) -> Option<Arc<BackingId>> {
+        let opened = self.lock().by_number.get(&number).cloned()?;
+        match opened.reads {
+            ReadBy::Us => None,
+            ReadBy::Kernel => self.whole.opened(opened.inode, opened.content, opened.file.backing(), open),
+        }
     }
 
     /// Reads a range of a file, and gives it to `answer` once, or returns an error.
@@ -72,9 +119,16 @@ impl OpenFiles {
         bytes_max: u32,
         answer: &mut dyn FnMut(&[u8]),
     ) -> Result<(), Errno> {
-        let file = self.lock().by_number.get(&number).cloned().ok_or(Errno::EBADF)?;
+        let Opened { content, state, file, .. } =
+            self.lock().by_number.get(&number).cloned().ok_or(Errno::EBADF)?;
         if file.is_near() {
-            return file.read_near(offset, bytes_max, answer);
+            let mut verified = |bytes: &[u8]| {
+                answer(bytes);
+                state
+                    .iter()
+                    .for_each(|state| self.whole.verified(content, state, offset, bytes.len() as u64));
+            };
+            return file.read_near(offset, bytes_max, &mut verified);
         }
         let fill = |filling| {
             self.room.queued.fetch_add(1, Ordering::Relaxed);
@@ -87,16 +141,24 @@ impl OpenFiles {
         let (bytes, room) = file.read(offset, bytes_max, &fill)?;
         answer(bytes.as_slice());
         if room == Room::Missing {
-            let all: Vec<Arc<OpenFile>> = self.lock().by_number.values().cloned().collect();
-            all.iter().for_each(|file| file.drop_if_idle());
+            let all: Vec<Opened> = self.lock().by_number.values().cloned().collect();
+            all.iter().for_each(|opened| opened.file.drop_if_idle());
         }
         Ok(())
     }
 
     /// Closes a file. Its lease may take a moment to end.
     pub fn close(&self, number: u64) {
-        let file = self.lock().by_number.remove(&number);
-        drop(file);
+        let closed = self.lock().by_number.remove(&number);
+        let Some(opened) = closed else { return };
+        match opened.reads {
+            ReadBy::Kernel => self.whole.closed(opened.inode),
+            // Its pages go with its number, and the kernel reads the file by itself under the next one.
+            ReadBy::Us if self.whole.is_whole(opened.content) => {
+                let _ = self.renamed.try_send(opened.inode);
+            }
+            ReadBy::Us => {}
+        }
     }
 }
 

@@ -14,8 +14,9 @@ use std::process::{Command, Stdio};
 /// Programs that mount for users who are not root.
 const HELPERS: &[&str] = &["fusermount3", "/usr/bin/fusermount3", "/bin/fusermount3"];
 const DEVICE: &str = "/dev/fuse";
-/// Bytes that the kernel reads ahead of a program, in KiB: larger requests cost less for each byte.
-const READAHEAD_KIB: u32 = 1024;
+/// Bytes that the kernel reads ahead of a program, in KiB: several of its longest requests, so that the disk, this process
+/// and the program work at once.
+const READAHEAD_KIB: u32 = 8192;
 
 /// An empty directory for a mount, by its absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]

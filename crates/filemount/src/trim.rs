@@ -1,8 +1,12 @@
-//! The kernel is asked to forget files when it holds too many: it would keep all that were ever listed.
+//! The kernel is asked to forget files when it holds too many, since it would keep all that were ever listed, and files
+//! that have another number.
 
-use crate::inodes::{INODES_TRIMMED, Inodes};
+use crate::inodes::{INODES_TRIMMED, InodeName, Inodes};
 use fuser::{INodeNo, Notifier};
+use rustix::fs::{Mode, OFlags, open};
 use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -28,4 +32,43 @@ fn trim_once(inodes: &Weak<Inodes>, notifier: &Notifier) -> bool {
     drop(inodes);
     // An open file keeps its number; an error means that the mount has ended.
     files.iter().all(|(parent, name)| notifier.inval_entry(INodeNo(*parent), OsStr::new(&**name)).is_ok())
+}
+
+/// How long, and for how many files, old numbers are held while the kernel gets new ones. Their pages go with their last
+/// user, and programs that open the same file would wait for that.
+const HELD_FOR: Duration = Duration::from_secs(1);
+const HELD_MAX: usize = 64;
+
+/// Starts the thread by which the kernel looks up names again: those of files that have another number from now on.
+/// It ends with the mount.
+pub(crate) fn start_renaming(
+    inodes: Arc<Inodes>,
+    point: PathBuf,
+    renamed: Receiver<u64>,
+    notifier: Notifier,
+) -> std::io::Result<()> {
+    let rename = move || {
+        let mut held = Vec::new();
+        loop {
+            let number = match renamed.recv_timeout(HELD_FOR) {
+                Ok(number) => number,
+                Err(RecvTimeoutError::Timeout) => {
+                    held.clear();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let Some((parent, name)) = inodes.entry(number) else { continue };
+            if held.len() == HELD_MAX {
+                held.clear();
+            }
+            if let Some(InodeName { path, at: None }) = inodes.name(number) {
+                let path = point.join(path.to_string());
+                held.push(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()));
+            }
+            // An error means that the kernel has forgotten it, or that the mount has ended.
+            let _ = notifier.inval_entry(INodeNo(parent), OsStr::new(&*name));
+        }
+    };
+    std::thread::Builder::new().name("rename".to_string()).spawn(rename).map(drop)
 }

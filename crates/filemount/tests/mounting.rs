@@ -14,7 +14,7 @@ use std::sync::mpsc::sync_channel;
 const LARGE_BYTES: usize = 40 << 20;
 
 struct World {
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     store: Arc<FileStore>,
     source: PathBuf,
     point: MountPoint,
@@ -39,7 +39,7 @@ impl World {
         let point = MountPoint::check(&at).unwrap();
         let (sender, ended) = sync_channel(2);
         match mount(store.clone(), &point, Audience::Owner, sender) {
-            Ok(()) => Some(World { _dir: dir, store, source, point, ended }),
+            Ok(()) => Some(World { dir, store, source, point, ended }),
             Err(error) => {
                 println!("NOT RUN: mounts: {error}");
                 None
@@ -48,8 +48,12 @@ impl World {
     }
 
     fn put(&self, path: &Path, name: &str) {
+        self.put_in_parts(path, name, path.is_file().then_some(3));
+    }
+
+    fn put_in_parts(&self, path: &Path, name: &str, parts: Option<u32>) {
         let options = PutOptions {
-            parts: path.is_file().then_some(3),
+            parts,
             records: RecordEnds::Bytes,
             hash_by: None,
             links: Links::Refused,
@@ -130,4 +134,52 @@ fn open_files_keep_their_content() {
         (vec![".versions".into(), "file".into()], vec!["1".into(), "2".into()])
     );
     assert!(!world.at(".versions/3").exists() && !world.at(".versions/01").exists());
+}
+
+/// The only file of more than a MiB below a directory.
+fn disk_file(dir: &Path) -> PathBuf {
+    let below = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let large = |path: &PathBuf| path.is_file() && path.metadata().unwrap().len() > 1 << 20;
+    let paths: Vec<PathBuf> = below.collect();
+    let found = paths.iter().find(|path| large(path)).cloned();
+    found.or_else(|| paths.iter().filter(|path| path.is_dir()).map(|dir| disk_file(dir)).next()).unwrap()
+}
+
+#[test]
+fn kernel_reads_verified_files_itself() {
+    let Some(world) = World::new() else { return };
+    let path = world.source.join("file");
+    let expected = numbers(5 << 20);
+    fs::write(&path, &expected).unwrap();
+    world.put_in_parts(&path, "file", None);
+    let number = || fs::metadata(world.at("file")).unwrap().ino();
+    let first = number();
+    // A part of it is not enough, and neither is a file that was only opened.
+    let file = File::open(world.at("file")).unwrap();
+    file.read_exact_at(&mut [0; 1000], 4 << 20).unwrap();
+    drop(file);
+    assert_eq!(number(), first);
+    let opened = File::open(world.at("file")).unwrap();
+    assert!(fs::read(world.at("file")).unwrap() == expected);
+    if !rustix::process::geteuid().is_root() {
+        println!("NOT RUN: the kernel reads files itself only where root mounts them");
+        return;
+    }
+    while number() == first {
+        std::thread::yield_now();
+    }
+    let mut of_kernel = File::open(world.at("file")).unwrap();
+    let mut read = Vec::new();
+    of_kernel.read_to_end(&mut read).unwrap();
+    assert!(read == expected);
+    // An older handle goes on as it was.
+    let mut read = vec![0; 1000];
+    opened.read_exact_at(&mut read, 77).unwrap();
+    assert!(read == expected[77..1077]);
+    drop(of_kernel);
+    // Somebody writes to the disk file: its bytes are not believed any more.
+    let damaged = disk_file(&world.dir.path().join("state/files/data"));
+    File::options().write(true).open(&damaged).unwrap().write_all_at(b"x", 3 << 20).unwrap();
+    let again = fs::read(world.at("file"));
+    assert_eq!(again.map(|bytes| bytes.len()).unwrap_err().raw_os_error(), Some(5));
 }

@@ -64,6 +64,7 @@ impl FileStore {
                 files: begins.iter().filter(|row| row.parts > 0).count() as u64,
                 bytes: begins.iter().map(|row| row.bytes).sum(),
                 created_ns: making.now_ns,
+                job: None,
             };
             Ok::<_, TreeError>(Some(FileChange {
                 commit,

@@ -40,8 +40,10 @@ impl FileStore {
             };
             checked.files += 1;
             let rows = self.parts(&row)?;
+            let maker = self.maker_of(row.item.put())?;
             let mut problem = |text: String| {
                 let name = Some(entry.name.clone());
+                let text = maker.as_ref().map(|job| format!("{text}; {}", job.advice())).unwrap_or(text);
                 checked.problems.push(Problem { name, text });
             };
             if rows.len() != row.parts as usize {

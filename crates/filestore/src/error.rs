@@ -1,5 +1,6 @@
 //! Errors of files.
 
+use api::stored::MakingJob;
 use concretefile::ConcreteError;
 use filetransfer::{TransferError, Unsuitable};
 use filetree::{NameError, TreeError, TreeName, TtlError};
@@ -50,6 +51,9 @@ pub enum FilesError {
     Transfer(#[from] TransferError),
     #[error(transparent)]
     Concrete(#[from] ConcreteError),
+    /// Damage of a file that a job can make again.
+    #[error("a file that {job} made is lost: run that job again")]
+    OfJob { job: MakingJob, source: Box<FilesError> },
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The server of a cluster, or the way to it; the text is a whole sentence.
@@ -95,6 +99,27 @@ impl FilesError {
                     | TransferError::Io { .. }
             ),
             _ => false,
+        }
+    }
+
+    /// Returns whether bytes of a stored file are damaged or missing.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Self::Concrete(error) | Self::Transfer(TransferError::Concrete(error)) => {
+                error.damage().is_some()
+            }
+            Self::Transfer(error) => {
+                matches!(error, TransferError::WrongBytes { .. } | TransferError::WrongRecords { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// Adds the job that made the file, if this is damage of it.
+    pub(crate) fn of_job(self, job: Option<&MakingJob>) -> Self {
+        match job.filter(|_| self.is_damage()) {
+            Some(job) => Self::OfJob { job: job.clone(), source: Box::new(self) },
+            None => self,
         }
     }
 

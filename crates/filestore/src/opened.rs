@@ -4,10 +4,12 @@ use crate::error::FilesError;
 use crate::reading::{ReadPin, check_parts};
 use crate::tree::{FileReader, OpenedFile};
 use crate::{FileStore, content_of};
+use api::stored::MakingJob;
 use concretefile::{ConcreteDirectory, ConcreteReader};
 use filetransfer::PIECE_BYTES;
 use filetree::TreeName;
 use rows::{ConcreteRow, FileItem};
+use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -20,8 +22,12 @@ struct PinnedFile {
     _pin: ReadPin,
     disk: ConcreteDirectory,
     parts: Vec<ConcreteRow>,
+    /// The job that made it.
+    job: Option<MakingJob>,
     /// Open parts that no thread reads, by their positions.
     open: Mutex<Vec<(usize, ConcreteReader)>>,
+    /// The part that was opened last, for other threads: the kernel sees one reader, and reads ahead of all of them.
+    last: Mutex<Option<(usize, ConcreteReader)>>,
 }
 
 impl PinnedFile {
@@ -32,21 +38,17 @@ impl PinnedFile {
             return Ok(open.swap_remove(found).1);
         }
         drop(open);
-        let part = &self.parts[position];
-        Ok(self.disk.read(part.concrete, content_of(part))?)
-    }
-
-    fn put_back(&self, position: usize, reader: ConcreteReader) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.len() == OPEN_PARTS_MAX {
-            open.remove(0);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, reader)) = last.as_ref().filter(|(each, _)| *each == position) {
+            return Ok(reader.another()?);
         }
-        open.push((position, reader));
+        let part = &self.parts[position];
+        let reader = self.disk.read(part.concrete, content_of(part))?;
+        *last = Some((position, reader.another()?));
+        Ok(reader)
     }
-}
 
-impl FileReader for PinnedFile {
-    fn read(&self, offset: u64, bytes_max: u64, out: &mut dyn Write) -> Result<(), FilesError> {
+    fn read_parts(&self, offset: u64, bytes_max: u64, out: &mut dyn Write) -> Result<(), FilesError> {
         let (mut begin, end) = (0, offset.saturating_add(bytes_max));
         for (position, part) in self.parts.iter().enumerate() {
             let wanted = offset.saturating_sub(begin)..end.saturating_sub(begin).min(part.bytes);
@@ -67,8 +69,29 @@ impl FileReader for PinnedFile {
         Ok(())
     }
 
+    fn put_back(&self, position: usize, reader: ConcreteReader) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() == OPEN_PARTS_MAX {
+            open.remove(0);
+        }
+        open.push((position, reader));
+    }
+}
+
+impl FileReader for PinnedFile {
+    fn read(&self, offset: u64, bytes_max: u64, out: &mut dyn Write) -> Result<(), FilesError> {
+        self.read_parts(offset, bytes_max, out).map_err(|error| error.of_job(self.job.as_ref()))
+    }
+
     fn is_near(&self) -> bool {
         true
+    }
+
+    fn backing(&self) -> Option<File> {
+        match self.parts.len() {
+            1 => self.part(0).ok().map(ConcreteReader::into_file),
+            _ => None,
+        }
     }
 }
 
@@ -82,8 +105,9 @@ impl FileStore {
         };
         let parts = self.parts(&row)?;
         check_parts(&name.path.to_string(), &row, &parts)?;
-        let open = Mutex::default();
-        let reader = PinnedFile { _pin: pin, disk: self.disk.clone(), parts, open };
+        let job = self.maker_of(row.item.put())?;
+        let (disk, open, last) = (self.disk.clone(), Mutex::default(), Mutex::default());
+        let reader = PinnedFile { _pin: pin, disk, parts, job, open, last };
         Ok(OpenedFile { row, reader: Box::new(reader) })
     }
 }

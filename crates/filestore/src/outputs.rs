@@ -4,12 +4,13 @@ use crate::FileStore;
 use crate::changes::CommittedChange;
 use crate::error::FilesError;
 use crate::puts::ReadyPut;
+use api::stored::MakingJob;
 use concretefile::Content;
 use faults::{CrashPoint, crash_point};
 use filetransfer::{DonePart, TransferError};
-use filetree::{TreeError, TreePath};
+use filetree::{TreeError, TreeName, TreePath};
 use ids::{ConcreteId, ContentId, DirectoryId, PutId};
-use rows::{FileItem, FileSpace};
+use rows::{ConcreteRow, FileItem, FileSpace};
 use std::path::{Path, PathBuf};
 
 /// A part of an output.
@@ -48,13 +49,14 @@ impl FileStore {
         self.check_place(name, item)
     }
 
-    /// Stores the parts of an output under a name, as one version. Their files move into the store. The name keeps as
-    /// many versions as before.
+    /// Stores the parts of an output of a job under a name, as one version. Their files move into the store. The name
+    /// keeps as many versions as before.
     pub fn store_output(
         &self,
         name: &TreePath,
         parts: &[OutputPart],
         form: OutputForm,
+        job: &MakingJob,
     ) -> Result<CommittedChange, FilesError> {
         self.sweep()?;
         self.check_output(name, form)?;
@@ -64,6 +66,7 @@ impl FileStore {
             crash_point(CrashPoint::FilesWritten);
             self.disk.sync(&ready.parts)?;
             crash_point(CrashPoint::FilesSynced);
+            let ready = ReadyPut { job: Some(job.clone()), ..ready };
             self.commit(ready, name, self.kept_versions(name)?, None)
         });
         if stored.is_err() {
@@ -110,8 +113,37 @@ impl FileStore {
             files: Box::new(files.into_iter()),
             bytes,
             hashed: None,
+            job: None,
             parts: written,
         })
+    }
+
+    /// Returns the job that made a file, or the directory of its output.
+    pub fn maker(&self, name: &TreeName) -> Result<Option<MakingJob>, FilesError> {
+        match self.entry(name)?.row {
+            Some(row) => self.maker_of(row.item.put()),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn maker_of(&self, put: PutId) -> Result<Option<MakingJob>, FilesError> {
+        Ok(self.run(self.store.commit_of_job_put(put))?.and_then(|commit| commit.job))
+    }
+
+    /// Adds the job that made a damaged file to the error of its reader. Files of several puts are left alone: the error
+    /// does not say which of them it means.
+    pub(crate) fn with_maker<'a>(
+        &self,
+        error: FilesError,
+        parts: impl IntoIterator<Item = &'a ConcreteRow>,
+    ) -> FilesError {
+        let mut puts = parts.into_iter().map(|part| part.concrete.put());
+        match puts.next() {
+            Some(first) if error.is_damage() && puts.all(|put| put == first) => {
+                error.of_job(self.maker_of(first).ok().flatten().as_ref())
+            }
+            _ => error,
+        }
     }
 
     /// Returns the number of versions that a name keeps; 1 for a new one.

@@ -3,12 +3,12 @@
 use crate::changes::CommittedChange;
 use crate::error::FilesError;
 use crate::{FileStore, Parts, concrete_rows, now_ns};
-use api::stored::HashedFile;
+use api::stored::{HashedFile, MakingJob};
 use concretefile::PutLock;
 use faults::{CrashPoint, crash_point};
 use filetransfer::{
-    DonePart, HashBy, HashedPut, HashedSource, Links, ListedSource, PutPlan, RecordEnds, SourceFile,
-    TransferError, Watch, list_source, put, put_stream,
+    Cut, DonePart, HashBy, HashedPut, HashedSource, Links, ListedSource, PART_BYTES_OF_ONE_DISK, PutPlan,
+    RecordEnds, SourceFile, TransferError, Watch, list_source, put, put_stream,
 };
 use filetree::{FileSize, FoundPath, Making, TreeDecision, TreeError, TreePath, place, ttl_ns};
 use ids::{ConcreteId, ContentId, DirectoryId, PutId};
@@ -39,6 +39,13 @@ pub struct PutOptions {
     pub threads: usize,
 }
 
+impl PutOptions {
+    /// Returns how its files are cut, where a part that is not asked for has at most so many bytes.
+    pub fn cut(&self, part_bytes_max: u64) -> Cut {
+        Cut { parts: self.parts, part_bytes_max, records: self.records }
+    }
+}
+
 /// The source of a put.
 pub enum PutSource<'a> {
     Path(&'a Path),
@@ -63,6 +70,8 @@ pub(crate) struct ReadyPut {
     pub bytes: u64,
     /// Set for one file whose records are distributed by their keys.
     pub hashed: Option<HashedFile>,
+    /// The job whose output it is.
+    pub job: Option<MakingJob>,
     /// All concrete files, to be synced.
     pub parts: Vec<ConcreteId>,
 }
@@ -216,6 +225,7 @@ impl FileStore {
             files_count,
             bytes,
             hashed: None,
+            job: None,
             parts,
         })
     }
@@ -231,7 +241,7 @@ impl FileStore {
             // Behind all files that the put may have written.
             false => self.disk.files(put)?.into_iter().map(|file| file.number() + 1).max().unwrap_or(0),
         };
-        let mut plan = PutPlan::new(put, files, options.parts, options.records)?;
+        let mut plan = PutPlan::new(put, files, options.cut(PART_BYTES_OF_ONE_DISK))?;
         for index in 0..plan.files.len() {
             let file = &plan.files[index];
             let Some(row) = known.get(&file.source.name) else { continue };
@@ -254,7 +264,8 @@ impl FileStore {
     }
 
     fn write_stream(&self, put: PutId, stream: &mut dyn Read, watch: &Watch) -> Result<ReadyPut, FilesError> {
-        let parts = put_stream(put, stream, Path::new("standard input"), &Parts { files: self, put }, watch)?;
+        let (name, store) = (Path::new("standard input"), &Parts { files: self, put });
+        let parts = put_stream(put, stream, name, PART_BYTES_OF_ONE_DISK, store, watch)?;
         one_file(put, parts)
     }
 
@@ -279,7 +290,7 @@ impl FileStore {
         keep_versions: u32,
         ttl_ns: Option<u64>,
     ) -> Result<CommittedChange, FilesError> {
-        let (files, bytes, put) = (ready.files_count, ready.bytes, ready.put);
+        let (files, bytes, put, job) = (ready.files_count, ready.bytes, ready.put, ready.job.clone());
         let question = FileQuestion { paths: vec![name.components()], ..FileQuestion::default() };
         let decide = |facts: FileFacts| {
             let mut making = Making { ttl_ns, ..self.making(facts.clone(), keep_versions) };
@@ -293,6 +304,7 @@ impl FileStore {
                 files,
                 bytes,
                 created_ns: making.now_ns,
+                job,
             };
             let TreeDecision { ends, begins, owned } = decision;
             Ok::<_, TreeError>(Some(FileChange {
@@ -322,6 +334,7 @@ fn one_file(put: PutId, parts: Vec<DonePart>) -> Result<ReadyPut, FilesError> {
         files_count: 1,
         bytes,
         hashed: None,
+        job: None,
         parts: written,
     })
 }

@@ -241,7 +241,8 @@ impl FileStore {
     ) -> Result<[u64; 2], FilesError> {
         // It is held until all bytes are there.
         let (_pin, plan) = self.below(name)?;
-        get(&plan, &Parts { files: self, put: PutId(0) }, target, threads, watch)?;
+        let got = get(&plan, &Parts { files: self, put: PutId(0) }, target, threads, watch);
+        got.map_err(|error| self.with_maker(error.into(), plan.files.iter().flat_map(|file| &file.parts)))?;
         Ok([plan.files.len() as u64, plan.files.iter().map(|file| file.bytes).sum()])
     }
 
@@ -273,6 +274,10 @@ impl FileStore {
 
     /// Returns the first bytes of a file, at most `bytes_max`.
     pub fn first_bytes(&self, file: &FileToGet, bytes_max: usize) -> Result<Vec<u8>, FilesError> {
+        self.first_of(file, bytes_max).map_err(|error| self.with_maker(error, &file.parts))
+    }
+
+    fn first_of(&self, file: &FileToGet, bytes_max: usize) -> Result<Vec<u8>, FilesError> {
         let mut bytes = Vec::new();
         for part in &file.parts {
             let mut reader = self.disk.read(part.concrete, content_of(part))?;

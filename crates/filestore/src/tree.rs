@@ -6,10 +6,12 @@ use crate::check::CheckedFiles;
 use crate::error::FilesError;
 use crate::puts::{PutOptions, PutSource};
 use crate::reading::FileEntry;
+use api::stored::MakingJob;
 use filetransfer::{RecordSum, Target, Unsuitable, Watch, check_records};
 use filetree::{TreeName, TreePath};
 use ids::{DiskId, FileVersion};
 use rows::{ConcreteRow, FileCommitRow, FileNameRow};
+use std::fs::File;
 use std::io::Write;
 
 /// A receiver of entries; an error ends the list.
@@ -47,6 +49,9 @@ pub trait FileReader: Send + Sync {
 
     /// Returns whether the bytes lie on this machine: a short read then costs no more for each byte than a long one.
     fn is_near(&self) -> bool;
+
+    /// Opens the file of this machine that has these bytes and no others, if there is one. They are not verified.
+    fn backing(&self) -> Option<File>;
 }
 
 /// A file that was opened, with the entry that its name had.
@@ -145,6 +150,10 @@ pub trait StoredTree: Send + Sync {
     /// Returns the changes of a name and of everything below it, newest first.
     fn versions(&self, path: &TreePath, limit: u32) -> Result<Vec<FileCommitRow>, FilesError>;
 
+    /// Returns the job that made a file, or the directory of its output; None if no job made it, or one that the user does
+    /// not see.
+    fn maker(&self, name: &TreeName) -> Result<Option<MakingJob>, FilesError>;
+
     /// Reads and verifies everything below a name.
     fn check(&self, name: &TreeName) -> Result<CheckedFiles, FilesError>;
 
@@ -215,6 +224,10 @@ impl StoredTree for FileStore {
 
     fn versions(&self, path: &TreePath, limit: u32) -> Result<Vec<FileCommitRow>, FilesError> {
         self.versions(path, limit)
+    }
+
+    fn maker(&self, name: &TreeName) -> Result<Option<MakingJob>, FilesError> {
+        self.maker(name)
     }
 
     fn check(&self, name: &TreeName) -> Result<CheckedFiles, FilesError> {

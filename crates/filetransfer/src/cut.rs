@@ -5,8 +5,11 @@ use crate::source::SourceFile;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Bytes of a part, if the user gives no number of parts: those of a task's split.
+/// Maximum bytes of a part in a cluster, if the user gives no number of parts: those of a task's split.
 pub const PART_BYTES: u64 = 128 << 20;
+/// The same on one disk. More parts would gain nothing there, and the kernel can read a file of one part by itself
+/// (`filemount`); parts bound the checksums that a reader holds.
+pub const PART_BYTES_OF_ONE_DISK: u64 = 4 << 30;
 /// Bytes that are searched at once for the end of a line.
 const SEARCHED_BYTES: usize = 64 << 10;
 
@@ -21,13 +24,19 @@ pub enum RecordEnds {
     Fixed(u64),
 }
 
-/// Returns the ends of the parts of a file: none if it is empty, else the last one is its length. `parts`: the wished
-/// number.
-pub(crate) fn ends_of_parts(
-    file: &SourceFile,
-    parts: Option<u32>,
-    records: RecordEnds,
-) -> Result<Vec<u64>, TransferError> {
+/// How files are cut into parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Wished number of parts of each file; None derives it from the length.
+    pub parts: Option<u32>,
+    /// Maximum bytes of a part, if the number is derived.
+    pub part_bytes_max: u64,
+    pub records: RecordEnds,
+}
+
+/// Returns the ends of the parts of a file: none if it is empty, else the last one is its length.
+pub(crate) fn ends_of_parts(file: &SourceFile, cut: Cut) -> Result<Vec<u64>, TransferError> {
+    let records = cut.records;
     if let RecordEnds::Fixed(record_bytes) = records
         && !file.bytes.is_multiple_of(record_bytes.max(1))
     {
@@ -37,9 +46,9 @@ pub(crate) fn ends_of_parts(
     if file.bytes == 0 {
         return Ok(Vec::new());
     }
-    let wished = match parts {
+    let wished = match cut.parts {
         Some(parts) => u64::from(parts.max(1)).min(file.bytes),
-        None => file.bytes.div_ceil(PART_BYTES),
+        None => file.bytes.div_ceil(cut.part_bytes_max.max(1)),
     };
     let mut ends = Vec::with_capacity(wished as usize);
     let mut open = None;
@@ -84,7 +93,7 @@ fn line_end(opened: &File, place: u64, file: &SourceFile) -> Result<u64, Transfe
 
 #[cfg(test)]
 mod tests {
-    use super::{RecordEnds, ends_of_parts};
+    use super::{Cut, RecordEnds, ends_of_parts};
     use crate::source::SourceFile;
     use std::io::Write;
 
@@ -99,7 +108,8 @@ mod tests {
                 bytes: 24,
                 modified_ns: 0,
             };
-            assert_eq!(ends_of_parts(&source, Some(parts), records).ok().as_deref(), Some(expected));
+            let cut = Cut { parts: Some(parts), part_bytes_max: 1, records };
+            assert_eq!(ends_of_parts(&source, cut).ok().as_deref(), Some(expected));
         };
         check(1, RecordEnds::Bytes, &[24]);
         check(3, RecordEnds::Bytes, &[8, 16, 24]);
@@ -109,6 +119,11 @@ mod tests {
         check(24, RecordEnds::Lines, &[4, 10, 11, 23, 24]);
         check(3, RecordEnds::Fixed(6), &[12, 18, 24]);
         let ragged = SourceFile { name: String::new(), path: file.path().into(), bytes: 24, modified_ns: 0 };
-        assert!(ends_of_parts(&ragged, None, RecordEnds::Fixed(5)).is_err());
+        let by_size = |part_bytes_max, records| {
+            ends_of_parts(&ragged, Cut { parts: None, part_bytes_max, records }).ok()
+        };
+        assert_eq!(by_size(8, RecordEnds::Fixed(5)), None);
+        let parts = by_size(8, RecordEnds::Bytes).map(|ends| ends.len() as u64);
+        assert_eq!(parts, Some(ragged.bytes.div_ceil(8)));
     }
 }

@@ -29,7 +29,7 @@ mod spool;
 mod store;
 mod watch;
 
-pub use cut::{PART_BYTES, RecordEnds};
+pub use cut::{Cut, PART_BYTES, PART_BYTES_OF_ONE_DISK, RecordEnds};
 pub use error::TransferError;
 pub use get::{FileToGet, GetPlan, Target, check_records, get};
 pub use hash_by::{HashBy, RECORD_BYTES_MAX, RecordSum};

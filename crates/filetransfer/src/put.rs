@@ -1,6 +1,6 @@
 //! Writing of the parts of files, by several threads.
 
-use crate::cut::{PART_BYTES, RecordEnds, ends_of_parts};
+use crate::cut::{Cut, ends_of_parts};
 use crate::error::TransferError;
 use crate::source::{SourceFile, modified_ns};
 use crate::watch::Watch;
@@ -55,18 +55,13 @@ pub struct PutPlan {
 }
 
 impl PutPlan {
-    /// Cuts the files. `parts`: the wished number for each file. Files that are stored already are named after this with
+    /// Cuts the files. Files that are stored already are named after this with
     /// [`Self::is_done_already`]; the parts of the others get their numbers last, with [`Self::number_from`].
-    pub fn new(
-        put: PutId,
-        files: Vec<SourceFile>,
-        parts: Option<u32>,
-        records: RecordEnds,
-    ) -> Result<Self, TransferError> {
+    pub fn new(put: PutId, files: Vec<SourceFile>, cut: Cut) -> Result<Self, TransferError> {
         let mut plan = Self { put, ..Self::default() };
         let mut first_sum = 0;
         for source in files {
-            let ends = ends_of_parts(&source, parts, records)?;
+            let ends = ends_of_parts(&source, cut)?;
             let next = first_sum + ends.len().max(1);
             if next > ITEMS_MAX as usize {
                 return Err(TransferError::TooMany);
@@ -352,11 +347,13 @@ pub(crate) fn check_unchanged(file: &File, source: &SourceFile) -> Result<(), Tr
     }
 }
 
-/// Puts the bytes of a stream as the parts of one file, front to back. `name` stands for it in errors.
+/// Puts the bytes of a stream as the parts of one file, front to back, each of at most so many bytes. `name` stands for it
+/// in errors.
 pub fn put_stream(
     put: PutId,
     stream: &mut dyn Read,
     name: &Path,
+    part_bytes_max: u64,
     store: &dyn PartStore,
     watch: &Watch,
 ) -> Result<Vec<DonePart>, TransferError> {
@@ -371,7 +368,7 @@ pub fn put_stream(
     while !is_over {
         let concrete = ConcreteId::of(put, parts.len() as u32).ok_or(TransferError::TooMany)?;
         let mut writer = store.create(concrete, None)?;
-        let mut left = PART_BYTES;
+        let mut left = part_bytes_max;
         while left > 0 {
             if watch.is_stopped() {
                 return Err(TransferError::Interrupted);
@@ -389,7 +386,7 @@ pub fn put_stream(
             left -= read as u64;
             watch.add_bytes(read as u64);
         }
-        if left < PART_BYTES {
+        if left < part_bytes_max {
             parts.push(DonePart { concrete, content: writer.finish().map_err(broken)? });
         }
     }
@@ -401,7 +398,9 @@ pub fn put_stream(
 mod tests {
     use super::{PutPlan, put, put_stream};
     use crate::source::{Links, list_source};
-    use crate::{DonePart, FileToPut, PartSink, PartSource, PartStore, RecordEnds, TransferError, Watch};
+    use crate::{
+        Cut, DonePart, FileToPut, PartSink, PartSource, PartStore, RecordEnds, TransferError, Watch,
+    };
     use concretefile::Content;
     use ids::{ConcreteId, PutId};
     use rows::ConcreteRow;
@@ -473,7 +472,8 @@ mod tests {
             let store = Failing { failures: Mutex::new(failures), ..Failing::default() };
             let watch = Watch::default();
             let files = list_source(dir.path(), Links::Refused, 1).unwrap().files;
-            let mut plan = PutPlan::new(PutId(1), files, Some(2), RecordEnds::Bytes).unwrap();
+            let cut = Cut { parts: Some(2), part_bytes_max: 1, records: RecordEnds::Bytes };
+            let mut plan = PutPlan::new(PutId(1), files, cut).unwrap();
             assert_eq!(plan.numbers(), 3);
             plan.number_from(7).unwrap();
             let done = put(&plan, &store, 1, &watch);
@@ -493,7 +493,7 @@ mod tests {
         let store = Failing { failures: Mutex::new(1), ..Failing::default() };
         let mut stream: &[u8] = b"abc";
         let name = Path::new("standard input");
-        let done = put_stream(PutId(1), &mut stream, name, &store, &Watch::default());
+        let done = put_stream(PutId(1), &mut stream, name, 2, &store, &Watch::default());
         let error = done.unwrap_err().to_string();
         assert_eq!(
             error,

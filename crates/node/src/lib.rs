@@ -52,3 +52,4 @@ pub use shuffle::remote::{OtherNodes, RecordData};
 pub use shuffle::stage_files::{StageFileAt, StageFiles, StageRead};
 pub use slots::progress::NodeProgress;
 pub use stored::files::StoredSettings;
+pub use stored::range_cache::RANGE_CACHE_BYTES_MAX;

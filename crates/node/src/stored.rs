@@ -12,6 +12,7 @@ pub(crate) mod job_output;
 pub(crate) mod keeper;
 pub(crate) mod local_files;
 mod marked;
+pub(crate) mod range_cache;
 mod receive;
 mod reports;
 mod scrub;

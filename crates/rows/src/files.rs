@@ -1,7 +1,7 @@
 //! Rows of the tree of files: names with their versions, and the concrete files of contents.
 
-use api::stored::HashedFile;
 use api::stored::cluster::StoredGroups;
+use api::stored::{HashedFile, MakingJob};
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, PutId};
 
 /// The tree that names belong to: that of a machine, or that of a cluster. They share tables and nothing else.
@@ -33,6 +33,16 @@ pub enum FileItem {
     Directory(DirectoryId),
     /// A version of a logical file.
     File(ContentId),
+}
+
+impl FileItem {
+    /// Returns the put that made it.
+    pub fn put(self) -> PutId {
+        match self {
+            Self::Directory(directory) => directory.put(),
+            Self::File(content) => content.put(),
+        }
+    }
 }
 
 /// A name in a directory, from one version of the tree up to another.
@@ -131,6 +141,8 @@ pub struct FileCommitRow {
     pub files: u64,
     pub bytes: u64,
     pub created_ns: u64,
+    /// The job whose output a put stored.
+    pub job: Option<MakingJob>,
 }
 
 /// The rows of a path inside a store, from the root down, as far as it exists.

@@ -141,6 +141,41 @@ fn maps_run_where_their_parts_are() {
     assert!(figure("here_bytes") + figure("elsewhere_bytes") >= text.len() as u64);
 }
 
+#[test]
+fn ranges_that_are_read_twice_are_kept() {
+    let mut cluster = cluster_of(1);
+    let text: String = (0..400_000_u32).map(|line| format!("word {:05}\n", line % 100)).collect();
+    cluster.sandbox.write("big", &text);
+    cluster.sandbox.write("in", "a\n");
+    cluster.files().done(&["put", "big", "big"]);
+    // The slots of the node that has the file are taken: the maps below run on another one.
+    let held = ["first", "second"].map(|name| {
+        let WaitingProgram { mut here, go, path } = cluster.sandbox.waiting_program(name);
+        let job = ["--input", "in", "--mapper", &path, "--file", &path, "--map-only", "--output", name];
+        let running = Running::start(&mut cluster.job(&job));
+        assert_eq!(here.read_line().trim(), "here");
+        (go, running)
+    });
+    cluster.add_node_with("rack-0", &["--cache", "64M"]);
+    let read = |output: &str| {
+        let job = [&["--input", "files:big", "--output", output], &COUNT[..]].concat();
+        cluster.run_job(&job).expect_success();
+        let report = cluster.sandbox.report(&cluster.sandbox.path(output));
+        ["here_bytes", "elsewhere_bytes"]
+            .map(|name| report["map"]["stored"][name].as_u64().expect("a figure"))
+    };
+    let [first, second, third] = ["one", "two", "three"].map(read);
+    assert!(first[0] == 0 && first[1] >= text.len() as u64, "{first:?}");
+    // Maps meet in a few segments, which the earlier one may have kept.
+    assert!(second[1] > 4 * second[0], "{second:?}");
+    assert!(third[0] > third[1], "{third:?}");
+    assert!(counts(&cluster.sandbox, "one") == counts(&cluster.sandbox, "three"));
+    for (mut go, running) in held {
+        go.write_line("go");
+        running.wait().expect_success();
+    }
+}
+
 /// Prints its input file, and changes it if a variable says so.
 const STRETCH_READER: &str = r#"#!/usr/bin/env python3
 import json, os, sys

@@ -186,21 +186,30 @@ fn lost_stored_files_are_named() {
     let mut cluster = cluster_of(2);
     let source = write_source(&cluster, 1, 3);
     cluster.files().done(&["put", "in", "data", "--replicas", "1"]);
-    let holder = cluster.files().replicas("data/alone/0")[0][0].clone();
-    let holder: u32 = holder.trim_start_matches("node-").parse().expect("nodes of tests are numbered");
-    cluster.kill_node_at(holder as usize);
-    wait_until("the node is missed", || cluster.files().replicas("data/alone/0") == [Vec::<String>::new()]);
+    let maker = ["--input", "in/together", "--output", "files:made", "--name", "counts", "--replicas", "1"];
+    cluster.run_job(&[&maker[..], &["--mapper", "builtin:words", "--reducer", "builtin:sum"]].concat());
+    (0..2).for_each(|_| cluster.kill_node());
+    let is_lost = |name: &str| cluster.files().replicas(name).iter().all(Vec::is_empty);
+    wait_until("the nodes are missed", || is_lost("data/alone/0") && is_lost("made"));
     let files = cluster.files();
-    files.run(&["fsck"]).expect_failure(FAILED, &["alone/0", "cannot be read"]);
+    let made_by = "it was made by job 1 (counts): run that job again";
+    files.run(&["fsck"]).expect_failure(FAILED, &["alone/0", "cannot be read", made_by]);
     let read = [&["get", "data/alone/0", "out"][..], &["cat", "data/alone/0"]].map(|args| files.start(args));
+    let read_made = files.start(&["cat", "made"]);
     let words = ["data/alone/0 cannot be read, of which", "can be reached"];
-    let job = ["--input", "files:data", "--output", "out", "--mapper", "builtin:words"];
-    let job = Running::start(&mut cluster.job(&job));
-    job.wait().expect_failure(REFUSED, &["alone/0 cannot be read", "none of their nodes can be reached"]);
+    let job = |input| {
+        let job = ["--input", input, "--output", "out", "--mapper", "builtin:words"];
+        Running::start(&mut cluster.job(&job))
+    };
+    let jobs = ["files:data", "files:made"].map(job);
+    for (job, cause) in jobs.into_iter().zip(["none of their nodes can be reached", made_by]) {
+        job.wait().expect_failure(REFUSED, &["cannot be read", cause]);
+    }
     read.into_iter().for_each(|read| drop(read.wait().expect_failure(FAILED, &words)));
+    read_made.wait().expect_failure(FAILED, &["made cannot be read, of which", made_by]);
     assert!(!cluster.sandbox.path("out").exists());
     assert_eq!(files.names("data/alone"), ["0"]);
-    cluster.restart_node(holder);
+    (0..2).for_each(|node| cluster.restart_node(node));
     cluster.files().assert_stored(&source, "data");
     cluster.files().assert_sound();
 }

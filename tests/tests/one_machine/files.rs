@@ -674,11 +674,17 @@ fn output_of_a_job_is_stored() {
     let all_lines = blackbox::sorted_lines(expected.as_bytes());
     let run =
         |output: &str, options: &[&str]| Running::start(&mut stored_job(&sandbox, output, options)).wait();
-    let first = run("files:sorted/all", &parted).expect_success();
+    let first = run("files:sorted/all", &["--partitions", "3", "--name", "counts"]).expect_success();
     assert!(first.stderr.contains("files:sorted/all (3 parts"), "{}", first.stderr);
     assert_eq!(sorted_lines(done(&sandbox, &["cat", "sorted/all"])), all_lines);
     assert!(done(&sandbox, &["stat", "sorted/all"]).contains("parts          3"));
     assert!(done(&sandbox, &["fsck"]).contains("1 file, 3 parts"));
+    let made_by = "job 1 (counts)";
+    for shown in [done(&sandbox, &["versions", "sorted"]), done(&sandbox, &["stat", "sorted/all"])] {
+        assert!(shown.contains(made_by), "{shown}");
+    }
+    let stat = files(&sandbox, &["stat", "--json", "sorted/all"]).expect_success().json();
+    assert_eq!((&stat["job"], &stat["job_name"]), (&1.into(), &"counts".into()));
     assert_eq!(private_outputs(&sandbox), 0);
     // Again: a new version; the old one goes.
     run("files:sorted/all", &["--total-order"]).expect_success();
@@ -692,10 +698,21 @@ fn output_of_a_job_is_stored() {
     let reversed: String = expected.lines().rev().map(|line| format!("{line}\n")).collect();
     assert_eq!(done(&sandbox, &["cat", "sorted/all"]), reversed);
     // Files that cannot be joined stay apart.
-    run("files:apart", &["--partitions", "2", "--part-extension", ".txt"]).expect_success();
+    let apart = ["--partitions", "2", "--part-extension", ".txt", "--name", "apart"];
+    run("files:apart", &apart).expect_success();
     assert_eq!(names(&sandbox, "apart"), ["part-00000.txt", "part-00001.txt"]);
     let apart = done(&sandbox, &["cat", "apart/part-00000.txt", "apart/part-00001.txt"]);
     assert_eq!(sorted_lines(apart), all_lines);
+    // A file that is lost names the job that can make it again, also under another name.
+    done(&sandbox, &["mv", "apart/part-00000.txt", "lost.txt"]);
+    let text = done(&sandbox, &["cat", "lost.txt"]).into_bytes();
+    let data = sandbox.state().join("files/data");
+    let mut parts = stored(&sandbox).into_iter().map(|path| data.join(path));
+    let lost = parts.find(|path| fs::read(path).is_ok_and(|bytes| bytes == text));
+    fs::remove_file(lost.expect("the part is there")).expect("it is removed");
+    for verb in [&["cat", "lost.txt"][..], &["get", "lost.txt", "got"], &["fsck", "lost.txt"]] {
+        files(&sandbox, verb).expect_failure(FAILED, &["made", "job 4 (apart)", "run that job again"]);
+    }
     run("files:apart", &parted).expect_failure(REFUSED, &["files:apart", "is a directory"]);
     run("files:a/../b", &parted).expect_failure(REFUSED, &["--output", "`..`"]);
     run("files:sorted/all@1", &parted).expect_failure(REFUSED, &["--output", "a version cannot be written"]);

@@ -3,7 +3,7 @@
 
 use crate::StoredPart;
 use crate::data_access::SecretText;
-use crate::stored::HashedFile;
+use crate::stored::{HashedFile, MakingJob};
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, NodeId, PutId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -78,6 +78,9 @@ pub struct FindStored {
     /// True if the contents will be read: the answer has a lease.
     #[serde(default)]
     pub reads: bool,
+    /// True if the answer names the job that made the file, or the directory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub maker: bool,
 }
 
 /// The entry of a name.
@@ -100,6 +103,9 @@ pub struct FoundStored {
     /// The groups that count for the name: its own, or those of directories above it.
     #[serde(default)]
     pub groups: StoredGroups,
+    /// The job whose output it is, if that was asked for and the caller sees the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<MakingJob>,
 }
 
 /// A question for entries of a directory, in the order of their names.
@@ -141,6 +147,17 @@ pub struct StoredPage {
     /// Rights to read them; each part lies in one range.
     #[serde(default)]
     pub grants: Vec<StoredRange>,
+    /// The jobs that made those without a replica in reach, as far as the caller sees the jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub makers: Vec<MakerOfParts>,
+}
+
+/// The job that made the concrete files of a put.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MakerOfParts {
+    pub put: PutId,
+    pub job: MakingJob,
 }
 
 /// A concrete file with the disks that have it.
@@ -252,6 +269,9 @@ pub struct StoredCommit {
     pub files: u64,
     pub bytes: u64,
     pub created_ns: u64,
+    /// The job whose output was stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<MakingJob>,
 }
 
 /// The changes of a name.

@@ -12,7 +12,10 @@ use client::Blocking;
 use data_port::DataPort;
 use jobspec::{duration, memory_size, paths, state_dir};
 use metastore::Metastore;
-use node::{Disks, Drill, DyingProcess, LeftOnDisks, Node, NodeLink, NodeOptions, Remote, StoredSettings};
+use node::{
+    Disks, Drill, DyingProcess, LeftOnDisks, Node, NodeLink, NodeOptions, RANGE_CACHE_BYTES_MAX, Remote,
+    StoredSettings,
+};
 use program::{Containment, Network, Programs, Sandbox};
 use roots::{JobPaths, Roots, deepest_existing};
 use server::{Server, ServerOptions};
@@ -310,11 +313,20 @@ fn stored_settings(args: &NodeArgs) -> anyhow::Result<StoredSettings> {
     };
     let verify_after = verify_after.with_context(|| format!("--verify-after {:?}", args.verify_after))?;
     let unused_copy_bytes_max = shipped_bytes_max(args)?;
+    let cache_bytes_max =
+        memory_size::parse(&args.cache).with_context(|| format!("--cache {:?}", args.cache))?;
+    ensure!(
+        cache_bytes_max <= RANGE_CACHE_BYTES_MAX,
+        "--cache {:?}: give at most {}G",
+        args.cache,
+        RANGE_CACHE_BYTES_MAX >> 30
+    );
     Ok(StoredSettings {
         reserve_percent: args.shuffle_reserve,
         scrub_every,
         verify_after,
         unused_copy_bytes_max,
+        cache_bytes_max,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, ensure};
 use api::JobReport;
+use api::stored::MakingJob;
 use concretefile::Content;
 use filestore::{FileStore, FilesError, OutputForm, OutputPart};
 use filetree::{TreeName, TreePath};
@@ -49,6 +50,7 @@ pub fn store(state_dir: &Path, text: &str, output: &PrivateOutput, report: &JobR
     let parts: Vec<OutputPart> = report.parts.iter().map(part).collect();
     let form = form_of(StoredShape::of(&report.formats));
     let storing = || format!("the job succeeded, but its output was not stored as {text}");
-    open(state_dir)?.store_output(&path_of(text)?, &parts, form).with_context(storing)?;
+    let job = MakingJob { job: report.job, name: report.name.clone() };
+    open(state_dir)?.store_output(&path_of(text)?, &parts, form, &job).with_context(storing)?;
     Ok(())
 }

@@ -189,6 +189,7 @@ impl ServerState {
             lease: find.reads.then_some(5),
             lease_seconds: 30,
             groups: StoredGroups::default(),
+            job: None,
         }
     }
 

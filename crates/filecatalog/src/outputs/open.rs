@@ -1,5 +1,6 @@
 //! The stored outputs of jobs that are not over, in memory.
 
+use api::stored::MakingJob;
 use api::{JobSpec, StoredOutput};
 use ids::{JobId, PutId};
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ pub(crate) const JOB_SOURCE: &str = "output of a job: ";
 pub(crate) struct OpenOutput {
     /// None while the job is being submitted.
     pub job: Option<JobId>,
+    /// Name of the job.
+    pub name: String,
     pub output: StoredOutput,
     pub begun: Instant,
 }
@@ -27,7 +30,8 @@ impl OpenOutputs {
     pub fn restored(specs: &[(JobId, JobSpec)]) -> Self {
         let open = |(job, spec): &(JobId, JobSpec)| {
             let output = spec.stored_output?;
-            Some((output.of.put, OpenOutput { job: Some(*job), output, begun: Instant::now() }))
+            let open = OpenOutput { job: Some(*job), name: spec.name.clone(), output, begun: Instant::now() };
+            Some((output.of.put, open))
         };
         Self { puts: specs.iter().filter_map(open).collect() }
     }
@@ -40,6 +44,12 @@ impl OpenOutputs {
     /// Returns whether an output began before this time.
     pub fn any_before(&self, time: Instant) -> bool {
         self.puts.values().any(|open| open.begun <= time)
+    }
+
+    /// Returns the job whose output a put is.
+    pub fn maker(&self, put: PutId) -> Option<MakingJob> {
+        let open = self.puts.get(&put)?;
+        Some(MakingJob { job: open.job?, name: open.name.clone() })
     }
 
     pub fn jobs(&self) -> Vec<JobId> {

@@ -92,6 +92,10 @@ fn names(put: PutId, files: &[RecordedPutFile]) -> Vec<FileNameRow> {
     files.iter().map(name).collect()
 }
 
+fn maker() -> MakingJob {
+    MakingJob { job: JobId(5), name: "a job".to_string() }
+}
+
 /// Makes the directory of a put visible as `name`, instead of one that has the name. None if its session is over.
 async fn commit_put(store: &Metastore, put: PutId, session: u32, name: &str) -> Option<FileVersion> {
     let path = [name.to_string()];
@@ -101,7 +105,7 @@ async fn commit_put(store: &Metastore, put: PutId, session: u32, name: &str) -> 
         assert_eq!(facts.put_row.as_ref().map(|row| row.put), Some(put));
         let directory = FileItem::Directory(DirectoryId::of(put, 0).unwrap());
         Ok::<_, ()>(Some(FileChange {
-            commit: commit(&facts, name),
+            commit: FileCommitRow { job: Some(maker()), ..commit(&facts, name) },
             ends: facts.found[0].rows.iter().map(|row| (row.directory, row.name.clone())).collect(),
             begins: vec![row(&facts, CLUSTER.root(), name, directory)],
             owned: Vec::new(),
@@ -239,7 +243,9 @@ pub(crate) async fn committed_puts_are_remembered_until_forgotten(store: &Metast
     let directory = DirectoryId::of(put, 0).unwrap();
     assert_eq!(store.file_entries(CLUSTER, directory, None, "", 9).await.unwrap().len(), 2);
     assert_eq!(store.file_entries(FileSpace::Machine, directory, None, "", 9).await.unwrap(), []);
-    assert_eq!(store.file_commits(CLUSTER, "d", 9).await.unwrap().len(), 1);
+    let commits = store.file_commits(CLUSTER, "d", 9).await.unwrap();
+    assert_eq!(commits.iter().map(|commit| commit.job.clone()).collect::<Vec<_>>(), [Some(maker())]);
+    assert_eq!(store.commit_of_job_put(put).await.unwrap(), commits.first().cloned());
     assert_eq!(store.file_commits(FileSpace::Machine, "/", 9).await.unwrap(), []);
     for (user, expected) in [("ann", 1), ("", 0)] {
         let commits = store.file_commits_by(CLUSTER, "d", Some(user), 9).await.unwrap();

@@ -1,7 +1,8 @@
 //! Tests of the tree of files.
 
 use crate::{EndedPut, FileChange, FileFacts, FileQuestion, Metastore, RetirePins};
-use ids::{ConcreteId, ContentId, DirectoryId, FileVersion, PutId};
+use api::stored::MakingJob;
+use ids::{ConcreteId, ContentId, DirectoryId, FileVersion, JobId, PutId};
 use rows::{
     ConcreteRow, FileCommitRow, FileGroups, FileItem, FileNameRow, FilePutRow, FileSpace, PutFileRow,
 };
@@ -35,6 +36,7 @@ pub(super) fn commit(facts: &FileFacts, path: &str) -> FileCommitRow {
         files: 1,
         bytes: 5,
         created_ns: 9,
+        job: None,
     }
 }
 
@@ -187,9 +189,10 @@ pub(crate) async fn puts_are_remembered_until_they_end(store: &Metastore) {
     assert_eq!(store.concrete_files_of_put(id).await.unwrap().len(), 2);
     assert_eq!(store.concrete_files_of_put(PutId(id.0 + 1)).await.unwrap(), []);
     let question = FileQuestion::default();
+    let job = MakingJob { job: JobId(17), name: "counts".to_string() };
     let ended = store.change_files(&question, |facts| {
         let begins = vec![row(&facts, DirectoryId(0), "a", FileItem::File(used.0.content))];
-        let commit = commit(&facts, "a");
+        let commit = FileCommitRow { job: Some(job.clone()), ..commit(&facts, "a") };
         Ok::<_, ()>(Some(FileChange {
             commit,
             ends: Vec::new(),
@@ -205,6 +208,11 @@ pub(crate) async fn puts_are_remembered_until_they_end(store: &Metastore) {
         (Vec::new(), Vec::new())
     );
     assert_eq!(store.removed_concrete_files(10).await.unwrap(), [ConcreteId(unused.0.content.0)]);
+    // The job that made the file is found by its put, wherever its name goes.
+    let made = store.commit_of_job_put(used.0.content.put()).await.unwrap().unwrap();
+    assert_eq!((made.job.as_ref(), made.path.as_str()), (Some(&job), "a"));
+    assert_eq!(store.file_commits(MACHINE, "a", 1).await.unwrap(), [made]);
+    assert_eq!(store.commit_of_job_put(PutId(id.0 + 1)).await.unwrap(), None);
     // A put that is given up leaves its files to be removed.
     let id = store.reserve_put_id().await.unwrap();
     let content = ContentId::of(id, 0).unwrap();

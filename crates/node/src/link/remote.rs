@@ -22,6 +22,7 @@ use crate::stored::job_input::PartsOfCluster;
 use crate::stored::job_output::{JobOutput, OutputInCluster};
 use crate::stored::keeper;
 use crate::stored::local_files::{LocalFiles, LocalLimits};
+use crate::stored::range_cache::{CacheLimits, RangeCache};
 use crate::tasks::attempt_files::LocalSource;
 use crate::tasks::map::stored_input::{StoredInput, StoredReads};
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeOrder};
@@ -69,6 +70,8 @@ pub struct Remote {
     stored: Arc<StoredFiles>,
     /// Copies of stored files for programs.
     local_files: Arc<LocalFiles>,
+    /// Ranges of stored files that maps read twice from other nodes.
+    range_cache: Option<Arc<RangeCache>>,
 }
 
 #[derive(Default)]
@@ -116,6 +119,7 @@ impl Remote {
             verify_after: stored.verify_after,
         };
         let local_files = Arc::new(LocalFiles::new(disks.local_dirs(), limits));
+        let range_cache = range_cache(&disks, &stored);
         let stored = StoredFiles::new(disks.places(), stored, data.clone(), Arc::<NodeLink>::clone(&link));
         let data = data.with_job_tokens(Arc::new(ShownTokens(Arc::clone(&access))));
         let (jobs, checks) = (Mutex::default(), KeptChecks::default());
@@ -139,6 +143,7 @@ impl Remote {
             files,
             stored,
             local_files,
+            range_cache,
         }
     }
 
@@ -568,6 +573,13 @@ impl Control for Remote {
     }
 }
 
+/// Returns the cache of ranges of stored files, if the node has one.
+fn range_cache(disks: &Disks, settings: &StoredSettings) -> Option<Arc<RangeCache>> {
+    let StoredSettings { cache_bytes_max: bytes_max, reserve_percent, .. } = *settings;
+    let limits = CacheLimits { bytes_max, reserve_percent };
+    (bytes_max > 0).then(|| Arc::new(RangeCache::new(disks.local_dirs(), limits)))
+}
+
 /// Asks the server for locations of runs of a job.
 struct AskServer {
     job: JobId,
@@ -628,13 +640,14 @@ impl RecordData for Remote {
 
     fn stored_input(&self, job: JobId, reads: &Arc<StoredReads>) -> Option<Arc<dyn StoredFileSource>> {
         let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
-        let reads = Arc::clone(reads);
-        Some(StoredInput::source(Arc::new(PartsOfCluster { job, link, files, reads })))
+        let (reads, cache) = (Arc::clone(reads), self.range_cache.clone());
+        Some(StoredInput::source(Arc::new(PartsOfCluster { job, link, files, reads, cache })))
     }
 
     fn local_source(&self, job: JobId, reads: &Arc<StoredReads>) -> Option<LocalSource> {
         let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
-        let parts = PartsOfCluster { job, link, files, reads: Arc::clone(reads) };
+        // The copy itself serves later attempts.
+        let parts = PartsOfCluster { job, link, files, reads: Arc::clone(reads), cache: None };
         Some(LocalSource { files: Arc::clone(&self.local_files), opener: Box::new(Arc::new(parts)) })
     }
 

@@ -47,6 +47,8 @@ pub struct StoredSettings {
     pub verify_after: Duration,
     /// Maximum bytes of local copies that no attempt uses.
     pub unused_copy_bytes_max: u64,
+    /// Maximum bytes of kept ranges that were read twice from other nodes; 0 keeps none.
+    pub cache_bytes_max: u64,
 }
 
 impl Default for StoredSettings {
@@ -56,6 +58,7 @@ impl Default for StoredSettings {
             scrub_every: Duration::from_secs(7 * 24 * 3600),
             verify_after: Duration::from_secs(24 * 3600),
             unused_copy_bytes_max: 4 << 30,
+            cache_bytes_max: 0,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::link::node_link::NodeLink;
 use crate::stored::files::StoredFiles;
+use crate::stored::range_cache::{CachedPart, RangeCache, RemoteParts};
 use crate::tasks::map::stored_input::{PartOpener, PartReader, StoredReads};
 use api::StoredPart;
 use api::stored::cluster::StoredNode;
@@ -26,6 +27,8 @@ pub(crate) struct PartsOfCluster {
     pub link: Arc<NodeLink>,
     pub files: Arc<StoredFiles>,
     pub reads: Arc<StoredReads>,
+    /// Ranges that were read from other nodes before; None reads them anew each time.
+    pub cache: Option<Arc<RangeCache>>,
 }
 
 impl PartOpener for Arc<PartsOfCluster> {
@@ -36,7 +39,7 @@ impl PartOpener for Arc<PartsOfCluster> {
             let (disk, elsewhere) = (opened.disk, Arc::clone(self));
             return Ok(Box::new(HerePart { here, part, disk, elsewhere, fallback: None }));
         }
-        Ok(Box::new(self.elsewhere(part, offset)))
+        Ok(self.elsewhere(part, offset))
     }
 
     fn replica_here(&self, part: StoredPart) -> Option<File> {
@@ -46,17 +49,30 @@ impl PartOpener for Arc<PartsOfCluster> {
 }
 
 impl PartsOfCluster {
-    fn elsewhere(self: &Arc<Self>, part: StoredPart, at: u64) -> ElsewherePart {
-        ElsewherePart {
+    /// Opens a part of which this node has no intact replica.
+    fn elsewhere(self: &Arc<Self>, part: StoredPart, at: u64) -> Box<dyn Read + Send> {
+        match &self.cache {
+            Some(cache) => {
+                let remote = Box::new(Arc::clone(self));
+                Box::new(CachedPart::new(cache, remote, &self.reads, part, at))
+            }
+            None => self.open_elsewhere(part, at),
+        }
+    }
+}
+
+impl RemoteParts for Arc<PartsOfCluster> {
+    fn open_elsewhere(&self, part: StoredPart, offset: u64) -> Box<dyn Read + Send> {
+        Box::new(ElsewherePart {
             parts: Arc::clone(self),
             part,
-            at,
+            at: offset,
             held: Bytes::new(),
             stream: None,
             tried: BTreeSet::new(),
             since: None,
             reason: None,
-        }
+        })
     }
 }
 
@@ -66,7 +82,7 @@ struct HerePart {
     part: StoredPart,
     disk: DiskId,
     elsewhere: Arc<PartsOfCluster>,
-    fallback: Option<ElsewherePart>,
+    fallback: Option<Box<dyn Read + Send>>,
 }
 
 impl Read for HerePart {
@@ -133,8 +149,10 @@ impl ElsewherePart {
             if since.elapsed() >= NO_REPLICA_MAX {
                 let reason =
                     self.reason.take().unwrap_or_else(|| "no node with it can be reached".to_string());
+                let maker = page.makers.iter().find(|maker| maker.put == self.part.concrete.put());
+                let advice = maker.map(|maker| format!("; {}", maker.job.advice())).unwrap_or_default();
                 let text = format!(
-                    "{} of a stored file has {} replicas, and none can be read: {reason}",
+                    "{} of a stored file has {} replicas, and none can be read: {reason}{advice}",
                     self.part.concrete,
                     disks.len()
                 );

@@ -11,6 +11,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use copying::free_bytes;
+
 use crate::stored::local_files::copying::{Copy, Making};
 use crate::stored::local_files::table::{Table, Turn};
 use crate::tasks::map::stored_input::PartOpener;

@@ -166,6 +166,10 @@ pub struct NodeArgs {
     /// verifies it each time
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     pub verify_after: String,
+    /// Keep ranges of stored files that maps read for the second time from other nodes, up to so many bytes, on the disks
+    /// of this node: the next read finds them there. 0 keeps none
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub cache: String,
     /// Unique name of the node [default: name of the host with the process id]
     #[arg(long)]
     pub name: Option<String>,
@@ -214,6 +218,10 @@ pub struct LocalArgs {
     /// verifies it each time
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     pub verify_after: String,
+    /// Keep ranges of stored files that maps read for the second time from other nodes, up to so many bytes, on the disks
+    /// of each node: the next read finds them there. 0 keeps none
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub cache: String,
     /// Admit each program of this machine, as by `server --no-tokens`
     #[arg(long)]
     pub no_tokens: bool,

@@ -83,7 +83,7 @@ fn start(
         command.args(["--memory", &memory_bytes.to_string(), "--name", &format!("node-{number}")]);
         command.args(["--shuffle-reserve", &args.shuffle_reserve.to_string()]);
         command.args(["--scrub-every", &args.scrub_every]);
-        command.args(["--verify-after", &args.verify_after]);
+        command.args(["--verify-after", &args.verify_after, "--cache", &args.cache]);
         command.args(["--rack", &format!("rack-{}", number % args.racks), "--disk"]);
         command.arg(dir.join(format!("node-{number}")));
         children.push(spawn(command.stdout(Stdio::null())).context("starting a node")?);

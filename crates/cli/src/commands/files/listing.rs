@@ -7,7 +7,7 @@ use crate::show::quantity::{bytes, counted, date_and_time};
 use crate::show::tables::{facts, left, right, table};
 use crate::show::terminal::{print, print_with, tell};
 use api::RecordFormat;
-use api::stored::HashedFile;
+use api::stored::{HashedFile, MakingJob};
 use clap::Args;
 use filestore::{FileEntry, FilesError, PartWithReplicas, ReplicaOfPart};
 use jobspec::key_options::partition_text;
@@ -176,8 +176,10 @@ pub fn stat(opened: &Opened, args: &StatArgs) -> Result<(), Failure> {
         return Ok(print(&text)?);
     };
     let parts = opened.store.parts(row, name.version).map_err(failure)?;
+    let job = opened.store.maker(&name).map_err(failure)?;
     if args.json {
         let mut value = as_json(&entry.name, &entry.name, row);
+        add_job(&mut value, job.as_ref());
         value["concrete_files"] = parts.iter().map(part_as_json).collect();
         return Ok(print(&format!("{value}\n"))?);
     }
@@ -189,6 +191,7 @@ pub fn stat(opened: &Opened, args: &StatArgs) -> Result<(), Failure> {
         ("created", date_and_time(row.created_ns)),
         ("version", row.since.to_string()),
     ];
+    rows.extend(job.map(|job| ("made by", escape::cell(&job.to_string()))));
     rows.extend(row.expires_ns.map(|expires_ns| ("expires", date_and_time(expires_ns))));
     for (kind, group) in [("readers", &row.groups.read), ("writers", &row.groups.write)] {
         rows.extend(group.as_ref().map(|group| (kind, escape::cell(group))));
@@ -206,6 +209,12 @@ pub fn stat(opened: &Opened, args: &StatArgs) -> Result<(), Failure> {
         text.push_str(&table(&columns, parts.iter().map(part_cells).collect()));
     }
     Ok(print(&text)?)
+}
+
+/// Adds the job that made a file, as the columns of SQL have it.
+fn add_job(value: &mut Value, job: Option<&MakingJob>) {
+    value["job"] = job.map(|job| job.job.0).into();
+    value["job_name"] = job.map(|job| job.name.as_str()).into();
 }
 
 fn hashed_facts(hashed: &HashedFile) -> [(&'static str, String); 3] {
@@ -249,10 +258,11 @@ pub fn versions(opened: &Opened, args: &VersionsArgs) -> Result<(), Failure> {
     let commits = opened.store.versions(&path, args.limit).map_err(failure)?;
     if args.json {
         let line = |commit: &rows::FileCommitRow| {
-            let value = json!({
+            let mut value = json!({
                 "version": commit.version.0, "verb": commit.verb, "name": commit.path, "user": commit.user,
                 "files": commit.files, "bytes": commit.bytes, "created_ns": commit.created_ns,
             });
+            add_job(&mut value, commit.job.as_ref());
             format!("{value}\n")
         };
         return Ok(print(&commits.iter().map(line).collect::<String>())?);
@@ -264,6 +274,7 @@ pub fn versions(opened: &Opened, args: &VersionsArgs) -> Result<(), Failure> {
         left("change"),
         right("files"),
         right("size"),
+        left("job"),
         left("name"),
     ];
     let row = |commit: &rows::FileCommitRow| {
@@ -274,6 +285,7 @@ pub fn versions(opened: &Opened, args: &VersionsArgs) -> Result<(), Failure> {
             commit.verb.clone(),
             commit.files.to_string(),
             bytes(commit.bytes),
+            commit.job.as_ref().map(|job| escape::cell(&job.to_string())).unwrap_or_default(),
             escape::sentence(&commit.path),
         ]
     };

@@ -37,7 +37,7 @@ pub struct PutArgs {
     /// Name under which it is stored; with `/` at the end, the directory that gets it under its own name
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Cut each file into this many parts [default: one for each 128 MiB]
+    /// Cut each file into this many parts [default: one for each 128 MiB; on one machine for each 4 GiB]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub parts: Option<u32>,
     /// Cut files only where records end: `lines`, or `fixed:N` for records of N bytes [default: at any byte]

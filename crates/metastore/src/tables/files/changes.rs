@@ -60,6 +60,14 @@ pub enum EndedPut {
     Cluster { put: PutId, session: u32, files: u64, bytes: u64, short_files: u64 },
 }
 
+impl EndedPut {
+    fn number(self) -> PutId {
+        match self {
+            Self::Machine(put) | Self::Cluster { put, .. } => put,
+        }
+    }
+}
+
 /// The rows of a change.
 pub struct FileChange<'a> {
     pub commit: FileCommitRow,
@@ -188,19 +196,7 @@ async fn write(db: &mut Session<'_>, space: FileSpace, change: FileChange<'_>) -
     {
         return Ok(false);
     }
-    let values = [
-        commit.version.0.into(),
-        commit.user.as_str().into(),
-        commit.verb.as_str().into(),
-        commit.path.as_str().into(),
-        commit.files.into(),
-        commit.bytes.into(),
-        commit.created_ns.into(),
-        space.number().into(),
-    ];
-    let statement = "INSERT INTO file_commits (version, user_name, verb, path, files, bytes, created_ns, tree) \
-                     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-    db.execute(statement, values).await?;
+    insert_commit(db, space, commit, change.ended_put).await?;
     for (directory, name) in &change.ends {
         let statement = "UPDATE file_names SET until_version = $3 \
                          WHERE directory = $1 AND name = $2 AND until_version IS NULL";
@@ -225,6 +221,32 @@ async fn write(db: &mut Session<'_>, space: FileSpace, change: FileChange<'_>) -
         super::puts::finish(db, put).await?;
     }
     Ok(true)
+}
+
+async fn insert_commit(
+    db: &mut Session<'_>,
+    space: FileSpace,
+    commit: &FileCommitRow,
+    ended_put: Option<EndedPut>,
+) -> Result<(), ApplyError> {
+    let made = commit.job.as_ref();
+    let values = [
+        commit.version.0.into(),
+        commit.user.as_str().into(),
+        commit.verb.as_str().into(),
+        commit.path.as_str().into(),
+        commit.files.into(),
+        commit.bytes.into(),
+        commit.created_ns.into(),
+        space.number().into(),
+        made.map(|made| made.job.0).into(),
+        made.map(|made| made.name.as_str()).into(),
+        made.and(ended_put).map(|put| put.number().0).into(),
+    ];
+    let statement = "INSERT INTO file_commits (version, user_name, verb, path, files, bytes, created_ns, tree, \
+                     job, job_name, put) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+    db.execute(statement, values).await?;
+    Ok(())
 }
 
 /// Gives a put of a cluster its version. Returns false if its session is over, or if it has one.

@@ -3,7 +3,8 @@
 use crate::database::{Row, Session, Value};
 use crate::transaction::ApplyError;
 use crate::{Metastore, StoreError};
-use ids::{ContentId, DirectoryId, FileVersion, PutId};
+use api::stored::MakingJob;
+use ids::{ContentId, DirectoryId, FileVersion, JobId, PutId};
 use rows::{ConcreteRow, FileCommitRow, FileItem, FileNameRow, FileSpace, FoundNames};
 
 /// Condition for the names of version `$1`, or of the current one if that is NULL.
@@ -204,18 +205,28 @@ impl Metastore {
             i64::from(user.is_some()).into(),
             user.unwrap_or_default().into(),
         ];
-        let rows = self.rows(statement, values).await?;
-        let commit = |row| {
-            Ok(FileCommitRow {
-                version: FileVersion(self.get(row, "version")?),
-                user: self.get(row, "user_name")?,
-                verb: self.get(row, "verb")?,
-                path: self.get(row, "path")?,
-                files: self.number(row, "files")?,
-                bytes: self.number(row, "bytes")?,
-                created_ns: self.number(row, "created_ns")?,
-            })
-        };
-        rows.iter().map(commit).collect()
+        self.rows(statement, values).await?.iter().map(|row| self.commit_row(row)).collect()
+    }
+
+    /// Returns the change that stored the output of a job; None if the put was that of a user.
+    pub async fn commit_of_job_put(&self, put: PutId) -> Result<Option<FileCommitRow>, StoreError> {
+        let statement = "SELECT * FROM file_commits WHERE put = $1 LIMIT 1";
+        let rows = self.rows(statement, [put.0.into()]).await?;
+        rows.first().map(|row| self.commit_row(row)).transpose()
+    }
+
+    fn commit_row(&self, row: &Row) -> Result<FileCommitRow, StoreError> {
+        let job: Option<i64> = self.get(row, "job")?;
+        let name: Option<String> = self.get(row, "job_name")?;
+        Ok(FileCommitRow {
+            version: FileVersion(self.get(row, "version")?),
+            user: self.get(row, "user_name")?,
+            verb: self.get(row, "verb")?,
+            path: self.get(row, "path")?,
+            files: self.number(row, "files")?,
+            bytes: self.number(row, "bytes")?,
+            created_ns: self.number(row, "created_ns")?,
+            job: job.map(|job| MakingJob { job: JobId(job), name: name.unwrap_or_default() }),
+        })
     }
 }

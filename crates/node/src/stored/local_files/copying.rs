@@ -98,7 +98,7 @@ fn has_content(file: &mut File, content: &StoredContent) -> std::io::Result<bool
 }
 
 /// Returns the bytes that may be written on the disk of a directory.
-pub(super) fn free_bytes(dir: &Path, reserve_percent: u8) -> std::io::Result<u64> {
+pub(crate) fn free_bytes(dir: &Path, reserve_percent: u8) -> std::io::Result<u64> {
     let told = rustix::fs::statvfs(dir)?;
     let reserved = u128::from(told.f_blocks) * u128::from(told.f_frsize) * u128::from(reserve_percent) / 100;
     let free = u128::from(told.f_bavail) * u128::from(told.f_frsize);
