@@ -187,6 +187,10 @@ pub struct NodeInfo {
     /// Files of dead processes on its disks. Sent only when the node joins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<OrphanedData>,
+    /// Proofs of all dead processes on its disks, at most [`crate::orphaned::PREDECESSORS_MAX`]. Sent only when the node
+    /// joins. It may bring back intermediate files of these processes and of no other ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub predecessors: Vec<SecretText>,
 }
 
 /// The answer to a node that has joined. A restarted process is a new node: its memory is lost.

@@ -17,6 +17,8 @@ pub const SILENCE_SECONDS_MAX: u32 = 3600;
 pub const INTERMEDIATE_PIECE_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of files in one page of the list of a node.
 pub const INTERMEDIATES_LISTED_MAX: usize = 10_000;
+/// Maximum number of nodes that may bring a file back.
+pub const FORMER_NODES_MAX: usize = 8;
 /// Maximum number of files of a user.
 pub const USER_INTERMEDIATES_MAX: usize = 10_000;
 
@@ -125,6 +127,10 @@ pub struct IntermediateStatus {
     pub file: IntermediateId,
     pub user: String,
     pub name: String,
+    /// Lost nodes that had it, and later nodes on their disks: they may bring it back. The last
+    /// [`FORMER_NODES_MAX`] of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<NodeId>,
     /// The groups whose members may read it, and replace and remove it.
     #[serde(default)]
     pub groups: StoredGroups,

@@ -5,6 +5,7 @@
 mod held;
 mod rights;
 
+pub(crate) use held::disks_taken;
 pub use rights::NamedFile;
 
 use crate::interface::{ControlError, Outbox, Reply};
@@ -225,6 +226,7 @@ pub(crate) fn create(
         user,
         name: new.name,
         groups,
+        former: Vec::new(),
         job: new.job,
         state: IntermediateState::Writing,
         node,
@@ -535,6 +537,7 @@ pub(crate) fn files_gone(
             outbox.write(Change::IntermediateReplicaGone { file });
         }
         let row = IntermediateStatus { replica: None, ..row };
+        let row = held::had_by(row, node);
         match (row.state, replica) {
             (IntermediateState::Writing, _) => {
                 let problem = format!("the node {node_name} was lost while it was written there");
@@ -542,7 +545,7 @@ pub(crate) fn files_gone(
             }
             (IntermediateState::Complete, _) if row.node != node => {
                 // The holder notices and sends the file to another node.
-                all.insert(row);
+                file_changed(all, fleet, outbox, row);
             }
             (IntermediateState::Complete, Some(replica)) => {
                 adopted.entry(replica).or_default().push(file);

@@ -57,11 +57,12 @@ impl World {
     fn with_node() -> Self {
         let control = Control::new(Service::Cluster, time(0));
         let mut world = Self { control, outbox: Outbox::default(), now_ms: 0 };
-        world.join(1);
+        world.join(1, &[]);
         world
     }
 
-    fn join(&mut self, node: u32) {
+    /// A node joins on the disks of dead nodes.
+    fn join(&mut self, node: u32, predecessors: &[u32]) {
         let info = NodeInfo {
             protocol: PROTOCOL_VERSION,
             version: String::new(),
@@ -73,9 +74,11 @@ impl World {
             data_url: "http://node".to_string(),
             sees: Vec::new(),
             left: Vec::new(),
+            predecessors: Vec::new(),
         };
         let joining = Joining {
             info,
+            predecessors: predecessors.iter().copied().map(NodeId).collect(),
             secret_hash: [0; 32],
             join_token: None,
             incarnation: node.to_string(),
@@ -161,11 +164,12 @@ fn lost_file_is_complete_with_its_node() {
     let lost = world.row();
     assert_eq!(lost.state, IntermediateState::Lost);
     assert!(lost.problem.is_some_and(|problem| problem.contains("when the node is started on its disk")));
-    world.join(2);
+    world.join(2, &[1]);
     let unknown = IntermediateId(99);
     assert_eq!(world.lists(2, &[FILE, unknown]), [unknown]);
     // Also its lifetime is the old one.
-    assert_eq!(world.row(), IntermediateStatus { node: NodeId(2), ..before });
+    let former = vec![NodeId(1), NodeId(2)];
+    assert_eq!(world.row(), IntermediateStatus { node: NodeId(2), former, ..before });
     assert!(world.orders(2).contains(&NodeOrder::AdoptIntermediates { files: vec![FILE] }));
     assert_eq!(world.lists(2, &[FILE]), []);
 }
@@ -174,20 +178,20 @@ fn lost_file_is_complete_with_its_node() {
 fn returned_copy_replaces_one_under_way() {
     let mut world = World::with_node();
     world.write();
-    world.join(2);
+    world.join(2, &[]);
     world.tell(1, IntermediateNote::Replicated { file: FILE, to: NodeId(2), bytes: 90, single_ns: 1 });
     world.leave(1);
     assert_eq!(world.place(), (IntermediateState::Complete, 2, None));
-    world.join(3);
+    world.join(3, &[1]);
     assert_eq!(world.lists(3, &[FILE]), []);
     assert_eq!(world.place(), (IntermediateState::Complete, 2, Some(3)));
     assert!(world.orders(2).contains(&NodeOrder::CopiedIntermediates { files: vec![FILE], on: NodeId(3) }));
     // The holder had sent it to another node meanwhile.
-    world.join(4);
+    world.join(4, &[]);
     world.tell(2, IntermediateNote::Replicated { file: FILE, to: NodeId(4), bytes: 90, single_ns: 1 });
     assert_eq!(world.place(), (IntermediateState::Complete, 2, Some(4)));
     assert!(world.orders(3).contains(&NodeOrder::DropIntermediates { files: vec![FILE] }));
-    world.join(5);
+    world.join(5, &[3]);
     assert_eq!(world.lists(5, &[FILE]), [FILE], "two copies are enough");
 }
 
@@ -199,6 +203,27 @@ fn removed_file_never_returns() {
     let (reply, answer) = caller();
     world.control.file_request(&mut world.outbox, FileRequest::Remove { of: of_ann(), reply });
     world.answered(&answer).expect("it is removed");
-    world.join(2);
+    world.join(2, &[1]);
     assert_eq!(world.lists(2, &[FILE]), [FILE]);
+}
+
+#[test]
+fn node_claims_only_files_of_its_disks() {
+    let mut world = World::with_node();
+    world.write();
+    world.join(2, &[]);
+    // It knows number, size and checksum, and is not asked for its copy.
+    assert_eq!(world.lists(2, &[FILE]), []);
+    assert_eq!(world.place(), (IntermediateState::Complete, 1, None));
+    world.leave(1);
+    assert_eq!(world.lists(2, &[FILE]), [FILE]);
+    assert_eq!(world.place().0, IntermediateState::Lost);
+    // The disks may go from process to process before one of them lists its files.
+    world.join(3, &[1]);
+    world.leave(3);
+    world.join(4, &[2]);
+    assert_eq!(world.lists(4, &[FILE]), [FILE]);
+    world.join(5, &[3]);
+    assert_eq!(world.lists(5, &[FILE]), []);
+    assert_eq!(world.place(), (IntermediateState::Complete, 5, None));
 }

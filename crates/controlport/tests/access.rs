@@ -153,6 +153,7 @@ impl Place {
             data_url: "http://127.0.0.1:1".to_string(),
             sees: Vec::new(),
             left: Vec::new(),
+            predecessors: Vec::new(),
         };
         let body = serde_json::to_string(&info).expect("JSON");
         let (status, _, body) = self.ask("post", "/v1/nodes", token, body);

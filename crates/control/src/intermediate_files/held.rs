@@ -2,14 +2,16 @@
 //! before it.
 //!
 //! The rule: a file on a disk is that of a row if it has its number, size and checksum, because a complete file never
-//! changes. A lost file is complete again. A file with one copy gets its second one. Anything else is surplus and
-//! removed, so that a file whose row is gone never returns.
+//! changes. Only nodes that the row names may bring it back: lost nodes that had it, and nodes that proved at their joining
+//! that they have the disks of such a node. So no node can claim a file that was never there. A lost file is complete
+//! again. A file with one copy gets its second one. Anything else is surplus and removed, so that a file whose row is gone
+//! never returns.
 
 use super::{IntermediateFiles, file_changed, order_adopted};
 use crate::interface::Outbox;
 use crate::membership::Fleet;
 use api::control::NodeOrder;
-use api::intermediate::{HeldIntermediate, IntermediateState, IntermediateStatus};
+use api::intermediate::{FORMER_NODES_MAX, HeldIntermediate, IntermediateState, IntermediateStatus};
 use ids::{IntermediateId, NodeId};
 use rows::{Change, IntermediateReplicaRow};
 use std::collections::BTreeMap;
@@ -17,13 +19,39 @@ use std::collections::BTreeMap;
 /// The consequence of a file on a disk of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Its row names the node.
+    /// It is in use here, or about to be: its holder has perhaps just sent it.
     Stays,
-    /// It was lost, and the node has it.
+    /// It was lost, and a node that had it has it.
     IsBack,
     /// It becomes the second copy of a file of this node.
     SecondOf(NodeId),
     Surplus,
+}
+
+/// Records in the row of a file that a lost node had it.
+pub(super) fn had_by(mut row: IntermediateStatus, node: NodeId) -> IntermediateStatus {
+    if row.state == IntermediateState::Complete {
+        row.former.retain(|former| *former != node);
+        row.former.push(node);
+        row.former.drain(..row.former.len().saturating_sub(FORMER_NODES_MAX));
+    }
+    row
+}
+
+/// Records that a node has the disks of these lost nodes.
+pub(crate) fn disks_taken(
+    all: &mut IntermediateFiles,
+    outbox: &mut Outbox,
+    node: NodeId,
+    predecessors: &[NodeId],
+) {
+    let was_there =
+        |row: &&mut IntermediateStatus| row.former.iter().any(|former| predecessors.contains(former));
+    for row in all.files.values_mut().filter(was_there) {
+        row.former.push(node);
+        row.former.drain(..row.former.len().saturating_sub(FORMER_NODES_MAX));
+        outbox.write(Change::Intermediate { row: Box::new(row.clone()) });
+    }
 }
 
 /// Compares files on the disks of a node with their rows. Returns those that the node must drop.
@@ -75,13 +103,18 @@ pub(super) fn compare(
 fn fate(row: Option<&IntermediateStatus>, node: NodeId, held: &HeldIntermediate) -> Fate {
     let Some(row) = row else { return Fate::Surplus };
     let is_same = (row.bytes, row.crc32c) == (Some(held.bytes), Some(held.crc32c));
-    let is_here = row.node == node || row.replica == Some(node);
+    let had_it = row.former.contains(&node);
     match row.state {
         // Its close is on its way to the server.
         IntermediateState::Writing if row.node == node => Fate::Stays,
-        IntermediateState::Complete if is_same && is_here => Fate::Stays,
-        IntermediateState::Complete if is_same && row.replica.is_none() => Fate::SecondOf(row.node),
-        IntermediateState::Lost if is_same => Fate::IsBack,
+        IntermediateState::Complete if is_same && (row.node == node || row.replica == Some(node)) => {
+            Fate::Stays
+        }
+        IntermediateState::Complete if is_same && row.replica.is_none() => match had_it {
+            true => Fate::SecondOf(row.node),
+            false => Fate::Stays,
+        },
+        IntermediateState::Lost if is_same && had_it => Fate::IsBack,
         _ => Fate::Surplus,
     }
 }
@@ -102,6 +135,7 @@ mod tests {
             user: "ann".to_string(),
             name: "a".to_string(),
             groups: StoredGroups::default(),
+            former: vec![here],
             job: None,
             state,
             node,
@@ -125,6 +159,10 @@ mod tests {
         check(Some(row(Complete, other, Some(third))), Fate::Surplus);
         check(Some(row(Lost, other, None)), Fate::IsBack);
         check(Some(row(Abandoned, other, None)), Fate::Surplus);
+        // The file was never on the disks of this node.
+        let foreign = |state| IntermediateStatus { former: vec![third], ..row(state, other, None) };
+        check(Some(foreign(Lost)), Fate::Surplus);
+        check(Some(foreign(Complete)), Fate::Stays);
         let of_writer = |node| IntermediateStatus { bytes: None, crc32c: None, ..row(Writing, node, None) };
         check(Some(of_writer(here)), Fate::Stays);
         check(Some(of_writer(other)), Fate::Surplus);

@@ -9,10 +9,11 @@ use crate::{
     RetirePins, Role,
 };
 use api::history::Cell;
-use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, ITEMS_MAX, PutId};
+use api::stored::MakingJob;
+use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, ITEMS_MAX, JobId, PutId};
 use rows::{
-    ClusterPutRow, ConcreteRow, FileDiskRow, FileGroups, FileItem, FileNameRow, FilePutRow, FileSpace,
-    OwnedNameRow, PutFile, PutFileRow, RecordedPutFile, ReplicatedFile,
+    ClusterPutRow, ConcreteRow, FileCommitRow, FileDiskRow, FileGroups, FileItem, FileNameRow, FilePutRow,
+    FileSpace, OwnedNameRow, PutFile, PutFileRow, RecordedPutFile, ReplicatedFile,
 };
 
 const CLUSTER: FileSpace = FileSpace::Cluster;

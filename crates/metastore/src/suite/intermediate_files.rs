@@ -11,6 +11,7 @@ fn row(file: IntermediateId, name: &str) -> IntermediateStatus {
         user: "ann".to_string(),
         name: name.to_string(),
         groups: StoredGroups::default(),
+        former: Vec::new(),
         job: Some(JobId(3)),
         state: IntermediateState::Writing,
         node: NodeId(2),
@@ -59,7 +60,7 @@ pub(crate) async fn intermediate_files_are_remembered(store: &Metastore) {
         .unwrap();
     let with_replica = IntermediateStatus { replica: Some(NodeId(5)), ..closed.clone() };
     assert_eq!(store.intermediate_files().await.unwrap(), [with_replica, other.clone()]);
-    let moved = IntermediateStatus { node: NodeId(5), ..closed };
+    let moved = IntermediateStatus { node: NodeId(5), former: vec![NodeId(2), NodeId(7)], ..closed };
     let moves = [
         Change::Intermediate { row: Box::new(moved.clone()) },
         Change::IntermediateReplicaGone { file: first },

@@ -5,7 +5,7 @@
 
 use crate::disks::Disks;
 use api::data_access::SecretText;
-use api::orphaned::{LEFT_FILES_MAX, LeftPart, LeftRun, OrphanedData};
+use api::orphaned::{LEFT_FILES_MAX, LeftPart, LeftRun, OrphanedData, PREDECESSORS_MAX};
 use chunkserver::{left_run, run_of_file};
 use dataport::StageFileName;
 use faults::{IoCall, io_call};
@@ -83,6 +83,11 @@ impl LeftOnDisks {
         };
         let told = self.left.iter().filter_map(of_job);
         told.filter(|left| !left.runs.is_empty() || !left.parts.is_empty()).collect()
+    }
+
+    /// Returns the proofs of the processes, for the server.
+    pub fn proofs(&self) -> Vec<SecretText> {
+        self.proofs.values().take(PREDECESSORS_MAX).cloned().collect()
     }
 
     /// Moves the files of these jobs and those of users to this process, which has opened the disks, each on its own disk,
@@ -198,6 +203,7 @@ mod tests {
         let told = left.told();
         assert_eq!((told.len(), told[0].job, told[0].incarnation.as_str()), (1, job, "dead"));
         assert_eq!(told[0].proof.0, "proof");
+        assert_eq!(left.proofs(), [SecretText("proof".into())]);
         let parts: Vec<_> = told[0].parts.iter().map(|part| (part.name.as_str(), part.bytes)).collect();
         assert_eq!((parts, told[0].runs.len()), (vec![("part-00002.attempt-1.stage", 5)], 0));
         // Nobody takes the files during the inspection.
