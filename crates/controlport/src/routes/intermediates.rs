@@ -144,9 +144,10 @@ pub(crate) async fn change(
     Message(change): Message<ChangeIntermediate>,
 ) -> Result<Message<()>, Problem> {
     let of = asked(&port, &caller, change.user, change.name).await?;
-    if let IntermediateChange::SetGroups { read, write } = &change.change {
-        // Whoever may not choose the groups does not learn which ones exist.
-        port.server.open_intermediate(of.clone()).await?;
+    // Whoever may not choose the groups does not learn which ones exist.
+    if let IntermediateChange::SetGroups { read, write } = &change.change
+        && of.changer.has(&of.user)
+    {
         let named = |group: &StoredGroup| GroupSetting::from(group).group().map(str::to_string);
         let groups: Vec<String> = [read, write].into_iter().filter_map(named).collect();
         port.stored.aside(async move |catalog| catalog.check_groups(&groups).await).await?;
