@@ -187,6 +187,10 @@ pub struct NodeInfo {
     /// Files of dead processes on its disks. Sent only when the node joins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<OrphanedData>,
+    /// Proofs of all dead processes on its disks, at most [`crate::orphaned::PREDECESSORS_MAX`]. Sent only when the node
+    /// joins. It may bring back intermediate files of these processes and of no other ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub predecessors: Vec<SecretText>,
 }
 
 /// The answer to a node that has joined. A restarted process is a new node: its memory is lost.
@@ -335,6 +339,8 @@ pub enum NodeOrder {
     DropIntermediates { files: Vec<IntermediateId> },
     /// Promote the copies of these files on the node to first copies: the node re-replicates them.
     AdoptIntermediates { files: Vec<IntermediateId> },
+    /// Another node has come back with copies of these files of the node: they are not replicated elsewhere.
+    CopiedIntermediates { files: Vec<IntermediateId>, on: NodeId },
     /// Use new keys: the server signs the texts for data ports with another key. The node asks for tokens signed with
     /// it, and accepts texts signed with an earlier key for a while.
     DataKeys { keys: Box<DataKeys> },

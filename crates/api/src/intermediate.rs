@@ -3,6 +3,7 @@
 //! from the data ports of nodes. Documented in docs/intermediate-files.md.
 
 use crate::data_access::{FileCopy, SecretText};
+use crate::stored::cluster::{StoredGroup, StoredGroups};
 use ids::{IntermediateId, JobId, NodeId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,6 +15,10 @@ pub const SILENCE_SECONDS: u32 = 60;
 pub const SILENCE_SECONDS_MAX: u32 = 3600;
 /// Maximum bytes of one write, and of one plain read.
 pub const INTERMEDIATE_PIECE_BYTES_MAX: usize = 1 << 20;
+/// Maximum number of files in one page of the list of a node.
+pub const INTERMEDIATES_LISTED_MAX: usize = 10_000;
+/// Maximum number of nodes that may bring a file back.
+pub const FORMER_NODES_MAX: usize = 8;
 /// Maximum number of files of a user.
 pub const USER_INTERMEDIATES_MAX: usize = 10_000;
 
@@ -29,9 +34,14 @@ pub fn is_intermediate_name(name: &str) -> bool {
 pub struct NewIntermediate {
     /// Name of the file, unique among the files of the user.
     pub name: String,
-    /// The user who will own the file; an administrator may name another user.
+    /// The user who will own the file; an administrator may name another user, and a writer of an existing file its
+    /// owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// True if the file may take the place of another one of that name, even of one that is being written. It keeps the
+    /// groups of that one.
+    #[serde(default)]
+    pub replace: bool,
     /// The file is removed when this job is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
@@ -88,7 +98,7 @@ pub enum IntermediateState {
     Complete,
     /// Its writer was lost, and its bytes with it.
     Abandoned,
-    /// All nodes that had it are lost.
+    /// All nodes that had it are lost. It is complete again when one of them returns with its disk.
     Lost,
 }
 
@@ -117,6 +127,13 @@ pub struct IntermediateStatus {
     pub file: IntermediateId,
     pub user: String,
     pub name: String,
+    /// Lost nodes that had it, and later nodes on their disks: they may bring it back. The last
+    /// [`FORMER_NODES_MAX`] of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<NodeId>,
+    /// The groups whose members may read it, and replace and remove it.
+    #[serde(default)]
+    pub groups: StoredGroups,
     /// Job at whose end the file is removed.
     pub job: Option<JobId>,
     pub state: IntermediateState,
@@ -142,7 +159,7 @@ pub struct IntermediateStatus {
 #[serde(deny_unknown_fields)]
 pub struct OpenIntermediate {
     pub name: String,
-    /// The user who owns the file; an administrator may name another user.
+    /// The user who owns the file; none is the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Longest time that the answer waits for a file that is being written, at most five seconds; the caller must retry
@@ -168,12 +185,32 @@ pub struct OpenedIntermediate {
 #[serde(deny_unknown_fields)]
 pub struct RemoveIntermediate {
     pub name: String,
-    /// The user who owns the file; an administrator may name another user.
+    /// The user who owns the file; none is the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
 
-/// The files of a user, or of all users for an administrator, by user and name.
+/// A request to change the groups or the owner of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeIntermediate {
+    pub name: String,
+    /// The user who owns the file; none is the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    pub change: IntermediateChange,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum IntermediateChange {
+    /// By the owner or an administrator. No file has a directory: `inherited` is no group.
+    SetGroups { read: StoredGroup, write: StoredGroup },
+    /// By an administrator: the file belongs to this user, who has no file of that name.
+    SetOwner { user: String },
+}
+
+/// The files that the caller may read, by user and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntermediateList {
@@ -201,8 +238,20 @@ pub enum IntermediateNote {
     /// Another node holds a copy. `bytes`: size of the stored file; `single_ns`: time during which only one node had
     /// it.
     Replicated { file: IntermediateId, to: NodeId, bytes: u64, single_ns: u64 },
-    /// All files of which this node has data.
-    Holds { files: Vec<IntermediateId> },
+    /// A page of the files of which this node has data: the complete ones, at most [`INTERMEDIATES_LISTED_MAX`], and in
+    /// the first page those that are being written.
+    Holds { files: Vec<HeldIntermediate>, writing: Vec<IntermediateId> },
+}
+
+/// A complete file on a disk of a node, according to its footer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HeldIntermediate {
+    pub file: IntermediateId,
+    pub bytes: u64,
+    pub crc32c: u32,
+    /// Bytes of the stored file.
+    pub stored_bytes: u64,
 }
 
 /// The answer to such a report: files that the node must drop, because the server does not know them.

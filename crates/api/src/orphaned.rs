@@ -8,6 +8,9 @@ use utoipa::ToSchema;
 /// Maximum number of reported files; the next process does not use further ones.
 pub const LEFT_FILES_MAX: usize = 1 << 16;
 
+/// Maximum number of dead processes that a node names when it joins.
+pub const PREDECESSORS_MAX: usize = 64;
+
 /// Files of one job that one dead process left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

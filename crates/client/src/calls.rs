@@ -16,8 +16,8 @@ use api::flow::{FlowSubmission, SubmittedFlow};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer, FsckRequest};
 use api::history::{JobDetails, JobList, JobsQuestion, StateQuestion, Table};
 use api::intermediate::{
-    CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews, NewIntermediate,
-    OpenIntermediate, OpenedIntermediate, RemoveIntermediate,
+    ChangeIntermediate, CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews,
+    NewIntermediate, OpenIntermediate, OpenedIntermediate, RemoveIntermediate,
 };
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::people::{Admission, AdmissionRequest, IssuedToken, TokenList, TokenRequest};
@@ -600,7 +600,7 @@ impl Client {
         self.patiently(async || self.post("/v1/intermediate-files/open", open).await).await
     }
 
-    /// Returns the intermediate files of the caller, or of all users for an administrator.
+    /// Returns the intermediate files that the caller may read.
     pub async fn intermediates(&self) -> Result<IntermediateList, ClientError> {
         self.patiently(async || self.get("/v1/intermediate-files").await).await
     }
@@ -608,6 +608,11 @@ impl Client {
     /// Removes an intermediate file. Sent once: a repeated request would not find it.
     pub async fn remove_intermediate(&self, remove: &RemoveIntermediate) -> Result<(), ClientError> {
         self.once(async || self.post("/v1/intermediate-files/remove", remove).await).await
+    }
+
+    /// Changes the groups or the owner of an intermediate file. Sent once: a file with another owner is not found again.
+    pub async fn change_intermediate(&self, change: &ChangeIntermediate) -> Result<(), ClientError> {
+        self.once(async || self.post("/v1/intermediate-files/change", change).await).await
     }
 
     /// Reports the outcome of a fault. Sent once: a node that dies of it does not wait for a server.

@@ -26,8 +26,9 @@
 use crate::{Blocking, ClientError};
 use api::control::POLL_MS_MAX;
 use api::intermediate::{
-    INTERMEDIATE_PIECE_BYTES_MAX, IntermediatePlace, IntermediateState, IntermediateStatus, NewIntermediate,
-    OpenIntermediate, OpenedIntermediate, RemoveIntermediate,
+    ChangeIntermediate, INTERMEDIATE_PIECE_BYTES_MAX, IntermediateChange, IntermediatePlace,
+    IntermediateState, IntermediateStatus, NewIntermediate, OpenIntermediate, OpenedIntermediate,
+    RemoveIntermediate,
 };
 use bytes::Bytes;
 use dataport::{
@@ -89,7 +90,7 @@ impl From<IntermediateError> for std::io::Error {
 pub struct Intermediates {
     connection: Arc<Blocking>,
     data: DataClient,
-    /// Owner of the files; None is the user of the credentials.
+    /// Owner of the files; none is the user of the credentials.
     user: Option<String>,
     /// The node on which this program runs.
     near: Option<String>,
@@ -108,7 +109,8 @@ impl Intermediates {
         Ok(Self { connection, data, user: None, near: None })
     }
 
-    /// Returns the same client for the files of another user, which only an administrator may access.
+    /// Returns the same client for the files of another user, as far as groups of the files, or the role of an
+    /// administrator, permit it.
     #[must_use]
     pub fn of_user(self, user: Option<String>) -> Self {
         Self { user, ..self }
@@ -121,8 +123,8 @@ impl Intermediates {
         Self { near: node, ..self }
     }
 
-    /// Creates a file and its only writer. The name must be free: a file is never written twice. Before the close
-    /// nobody can read it, and it is removed with this process.
+    /// Creates a file and its only writer. The name must be free, or [`NewIntermediate::replace`] set: a file is never
+    /// written twice. Before the close nobody can read it, and it is removed with this process.
     pub fn create_intermediate(
         &self,
         new: &NewIntermediate,
@@ -195,7 +197,7 @@ impl Intermediates {
         Ok(self.ask(name, 0)?.status)
     }
 
-    /// Returns the caller's files, or those of all users for an administrator.
+    /// Returns the files that the caller may read, of any user.
     pub fn list(&self) -> Result<Vec<IntermediateStatus>, IntermediateError> {
         Ok(self.connection.run(async |client| client.intermediates().await)?.files)
     }
@@ -204,6 +206,12 @@ impl Intermediates {
     pub fn remove(&self, name: &str) -> Result<(), IntermediateError> {
         let remove = RemoveIntermediate { name: name.to_string(), user: self.user.clone() };
         Ok(self.connection.run(async |client| client.remove_intermediate(&remove).await)?)
+    }
+
+    /// Changes the groups or the owner of a file.
+    pub fn change(&self, name: &str, change: IntermediateChange) -> Result<(), IntermediateError> {
+        let change = ChangeIntermediate { name: name.to_string(), user: self.user.clone(), change };
+        Ok(self.connection.run(async |client| client.change_intermediate(&change).await)?)
     }
 }
 

@@ -6,8 +6,8 @@ use crate::interface::{
     SlotOrder,
 };
 use crate::intermediate_files::{
-    FileRequest, IntermediateFiles, NewFile, check_create, create, end_files, files_gone, handle,
-    recover_files,
+    FileRequest, IntermediateFiles, NamedFile, NewFile, check_create, create, disks_taken, end_files,
+    files_gone, handle, recover_files,
 };
 use crate::job::{JobEnds, Jobs, begin_job, spec_bytes, task_bytes};
 use crate::membership::{
@@ -171,8 +171,12 @@ impl Control {
 
     /// Admits a node under a number that the store assigned.
     pub fn join(&mut self, outbox: &mut Outbox, node: NodeId, joining: Joining, reply: Reply<NodeWelcome>) {
+        let predecessors = joining.predecessors.clone();
         joining::join(&mut self.work, outbox, node, joining, reply);
         self.settle(outbox);
+        if self.work.fleet.has(node) {
+            disks_taken(&mut self.files, outbox, node, &predecessors);
+        }
     }
 
     pub fn poll(&mut self, outbox: &mut Outbox, node: NodeId, poll: NodePoll, reply: Reply<NodeOrders>) {
@@ -605,11 +609,11 @@ impl Control {
     /// Returns an error for an intermediate file that may not be created.
     pub fn check_file(
         &self,
-        user: String,
+        of: NamedFile,
         new: NewIntermediate,
         bytes_max: Option<u64>,
     ) -> Result<NewFile, ControlError> {
-        check_create(&self.files, &self.work.fleet, &self.work.jobs, user, new, bytes_max)
+        check_create(&self.files, &self.work.fleet, &self.work.jobs, of, new, bytes_max)
     }
 
     /// Creates an intermediate file under a number that the store assigned.

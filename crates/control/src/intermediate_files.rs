@@ -1,6 +1,12 @@
 //! Intermediate files of users: their list, their locations, and the readers that wait for them. Their bytes travel
 //! between users and nodes directly; nodes report when a file is complete, abandoned, or replicated. A file without a
-//! replica is lost with its node.
+//! replica is lost with its node, until the node returns.
+
+mod held;
+mod rights;
+
+pub(crate) use held::disks_taken;
+pub use rights::NamedFile;
 
 use crate::interface::{ControlError, Outbox, Reply};
 use crate::job::Jobs;
@@ -8,11 +14,13 @@ use crate::membership::Fleet;
 use api::control::NodeOrder;
 use api::data_access::FileCopy;
 use api::intermediate::{
-    CreatedIntermediate, IntermediateList, IntermediateNews, IntermediateNote, IntermediatePlace,
-    IntermediateState, IntermediateStatus, NewIntermediate, OpenedIntermediate, SILENCE_SECONDS,
-    SILENCE_SECONDS_MAX, USER_INTERMEDIATES_MAX, is_intermediate_name,
+    CreatedIntermediate, IntermediateChange, IntermediateList, IntermediateNews, IntermediateNote,
+    IntermediatePlace, IntermediateState, IntermediateStatus, NewIntermediate, OpenedIntermediate,
+    SILENCE_SECONDS, SILENCE_SECONDS_MAX, USER_INTERMEDIATES_MAX, is_intermediate_name,
 };
 use api::machine::DiskState;
+use api::stored::cluster::StoredGroups;
+use filetree::Changer;
 use ids::{IntermediateId, NodeId};
 use rows::{Change, IntermediateReplicaRow};
 use std::cmp::Reverse;
@@ -28,23 +36,26 @@ const FAILED_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Longest reason of a node that is stored, in bytes.
 const REASON_BYTES_MAX: usize = 1000;
 
-/// Requests about intermediate files. `user` is the owner of the file.
+/// Requests about intermediate files.
 pub enum FileRequest {
     /// Opens a file for reading. With `wait`, the answer comes when the file is no longer being written.
     Open {
-        user: String,
-        name: String,
+        of: NamedFile,
         wait: bool,
         reply: Reply<OpenedIntermediate>,
     },
-    /// None lists the files of all users.
+    /// Lists the files that a user may read.
     List {
-        user: Option<String>,
+        changer: Changer,
         reply: Reply<IntermediateList>,
     },
     Remove {
-        user: String,
-        name: String,
+        of: NamedFile,
+        reply: Reply<()>,
+    },
+    Change {
+        of: NamedFile,
+        change: IntermediateChange,
         reply: Reply<()>,
     },
     News {
@@ -122,17 +133,19 @@ pub(crate) fn handle(
     request: FileRequest,
 ) {
     match request {
-        FileRequest::Open { user, name, wait, reply } => open(all, fleet, outbox, &user, name, wait, reply),
-        FileRequest::List { user, reply } => {
-            let is_meant = |row: &&IntermediateStatus| user.as_ref().is_none_or(|user| *user == row.user);
+        FileRequest::Open { of, wait, reply } => open(all, fleet, outbox, &of, wait, reply),
+        FileRequest::List { changer, reply } => {
             let by_name = all.names.values().filter_map(|file| all.files.get(file));
-            let files = by_name.filter(is_meant).cloned().collect();
+            let files = by_name.filter(|row| rights::reads(&changer, row)).cloned().collect();
             outbox.answer(reply, Ok(IntermediateList { files }));
         }
-        FileRequest::Remove { user, name, reply } => {
-            let file = all.named(&user, &name).map(|row| row.file);
-            let answer = file.ok_or(ControlError::UnknownIntermediate { name });
-            let answer = answer.map(|file| remove_intermediates(all, fleet, outbox, [file]));
+        FileRequest::Remove { of, reply } => {
+            let file = rights::writable(all, &of).map(|row| row.file);
+            let answer = file.map(|file| remove_intermediates(all, fleet, outbox, [file]));
+            outbox.answer(reply, answer);
+        }
+        FileRequest::Change { of, change, reply } => {
+            let answer = rights::change(all, outbox, &of, change);
             outbox.answer(reply, answer);
         }
         FileRequest::News { node, news, reply } => {
@@ -163,26 +176,36 @@ fn may_copy(all: &IntermediateFiles, fleet: &Fleet, node: NodeId, copy: &FileCop
 pub struct NewFile {
     user: String,
     new: NewIntermediate,
+    /// The groups of the file that it replaces.
+    groups: StoredGroups,
     node: NodeId,
     /// Bytes that the quota of the user still allows.
     room_bytes: Option<u64>,
 }
 
-/// Returns an error for a file that may not be created. `bytes_max`: the byte quota of this user for all files.
+/// Returns an error for a file that may not be created. `bytes_max`: the byte quota of its owner for all files.
 pub(crate) fn check_create(
     all: &IntermediateFiles,
     fleet: &Fleet,
     jobs: &Jobs,
-    user: String,
+    of: NamedFile,
     new: NewIntermediate,
     bytes_max: Option<u64>,
 ) -> Result<NewFile, ControlError> {
-    let room_bytes = bytes_max.map(|bytes_max| bytes_max.saturating_sub(all.bytes_of(&user)));
+    // Another user may only replace a file.
+    if !of.changer.has(&of.user) {
+        rights::writable(all, &of)?;
+    }
+    let NamedFile { user, .. } = of;
+    let replaced = all.named(&user, &new.name);
+    let groups = replaced.map(|row| row.groups.clone()).unwrap_or_default();
+    let stored_bytes = all.bytes_of(&user).saturating_sub(replaced.and_then(|row| row.bytes).unwrap_or(0));
+    let room_bytes = bytes_max.map(|bytes_max| bytes_max.saturating_sub(stored_bytes));
+    let node = check_new(all, fleet, jobs, &user, &new)?;
     if let (Some(bytes_max), Some(0)) = (bytes_max, room_bytes) {
         return Err(ControlError::TooManyIntermediateBytes { user, bytes_max });
     }
-    let node = check_new(all, fleet, jobs, &user, &new)?;
-    Ok(NewFile { user, new, node, room_bytes })
+    Ok(NewFile { user, new, groups, node, room_bytes })
 }
 
 /// Creates a file under a number that no file had before.
@@ -194,15 +217,16 @@ pub(crate) fn create(
     new: NewFile,
     reply: Reply<CreatedIntermediate>,
 ) {
-    let NewFile { user, new, node, room_bytes } = new;
-    // A lost or abandoned file of the same name is replaced.
-    let failed = all.named(&user, &new.name).map(|row| row.file);
-    remove_intermediates(all, fleet, outbox, failed);
+    let NewFile { user, new, groups, node, room_bytes } = new;
+    let replaced = all.named(&user, &new.name).map(|row| row.file);
+    remove_intermediates(all, fleet, outbox, replaced);
     let keep_ns = |seconds: u64| seconds.saturating_mul(1_000_000_000).min(i64::MAX as u64);
     let row = IntermediateStatus {
         file,
         user,
         name: new.name,
+        groups,
+        former: Vec::new(),
         job: new.job,
         state: IntermediateState::Writing,
         node,
@@ -248,7 +272,9 @@ fn check_new(
     if !(1..=SILENCE_SECONDS_MAX).contains(silence_seconds) {
         return Err(ControlError::BadSilence { seconds: *silence_seconds });
     }
-    if let Some(known) = all.named(user, name)
+    let known = all.named(user, name);
+    // A lost or abandoned file of the same name is replaced in any case.
+    if let Some(known) = known.filter(|_| !new.replace)
         && matches!(known.state, IntermediateState::Writing | IntermediateState::Complete)
     {
         let (name, state) = (name.clone(), known.state.word());
@@ -258,7 +284,7 @@ fn check_new(
         return Err(ControlError::UnknownJob { job });
     }
     let is_full = all.files.len() >= FILES_MAX || all.count_of(user) >= USER_INTERMEDIATES_MAX;
-    if is_full {
+    if is_full && known.is_none() {
         return Err(ControlError::TooManyIntermediates { max: USER_INTERMEDIATES_MAX });
     }
     node_for_file(all, fleet, near.as_deref()).ok_or(ControlError::NoNodeForFile)
@@ -304,13 +330,13 @@ fn open(
     all: &mut IntermediateFiles,
     fleet: &Fleet,
     outbox: &mut Outbox,
-    user: &str,
-    name: String,
+    of: &NamedFile,
     wait: bool,
     reply: Reply<OpenedIntermediate>,
 ) {
-    let Some(row) = all.named(user, &name) else {
-        return outbox.answer(reply, Err(ControlError::UnknownIntermediate { name }));
+    let row = match rights::readable(all, of) {
+        Ok(row) => row,
+        Err(error) => return outbox.answer(reply, Err(error)),
     };
     if wait && row.state == IntermediateState::Writing {
         let file = row.file;
@@ -444,13 +470,15 @@ fn file_noted(
             );
             Vec::new()
         }
-        IntermediateNote::Holds { files } => {
+        IntermediateNote::Holds { files, writing } => {
             let is_meant = |row: &IntermediateStatus| {
                 let is_live = matches!(row.state, IntermediateState::Writing | IntermediateState::Complete);
-                is_live && (row.node == node || row.replica == Some(node))
+                is_live && row.node == node
             };
             let known = |file: &IntermediateId| all.files.get(file).is_some_and(is_meant);
-            files.into_iter().filter(|file| !known(file)).collect()
+            let mut dropped: Vec<IntermediateId> = writing.into_iter().filter(|file| !known(file)).collect();
+            dropped.extend(held::compare(all, fleet, outbox, node, files));
+            dropped
         }
     }
 }
@@ -481,11 +509,15 @@ fn file_replicated(
     // A number from a node must fit the store.
     told.bytes = told.bytes.min(i64::MAX as u64);
     told.single_ns = told.single_ns.min(i64::MAX as u64);
-    let replica = Some(told.node);
-    if row.replica != replica {
-        outbox.write(Change::IntermediateReplica { row: told });
-        all.insert(IntermediateStatus { replica, ..row });
+    if row.replica == Some(told.node) {
+        return;
     }
+    // A node that came back had the file already, and the holder had begun to send it elsewhere.
+    if let Some(older) = row.replica.and_then(|older| fleet.get_mut(older)) {
+        older.order(NodeOrder::DropIntermediates { files: vec![file] });
+    }
+    outbox.write(Change::IntermediateReplica { row: told });
+    all.insert(IntermediateStatus { replica: Some(told.node), ..row });
 }
 
 /// Handles the loss of a node: promotes replicas, and marks files without one as lost.
@@ -505,6 +537,7 @@ pub(crate) fn files_gone(
             outbox.write(Change::IntermediateReplicaGone { file });
         }
         let row = IntermediateStatus { replica: None, ..row };
+        let row = held::had_by(row, node);
         match (row.state, replica) {
             (IntermediateState::Writing, _) => {
                 let problem = format!("the node {node_name} was lost while it was written there");
@@ -512,14 +545,17 @@ pub(crate) fn files_gone(
             }
             (IntermediateState::Complete, _) if row.node != node => {
                 // The holder notices and sends the file to another node.
-                all.insert(row);
+                file_changed(all, fleet, outbox, row);
             }
             (IntermediateState::Complete, Some(replica)) => {
                 adopted.entry(replica).or_default().push(file);
                 file_changed(all, fleet, outbox, IntermediateStatus { node: replica, ..row });
             }
             (IntermediateState::Complete, None) => {
-                let problem = format!("the node {node_name}, which had the only copy, is gone");
+                let problem = format!(
+                    "the node {node_name}, which had the only copy, is gone; the file can be read again when the node is \
+                     started on its disk"
+                );
                 file_failed(all, fleet, outbox, row, IntermediateState::Lost, problem);
             }
             (IntermediateState::Abandoned | IntermediateState::Lost, _) => {

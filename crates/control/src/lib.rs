@@ -41,7 +41,7 @@ pub use interface::{
     Asker, ControlError, DiskDirs, Finished, JobDirs, JobStart, LogLine, Moment, NewJob, Now, Outbox,
     PullRequest, Reply, RoomWanted, Service, SlotOrder,
 };
-pub use intermediate_files::{FileRequest, NewFile, NewsAnswer};
+pub use intermediate_files::{FileRequest, NamedFile, NewFile, NewsAnswer};
 pub use job::{keep_from, spec_bytes, task_bytes};
 pub use recovery::{Leftover, RecoveredWork, node_info};
 pub use scheduling::seen_listings::SeenRequest;

@@ -273,6 +273,7 @@ pub fn node_info(row: &NodeRow) -> NodeInfo {
         data_url: row.url.clone(),
         sees: row.sees.clone(),
         left: Vec::new(),
+        predecessors: Vec::new(),
     }
 }
 

@@ -71,9 +71,11 @@ impl World {
             data_url: "http://node".to_string(),
             sees,
             left: Vec::new(),
+            predecessors: Vec::new(),
         };
         let joining = Joining {
             info,
+            predecessors: Vec::new(),
             secret_hash: [0; 32],
             join_token: None,
             incarnation: node.to_string(),

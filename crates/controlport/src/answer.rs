@@ -183,6 +183,7 @@ fn code_of_control(error: &ControlError) -> ErrorCode {
         | ControlError::NotOfDrill { .. }
         | ControlError::IntermediateExists { .. }
         | ControlError::BadIntermediateName { .. }
+        | ControlError::BadUser { .. }
         | ControlError::BadSilence { .. }
         | ControlError::TooManyIntermediates { .. }
         | ControlError::NoNodeForFile
@@ -200,7 +201,9 @@ fn code_of_control(error: &ControlError) -> ErrorCode {
         | ControlError::NoSuchNode { .. }
         | ControlError::UnknownCheck
         | ControlError::UnknownIntermediate { .. } => ErrorCode::NotFound,
-        ControlError::NotOfNode { .. } => ErrorCode::Forbidden,
+        ControlError::NotOfNode { .. }
+        | ControlError::IntermediateOfOther { .. }
+        | ControlError::OwnerOfIntermediate { .. } => ErrorCode::Forbidden,
         ControlError::UnknownNode { .. } => ErrorCode::UnknownNode,
         ControlError::ProtocolDiffers { .. } => ErrorCode::VersionMismatch,
     }

@@ -115,6 +115,7 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(intermediates::list, intermediates::create))
         .routes(routes!(intermediates::open))
         .routes(routes!(intermediates::remove))
+        .routes(routes!(intermediates::change))
         .routes(routes!(intermediates::news))
         .routes(routes!(stored_files::find))
         .routes(routes!(stored_files::list))

@@ -52,6 +52,7 @@ const MATRIX: &[(&str, &str, [bool; 5])] = &[
     ("get", "/v1/intermediate-files", [true, true, false, false, false]),
     ("post", "/v1/intermediate-files/open", [true, true, false, false, false]),
     ("post", "/v1/intermediate-files/remove", [true, true, false, false, false]),
+    ("post", "/v1/intermediate-files/change", [true, true, false, false, false]),
     ("post", "/v1/nodes/{node}/intermediate-files", [false, false, false, false, true]),
     ("post", "/v1/stored-files/find", [true, true, true, false, false]),
     ("post", "/v1/stored-files/list", [true, true, true, false, false]),
@@ -152,6 +153,7 @@ impl Place {
             data_url: "http://127.0.0.1:1".to_string(),
             sees: Vec::new(),
             left: Vec::new(),
+            predecessors: Vec::new(),
         };
         let body = serde_json::to_string(&info).expect("JSON");
         let (status, _, body) = self.ask("post", "/v1/nodes", token, body);
@@ -656,6 +658,15 @@ const PRIVATE: &[(&str, &str, Hides)] = &[
         "/v1/intermediate-files/remove",
         Hides::AsMissing(&[r#"{"name": "{name}"}"#, r#"{"name": "{name}", "user": "zelda"}"#]),
     ),
+    (
+        "post",
+        "/v1/intermediate-files/change",
+        Hides::AsMissing(&[
+            r#"{"name": "{name}", "change": {"set_owner": {"user": "bob"}}}"#,
+            r#"{"name": "{name}", "user": "zelda", "change": {"set_owner": {"user": "bob"}}}"#,
+            r#"{"name": "{name}", "user": "zelda", "change": {"set_groups": {"read": {"group": "x"}, "write": "kept"}}}"#,
+        ]),
+    ),
     ("post", "/v1/nodes/{node}/intermediate-files", Hides::NotAsked),
     (
         "post",
@@ -847,6 +858,74 @@ fn private_servers_show_nothing_of_others() {
     }
     assert_eq!(PRIVATE.len(), routes().len(), "the table has rows of routes that are no more");
     check_sights(&place, &row, &owner, &others[0], &root);
+}
+
+/// Each request by everybody: the owner of an intermediate file, a member of a group, and another user.
+#[test]
+fn groups_open_intermediate_files() {
+    let place = Place::new(TokensAsked::Issued, UserLimits::default());
+    let token = |user, role| place.token(user, role, None).token;
+    let (owner, root) = (token("zelda", Role::User), token("root", Role::Admin));
+    let (member, stranger) = (token("bob", Role::User), token("cid", Role::User));
+    rows_of_owner(&place, &owner, &root);
+    let body = json!({ "user": "bob" }).to_string();
+    assert_eq!(place.code("post", "/v1/groups/secret/members", Some(&root), &body), None);
+    let route = |verb: &str| format!("/v1/intermediate-files{verb}");
+    let ask = |verb: &str, token: &str, more: Value| {
+        let mut body = json!({ "name": "secret", "user": "zelda" });
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        place.code("post", &route(verb), Some(token), &body.to_string())
+    };
+    let groups = |token: &str, read: Value, write: Value| {
+        ask("/change", token, json!({ "change": { "set_groups": { "read": read, "write": write } } }))
+    };
+    let team = || json!({ "group": "secret" });
+    let is_listed = |token: &str| {
+        let (_, _, listed) = place.ask("get", &route(""), Some(token), "");
+        String::from_utf8(listed).expect("text").contains("zelda")
+    };
+    // Whether each may see, replace and open the file; for the member it is as the owner says.
+    let check = |reads: bool, writes: bool| {
+        let refusal = |may: bool| (!may).then_some(ErrorCode::Forbidden);
+        for (token, reads, writes) in
+            [(&member, reads, writes), (&stranger, false, false), (&root, true, true)]
+        {
+            assert_eq!(is_listed(token), reads);
+            assert_eq!(ask("/open", token, json!({})), refusal(reads));
+            assert_eq!(ask("", token, json!({ "replace": true })), refusal(writes));
+        }
+        assert_eq!(ask("/open", &owner, json!({})), None);
+    };
+    check(false, false);
+    for other in [&member, &stranger] {
+        assert_eq!(groups(other, team(), json!("kept")), Some(ErrorCode::Forbidden));
+    }
+    assert_eq!(
+        groups(&owner, json!({ "group": "none of that name" }), json!("kept")),
+        Some(ErrorCode::Refused)
+    );
+    assert_eq!(groups(&owner, team(), json!("kept")), None);
+    check(true, false);
+    assert_eq!(groups(&member, json!("inherited"), team()), Some(ErrorCode::Forbidden));
+    assert_eq!(groups(&owner, json!("inherited"), team()), None);
+    // A file that replaces another one keeps its groups.
+    check(true, true);
+    assert_eq!(ask("", &member, json!({ "name": "another", "replace": true })), Some(ErrorCode::Forbidden));
+    assert_eq!(ask("", &member, json!({})), Some(ErrorCode::Refused), "it exists");
+    let give = |token: &str, user: &str| {
+        ask("/change", token, json!({ "change": { "set_owner": { "user": user } } }))
+    };
+    for other in [&owner, &member] {
+        assert_eq!(give(other, "bob"), Some(ErrorCode::Forbidden));
+    }
+    assert_eq!(give(&root, "a b"), Some(ErrorCode::Refused));
+    let left = json!({ "user": "bob" }).to_string();
+    assert_eq!(place.code("post", "/v1/groups/secret/members/remove", Some(&root), &left), None);
+    check(false, false);
+    assert_eq!(ask("/remove", &member, json!({})), Some(ErrorCode::Forbidden));
+    assert_eq!(give(&root, "bob"), None);
+    assert_eq!(ask("/remove", &member, json!({ "user": "bob" })), None);
+    assert_eq!(ask("/open", &owner, json!({})), Some(ErrorCode::NotFound));
 }
 
 /// Checks that nothing was changed by those who asked, that its owner finds everything, and members of a group more than

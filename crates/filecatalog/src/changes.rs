@@ -5,11 +5,8 @@ use crate::{Asker, Catalog, CatalogError};
 use api::people::is_user_name;
 use api::stored::cluster::{
     ChangedStored, CommitsOfStored, STORED_COMMITS_MAX, StoredChange, StoredCommit, StoredCommits,
-    StoredGroup,
 };
-use filetree::{
-    GroupSetting, Parents, Recursion, TreeChange, TreeDecision, TreeError, check_seen, may_change,
-};
+use filetree::{Parents, Recursion, TreeChange, TreeDecision, TreeError, check_seen, may_change};
 use metastore::{FileChange, FileFacts, FileQuestion};
 use rows::{FileCommitRow, FileSpace};
 
@@ -26,8 +23,8 @@ fn parsed(change: &StoredChange) -> Result<TreeChange, CatalogError> {
         StoredChange::Copy { from, to } => TreeChange::Copy { from: path_of(from)?, to: path_of(to)? },
         StoredChange::SetGroups { path, read, write, recursive } => TreeChange::SetGroups {
             path: path_of(path)?,
-            read: setting(read),
-            write: setting(write),
+            read: read.into(),
+            write: write.into(),
             recursive: recursion(*recursive),
         },
         StoredChange::SetOwner { user, .. } if !is_user_name(user) => {
@@ -43,14 +40,6 @@ fn parsed(change: &StoredChange) -> Result<TreeChange, CatalogError> {
 
 fn recursion(recursive: bool) -> Recursion {
     if recursive { Recursion::Yes } else { Recursion::No }
-}
-
-fn setting(group: &StoredGroup) -> GroupSetting {
-    match group {
-        StoredGroup::Kept => GroupSetting::Kept,
-        StoredGroup::Inherited => GroupSetting::Inherited,
-        StoredGroup::Group(group) => GroupSetting::Group(group.clone()),
-    }
 }
 
 impl Catalog {

@@ -4,14 +4,14 @@
 use crate::asked::now_ns;
 use crate::{Asker, Catalog, CatalogError};
 use api::people::{GroupList, UserGroup, is_user_name};
-use filetree::Changer;
+use filetree::{Changer, TreeError};
 
 /// Word for no group, at the command line.
 const NO_GROUP: &str = "none";
 
 impl Catalog {
     /// Returns the changer with the groups of the user.
-    pub(crate) async fn with_groups(&self, changer: &Changer) -> Result<Changer, CatalogError> {
+    pub async fn with_groups(&self, changer: &Changer) -> Result<Changer, CatalogError> {
         Ok(match changer.user() {
             None => Changer::Anybody,
             Some(user) => changer.in_groups(self.store.groups_of_user(user).await?),
@@ -30,6 +30,14 @@ impl Catalog {
             members: row.members,
         };
         Ok(GroupList { groups: shown.map(group).collect() })
+    }
+
+    /// Returns an error if one of these groups does not exist.
+    pub async fn check_groups(&self, groups: &[String]) -> Result<(), CatalogError> {
+        match self.store.missing_group(groups).await? {
+            Some(group) => Err(TreeError::NoSuchGroup(group).into()),
+            None => Ok(()),
+        }
     }
 
     /// Creates a group without members.

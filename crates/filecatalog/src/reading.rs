@@ -5,12 +5,12 @@ use crate::leases::LEASE;
 use crate::nodes::orders::part_of;
 use crate::{Asker, Catalog, CatalogError};
 use api::stored::cluster::{
-    FindStored, FoundStored, ListStored, PlacedPart, STORED_PAGE_MAX, StoredEntry, StoredGroups, StoredItem,
-    StoredLease, StoredPage, StoredRange,
+    FindStored, FoundStored, ListStored, PlacedPart, STORED_PAGE_MAX, StoredEntry, StoredItem, StoredLease,
+    StoredPage, StoredRange,
 };
 use filetree::{TreeName, groups_of, reads, sees};
 use ids::{ConcreteId, DirectoryId, FileVersion, PutId};
-use rows::{FileGroups, FileItem, FileNameRow, FileSpace, ReplicatedFile};
+use rows::{FileItem, FileNameRow, FileSpace, ReplicatedFile};
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 use trust::FileRight;
@@ -33,13 +33,9 @@ fn entry_of(row: FileNameRow) -> StoredEntry {
         created_ns: row.created_ns,
         keep_versions: row.keep_versions,
         expires_ns: row.expires_ns,
-        groups: groups_message(row.groups),
+        groups: row.groups.into(),
         hashed: row.hashed,
     }
-}
-
-fn groups_message(FileGroups { read, write }: FileGroups) -> StoredGroups {
-    StoredGroups { read, write }
 }
 
 impl Catalog {
@@ -72,7 +68,7 @@ impl Catalog {
             return Ok(found);
         }
         let rows = self.store.found_names(FileSpace::Cluster, path.components(), at).await?.rows;
-        found.groups = groups_message(groups_of(&rows));
+        found.groups = groups_of(&rows).into();
         let is_seen =
             !self.hides_from(&asker.changer) || sees(&rows, &self.with_groups(&asker.changer).await?);
         let is_whole = rows.len() == path.components().len();

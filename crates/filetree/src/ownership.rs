@@ -42,6 +42,16 @@ impl Changer {
         self.user().is_none_or(|own| own == user)
     }
 
+    /// Returns whether the changer may read what belongs to a user. `groups`: those that count for it.
+    pub fn reads(&self, user: &str, groups: &FileGroups) -> bool {
+        self.has(user) || self.is_in(groups.read.as_ref()) || self.is_in(groups.write.as_ref())
+    }
+
+    /// Returns whether the changer may replace and remove what belongs to a user.
+    pub fn writes(&self, user: &str, groups: &FileGroups) -> bool {
+        self.has(user) || self.is_in(groups.write.as_ref())
+    }
+
     fn is_in(&self, group: Option<&String>) -> bool {
         match self {
             Self::Anybody => true,
@@ -58,8 +68,7 @@ pub fn groups_of(rows: &[FileNameRow]) -> FileGroups {
 
 /// Returns whether the user may read the content of a name. `above`: the groups that count for its directory.
 pub fn reads(row: &FileNameRow, above: &FileGroups, changer: &Changer) -> bool {
-    let groups = row.groups.within(above);
-    changer.has(&row.user) || changer.is_in(groups.read.as_ref()) || changer.is_in(groups.write.as_ref())
+    changer.reads(&row.user, &row.groups.within(above))
 }
 
 /// Returns an error if the user may not read a file, or copy a directory.
@@ -132,7 +141,7 @@ pub fn may_change(
 
 /// Returns whether the user owns the last of these rows, or is a writer of it.
 fn writes(rows: &[FileNameRow], changer: &Changer) -> bool {
-    rows.last().is_some_and(|row| changer.has(&row.user) || changer.is_in(groups_of(rows).write.as_ref()))
+    rows.last().is_some_and(|row| changer.writes(&row.user, &groups_of(rows)))
 }
 
 /// Checks the end of a name.

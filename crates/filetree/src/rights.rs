@@ -2,6 +2,7 @@
 //! so that a right that was taken away is gone for all kept versions.
 
 use crate::{FoundPath, TreeDecision, TreeError};
+use api::stored::cluster::StoredGroup;
 use rows::{FileGroups, FileNameRow, OwnedNameRow};
 
 /// A new group of a name.
@@ -23,7 +24,8 @@ impl GroupSetting {
         }
     }
 
-    fn over(&self, old: Option<&String>) -> Option<String> {
+    /// Returns the group after this setting of a name that had another one.
+    pub fn over(&self, old: Option<&String>) -> Option<String> {
         match self {
             Self::Kept => old.cloned(),
             Self::Inherited => None,
@@ -36,6 +38,16 @@ impl GroupSetting {
         match self {
             Self::Kept => Self::Kept,
             Self::Inherited | Self::Group(_) => Self::Inherited,
+        }
+    }
+}
+
+impl From<&StoredGroup> for GroupSetting {
+    fn from(group: &StoredGroup) -> Self {
+        match group {
+            StoredGroup::Kept => Self::Kept,
+            StoredGroup::Inherited => Self::Inherited,
+            StoredGroup::Group(group) => Self::Group(group.clone()),
         }
     }
 }

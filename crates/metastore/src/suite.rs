@@ -342,7 +342,7 @@ pub(crate) async fn what_nodes_keep_is_found_again(store: &Metastore) {
     assert_eq!(store.kept_places(other).await.unwrap().len(), 1);
     store.apply(&[Change::KeptDirs { job, places: Vec::new() }]).await.unwrap();
     assert_eq!(bytes().await, Some(0));
-    assert!(!store.knows_incarnation("nobody").await.unwrap());
+    assert_eq!(store.node_of_incarnation("nobody").await.unwrap(), None);
 }
 
 pub(crate) async fn kept_files_go_once_nobody_reads_them(store: &Metastore) {

@@ -54,6 +54,14 @@ pub struct Disks {
     disks: Vec<Disk>,
 }
 
+/// The fate of intermediate files of users when their process no longer uses its disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UserFiles {
+    /// The next process on the disk finds them.
+    Stay,
+    Go,
+}
+
 /// A dead process with remains on a disk.
 #[derive(Debug)]
 pub(crate) struct DeadProcess {
@@ -162,10 +170,15 @@ impl Disks {
         self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-job{job}", self.name))).collect()
     }
 
-    /// Returns directories for intermediate files of users, one per disk. The first file creates them; they are removed
-    /// with the process.
+    /// Returns directories for intermediate files of users, one per disk. The first file creates them; the next process
+    /// on the disk finds them.
     pub(crate) fn user_dirs(&self) -> Vec<PathBuf> {
-        self.disks.iter().map(|disk| disk.path.join(format!("{MARK}{}-{USER_FILES}", self.name))).collect()
+        self.disks.iter().map(|disk| Self::user_dir(&disk.path, &self.name)).collect()
+    }
+
+    /// Returns the directory for intermediate files of users of a process on a disk.
+    pub(crate) fn user_dir(disk: &Path, name: &str) -> PathBuf {
+        disk.join(format!("{MARK}{name}-{USER_FILES}"))
     }
 
     /// Returns directories for local copies of stored files, one per disk. The first copy creates them; they are removed
@@ -247,11 +260,13 @@ impl Disks {
         }
     }
 
-    /// Removes all remaining job directories and the lock files, because this process no longer uses the disks.
-    pub(crate) fn release(&self) {
+    /// Removes all remaining directories and the lock files, because this process no longer uses the disks. A lock file
+    /// stays beside intermediate files of users that stay.
+    pub(crate) fn release(&self, user_files: UserFiles) {
         for disk in &self.disks {
             // If the removal fails, the next node on the disk finds the lock file.
-            if remove_of(&disk.path, &self.name).is_ok() {
+            let removed = remove_of(&disk.path, &self.name, user_files);
+            if removed.is_ok() && !Self::user_dir(&disk.path, &self.name).exists() {
                 let _ = std::fs::remove_file(&disk.lock_path);
             }
         }
@@ -266,7 +281,7 @@ impl Disks {
 
 impl Drop for Disks {
     fn drop(&mut self) {
-        self.release();
+        self.release(UserFiles::Stay);
     }
 }
 
@@ -339,7 +354,7 @@ fn sweep(path: &Path, own_name: &str) -> std::io::Result<()> {
         let Ok(lock) = File::options().write(true).open(entry.path()) else { continue };
         // A locked file means that the process lives.
         if lock.try_lock().is_ok() {
-            remove_of(path, &name)?;
+            remove_of(path, &name, UserFiles::Go)?;
             let _ = std::fs::remove_file(entry.path());
         }
     }
@@ -352,23 +367,30 @@ fn owner_of_lock(file_name: &OsStr) -> Option<String> {
     Some(name.strip_suffix(LOCK_SUFFIX)?.to_string())
 }
 
-/// Removes the directories of a process: those of jobs and programs, and those of files of users and of local copies.
-fn remove_of(path: &Path, name: &str) -> std::io::Result<()> {
+/// Removes the directories of a process: those of jobs and programs, of local copies, and of files of users if these go
+/// or there are none.
+fn remove_of(path: &Path, name: &str, user_files: UserFiles) -> std::io::Result<()> {
     let of_jobs = format!("{MARK}{name}-job");
-    let of_users = format!("{MARK}{name}-{USER_FILES}");
+    let of_users = Disks::user_dir(path, name);
     let of_copies = format!("{MARK}{name}-{LOCAL_FILES}");
     let of_programs = format!(".{MARK}{name}-{PROGRAM_FILES}");
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
-        let is_of_it = |name: &str| {
-            let is_one = name == of_users || name == of_copies;
-            is_one || name.starts_with(&of_jobs) || name.starts_with(&of_programs)
-        };
+        let is_of_it =
+            |name: &str| name == of_copies || name.starts_with(&of_jobs) || name.starts_with(&of_programs);
         if entry.file_name().to_str().is_some_and(is_of_it) {
             remove_tree(&entry.path())?;
         }
     }
-    Ok(())
+    match user_files {
+        UserFiles::Go => remove_tree(&of_users),
+        UserFiles::Stay => match std::fs::remove_dir(&of_users) {
+            Err(error) if [ErrorKind::NotFound, ErrorKind::DirectoryNotEmpty].contains(&error.kind()) => {
+                Ok(())
+            }
+            other => other,
+        },
+    }
 }
 
 pub(crate) fn remove_tree(path: &Path) -> std::io::Result<()> {
@@ -406,12 +428,16 @@ mod tests {
         std::fs::create_dir(dir.path().join("a/sailfish-dead-intermediate")).unwrap();
         let of_users = living.user_dirs().remove(0);
         std::fs::create_dir(&of_users).unwrap();
+        std::fs::write(of_users.join("file-1.stage"), "x").unwrap();
         std::fs::write(dir.path().join("a/.sailfish-dead.lock"), "").unwrap();
         std::fs::create_dir(dir.path().join("a").join(STORED_FILES_DIR)).unwrap();
         let other = Disks::open(&paths[..1], "other", &SecretText::default()).unwrap();
         assert!(!left.exists() && kept[0].is_dir() && of_users.is_dir());
         drop(living);
-        assert!(!kept[0].exists());
+        assert!(!kept[0].exists() && of_users.join("file-1.stage").exists());
+        assert!(dir.path().join("a/.sailfish-living.lock").exists(), "nobody would find the files of users");
+        // They go when another process has taken over those that it can read.
+        other.sweep_all();
         drop(other);
         // Stored files belong to the disk, and no process.
         let left: Vec<_> = std::fs::read_dir(&paths[0]).unwrap().flatten().collect();

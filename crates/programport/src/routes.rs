@@ -2,8 +2,8 @@
 
 use api::control::{ErrorAnswer, ErrorCode};
 use api::intermediate::{
-    CreatedIntermediate, IntermediatePlace, NewIntermediate, OpenIntermediate, OpenedIntermediate,
-    RemoveIntermediate,
+    ChangeIntermediate, CreatedIntermediate, IntermediatePlace, NewIntermediate, OpenIntermediate,
+    OpenedIntermediate, RemoveIntermediate,
 };
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -82,6 +82,7 @@ pub(crate) fn routes(asking: Asking) -> Router {
         .route("/v1/intermediate-files", post(create).get(list))
         .route("/v1/intermediate-files/open", post(open))
         .route("/v1/intermediate-files/remove", post(remove))
+        .route("/v1/intermediate-files/change", post(change))
         .route("/nodes/{node}/data/v1/intermediate/stage-blocks", post(blocks))
         .route("/nodes/{node}/data/v1/intermediate/{file}", get(read))
         .route("/nodes/{node}/data/v1/intermediate/{file}/write", post(write))
@@ -150,6 +151,12 @@ async fn open(State(asking): State<Asking>, body: Bytes) -> Result<Response, Ref
 async fn remove(State(asking): State<Asking>, body: Bytes) -> Result<Response, Refused> {
     let remove: RemoveIntermediate = parsed(&body)?;
     asking.ask(async move |client| client.remove_intermediate(&remove).await).await?;
+    Ok(message(&()))
+}
+
+async fn change(State(asking): State<Asking>, body: Bytes) -> Result<Response, Refused> {
+    let change: ChangeIntermediate = parsed(&body)?;
+    asking.ask(async move |client| client.change_intermediate(&change).await).await?;
     Ok(message(&()))
 }
 

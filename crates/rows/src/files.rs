@@ -1,5 +1,6 @@
 //! Rows of the tree of files: names with their versions, and the concrete files of contents.
 
+use api::stored::cluster::StoredGroups;
 use api::stored::{HashedFile, MakingJob};
 use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, PutId};
 
@@ -81,6 +82,18 @@ impl FileGroups {
     pub fn within(&self, directory: &Self) -> Self {
         let or = |own: &Option<String>, above: &Option<String>| own.as_ref().or(above.as_ref()).cloned();
         Self { read: or(&self.read, &directory.read), write: or(&self.write, &directory.write) }
+    }
+}
+
+impl From<StoredGroups> for FileGroups {
+    fn from(StoredGroups { read, write }: StoredGroups) -> Self {
+        Self { read, write }
+    }
+}
+
+impl From<FileGroups> for StoredGroups {
+    fn from(FileGroups { read, write }: FileGroups) -> Self {
+        Self { read, write }
     }
 }
 

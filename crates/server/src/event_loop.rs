@@ -191,8 +191,8 @@ impl EventLoop {
             Request::Kept { node, announcement, reply } => self.announced(node, *announcement, reply).await?,
             Request::Collect { options, user, reply } => self.collect(*options, user, reply).await?,
             Request::Fsck { job, check, reply } => self.fsck(job, check, reply).await?,
-            Request::CreateFile { user, new, bytes_max, reply } => {
-                self.create_file(user, new, bytes_max, reply).await?;
+            Request::CreateFile { of, new, bytes_max, reply } => {
+                self.create_file(of, new, bytes_max, reply).await?;
             }
             Request::File(request) => control.file_request(outbox, *request),
             Request::Pull { request, reply } => self.pull(*request, reply),

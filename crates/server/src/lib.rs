@@ -43,8 +43,8 @@ use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::flow::{FlowSubmission, StageSubmission, SubmittedFlow};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
 use api::intermediate::{
-    CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews, NewIntermediate,
-    OpenedIntermediate,
+    CreatedIntermediate, IntermediateAnswer, IntermediateChange, IntermediateList, IntermediateNews,
+    NewIntermediate, OpenedIntermediate,
 };
 use api::kept::{GcAnswer, KeptAnnouncement};
 use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer, SeenQuestion};
@@ -54,6 +54,7 @@ use control::{FileRequest, NewStrike, NewsAnswer, SeenRequest};
 use event_loop::{
     EventLoop, JobFiles, Joining, ProgressBoard, REQUESTS_MAX, Reply, Request, Submission, caller, caller_of,
 };
+use filetree::Changer;
 use ids::{JobId, NodeId};
 use mapreduce::PartNodes;
 use metastore::{AuditRow, Change, Metastore};
@@ -73,7 +74,7 @@ pub use access::NewToken;
 pub use api::control::{JobOutcome, JobProgress, StageProgress, SubmittedJob};
 pub use control::flows::FlowError;
 pub use control::retention::KeptCheck;
-pub use control::{ControlError, Finished, PullRequest, Service};
+pub use control::{ControlError, Finished, NamedFile, PullRequest, Service};
 pub use error::ServerError;
 pub use history::{History, gone_nodes, job_placements};
 pub use kept::{
@@ -564,42 +565,44 @@ impl Server {
     /// Creates an intermediate file of a user, to be written on a node.
     pub async fn create_intermediate(
         &self,
-        user: String,
+        of: NamedFile,
         new: NewIntermediate,
         bytes_max: Option<u64>,
     ) -> Result<CreatedIntermediate, ServerError> {
-        self.ask_later(|reply| Request::CreateFile { user, new, bytes_max, reply }).await
+        self.ask_later(|reply| Request::CreateFile { of, new, bytes_max, reply }).await
     }
 
     /// Returns the state of an intermediate file, and the nodes to read it from.
-    pub async fn open_intermediate(
-        &self,
-        user: String,
-        name: String,
-    ) -> Result<OpenedIntermediate, ServerError> {
-        let request = |reply| FileRequest::Open { user, name, wait: false, reply: caller(reply) };
+    pub async fn open_intermediate(&self, of: NamedFile) -> Result<OpenedIntermediate, ServerError> {
+        let request = |reply| FileRequest::Open { of, wait: false, reply: caller(reply) };
         self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 
     /// Does the same after the file is no longer being written. Dropping the future ends the wait.
-    pub async fn open_written_intermediate(
-        &self,
-        user: String,
-        name: String,
-    ) -> Result<OpenedIntermediate, ServerError> {
-        let request = |reply| FileRequest::Open { user, name, wait: true, reply: caller(reply) };
+    pub async fn open_written_intermediate(&self, of: NamedFile) -> Result<OpenedIntermediate, ServerError> {
+        let request = |reply| FileRequest::Open { of, wait: true, reply: caller(reply) };
         self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 
-    /// Returns the intermediate files of a user, or of all users.
-    pub async fn intermediates(&self, user: Option<String>) -> Result<IntermediateList, ServerError> {
-        let request = |reply| FileRequest::List { user, reply: caller(reply) };
+    /// Returns the intermediate files that a user may read.
+    pub async fn intermediates(&self, changer: Changer) -> Result<IntermediateList, ServerError> {
+        let request = |reply| FileRequest::List { changer, reply: caller(reply) };
         self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 
     /// Removes an intermediate file, even while it is being written.
-    pub async fn remove_intermediate(&self, user: String, name: String) -> Result<(), ServerError> {
-        let request = |reply| FileRequest::Remove { user, name, reply: caller(reply) };
+    pub async fn remove_intermediate(&self, of: NamedFile) -> Result<(), ServerError> {
+        let request = |reply| FileRequest::Remove { of, reply: caller(reply) };
+        self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
+    }
+
+    /// Changes the groups or the owner of an intermediate file. The caller has looked that the groups exist.
+    pub async fn change_intermediate(
+        &self,
+        of: NamedFile,
+        change: IntermediateChange,
+    ) -> Result<(), ServerError> {
+        let request = |reply| FileRequest::Change { of, change, reply: caller(reply) };
         self.ask_later(|reply| Request::File(Box::new(request(reply)))).await
     }
 

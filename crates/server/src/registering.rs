@@ -7,7 +7,8 @@ use api::control::NodeWelcome;
 use api::data_access::SecretText;
 use api::intermediate::{CreatedIntermediate, NewIntermediate};
 use api::kept::{KeptAnnouncement, KeptDir};
-use api::orphaned::OrphanedData;
+use api::orphaned::{OrphanedData, PREDECESSORS_MAX};
+use control::NamedFile;
 use control::retention::DirInStore;
 use ids::NodeId;
 use metastore::StoreError;
@@ -43,9 +44,11 @@ impl EventLoop {
             }
         };
         info.left.retain(is_proven);
+        let predecessors = self.predecessors(&std::mem::take(&mut info.predecessors)).await?;
         let node = self.store.reserve_node_id().await?;
         let joining = control::membership::Joining {
             info,
+            predecessors,
             secret_hash,
             join_token,
             incarnation: incarnation_of(&proof),
@@ -57,15 +60,25 @@ impl EventLoop {
         Ok(())
     }
 
+    /// Returns the nodes to which the server gave these proofs.
+    async fn predecessors(&self, proofs: &[SecretText]) -> Result<Vec<NodeId>, StoreError> {
+        let proofs = proofs.iter().filter_map(|proof| TokenText::parse(&proof.0)).take(PREDECESSORS_MAX);
+        let mut nodes = Vec::new();
+        for proof in proofs {
+            nodes.extend(self.store.node_of_incarnation(&incarnation_of(&proof.secret)).await?);
+        }
+        Ok(nodes)
+    }
+
     /// Creates an intermediate file of a user.
     pub async fn create_file(
         &mut self,
-        user: String,
+        of: NamedFile,
         new: NewIntermediate,
         bytes_max: Option<u64>,
         reply: Reply<CreatedIntermediate>,
     ) -> Result<(), StoreError> {
-        match self.control.check_file(user, new, bytes_max) {
+        match self.control.check_file(of, new, bytes_max) {
             Err(error) => self.answer(reply, Err(error.into())),
             Ok(new) => {
                 let file = self.store.reserve_intermediate_id().await?;
@@ -103,9 +116,9 @@ impl EventLoop {
         if let Some(known) = places.into_iter().find(|place| place.dir.name() == dir.name()) {
             return Ok(DirInStore::Kept { made_by: known.made_by });
         }
-        Ok(match self.store.knows_incarnation(&dir.incarnation).await? {
-            true => DirInStore::Stranger,
-            false => DirInStore::OfOthers,
+        Ok(match self.store.node_of_incarnation(&dir.incarnation).await? {
+            Some(_) => DirInStore::Stranger,
+            None => DirInStore::OfOthers,
         })
     }
 }

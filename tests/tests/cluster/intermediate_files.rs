@@ -218,9 +218,11 @@ fn reader_uses_replica_when_node_is_killed() {
 }
 
 #[test]
-fn lost_node_loses_its_unreplicated_and_unfinished_files() {
+fn returned_node_brings_its_files_back() {
     let mut cluster = Cluster::builder().nodes(1).start();
-    put(&cluster, "single", &corpus(MIB), &[]).expect_success();
+    let text = corpus(MIB);
+    put(&cluster, "single", &text, &[]).expect_success();
+    put(&cluster, "removed", b"nobody misses it", &[]).expect_success();
     let (writer, mut pipe) = begin_put(&cluster, "half", &[]);
     cluster.kill_node();
     let told = ["\"single\" is lost", "the node node-0, which had the only copy, is gone"];
@@ -234,11 +236,21 @@ fn lost_node_loses_its_unreplicated_and_unfinished_files() {
     let told = ["\"half\" is abandoned", "the node node-0 was lost while it was written there"];
     run(&cluster, &["read", "half", "--wait", "1m"]).expect_failure(1, &told);
     put(&cluster, "nowhere", b"", &[]).expect_failure(2, &["no node takes intermediate files now"]);
-    // On the same disk: what the dead one had there goes.
+    run(&cluster, &["rm", "removed"]).expect_success();
+    // The files that the server does not want any more go from the disk.
+    let is_back = |told: &str| told.contains("complete");
     cluster.restart_node(0);
-    assert!(on_disks(&cluster, 1).is_empty());
-    put(&cluster, "single", b"again", &[]).expect_success();
-    assert_reads(&cluster, &["single"], b"again");
+    cluster.ask_until(&["intermediate", "stat", "single"], is_back);
+    assert_reads(&cluster, &["single"], &text);
+    wait_until("removed files are gone", || on_disks(&cluster, 1).len() == 1);
+    run(&cluster, &["read", "half"]).expect_failure(1, &told);
+    put(&cluster, "single", b"again", &[]).expect_failure(2, &["\"single\" exists already"]);
+    // A node that was told to end keeps them too.
+    cluster.stop_node();
+    cluster.ask_until(&["intermediate", "stat", "single"], |told| told.contains("lost"));
+    cluster.restart_node(0);
+    cluster.ask_until(&["intermediate", "stat", "single"], is_back);
+    assert_reads(&cluster, &["single"], &text);
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! Groups of users that may read and change stored files of a cluster.
+//! Groups of users that may read and change stored and intermediate files of a cluster.
 
 use crate::security::{Guarded, serve};
-use blackbox::{Sandbox, StoredQuestions};
+use blackbox::{Running, Sandbox, StoredQuestions};
+use serde_json::json;
+use std::fs::File;
 
 const REFUSED: i32 = 2;
 
@@ -58,6 +60,43 @@ fn groups_open_stored_files_until_left() {
     job("again").expect_failure(REFUSED, &["belong to \"ann\""]);
     done(&admin, &["group", "delete", "team"]);
     refuse(&admin, &["group", "create", "team"], "still have a deleted group");
+}
+
+#[test]
+fn groups_open_intermediate_files() {
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    let admin = guarded.admin_token();
+    let done = |token: &str, args: &[&str]| guarded.by(token, args).expect_success().text();
+    let put = |token: &str, text: &str, more: &[&str]| {
+        let from = guarded.sandbox.write("to-put", text);
+        let mut command = guarded.command(token, &[&["intermediate", "put", "edges"], more].concat());
+        Running::start_with_stdin(&mut command, File::open(from).expect("it was written")).wait()
+    };
+    let read = ["intermediate", "read", "edges", "--user", "ann"];
+    let refuse =
+        |args: &[&str]| guarded.by("bob.token", args).expect_failure(REFUSED, &["belong to another user"]);
+    put("ann.token", "of ann\n", &[]).expect_success();
+    done(&admin, &["group", "create", "team"]);
+    done(&admin, &["group", "add", "team", "bob"]);
+    refuse(&read);
+    refuse(&["intermediate", "chmod", "edges", "--user", "ann", "--read", "team"]);
+    done("ann.token", &["intermediate", "chmod", "edges", "--read", "team"]);
+    assert_eq!(done("bob.token", &read), "of ann\n");
+    assert!(done("bob.token", &["intermediate", "list"]).contains("edges"));
+    let replace = ["--user", "ann", "--replace"];
+    put("bob.token", "of bob\n", &replace).expect_failure(REFUSED, &["belong to another user"]);
+    done("ann.token", &["intermediate", "chmod", "edges", "--read", "none", "--write", "team"]);
+    put("bob.token", "of bob\n", &replace).expect_success();
+    assert_eq!(done("ann.token", &read), "of bob\n");
+    let stat = guarded.by("bob.token", &["intermediate", "stat", "edges", "--user", "ann", "--json"]);
+    let stat = stat.expect_success().json();
+    assert_eq!((&stat["user"], &stat["groups"]), (&"ann".into(), &json!({ "write": "team" })));
+    done(&admin, &["group", "remove", "team", "bob"]);
+    refuse(&read);
+    refuse(&["intermediate", "rm", "edges", "--user", "ann"]);
+    done(&admin, &["intermediate", "chown", "edges", "bob", "--user", "ann"]);
+    assert_eq!(done("bob.token", &["intermediate", "read", "edges"]), "of bob\n");
 }
 
 /// All routes of a private server are tried in `controlport`.

@@ -172,6 +172,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         let dying = if again { DyingProcess::Await } else { DyingProcess::Ignore };
         let left = LeftOnDisks::find(&disks, dying);
         info.left = left.told();
+        info.predecessors = left.proofs();
         let link = join(args, &credentials, &info, again)?;
         again = true;
         let (node, incarnation) = (link.node(), link.incarnation().to_string());
@@ -484,5 +485,6 @@ fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {
         data_url: String::new(),
         sees: Vec::new(),
         left: Vec::new(),
+        predecessors: Vec::new(),
     })
 }

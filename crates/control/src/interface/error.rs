@@ -35,9 +35,19 @@ pub enum ControlError {
     #[error("there is no intermediate file {name:?}: `sailfish intermediate list` lists all files")]
     UnknownIntermediate { name: String },
     #[error(
-        "the intermediate file {name:?} exists already and is {state}: a file has one writer and never changes; remove it first"
+        "the intermediate file {name:?} exists already and is {state}: a file has one writer and never changes; remove it first, or say --replace"
     )]
     IntermediateExists { name: String, state: &'static str },
+    /// It says the same about files that are not there: the names of others are not told.
+    #[error(
+        "the intermediate files of {user:?} belong to another user: only {user:?}, members of groups that {user:?} named and \
+         administrators may do this"
+    )]
+    IntermediateOfOther { user: String },
+    #[error("only administrators may give the intermediate file {name:?} another owner")]
+    OwnerOfIntermediate { name: String },
+    #[error("{user:?} is no name of a user")]
+    BadUser { user: String },
     #[error("{name:?} is not a valid name of an intermediate file: give 1 to {max} printable bytes",
         max = api::intermediate::INTERMEDIATE_NAME_BYTES_MAX)]
     BadIntermediateName { name: String },

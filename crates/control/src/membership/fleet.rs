@@ -549,6 +549,7 @@ mod tests {
             data_url: String::new(),
             sees: Vec::new(),
             left: Vec::new(),
+            predecessors: Vec::new(),
         }
     }
 

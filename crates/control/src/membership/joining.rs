@@ -52,6 +52,8 @@ fn check_node(info: &NodeInfo) -> Result<(), String> {
 /// A node that wants to join, and its identity.
 pub struct Joining {
     pub info: NodeInfo,
+    /// Dead nodes whose disks it has, as it has proved.
+    pub predecessors: Vec<NodeId>,
     /// SHA-256 of its secret.
     pub secret_hash: [u8; 32],
     /// Name of its join token, if the token is its own.
@@ -81,10 +83,15 @@ pub(crate) fn join(
     joining: Joining,
     reply: Reply<NodeWelcome>,
 ) {
-    let Joining { mut info, secret_hash, join_token, incarnation, disk_proof, data_keys } = joining;
+    let Joining { mut info, predecessors, secret_hash, join_token, incarnation, disk_proof, data_keys } =
+        joining;
     let left = std::mem::take(&mut info.left);
     // The locks of their disks were free, so their processes are dead, even if their connections seem alive.
     let mut forerunners = forerunners(&work.fleet, &left);
+    let still_known = predecessors.into_iter().filter(|older| work.fleet.has(*older));
+    forerunners.extend(still_known);
+    forerunners.sort_unstable();
+    forerunners.dedup();
     match work.fleet.namesake(&info.name).filter(|(node, _)| !forerunners.contains(node)) {
         Some((node, true)) => {
             let name = info.name;

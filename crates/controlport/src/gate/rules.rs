@@ -70,6 +70,7 @@ pub(crate) const RULES: &[Rule] = &[
     looks("GET", "/v1/intermediate-files", Admits::SubmittersAndPrograms),
     looks("POST", "/v1/intermediate-files/open", Admits::SubmittersAndPrograms),
     changes("POST", "/v1/intermediate-files/remove", Admits::SubmittersAndPrograms),
+    changes("POST", "/v1/intermediate-files/change", Admits::SubmittersAndPrograms),
     looks("POST", "/v1/nodes/{node}/intermediate-files", NODES),
     looks("POST", "/v1/stored-files/find", LOOKERS),
     looks("POST", "/v1/stored-files/list", LOOKERS),

@@ -5,30 +5,43 @@ use crate::answer::{Message, Named, Problem, Refusal};
 use crate::gate::{Caller, now_ns};
 use crate::port::Port;
 use crate::routes::jobs::check_owner;
-use api::control::{ErrorCode, POLL_MS_MAX};
+use crate::routes::stored_files::asker;
+use api::control::POLL_MS_MAX;
 use api::intermediate::{
-    CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews, IntermediateState,
-    NewIntermediate, OpenIntermediate, OpenedIntermediate, RemoveIntermediate,
+    ChangeIntermediate, CreatedIntermediate, IntermediateAnswer, IntermediateChange, IntermediateList,
+    IntermediateNews, IntermediateState, NewIntermediate, OpenIntermediate, OpenedIntermediate,
+    RemoveIntermediate,
 };
-use api::people::Role;
+use api::stored::cluster::StoredGroup;
 use axum::extract::State;
+use filetree::{Changer, GroupSetting};
 use ids::{IntermediateId, NodeId};
+use server::NamedFile;
 use std::time::Duration;
 use trust::{DataRight, FileGrant, FileRight};
 
 /// Validity of a grant. A longer read or write must ask for a new one.
 const GRANTED: Duration = Duration::from_secs(24 * 3600);
 
-/// Returns the user who owns the file: the caller, unless an administrator names another user.
-fn owner(caller: &Caller, claimed: Option<String>) -> Result<String, Problem> {
-    match claimed {
-        Some(user) if user != caller.owner_name() && caller.role != Role::Admin => {
-            let message = format!("the intermediate files of {user:?} belong to another user");
-            Err(Problem::new(ErrorCode::Forbidden, message))
-        }
-        Some(user) => Ok(user),
-        None => Ok(caller.owner_name().to_string()),
-    }
+/// Returns a file of the caller, or of the user whom the caller names, with the groups of the caller if these count.
+async fn asked(
+    port: &Port,
+    caller: &Caller,
+    user: Option<String>,
+    name: String,
+) -> Result<NamedFile, Problem> {
+    let user = user.unwrap_or_else(|| caller.owner_name().to_string());
+    let changer = asker(caller, String::new()).changer;
+    let changer = match changer.has(&user) {
+        true => changer,
+        false => with_groups(port, changer).await?,
+    };
+    Ok(NamedFile { user, name, changer })
+}
+
+async fn with_groups(port: &Port, changer: Changer) -> Result<Changer, Problem> {
+    let found = port.stored.aside(async move |catalog| catalog.with_groups(&changer).await).await;
+    found.map(|Message(changer)| changer)
 }
 
 fn grant(port: &Port, file: IntermediateId, right: FileRight, bytes_max: Option<u64>) -> Option<String> {
@@ -49,12 +62,12 @@ pub(crate) async fn create(
     caller: Caller,
     Message(mut new): Message<NewIntermediate>,
 ) -> Result<Message<CreatedIntermediate>, Problem> {
-    let user = owner(&caller, new.user.take())?;
+    let of = asked(&port, &caller, new.user.take(), new.name.clone()).await?;
     if let Some(job) = new.job {
         check_owner(&port, &caller, job).await?;
     }
     let bytes_max = caller.quota.map(|quota| quota.intermediate_bytes_max);
-    let created = port.server.create_intermediate(user, new, bytes_max).await?;
+    let created = port.server.create_intermediate(of, new, bytes_max).await?;
     let grant = grant(&port, created.file, FileRight::Write, created.bytes_max);
     Ok(Message(CreatedIntermediate { grant, ..created }))
 }
@@ -63,14 +76,14 @@ pub(crate) async fn create(
     get,
     path = "/v1/intermediate-files",
     tag = "clients",
-    responses((status = 200, description = "The intermediate files of the caller; of all, for an administrator", body = IntermediateList), (status = "default", response = Refusal))
+    responses((status = 200, description = "The intermediate files that the caller may read; all, for an administrator", body = IntermediateList), (status = "default", response = Refusal))
 )]
 pub(crate) async fn list(
     State(port): State<Port>,
     caller: Caller,
 ) -> Result<Message<IntermediateList>, Problem> {
-    let only_of = (caller.role != Role::Admin).then(|| caller.owner_name().to_string());
-    Ok(Message(port.server.intermediates(only_of).await?))
+    let changer = with_groups(&port, asker(&caller, String::new()).changer).await?;
+    Ok(Message(port.server.intermediates(changer).await?))
 }
 
 #[utoipa::path(
@@ -85,11 +98,11 @@ pub(crate) async fn open(
     caller: Caller,
     Message(open): Message<OpenIntermediate>,
 ) -> Result<Message<OpenedIntermediate>, Problem> {
-    let user = owner(&caller, open.user)?;
+    let of = asked(&port, &caller, open.user, open.name).await?;
     let held = Duration::from_millis(open.wait_ms.min(POLL_MS_MAX));
-    let mut opened = port.server.open_intermediate(user.clone(), open.name.clone()).await?;
+    let mut opened = port.server.open_intermediate(of.clone()).await?;
     if opened.status.state == IntermediateState::Writing && !held.is_zero() {
-        let waits = port.server.open_written_intermediate(user, open.name);
+        let waits = port.server.open_written_intermediate(of);
         // If the file is still being written, the answer has the state from before the wait.
         if let Ok(waited) = tokio::time::timeout(held, waits).await {
             opened = waited?;
@@ -114,8 +127,32 @@ pub(crate) async fn remove(
     caller: Caller,
     Message(remove): Message<RemoveIntermediate>,
 ) -> Result<Message<()>, Problem> {
-    let user = owner(&caller, remove.user)?;
-    Ok(Message(port.server.remove_intermediate(user, remove.name).await?))
+    let of = asked(&port, &caller, remove.user, remove.name).await?;
+    Ok(Message(port.server.remove_intermediate(of).await?))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/intermediate-files/change",
+    tag = "clients",
+    request_body = ChangeIntermediate,
+    responses((status = 200, description = "The file has other groups or another owner, `null`"), (status = "default", response = Refusal))
+)]
+pub(crate) async fn change(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(change): Message<ChangeIntermediate>,
+) -> Result<Message<()>, Problem> {
+    let of = asked(&port, &caller, change.user, change.name).await?;
+    // Whoever may not choose the groups does not learn which ones exist.
+    if let IntermediateChange::SetGroups { read, write } = &change.change
+        && of.changer.has(&of.user)
+    {
+        let named = |group: &StoredGroup| GroupSetting::from(group).group().map(str::to_string);
+        let groups: Vec<String> = [read, write].into_iter().filter_map(named).collect();
+        port.stored.aside(async move |catalog| catalog.check_groups(&groups).await).await?;
+    }
+    Ok(Message(port.server.change_intermediate(of, change.change).await?))
 }
 
 #[utoipa::path(

@@ -1,7 +1,8 @@
 //! Tests of intermediate files of users.
 
-use crate::{Change, IntermediateReplicaRow, Metastore};
+use crate::{Change, GroupRefusal, IntermediateReplicaRow, Metastore};
 use api::intermediate::{IntermediateState, IntermediateStatus};
+use api::stored::cluster::StoredGroups;
 use ids::{IntermediateId, JobId, NodeId};
 
 fn row(file: IntermediateId, name: &str) -> IntermediateStatus {
@@ -9,6 +10,8 @@ fn row(file: IntermediateId, name: &str) -> IntermediateStatus {
         file,
         user: "ann".to_string(),
         name: name.to_string(),
+        groups: StoredGroups::default(),
+        former: Vec::new(),
         job: Some(JobId(3)),
         state: IntermediateState::Writing,
         node: NodeId(2),
@@ -57,13 +60,23 @@ pub(crate) async fn intermediate_files_are_remembered(store: &Metastore) {
         .unwrap();
     let with_replica = IntermediateStatus { replica: Some(NodeId(5)), ..closed.clone() };
     assert_eq!(store.intermediate_files().await.unwrap(), [with_replica, other.clone()]);
-    let moved = IntermediateStatus { node: NodeId(5), ..closed };
+    let moved = IntermediateStatus { node: NodeId(5), former: vec![NodeId(2), NodeId(7)], ..closed };
     let moves = [
         Change::Intermediate { row: Box::new(moved.clone()) },
         Change::IntermediateReplicaGone { file: first },
     ];
     store.apply(&moves).await.unwrap();
-    assert_eq!(store.intermediate_files().await.unwrap(), [moved, other]);
+    assert_eq!(store.intermediate_files().await.unwrap(), [moved, other.clone()]);
+    let (team, crew) = ("crew".to_string(), "shift".to_string());
+    let groups = StoredGroups { read: Some(team.clone()), write: Some(crew.clone()) };
+    let other = IntermediateStatus { user: "ben".to_string(), groups, ..other };
+    store.apply(&[Change::Intermediate { row: Box::new(other.clone()) }]).await.unwrap();
+    assert_eq!(store.intermediate_files().await.unwrap()[1], other);
+    // Nobody would get the rights of a deleted group by a new one of its name.
+    for group in [&team, &crew] {
+        assert_eq!(store.create_group(group, 1).await.unwrap(), Err(GroupRefusal::StillNamed(group.clone())));
+        assert_eq!(store.missing_group(std::slice::from_ref(group)).await.unwrap(), Some(group.clone()));
+    }
     let removed = [replica(second, 4), Change::IntermediateRemoved { file: second }];
     store.apply(&removed).await.unwrap();
     assert_eq!(store.intermediate_files().await.unwrap().len(), 1);

@@ -17,7 +17,8 @@ pub enum GroupRefusal {
     Exists(String),
     /// Its old members would not expect that others get their rights.
     #[error(
-        "stored files still have a deleted group {0:?}: choose another name, or change them by `sailfish files chmod`"
+        "files still have a deleted group {0:?}: choose another name, or change them by `sailfish files chmod` or \
+         `sailfish intermediate chmod`"
     )]
     StillNamed(String),
     #[error("there is no group {0:?}")]
@@ -64,6 +65,7 @@ impl Metastore {
             for statement in [
                 "SELECT name FROM file_names WHERE read_group = $1 LIMIT 1",
                 "SELECT name FROM file_names WHERE write_group = $1 LIMIT 1",
+                "SELECT name FROM intermediate_files WHERE read_group = $1 OR write_group = $1 LIMIT 1",
             ] {
                 if found(db, statement, group).await? {
                     return refused(GroupRefusal::StillNamed(group.to_string()));
@@ -159,6 +161,17 @@ impl Metastore {
             }
         }
         Ok(groups.into_values().collect())
+    }
+
+    /// Returns one of these groups that does not exist.
+    pub async fn missing_group(&self, groups: &[String]) -> Result<Option<String>, StoreError> {
+        for group in groups {
+            let statement = "SELECT name FROM user_groups WHERE name = $1";
+            if self.rows(statement, [group.as_str().into()]).await?.is_empty() {
+                return Ok(Some(group.clone()));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the groups of a user.

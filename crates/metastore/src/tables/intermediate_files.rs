@@ -4,6 +4,7 @@ use crate::database::{Row, Session};
 use crate::transaction::ApplyError;
 use crate::{Metastore, StoreError};
 use api::intermediate::{IntermediateState, IntermediateStatus};
+use api::stored::cluster::StoredGroups;
 use ids::{IntermediateId, JobId, NodeId};
 use rows::Change;
 
@@ -26,6 +27,8 @@ impl Metastore {
             file: IntermediateId(self.get(row, "file")?),
             user: self.get(row, "user_name")?,
             name: self.get(row, "name")?,
+            groups: StoredGroups { read: self.get(row, "read_group")?, write: self.get(row, "write_group")? },
+            former: self.json(row, "former")?,
             job: self.get::<Option<i64>>(row, "job")?.map(JobId),
             state: self.word(row, "state", IntermediateState::parse)?,
             node: NodeId(self.number(row, "node")?),
@@ -58,13 +61,17 @@ pub(crate) async fn apply_one(db: &mut Session<'_>, change: &Change) -> Result<(
                 row.keep_ns.into(),
                 row.expires_ns.into(),
                 row.problem.clone().into(),
+                row.groups.read.clone().into(),
+                row.groups.write.clone().into(),
+                crate::convert::json(&row.former)?.into(),
             ];
             let statement = "INSERT INTO intermediate_files (file, user_name, name, job, state, node, bytes, crc32c, \
-                 created_ns, closed_ns, keep_ns, expires_ns, problem) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) \
-                 ON CONFLICT (file) DO UPDATE SET state = excluded.state, node = excluded.node, bytes = excluded.bytes, \
-                 crc32c = excluded.crc32c, closed_ns = excluded.closed_ns, expires_ns = excluded.expires_ns, \
-                 problem = excluded.problem";
+                 created_ns, closed_ns, keep_ns, expires_ns, problem, read_group, write_group, former) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) \
+                 ON CONFLICT (file) DO UPDATE SET user_name = excluded.user_name, state = excluded.state, \
+                 node = excluded.node, bytes = excluded.bytes, crc32c = excluded.crc32c, closed_ns = excluded.closed_ns, \
+                 expires_ns = excluded.expires_ns, problem = excluded.problem, read_group = excluded.read_group, \
+                 write_group = excluded.write_group, former = excluded.former";
             db.execute(statement, values).await?;
         }
         Change::IntermediateReplica { row } => {

@@ -66,10 +66,11 @@ impl Metastore {
         self.rows(statement, [job.0.into()]).await?.iter().map(place).collect()
     }
 
-    /// Returns whether a node of this store ever had this incarnation.
-    pub async fn knows_incarnation(&self, incarnation: &str) -> Result<bool, StoreError> {
+    /// Returns the node of this store that ever had this incarnation.
+    pub async fn node_of_incarnation(&self, incarnation: &str) -> Result<Option<NodeId>, StoreError> {
         let statement = "SELECT node FROM nodes WHERE incarnation = $1";
-        Ok(!self.rows(statement, [incarnation.into()]).await?.is_empty())
+        let rows = self.rows(statement, [incarnation.into()]).await?;
+        rows.first().map(|row| Ok(NodeId(self.number(row, "node")?))).transpose()
     }
 
     /// Returns the chunks in each run of a job.

@@ -1,9 +1,11 @@
 //! Files of dead processes on the disks of this node. When the node joins, it tells the server about the intact runs
-//! and parts; those that the server readmits belong to this process from then on. All other files are removed.
+//! and parts; those that the server readmits belong to this process from then on. So do all intact intermediate files of
+//! users: the node lists them when it has joined, and drops those that the server does not want. All other files are
+//! removed.
 
 use crate::disks::Disks;
 use api::data_access::SecretText;
-use api::orphaned::{LEFT_FILES_MAX, LeftPart, LeftRun, OrphanedData};
+use api::orphaned::{LEFT_FILES_MAX, LeftPart, LeftRun, OrphanedData, PREDECESSORS_MAX};
 use chunkserver::{left_run, run_of_file};
 use dataport::StageFileName;
 use faults::{IoCall, io_call};
@@ -26,6 +28,8 @@ pub struct LeftOnDisks {
     /// Proof of each process. Without one the server would not trust the report.
     proofs: BTreeMap<String, SecretText>,
     left: BTreeMap<(String, JobId), Left>,
+    /// Directories of intermediate files of users.
+    user_dirs: Vec<PathBuf>,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +62,7 @@ impl LeftOnDisks {
                     let left = found.left.entry((dead.name.clone(), job)).or_default();
                     files += left.look_through(&dir, job, LEFT_FILES_MAX.saturating_sub(files));
                 }
+                found.user_dirs.push(Disks::user_dir(&disk, &dead.name));
                 found.proofs.extend(dead.proof.map(|proof| (dead.name, proof)));
                 found.locks.push(dead.lock);
             }
@@ -80,8 +85,14 @@ impl LeftOnDisks {
         told.filter(|left| !left.runs.is_empty() || !left.parts.is_empty()).collect()
     }
 
-    /// Moves the files of these jobs to this process, which has opened the disks, each on its own disk, and removes all
-    /// others. A file that cannot be moved is found missing by its readers, and recomputed.
+    /// Returns the proofs of the processes, for the server.
+    pub fn proofs(&self) -> Vec<SecretText> {
+        self.proofs.values().take(PREDECESSORS_MAX).cloned().collect()
+    }
+
+    /// Moves the files of these jobs and those of users to this process, which has opened the disks, each on its own disk,
+    /// and removes all others. A file of a job that cannot be moved is found missing by its readers, and recomputed; one
+    /// of a user stays lost.
     pub fn give_to(self, disks: &Disks, jobs: &[JobId]) {
         for ((_, job), left) in self.left.iter().filter(|((_, job), _)| jobs.contains(job)) {
             if let Err(failure) = disks.create(*job) {
@@ -95,8 +106,27 @@ impl LeftOnDisks {
                 }
             }
         }
+        self.user_dirs.iter().for_each(|dir| move_user_files(dir, &disks.user_dirs()));
         drop(self.locks);
         disks.sweep_all();
+    }
+}
+
+/// Moves the intact intermediate files of users in a directory.
+fn move_user_files(dir: &Path, dirs: &[PathBuf]) {
+    // Most processes left none.
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for dir in dirs {
+        // If this fails, so does the move.
+        let _ = std::fs::create_dir(dir);
+    }
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = left_part(&path).and_then(|part| StageFileName::new(part.name));
+        if name.is_none_or(|name| name.user_file().is_none()) {
+            tracing::info!(path = %path.display(), "an intermediate file of a dead process is not whole");
+        } else if let Err(error) = move_into(&path, dirs) {
+            tracing::warn!(path = %path.display(), %error, "cannot take over an intermediate file on a disk");
+        }
     }
 }
 
@@ -165,10 +195,15 @@ mod tests {
         let mut part = StageFileWriter::create(&whole).unwrap();
         part.write_all(b"12345").unwrap();
         part.finish(Syncing::NotSynced).unwrap();
+        let of_users = paths[0].join("sailfish-dead-intermediate");
+        std::fs::create_dir(&of_users).unwrap();
+        std::fs::copy(&whole, of_users.join("file-9.stage")).unwrap();
+        std::fs::write(of_users.join("file-10.stage"), "not whole").unwrap();
         let left = LeftOnDisks::find(&paths, DyingProcess::Await);
         let told = left.told();
         assert_eq!((told.len(), told[0].job, told[0].incarnation.as_str()), (1, job, "dead"));
         assert_eq!(told[0].proof.0, "proof");
+        assert_eq!(left.proofs(), [SecretText("proof".into())]);
         let parts: Vec<_> = told[0].parts.iter().map(|part| (part.name.as_str(), part.bytes)).collect();
         assert_eq!((parts, told[0].runs.len()), (vec![("part-00002.attempt-1.stage", 5)], 0));
         // Nobody takes the files during the inspection.
@@ -177,6 +212,8 @@ mod tests {
         assert!(whole.exists());
         left.give_to(&disks, &[job]);
         assert!(disks.dirs(job)[1].join("part-00002.attempt-1.stage").exists());
+        let taken_over = std::fs::read_dir(&disks.user_dirs()[0]).unwrap().flatten();
+        assert_eq!(taken_over.map(|entry| entry.file_name()).collect::<Vec<_>>(), ["file-9.stage"]);
         let left_over = paths.iter().flat_map(|path| std::fs::read_dir(path).unwrap().flatten());
         let dead = left_over.filter(|entry| entry.file_name().to_string_lossy().contains("dead"));
         assert_eq!(dead.count(), 0);

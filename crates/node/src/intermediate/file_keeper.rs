@@ -5,12 +5,12 @@ use crate::intermediate::intermediate_files::{IntermediateFiles, SentFile};
 use crate::link::remote::Remote;
 use crate::shuffle::remote::OtherNodes;
 use crate::shuffle::replicate::parts::age;
-use crate::shuffle::replicate::{Sent, candidates};
+use crate::shuffle::replicate::{Offered, candidates, offer};
 use api::data_access::FileCopy;
-use dataport::{CopyError, DataClient, DataScope, StageFileHere, StageFileName, StageFileRef, Token};
+use dataport::{DataClient, DataScope, StageFileHere, StageFileName, StageFileRef, Token};
 use ids::IntermediateId;
 use std::sync::Weak;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Interval between two searches for silent writers, and for files without a replica.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -47,13 +47,13 @@ fn send_files(remote: &Remote) -> bool {
     let mut waits = false;
     for (file, here) in single {
         match send(remote, &others, file, &here) {
-            Sent::To(to) => {
-                let bytes = crate::intermediate::intermediate_files::stored_bytes(here.payload);
+            Offered::Taken(to, bytes) => {
                 let single_ns = age(&here).as_nanos() as u64;
                 files.was_sent(file, SentFile { to, bytes, single_ns });
             }
-            Sent::NotNow => waits = true,
-            Sent::Never => {}
+            // An unreadable one is retried, rarely: a disk may come back.
+            Offered::NotNow | Offered::Unreadable => waits = true,
+            Offered::Cancelled => {}
         }
     }
     waits
@@ -68,29 +68,18 @@ fn granted(remote: &Remote, others: &OtherNodes, copy: FileCopy) -> Option<DataC
     Some(others.client.with_token(Some(token)))
 }
 
-fn send(remote: &Remote, others: &OtherNodes, file: IntermediateId, here: &StageFileHere) -> Sent {
+/// Returns the bytes of the copy, if a node takes one.
+fn send(remote: &Remote, others: &OtherNodes, file: IntermediateId, here: &StageFileHere) -> Offered<u64> {
     let files = remote.files();
     let name = StageFileName::of_user_file(file);
     let of_file = StageFileRef { name: name.clone(), payload: here.payload };
     let may_go_on = |_: usize| files.knows(file) && !files.has_ended();
-    let began = Instant::now();
-    for peer in candidates(others, &name) {
-        let Some(client) = granted(remote, others, FileCopy { file, to: peer.node }) else { continue };
-        match client.copy_stage_file(peer, DataScope::Users, &of_file, &here.path, &may_go_on) {
-            Ok(bytes) => {
-                tracing::debug!(%name, to = %peer.node, bytes, took = ?began.elapsed(), "a file has a replica");
-                return Sent::To(peer.node);
-            }
-            Err(CopyError::Cancelled) => return Sent::Never,
-            Err(error) if error.is_about_peer() => {
-                tracing::debug!(%name, peer = %peer.node, %error, "a node did not take a file");
-            }
-            Err(error) => {
-                // Its readers notice it too. It is retried, rarely: a disk may come back.
-                tracing::warn!(%name, %error, "an intermediate file cannot be replicated");
-                return Sent::NotNow;
-            }
-        }
-    }
-    Sent::NotNow
+    let peers = candidates(others, &name).into_iter();
+    let peers = peers.filter_map(|peer| {
+        let copy = FileCopy { file, to: peer.node };
+        Some((peer, granted(remote, others, copy)?))
+    });
+    offer(&name, peers, |peer, client| {
+        client.copy_stage_file(peer, DataScope::Users, &of_file, &here.path, &may_go_on)
+    })
 }

@@ -1,8 +1,9 @@
 //! Intermediate files of users on this node: files that are being written, complete files, and copies of other nodes'
-//! files. The bytes are stage files in a directory of this process on each disk; the server has the list of files.
+//! files. The bytes are stage files in a directory of this process on each disk; the server has the list of files. Files
+//! of an earlier process on these disks are here from the beginning, and the server says which of them are wanted.
 
 use crate::shuffle::stage_files::StageFiles;
-use api::intermediate::{IntermediateAnswer, IntermediateNote};
+use api::intermediate::{HeldIntermediate, INTERMEDIATES_LISTED_MAX, IntermediateAnswer, IntermediateNote};
 use dataport::{IntermediateFileError, StageFileHere, StageFileName, StatedContent};
 use ids::{IntermediateId, NodeId};
 use stagefile::{BlockLayout, Payload, StageFileError, StageFileSummary, StageFileWriter, Syncing};
@@ -32,6 +33,8 @@ pub struct IntermediateFiles {
     sent: Mutex<BTreeMap<IntermediateId, SentFile>>,
     /// Abandoned files that the server does not know of yet.
     untold: Mutex<Vec<IntermediateNote>>,
+    /// True if the server could not be told which files are here.
+    is_unlisted: AtomicBool,
     draining: AtomicBool,
     /// True if the process ends, or rejoins as another node: nothing new begins.
     ended: AtomicBool,
@@ -95,8 +98,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl IntermediateFiles {
-    /// Creates the files, none yet, in these directories. `tell` reports to the server and returns its answer, or the
-    /// error.
+    /// Opens the files in these directories, which may not exist yet. `tell` reports to the server and returns its
+    /// answer, or the error.
     pub(crate) fn new(
         dirs: Vec<PathBuf>,
         tell: impl Fn(Vec<IntermediateNote>) -> Result<IntermediateAnswer, String> + Send + Sync + 'static,
@@ -107,6 +110,7 @@ impl IntermediateFiles {
             writers: Mutex::default(),
             sent: Mutex::default(),
             untold: Mutex::default(),
+            is_unlisted: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             tell: Box::new(tell),
@@ -240,6 +244,9 @@ impl IntermediateFiles {
 
     /// Abandons files of writers that have been silent for too long, and reports all abandoned files to the server.
     pub(crate) fn look_after_writers(&self) {
+        if self.is_unlisted.swap(false, Ordering::Relaxed) {
+            self.tell_all();
+        }
         let writers: Vec<_> =
             lock(&self.writers).iter().map(|(file, writing)| (*file, Arc::clone(writing))).collect();
         for (file, writing) in writers {
@@ -289,24 +296,58 @@ impl IntermediateFiles {
         }
     }
 
-    /// Reports all files here, and their replicas, to a server that restarted.
+    /// Records that a node that came back has copies of these files.
+    pub(crate) fn were_copied(&self, files: &[IntermediateId], on: NodeId) {
+        for file in files {
+            if let Some(here) = self.complete.find(&StageFileName::of_user_file(*file)) {
+                let bytes = stored_bytes(here.payload);
+                lock(&self.sent).insert(*file, SentFile { to: on, bytes, single_ns: 0 });
+            }
+        }
+    }
+
+    /// Reports all files here, and their replicas, to a server that restarted or that this process has joined. If this
+    /// fails, it is repeated.
     pub(crate) fn tell_all(&self) {
-        let names = self.complete.names();
-        let complete = names.iter().filter_map(StageFileName::user_file);
-        let writers: Vec<IntermediateId> = lock(&self.writers).keys().copied().collect();
-        let files: Vec<IntermediateId> = complete.chain(writers).collect();
-        if files.is_empty() {
-            return;
+        for notes in self.pages() {
+            match (self.tell)(notes) {
+                Ok(answer) => self.drop_files(&answer.dropped),
+                Err(error) => {
+                    tracing::warn!(error, "cannot report the intermediate files here to the server");
+                    return self.is_unlisted.store(true, Ordering::Relaxed);
+                }
+            }
         }
-        let sent = lock(&self.sent).clone().into_iter().map(|(file, sent)| {
-            let SentFile { to, bytes, single_ns } = sent;
-            IntermediateNote::Replicated { file, to, bytes, single_ns }
-        });
-        let notes = [IntermediateNote::Holds { files }].into_iter().chain(sent).collect();
-        match (self.tell)(notes) {
-            Ok(answer) => self.drop_files(&answer.dropped),
-            Err(error) => tracing::warn!(error, "cannot report the intermediate files here to the server"),
+    }
+
+    fn pages(&self) -> Vec<Vec<IntermediateNote>> {
+        let held = |(name, here): (StageFileName, StageFileHere)| {
+            let Payload { bytes, crc32c } = here.payload;
+            let stored_bytes = stored_bytes(here.payload);
+            Some(HeldIntermediate { file: name.user_file()?, bytes, crc32c, stored_bytes })
+        };
+        let complete: Vec<HeldIntermediate> = self.complete.all().into_iter().filter_map(held).collect();
+        let mut writing: Vec<IntermediateId> = lock(&self.writers).keys().copied().collect();
+        let mut pages = Vec::new();
+        if complete.is_empty() && !writing.is_empty() {
+            pages.push(vec![IntermediateNote::Holds {
+                files: Vec::new(),
+                writing: std::mem::take(&mut writing),
+            }]);
         }
+        for files in complete.chunks(INTERMEDIATES_LISTED_MAX) {
+            let (files, writing) = (files.to_vec(), std::mem::take(&mut writing));
+            pages.push(vec![IntermediateNote::Holds { files, writing }]);
+        }
+        let sent: Vec<IntermediateNote> = lock(&self.sent)
+            .iter()
+            .map(|(file, sent)| {
+                let SentFile { to, bytes, single_ns } = *sent;
+                IntermediateNote::Replicated { file: *file, to, bytes, single_ns }
+            })
+            .collect();
+        pages.extend(sent.chunks(INTERMEDIATES_LISTED_MAX).map(<[IntermediateNote]>::to_vec));
+        pages
     }
 
     /// Returns the complete files of this node without a copy on a live node.

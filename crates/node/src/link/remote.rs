@@ -2,10 +2,10 @@
 
 use crate::attempt::{Assignment, Finished, JobRun, never_began};
 use crate::control::{Control, RunsOnDisk, boundaries_failure};
-use crate::disks::Disks;
 use crate::disks::kept_checks::KeptChecks;
 use crate::disks::kept_dirs::Durability;
 use crate::disks::shipped_files::{JobFiles, Keepers, PlacedFiles};
+use crate::disks::{Disks, UserFiles};
 use crate::failure::named_failure;
 use crate::intermediate::file_keeper;
 use crate::intermediate::intermediate_files::IntermediateFiles;
@@ -203,10 +203,11 @@ impl Remote {
     }
 
     /// Ends the node, because the process ends or rejoins under another number: its data on disks is removed, and no
-    /// more is accepted, although requests of other nodes may still be running.
+    /// more is accepted, although requests of other nodes may still be running. Intermediate files of users stay for the
+    /// next process, unless the node was drained: then other nodes have them.
     pub fn end(&self) {
         self.take_no_more();
-        self.disks.release();
+        self.disks.release(if self.has_left() { UserFiles::Go } else { UserFiles::Stay });
     }
 
     /// Stops all attempts; no job begins here from now on.
@@ -500,6 +501,7 @@ impl Remote {
             }
             NodeOrder::DropIntermediates { files } => self.files.drop_files(&files),
             NodeOrder::AdoptIntermediates { files } => self.files.adopt(&files),
+            NodeOrder::CopiedIntermediates { files, on } => self.files.were_copied(&files, on),
             // The poller passes attempts to slots, and keys to the thread that asks for new tokens.
             NodeOrder::Start { .. } | NodeOrder::DataKeys { .. } => {}
         }

@@ -16,6 +16,7 @@ use chunkserver::{ChunkServer, Progress, RunToCopy, copy_pace};
 use dataport::{CopyError, Peer};
 use ids::{ChunkId, JobId, NodeId, RunId};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,18 +56,19 @@ fn replicate_runs(shared: &Arc<Shared>, job: JobId) {
         };
         let sent = match shared.other_nodes(job) {
             Some(others) => send(shared, job, &others, &server, &run),
-            None => Sent::NotNow,
+            None => Offered::NotNow,
         };
         match sent {
-            Sent::To(node) => {
+            Offered::Taken(node, ()) => {
                 server.copied(run.run);
                 // The server orders when promoted replicas are copied again.
                 if run.run.node() == shared.control.node() {
                     replicas.insert(run.run, (node, run));
                 }
             }
-            Sent::Never => server.copied(run.run),
-            Sent::NotNow => {
+            // A damaged one is recomputed.
+            Offered::Unreadable | Offered::Cancelled => server.copied(run.run),
+            Offered::NotNow => {
                 server.copy_again(run);
                 drop(server);
                 std::thread::sleep(copy_pace::REFUSED_PAUSE);
@@ -128,13 +130,39 @@ fn send_again(
     }
 }
 
-/// Result of sending a run or a part.
-pub(crate) enum Sent {
-    To(NodeId),
+/// Result of offering a file to other nodes: `T` are facts about the copy.
+pub(crate) enum Offered<T> {
+    Taken(NodeId, T),
     /// No other node accepts it for the moment.
     NotNow,
-    /// It cannot be read, or nobody needs it any more.
-    Never,
+    /// It cannot be read here.
+    Unreadable,
+    /// Nobody needs it any more.
+    Cancelled,
+}
+
+/// Offers a file to nodes until one of them takes it: a run, a part or an intermediate file. `copy` sends it to a node
+/// that is listed with `P`.
+pub(crate) fn offer<'a, P, T>(
+    file: &dyn Display,
+    peers: impl IntoIterator<Item = (&'a Peer, P)>,
+    mut copy: impl FnMut(&Peer, P) -> Result<T, CopyError>,
+) -> Offered<T> {
+    for (peer, with) in peers {
+        match copy(peer, with) {
+            Ok(copied) => return Offered::Taken(peer.node, copied),
+            Err(CopyError::Cancelled) => return Offered::Cancelled,
+            Err(error) if error.is_about_peer() => {
+                tracing::debug!(%file, peer = %peer.node, %error, "a node did not take a copy");
+            }
+            Err(error) => {
+                // Its readers notice it too.
+                tracing::warn!(%file, %error, "a file cannot be replicated");
+                return Offered::Unreadable;
+            }
+        }
+    }
+    Offered::NotNow
 }
 
 fn send(
@@ -143,43 +171,31 @@ fn send(
     others: &OtherNodes,
     server: &Arc<ChunkServer>,
     run: &RunToCopy,
-) -> Sent {
+) -> Offered<()> {
     let pace = Pace::new(server.progress(), run.sorted_at);
     let may_go_on = |bytes: usize| {
         pace.wait(bytes);
         shared.jobs().contains_key(&job)
     };
     // The node that made it may be alive: its file was damaged, or lost with a disk.
-    for peer in candidates(others, run.run).into_iter().filter(|peer| peer.node != run.run.node()) {
+    let peers = candidates(others, run.run).into_iter().filter(|peer| peer.node != run.run.node());
+    offer(&format_args!("run {} of job {job}", run.run), peers.map(|peer| (peer, ())), |peer, ()| {
         let began = Instant::now();
-        match others.client.copy_run(peer, job, server, run.run, &may_go_on) {
-            Ok(copied) => {
-                let told = ReplicatedRun {
-                    job,
-                    run: run.run,
-                    chunks: copied.chunks,
-                    to: peer.node,
-                    bytes: copied.bytes,
-                    single_ns: run.sorted_at.elapsed().as_nanos() as u64,
-                    sending_ns: began.elapsed().as_nanos() as u64,
-                };
-                if let Some(record_data) = shared.record_data.get() {
-                    record_data.replicated(told);
-                }
-                return Sent::To(peer.node);
-            }
-            Err(CopyError::Cancelled) => return Sent::Never,
-            Err(error) if error.is_about_peer() => {
-                tracing::debug!(%job, run = %run.run, peer = %peer.node, %error, "a node did not take a replica");
-            }
-            Err(error) => {
-                // Its readers notice it too, and it is recomputed.
-                tracing::warn!(%job, run = %run.run, %error, "a run cannot be replicated");
-                return Sent::Never;
-            }
+        let copied = others.client.copy_run(peer, job, server, run.run, &may_go_on)?;
+        let told = ReplicatedRun {
+            job,
+            run: run.run,
+            chunks: copied.chunks,
+            to: peer.node,
+            bytes: copied.bytes,
+            single_ns: run.sorted_at.elapsed().as_nanos() as u64,
+            sending_ns: began.elapsed().as_nanos() as u64,
+        };
+        if let Some(record_data) = shared.record_data.get() {
+            record_data.replicated(told);
         }
-    }
-    Sent::NotNow
+        Ok(())
+    })
 }
 
 /// Returns the nodes that may take a file, in a different order for each file, so that they get even shares.

@@ -100,9 +100,9 @@ impl StageFiles {
         here.map(|here| here.is_own = true).is_some()
     }
 
-    /// Returns the names of all files here.
-    pub(crate) fn names(&self) -> Vec<StageFileName> {
-        self.known().keys().cloned().collect()
+    /// Returns all files here, by name.
+    pub(crate) fn all(&self) -> Vec<(StageFileName, StageFileHere)> {
+        self.known().iter().map(|(name, here)| (name.clone(), here.clone())).collect()
     }
 
     /// Returns the complete file of that name.

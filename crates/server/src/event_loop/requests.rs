@@ -16,7 +16,7 @@ use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer};
 use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes};
-use control::{FileRequest, NewStrike, PullRequest, SeenRequest};
+use control::{FileRequest, NamedFile, NewStrike, PullRequest, SeenRequest};
 use ids::{JobId, NodeId};
 use mapreduce::PartNodes;
 use metastore::AuditRow;
@@ -193,7 +193,7 @@ pub(crate) enum Request {
     },
     /// Creates an intermediate file of a user.
     CreateFile {
-        user: String,
+        of: NamedFile,
         new: NewIntermediate,
         /// Byte quota of this user for all intermediate files; None is unlimited.
         bytes_max: Option<u64>,

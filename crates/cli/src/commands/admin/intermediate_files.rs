@@ -1,4 +1,4 @@
-//! `sailfish intermediate put | read | list | stat | rm`: intermediate files of a cluster, for programs of any
+//! `sailfish intermediate put | read | list | stat | rm | chmod | chown`: intermediate files of a cluster, for programs of any
 //! language.
 
 use crate::exit::{FAILED, Failure};
@@ -8,9 +8,12 @@ use crate::show::quantity::{self, bytes, date_and_time};
 use crate::show::tables::{facts, left, right, table};
 use crate::show::terminal::{print, print_with, tell};
 use anyhow::{Context, anyhow};
-use api::intermediate::{IntermediateState, IntermediateStatus, NewIntermediate, SILENCE_SECONDS};
+use api::intermediate::{
+    IntermediateChange, IntermediateState, IntermediateStatus, NewIntermediate, SILENCE_SECONDS,
+};
+use api::stored::cluster::StoredGroup;
 use clap::{Args, Subcommand};
-use client::{ClientError, IntermediateError, Intermediates};
+use client::{IntermediateError, Intermediates};
 use ids::JobId;
 use jobspec::duration;
 use std::io::Read;
@@ -33,6 +36,10 @@ pub enum FileCommand {
     Stat(StatArgs),
     /// Remove intermediate files, including files that are being written
     Rm(RmArgs),
+    /// Let groups of users read or replace intermediate files
+    Chmod(ChmodArgs),
+    /// Give an intermediate file another owner, as an administrator
+    Chown(ChownArgs),
 }
 
 /// The verbs in their old spelling, below `sailfish ifile`.
@@ -84,7 +91,7 @@ pub struct SiteArgs {
     pub server: Option<String>,
     #[command(flatten)]
     pub credentials: CredentialArgs,
-    /// Owner of the files; only an administrator may name another user
+    /// Owner of the files [default: you]; another user, if groups of the files or your role permit it
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// The node on which this program runs
@@ -104,7 +111,7 @@ pub struct PutArgs {
     /// Remove the file this long after it is complete, as in 30m, 12h or 7d [default: keep it until it is removed]
     #[arg(long, value_name = "DURATION")]
     pub keep_for: Option<String>,
-    /// Remove a file of that name first, even if it is being written: its writer fails
+    /// Take the place of a file of that name, even if it is being written: its writer fails
     #[arg(long)]
     pub replace: bool,
     /// If this process dies, remove the unfinished file after this time [default: 60s]
@@ -155,6 +162,38 @@ pub struct RmArgs {
     pub site: SiteArgs,
 }
 
+#[derive(Debug, Args)]
+pub struct ChmodArgs {
+    #[arg(required = true)]
+    pub names: Vec<String>,
+    /// The group whose users may read; `none` for no group
+    #[arg(long, value_name = "GROUP", value_parser = setting, required_unless_present = "write")]
+    pub read: Option<StoredGroup>,
+    /// The group whose users may read, replace and remove; `none` for no group
+    #[arg(long, value_name = "GROUP", value_parser = setting)]
+    pub write: Option<StoredGroup>,
+    #[command(flatten)]
+    pub site: SiteArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ChownArgs {
+    pub name: String,
+    /// The new owner
+    #[arg(value_name = "USER")]
+    pub owner: String,
+    #[command(flatten)]
+    pub site: SiteArgs,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the command line parses by functions that may fail")]
+fn setting(text: &str) -> Result<StoredGroup, String> {
+    Ok(match text {
+        "none" => StoredGroup::Inherited,
+        group => StoredGroup::Group(group.to_string()),
+    })
+}
+
 /// Runs a subcommand.
 pub fn run(command: &FileCommand) -> Result<(), Failure> {
     match command {
@@ -165,6 +204,16 @@ pub fn run(command: &FileCommand) -> Result<(), Failure> {
         FileCommand::Rm(args) => {
             let files = connect(&args.site)?;
             args.names.iter().try_for_each(|name| files.remove(name)).map_err(failure)
+        }
+        FileCommand::Chmod(args) => {
+            let files = connect(&args.site)?;
+            let [read, write] = [&args.read, &args.write].map(|group| group.clone().unwrap_or_default());
+            let change = IntermediateChange::SetGroups { read, write };
+            args.names.iter().try_for_each(|name| files.change(name, change.clone())).map_err(failure)
+        }
+        FileCommand::Chown(args) => {
+            let change = IntermediateChange::SetOwner { user: args.owner.clone() };
+            connect(&args.site)?.change(&args.name, change).map_err(failure)
         }
     }
 }
@@ -203,6 +252,7 @@ fn put(args: &PutArgs) -> Result<(), Failure> {
     let silence = time("--silence", args.silence.as_ref())?.map(|silence| silence.as_secs());
     let new = NewIntermediate {
         name: args.name.clone(),
+        replace: args.replace,
         job: args.job.map(JobId),
         keep_seconds: time("--keep-for", args.keep_for.as_ref())?.map(|keep| keep.as_secs()),
         silence_seconds: silence
@@ -210,13 +260,6 @@ fn put(args: &PutArgs) -> Result<(), Failure> {
         ..NewIntermediate::default()
     };
     let files = connect(&args.site)?;
-    if args.replace {
-        match files.remove(&args.name) {
-            Err(IntermediateError::Server(error @ ClientError::Refused { .. }))
-                if error.code() == Some(api::control::ErrorCode::NotFound) => {}
-            removed => removed.map_err(failure)?,
-        }
-    }
     let mut writer = files.create_intermediate(&new).map_err(failure)?;
     let mut input = std::io::stdin().lock();
     let mut piece = vec![0; PIECE_BYTES];
@@ -319,6 +362,8 @@ fn stat(args: &StatArgs) -> Result<(), Failure> {
         ("file", row.file.to_string()),
         ("name", escape::cell(&row.name)),
         ("user", escape::cell(&row.user)),
+        ("readers", row.groups.read.as_deref().map(escape::cell).unwrap_or_default()),
+        ("writers", row.groups.write.as_deref().map(escape::cell).unwrap_or_default()),
         ("state", row.state.word().to_string()),
         ("problem", row.problem.as_deref().map(escape::cell).unwrap_or_default()),
         ("bytes", row.bytes.map(|count| count.to_string()).unwrap_or_default()),

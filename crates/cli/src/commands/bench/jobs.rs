@@ -200,6 +200,7 @@ impl Puller {
             data_url: String::new(),
             sees: Vec::new(),
             left: Vec::new(),
+            predecessors: Vec::new(),
         };
         let welcome = client.register(&info).await?;
         let client = client.as_node(&welcome.secret)?;

@@ -1,5 +1,5 @@
 use super::{IntermediateFiles, Placed, SentFile, lock, place};
-use api::intermediate::{IntermediateAnswer, IntermediateNote};
+use api::intermediate::{HeldIntermediate, IntermediateAnswer, IntermediateNote};
 use dataport::{IntermediateFileError, IntermediateFileService as _, StageFileName, StatedContent};
 use ids::{IntermediateId, NodeId};
 use proptest::prelude::*;
@@ -184,8 +184,37 @@ fn file_is_single_until_and_after_its_copy() {
     lock(&notes).clear();
     files.tell_all();
     let replicated = IntermediateNote::Replicated { file: FILE, to: NodeId(2), bytes: 83, single_ns: 5 };
-    assert_eq!(*lock(&notes), [IntermediateNote::Holds { files: vec![FILE] }, replicated]);
+    let held = HeldIntermediate { file: FILE, bytes: 3, crc32c: crc32c::crc32c(b"abc"), stored_bytes: 83 };
+    let holds = IntermediateNote::Holds { files: vec![held], writing: Vec::new() };
+    assert_eq!(*lock(&notes), [holds, replicated]);
     assert_eq!(single(false), [FILE]);
+    // A node that came back has it.
+    files.were_copied(&[FILE, IntermediateId(8)], NodeId(3));
+    assert!(single(true).is_empty());
+}
+
+#[test]
+fn next_process_lists_files_of_the_one_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let (before, _) = files(dir.path(), None);
+    for file in [FILE, IntermediateId(8)] {
+        before.write(file, 0, b"abc", LONG).unwrap();
+        before.close(file, StatedContent::default()).unwrap();
+    }
+    let (after, notes) = files(dir.path(), Some(IntermediateId(8)));
+    after.tell_all();
+    let listed = lock(&notes).clone();
+    assert!(
+        matches!(&listed[..], [IntermediateNote::Holds { files, writing }] if files.len() == 2 && writing.is_empty()),
+        "{listed:?}"
+    );
+    // The server does not want the other.
+    assert!(after.knows(FILE) && files_on_disk(dir.path()) == 1);
+    // Only the holder of the first copy makes another one.
+    let single = |files: &IntermediateFiles| files.single(|_| true).len();
+    assert_eq!(single(&after), 0);
+    after.adopt(&[FILE]);
+    assert_eq!(single(&after), 1);
 }
 
 #[test]

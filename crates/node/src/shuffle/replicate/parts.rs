@@ -2,9 +2,9 @@
 
 use crate::shared::Shared;
 use crate::shuffle::remote::OtherNodes;
-use crate::shuffle::replicate::{Sent, candidates};
+use crate::shuffle::replicate::{Offered, candidates, offer};
 use api::machine::ReplicatedPart;
-use dataport::{CopyError, StageFileHere, StageFileName, StageFileRef};
+use dataport::{StageFileHere, StageFileName, StageFileRef};
 use ids::{JobId, NodeId, TaskIndex};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -30,9 +30,10 @@ pub(crate) fn send_parts(shared: &Shared, job: JobId, sent: &mut SentParts) -> b
             continue;
         }
         match send(shared, job, &others, &name, &here) {
-            Sent::To(node) => drop(sent.insert(name, Some(node))),
-            Sent::Never => drop(sent.insert(name, None)),
-            Sent::NotNow => waits = true,
+            Offered::Taken(node, ()) => drop(sent.insert(name, Some(node))),
+            // A damaged one is recomputed.
+            Offered::Unreadable | Offered::Cancelled => drop(sent.insert(name, None)),
+            Offered::NotNow => waits = true,
         }
     }
     waits
@@ -44,35 +45,23 @@ fn send(
     others: &OtherNodes,
     name: &StageFileName,
     here: &StageFileHere,
-) -> Sent {
-    let Some(task) = task_of(name) else { return Sent::Never };
+) -> Offered<()> {
+    let Some(task) = task_of(name) else { return Offered::Cancelled };
     let file = StageFileRef { name: name.clone(), payload: here.payload };
     let may_go_on = |_: usize| shared.jobs().contains_key(&job);
-    for peer in candidates(others, name) {
+    let peers = candidates(others, name).into_iter().map(|peer| (peer, ()));
+    offer(&format_args!("{name} of job {job}"), peers, |peer, ()| {
         let began = Instant::now();
-        match others.client.copy_stage_file(peer, job, &file, &here.path, &may_go_on) {
-            Ok(bytes) => {
-                let sending_ns = began.elapsed().as_nanos() as u64;
-                let single_ns = (age(here).as_nanos() as u64).max(sending_ns);
-                let (name, to) = (name.to_string(), peer.node);
-                let told = ReplicatedPart { job, task, name, to, bytes, single_ns, sending_ns };
-                if let Some(record_data) = shared.record_data.get() {
-                    record_data.replicated_part(told);
-                }
-                return Sent::To(peer.node);
-            }
-            Err(CopyError::Cancelled) => return Sent::Never,
-            Err(error) if error.is_about_peer() => {
-                tracing::debug!(%job, %name, peer = %peer.node, %error, "a node did not take a part");
-            }
-            Err(error) => {
-                // Its readers notice it too, and it is recomputed.
-                tracing::warn!(%job, %name, %error, "a part cannot be replicated");
-                return Sent::Never;
-            }
+        let bytes = others.client.copy_stage_file(peer, job, &file, &here.path, &may_go_on)?;
+        let sending_ns = began.elapsed().as_nanos() as u64;
+        let single_ns = (age(here).as_nanos() as u64).max(sending_ns);
+        let (name, to) = (name.to_string(), peer.node);
+        let told = ReplicatedPart { job, task, name, to, bytes, single_ns, sending_ns };
+        if let Some(record_data) = shared.record_data.get() {
+            record_data.replicated_part(told);
         }
-    }
-    Sent::NotNow
+        Ok(())
+    })
 }
 
 /// Returns the time since its completion, by the clock of the file system.
