@@ -71,7 +71,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         # The files are read several times: by each stage, and by the search for hot keys. So an iterator becomes a list.
-        self.files = [local_path(os.fspath(file), "files") for file in listed("files", self.files)]
+        self.files = [_stored_or_local(os.fspath(file), "files") for file in listed("files", self.files)]
         self.modules = listed("modules", self.modules)
         wrong = [module for module in self.modules if not isinstance(module, ModuleType)]
         if wrong:
@@ -132,9 +132,18 @@ def paths_of(paths: Paths) -> list[str]:
 
 def stored_or_absolute(path: str) -> str:
     """Returns a stored file as `files:NAME`; any other path is absolute."""
+    return _stored(path) or absolute(path)
+
+
+def _stored_or_local(path: str, name: str) -> str:
+    """Returns a stored file as `files:NAME`; any other path is that of a file on this machine. `name`: the argument, for the error."""
+    return _stored(path) or local_path(path, name)
+
+
+def _stored(path: str) -> str | None:
     if path.startswith("sailfish://"):
         return f"{STORED_PREFIX}{path.removeprefix('sailfish://')}"
-    return path if path.startswith(STORED_PREFIX) else absolute(path)
+    return path if path.startswith(STORED_PREFIX) else None
 
 
 def absolute(path: str) -> str:

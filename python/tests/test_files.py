@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,23 @@ def test_jobs_read_stored_files(tmp_path: Path) -> None:
     assert dict(sf.MapReduce("files:books/0.txt", lambda line: [(line, 1)], sum).run()) == {"ship": 1}
     with pytest.raises(sf.JobFailed, match="no file or directory nothing"):
         sf.read_text("files:nothing").count()
+
+
+def test_stored_modules_are_importable(tmp_path: Path) -> None:
+    (tmp_path / "stored_beside.py").write_text("WHERE = 'stored'\n")
+    (tmp_path / "in").write_text("a line\n")
+    sf.files.put("stored_beside.py", "lib/stored_beside.py")
+    (tmp_path / "stored_beside.py").unlink()
+
+    def where(line: str) -> Iterator[tuple[str, int]]:
+        import stored_beside  # type: ignore[import-not-found]
+
+        yield stored_beside.WHERE, 1
+
+    for name in ("files:lib/stored_beside.py", "sailfish://lib/stored_beside.py@1"):
+        assert dict(sf.MapReduce(tmp_path / "in", where, sum, files=[name]).run()) == {"stored": 1}
+    with pytest.raises(sf.JobFailed, match="lib is a directory"):
+        sf.MapReduce(tmp_path / "in", where, files=["files:lib"]).run()
 
 
 def test_jobs_write_stored_files() -> None:

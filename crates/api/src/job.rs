@@ -7,8 +7,8 @@ pub mod seen;
 use crate::StoredOutput;
 use crate::task::RunTask;
 use crate::{
-    Compression, FlowStage, Formats, Function, KeyRules, Layout, ObjectPin, SeenBy, ShippedFile, StageFile,
-    StoredContent,
+    Compression, FlowStage, Formats, Function, KeyRules, Layout, ObjectPin, PinnedFile, SeenBy, ShippedFile,
+    StageFile, StoredContent,
 };
 use ids::JobId;
 use serde::{Deserialize, Serialize};
@@ -132,7 +132,7 @@ pub struct JobSpec {
     /// Absolute directories for intermediate data; never empty.
     #[schema(value_type = Vec<String>)]
     pub disks: Vec<PathBuf>,
-    /// Files linked into the work directory of user programs, absolute.
+    /// Files linked into the work directory of user programs: absolute paths, or names of [`Self::pinned`] ones.
     #[schema(value_type = Vec<String>)]
     pub files: Vec<PathBuf>,
     /// Extra environment of user programs.
@@ -185,6 +185,9 @@ pub struct JobSpec {
     /// them by their paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
+    /// Stored files that its programs open by a path; words of programs, files and links name them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pinned: Vec<PinnedFile>,
     /// Set for a stage of a flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<FlowStage>,
@@ -300,6 +303,7 @@ impl JobSpec {
             elastic: true,
             replication: Replication::default(),
             shipped: Vec::new(),
+            pinned: Vec::new(),
             stage: None,
         }
     }
@@ -352,7 +356,7 @@ pub struct Streaming {
 pub struct FileLink {
     /// Name of a single component, without slashes.
     pub name: String,
-    /// Absolute path.
+    /// Absolute path, or the name of a pinned file.
     #[schema(value_type = String)]
     pub path: PathBuf,
 }

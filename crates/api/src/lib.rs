@@ -54,5 +54,7 @@ pub use records::{
 };
 pub use report::{JobReport, ReportedJob, ReportedPart, ReportedParts};
 pub use shipping::{ContentHash, ShippedFile};
-pub use stored::{STORED_PREFIX, StoredContent, StoredOutput, StoredPart, is_stored_output};
+pub use stored::{
+    PinnedFile, STORED_PREFIX, StoredContent, StoredOutput, StoredPart, is_stored_output, name_beside,
+};
 pub use task::{Blame, DataSum, LostInput, SourceCommit, Task, TaskFailure, TaskResult};

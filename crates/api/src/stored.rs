@@ -3,6 +3,9 @@
 
 pub mod cluster;
 pub mod need;
+mod pinned;
+
+pub use pinned::{PINNED_FILES_MAX, PinnedFile, name_beside};
 
 use crate::task::proof::DataSum;
 use crate::{FieldSplit, PartitionRule, RecordFormat};
@@ -39,7 +42,7 @@ pub struct StoredOutput {
 }
 
 /// The bytes of a stored file: its concrete files, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StoredContent {
     pub parts: Vec<StoredPart>,
@@ -53,7 +56,7 @@ impl StoredContent {
 }
 
 /// A concrete file, and its expected content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StoredPart {
     pub concrete: ConcreteId,

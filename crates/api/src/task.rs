@@ -11,7 +11,7 @@ pub use proof::{DataSum, SourceCommit};
 
 use crate::AttemptLimits;
 use crate::stored::cluster::RecordedPart;
-use crate::{KeyBytes, ShippedFile, Split, StageFilePlace};
+use crate::{KeyBytes, PinnedFile, ShippedFile, Split, StageFilePlace};
 use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ pub struct RunTask {
     /// not a failure.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub retries: u32,
-    /// Absolute paths. If there are any, the program runs in a separate directory that has them under their file names,
+    /// Absolute paths, or names of pinned files. If there are any, the program runs in a separate directory that has them under their file names,
     /// in place of `directory`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
@@ -82,6 +82,9 @@ pub struct RunTask {
     /// Files that nodes fetch: some of `files`, and the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
+    /// Stored files that the program opens by a path: some of its words and of `files`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pinned: Vec<PinnedFile>,
     /// In a cluster: memory for jobs of its node that is reserved for this job while it runs. Its real use is not
     /// checked.
     #[serde(default, skip_serializing_if = "is_none_left_out")]

@@ -48,7 +48,7 @@ pub enum CatalogError {
     NoRoom { bytes: u64, nodes: String },
     #[error("{field} is {value}, and at most {max} are allowed")]
     Limit { field: &'static str, value: u64, max: u64 },
-    #[error("the input {path} cannot be read by a job: {problem}")]
+    #[error("the stored file {path} cannot be read by a job: {problem}")]
     JobInput { path: String, problem: String },
     #[error("a client cannot put the output of a job: name another source")]
     SourceOfJob,

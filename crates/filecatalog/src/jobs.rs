@@ -1,4 +1,5 @@
-//! Jobs that read stored files: the versions that they read stay until they are over, and their nodes may read the parts.
+//! Jobs that read stored files, or whose programs do: the versions stay until they are over, and their nodes may read the
+//! parts.
 
 mod fetches;
 
@@ -8,20 +9,28 @@ use crate::jobs::fetches::PartFetches;
 use crate::nodes::orders::part_of;
 use crate::reading::placed;
 use crate::{Asker, Catalog, CatalogError, State};
+use api::stored::PINNED_FILES_MAX;
 use api::stored::cluster::{FAILED_SOURCES_MAX, PartsOfJob, STORED_PAGE_MAX, StoredPage};
-use api::{InputFile, JobSpec};
+use api::{InputFile, JobSpec, PinnedFile, StoredContent};
 use filetree::{TreeName, sees};
 use ids::{ConcreteId, DiskId, FileVersion, JobId, NodeId};
 use metastore::{JobState, StoreError};
 use rows::{FileItem, FileSpace, ReplicatedFile};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::path::Path;
 use std::time::Instant;
+
+/// Jobs that are looked up in one round.
+const JOBS_AT_ONCE: usize = 1000;
 
 /// The stored files that a job reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobInputs {
     versions: BTreeSet<FileVersion>,
     pub(crate) parts: BTreeSet<ConcreteId>,
+    /// Parts of files that programs open. The places of maps do not depend on them.
+    of_programs: BTreeSet<ConcreteId>,
     /// Leases until the job has its number.
     leases: Vec<u64>,
 }
@@ -32,6 +41,8 @@ pub(crate) struct ReadingJobs {
     pub jobs: BTreeMap<JobId, JobInputs>,
     /// Jobs of these that have begun all maps.
     pub have_read: BTreeSet<JobId>,
+    /// The last job that was looked up.
+    last_seen: Option<JobId>,
     /// Disks in reach when control was told last where the inputs are.
     pub told: Vec<(DiskId, NodeId)>,
     /// The local copies that nodes make of the inputs.
@@ -44,12 +55,11 @@ impl ReadingJobs {
         let mut jobs = BTreeMap::new();
         for (job, spec) in specs {
             let mut inputs = JobInputs::default();
-            for input in &spec.inputs {
+            for file in named_by(&spec) {
                 // The text was checked at submit.
-                let name = TreeName::parse(&input.path.to_string_lossy()).unwrap_or_default();
-                inputs.versions.extend(name.version.filter(|_| input.stored.is_some()));
-                let parts = input.stored.iter().flat_map(|content| &content.parts);
-                inputs.parts.extend(parts.map(|part| part.concrete));
+                let name = TreeName::parse(&file.path.to_string_lossy()).unwrap_or_default();
+                inputs.versions.extend(name.version);
+                inputs.add(&file);
             }
             jobs.insert(job, inputs);
         }
@@ -61,8 +71,47 @@ impl ReadingJobs {
     }
 }
 
-fn refused(input: &InputFile, problem: &str) -> CatalogError {
-    CatalogError::JobInput { path: input.path.display().to_string(), problem: problem.to_string() }
+/// A stored file that a job names.
+struct Named<'a> {
+    path: &'a Path,
+    content: &'a StoredContent,
+    /// Size of an input.
+    size_bytes: Option<u64>,
+}
+
+impl<'a> Named<'a> {
+    fn input(input: &'a InputFile) -> Option<Self> {
+        let content = input.stored.as_ref()?;
+        Some(Self { path: &input.path, content, size_bytes: Some(input.size_bytes) })
+    }
+
+    fn for_programs(file: &'a PinnedFile) -> Self {
+        Self { path: &file.path, content: &file.stored, size_bytes: None }
+    }
+}
+
+/// Returns the files that the programs of a job open.
+fn pinned_by(spec: &JobSpec) -> impl Iterator<Item = &PinnedFile> {
+    spec.pinned.iter().chain(spec.kind.program().into_iter().flat_map(|task| &task.pinned))
+}
+
+/// Returns all stored files that a job reads.
+fn named_by(spec: &JobSpec) -> impl Iterator<Item = Named<'_>> {
+    spec.inputs.iter().filter_map(Named::input).chain(pinned_by(spec).map(Named::for_programs))
+}
+
+impl JobInputs {
+    fn add(&mut self, file: &Named<'_>) {
+        let parts = file.content.parts.iter().map(|part| part.concrete);
+        match file.size_bytes {
+            Some(_) => self.parts.extend(parts),
+            None => self.of_programs.extend(parts),
+        }
+    }
+}
+
+fn refused(file: &Named<'_>, problem: &str) -> CatalogError {
+    CatalogError::JobInput { path: file.path.display().to_string(), problem: problem.to_string() }
 }
 
 impl Catalog {
@@ -70,23 +119,26 @@ impl Catalog {
     /// The versions stay for a while, until [`Self::begins`] keeps them for the job.
     pub async fn check_inputs(&self, asker: &Asker, specs: &[&JobSpec]) -> Result<JobInputs, CatalogError> {
         let mut checked = JobInputs::default();
-        let inputs = specs.iter().flat_map(|spec| &spec.inputs).filter(|input| input.stored.is_some());
-        for input in inputs {
-            self.check_input(asker, input, &mut checked).await?;
+        for spec in specs {
+            limited("the number of stored files for programs", pinned_by(spec).count(), PINNED_FILES_MAX)?;
+        }
+        let named: Vec<Named<'_>> = specs.iter().flat_map(|spec| named_by(spec)).collect();
+        for file in &named {
+            self.check_named(asker, file, &mut checked).await?;
         }
         Ok(checked)
     }
 
-    async fn check_input(
+    async fn check_named(
         &self,
         asker: &Asker,
-        input: &InputFile,
+        file: &Named<'_>,
         checked: &mut JobInputs,
     ) -> Result<(), CatalogError> {
-        let text = input.path.to_string_lossy();
+        let text = file.path.to_string_lossy();
         let name = TreeName::parse(&text);
         let name = name.map_err(|source| CatalogError::Name { text: text.to_string(), source })?;
-        let Some(version) = name.version else { return Err(refused(input, "it names no version")) };
+        let Some(version) = name.version else { return Err(refused(file, "it names no version")) };
         if !checked.versions.contains(&version) {
             let _alone = self.retiring.lock().await;
             if version > self.store.file_version().await? {
@@ -104,18 +156,18 @@ impl Catalog {
             return Err(CatalogError::Missing(name));
         }
         let FileItem::File(content) = row.item else {
-            return Err(refused(input, "it is a directory"));
+            return Err(refused(file, "it is a directory"));
         };
         if !may_read {
             return Err(CatalogError::ContentsOfOther { name: text.to_string(), user: row.user.clone() });
         }
         let parts = self.store.concrete_files(content).await?;
-        let stated = input.stored.iter().flat_map(|content| &content.parts).copied();
+        let stated = file.content.parts.iter().copied();
         let is_same = stated.eq(parts.iter().map(part_of));
-        match is_same && input.size_bytes == row.bytes {
-            true => checked.parts.extend(parts.iter().map(|part| part.concrete)),
-            false => return Err(refused(input, "it has other parts or another size at this version")),
+        if !is_same || file.size_bytes.is_some_and(|bytes| bytes != row.bytes) {
+            return Err(refused(file, "it has other parts or another size at this version"));
         }
+        checked.add(file);
         Ok(())
     }
 
@@ -146,7 +198,10 @@ impl Catalog {
             let state = self.state();
             let inputs = state.jobs.jobs.get(&job);
             let asked = question.parts.iter().copied();
-            asked.filter(|part| inputs.is_some_and(|inputs| inputs.parts.contains(part))).collect()
+            let is_read = |inputs: &JobInputs, part: &ConcreteId| {
+                inputs.parts.contains(part) || inputs.of_programs.contains(part)
+            };
+            asked.filter(|part| inputs.is_some_and(|inputs| is_read(inputs, part))).collect()
         };
         let parts: Vec<ConcreteId> = parts.into_iter().collect();
         let mut page = self.page_of(&self.store.replicated_files_of(&parts).await?);
@@ -167,9 +222,20 @@ impl Catalog {
         StoredPage { parts, nodes, grants: self.read_grants(files), ..StoredPage::default() }
     }
 
-    /// Forgets jobs that are over.
+    /// Returns the jobs to look up in this round.
+    fn next_reading(&self) -> Vec<JobId> {
+        let mut state = self.state();
+        let jobs = &mut state.jobs;
+        let begin = jobs.last_seen.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = jobs.jobs.range((begin, Bound::Unbounded)).map(|(job, _)| *job);
+        let next: Vec<JobId> = behind.take(JOBS_AT_ONCE).collect();
+        jobs.last_seen = next.last().copied().filter(|_| next.len() == JOBS_AT_ONCE);
+        next
+    }
+
+    /// Forgets jobs that are over, of those that read files some in each round.
     pub(crate) async fn end_jobs(&self) -> Result<(), StoreError> {
-        let mut jobs: Vec<JobId> = self.state().jobs.jobs.keys().copied().collect();
+        let mut jobs = self.next_reading();
         jobs.extend(self.state().outputs.jobs());
         for job in jobs {
             let row = self.store.job(job).await?;

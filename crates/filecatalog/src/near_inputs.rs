@@ -43,8 +43,11 @@ impl Catalog {
             }
             state.jobs.told = reached;
             let jobs = &state.jobs;
-            let started = |job: &&JobId| !jobs.have_read.contains(job);
-            jobs.jobs.keys().filter(started).map(|job| (*job, jobs.jobs[job].clone())).collect()
+            let reads = jobs
+                .jobs
+                .iter()
+                .filter(|(job, inputs)| !inputs.parts.is_empty() && !jobs.have_read.contains(*job));
+            reads.map(|(job, inputs)| (*job, inputs.clone())).collect()
         };
         let mut moved = Vec::with_capacity(jobs.len());
         for (job, inputs) in jobs {

@@ -1,13 +1,14 @@
 //! Stored inputs of jobs: only files that exist, with their own parts, for a user who may read them.
 
 use api::data_access::SecretText;
-use api::stored::MakingJob;
 use api::stored::cluster::{
     BeginStored, CommitOutput, CommitStored, CommitsOfStored, FAILED_SOURCES_MAX, FindStored, ListStored,
     MakerOfParts, NumberStored, OutputPartStored, PartsOfJob, PlaceOutput, PlaceStored, RecordStored,
     RecordedFile, RecordedPart, StoredChange, StoredDiskNews, StoredGroup, StoredNews,
 };
-use api::{InputFile, JobSpec, StoredContent, StoredPart};
+use api::stored::{MakingJob, PINNED_FILES_MAX};
+use api::task::RunTask;
+use api::{InputFile, JobSpec, PinnedFile, StoredContent, StoredPart};
 use filecatalog::{Asker, Catalog, CatalogError, RepairPace, ReplicaNodes, ReportingNode};
 use filetree::{Changer, TreeError};
 use ids::{ConcreteId, ContentId, DiskId, JobId, NodeId};
@@ -112,6 +113,37 @@ async fn jobs_read_only_what_their_user_may() {
     assert_eq!(page.parts.iter().map(|part| part.file).collect::<Vec<_>>(), [a]);
     assert_eq!((page.nodes.len(), page.grants[0].first, page.grants[0].last), (1, a.concrete, a.concrete));
     assert_eq!(catalog.places_of_job(JobId(5), NodeId(1), &ask).await.unwrap().parts, []);
+    check_programs(&catalog, a, b).await;
+}
+
+/// The same for files that programs open: `d/a` and `b` with their parts.
+async fn check_programs(catalog: &Catalog, a: StoredPart, b: StoredPart) {
+    let pinned =
+        |path: &str, part| PinnedFile { path: path.into(), stored: StoredContent { parts: vec![part] } };
+    let of_task = |pinned| {
+        let task = RunTask { pinned, ..RunTask::default() };
+        JobSpec::of_one_task("a job".to_string(), task)
+    };
+    let check = async |user: &str, spec: JobSpec| catalog.check_inputs(&asker(user), &[&spec]).await;
+    for good in [
+        JobSpec { pinned: vec![pinned("files:b@2", b)], ..JobSpec::named("a job") },
+        of_task(vec![pinned("files:b@2", b)]),
+    ] {
+        assert!(matches!(check("bob", good.clone()).await, Err(CatalogError::ContentsOfOther { .. })));
+        let checked = check("ann", good).await.unwrap();
+        // They do not decide where maps run.
+        assert_eq!(catalog.nodes_of_inputs(&checked).await.unwrap(), ReplicaNodes::new());
+        catalog.begins(JobId(6), &checked);
+        let ask = PartsOfJob { parts: vec![a.concrete, b.concrete], ..PartsOfJob::default() };
+        let page = catalog.places_of_job(JobId(6), NodeId(1), &ask).await.unwrap();
+        assert_eq!(page.parts.iter().map(|part| part.file).collect::<Vec<_>>(), [b]);
+    }
+    for (path, part) in [("files:b@2", a), ("files:b", b), ("files:d@2", b)] {
+        let refused = check("ann", of_task(vec![pinned(path, part)])).await;
+        assert!(matches!(refused, Err(CatalogError::JobInput { .. })), "{path}: {refused:?}");
+    }
+    let many = check("ann", of_task(vec![pinned("files:b@2", b); PINNED_FILES_MAX + 1])).await;
+    assert!(matches!(many, Err(CatalogError::Limit { .. })), "{many:?}");
 }
 
 #[tokio::test]

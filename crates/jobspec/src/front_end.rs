@@ -13,7 +13,7 @@ pub trait FrontEnd {
     fn check_replaced(&self, output: &Path) -> anyhow::Result<()>;
 
     /// Lists a stored file, or those below a stored directory, by name: `files:NAME` or `files:NAME@VERSION`.
-    fn stored_inputs(&self, state_dir: &Path, name: &str) -> anyhow::Result<StoredInputs>;
+    fn stored_inputs(&self, state_dir: &Path, name: &str, wanted: StoredUse) -> anyhow::Result<StoredInputs>;
 
     /// Lists the files at an absolute path that only some nodes see, each with the position of its nodes.
     fn seen_inputs(&self, path: &str) -> anyhow::Result<SeenInputs>;
@@ -31,7 +31,16 @@ pub trait FrontEnd {
     fn warn(&self, warning: &str);
 }
 
-/// Stored files that are inputs.
+/// The use of stored files that a job names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredUse {
+    /// Input: all files that are data.
+    Input,
+    /// One file, whatever it is: a directory is an error.
+    OneFile,
+}
+
+/// Stored files that a job reads.
 #[derive(Debug, Default)]
 pub struct StoredInputs {
     pub files: Vec<InputFile>,

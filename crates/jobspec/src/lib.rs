@@ -31,6 +31,7 @@ pub mod standard_output;
 pub mod state_dir;
 pub mod streaming;
 
-pub use front_end::{FrontEnd, SeenInputs, StoredInputs, StoredPin, StoredShape};
+pub use front_end::{FrontEnd, SeenInputs, StoredInputs, StoredPin, StoredShape, StoredUse};
 pub use options::{FunctionText, JobOptions, StagePlace, add_variables, replication_mode};
+pub use plan::pinning::{Pinned, Pinning};
 pub use plan::{Held, Plan, absolute_program, check_environment, function, plan, resources};

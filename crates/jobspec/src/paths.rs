@@ -2,7 +2,7 @@
 
 use crate::front_end::FrontEnd;
 use anyhow::{Context, bail, ensure};
-use api::{InputFile, is_object_url};
+use api::{InputFile, STORED_PREFIX, is_object_url, name_beside};
 use objects::ObjectUrl;
 use rustix::fs::Access;
 use std::collections::BTreeSet;
@@ -144,22 +144,29 @@ pub fn disks(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathB
     Ok(disks)
 }
 
-/// Returns the `--file` files: absolute, readable, with distinct names.
+/// Returns the `--file` files: absolute and readable, or names of stored files; their own names are distinct.
 pub fn files(arguments: &[String], start_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut names = BTreeSet::new();
     let mut files = Vec::new();
     for argument in arguments {
-        let path = start_dir.join(argument);
-        let file = path.canonicalize().with_context(|| format!("--file {argument}"))?;
-        rustix::fs::access(&file, Access::READ_OK)
-            .with_context(|| format!("--file {argument}: cannot read"))?;
+        let path = match argument.starts_with(STORED_PREFIX) {
+            true => PathBuf::from(argument),
+            false => readable_file(argument, start_dir)?,
+        };
         // The name is the user's, which may be that of a link.
-        let Some(name) = path.file_name() else { bail!("--file {argument} has no name of its own") };
+        let Some(name) = name_beside(&path) else { bail!("--file {argument} has no name of its own") };
         ensure!(names.insert(name.to_os_string()), "--file {argument}: another file has that name already");
         ensure!(path.to_str().is_some(), "--file {argument}: the path is not UTF-8");
-        files.push(std::path::absolute(&path).with_context(|| format!("--file {argument}"))?);
+        files.push(path);
     }
     Ok(files)
+}
+
+fn readable_file(argument: &str, start_dir: &Path) -> anyhow::Result<PathBuf> {
+    let path = start_dir.join(argument);
+    let file = path.canonicalize().with_context(|| format!("--file {argument}"))?;
+    rustix::fs::access(&file, Access::READ_OK).with_context(|| format!("--file {argument}: cannot read"))?;
+    std::path::absolute(&path).with_context(|| format!("--file {argument}"))
 }
 
 /// Returns the last component of a path, as text.

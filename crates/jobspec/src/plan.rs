@@ -1,6 +1,8 @@
 //! The checks before the submit of a job, and the resulting specification.
 
-use crate::front_end::{FrontEnd, StoredPin, StoredShape};
+pub(crate) mod pinning;
+
+use crate::front_end::{FrontEnd, StoredPin, StoredShape, StoredUse};
 use crate::key_options::{KeyFields, OrderScope};
 use crate::options::{FunctionText, JobOptions};
 use crate::paths::{self, ExistingOutput};
@@ -17,6 +19,7 @@ use api::{
     Partitioning, RecordFormat, SEEN_PREFIX, STORED_PREFIX, SeenBy, Split,
 };
 use mapreduce::layout::{self, LayoutRequest};
+use pinning::{Pinned, Pinning, is_pinned};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -45,16 +48,17 @@ pub struct Held {
 }
 
 /// Checks the options and makes the job. Every error names the option, and the user can fix it.
-pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Plan> {
+pub fn plan(mut options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Plan> {
     check_conflicts(&options)?;
     let (keep_ifiles, keep_seconds) = keep(&options)?;
-    let (files, env_file) = (paths::files(&options.file, &options.start_dir)?, env_file(&options)?);
-    let [mapper, combiner, reducer] = functions(&options, &files)?;
+    let state_dir = state_dir::state_dir(options.state.as_deref())?;
+    let Programs { functions: [mapper, combiner, reducer], files, pinned } =
+        programs(&mut options, &state_dir, front_end)?;
+    let env_file = env_file(&options)?;
     let (memory_bytes, slots) = resources(options.memory.as_deref(), options.slots, front_end)?;
     let formats = formats(&options, [&mapper, &combiner, &reducer])?;
     let mut inputs = listed_inputs(&options, formats.input, front_end)?;
     let output_dir = output_dir(&options, &inputs.files, front_end)?;
-    let state_dir = state_dir::state_dir(options.state.as_deref())?;
     let disks = disks(&options, &state_dir)?;
 
     let combiner = combiner.or_else(|| combiner_of(reducer.as_ref(), options.keys.key_tails));
@@ -65,6 +69,7 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
     let layout = layout::derive(&request)?;
     check_record_fits(&formats, &layout)?;
     let splits = mapreduce::splits::plan(&inputs, layout.split_bytes, formats.input);
+    let stored_pins = stored_pins.into_iter().chain(pinned.pins).collect();
     let held = Held { standard_input, stored_pins, ..Held::default() };
     let held = Held { stored_output: stored_output(&options, &formats, &state_dir, front_end)?, ..held };
     let (output, held) = held.unless_named(output_dir, &disks[0])?;
@@ -85,6 +90,7 @@ pub fn plan(options: JobOptions, front_end: &dyn FrontEnd) -> anyhow::Result<Pla
         slots,
         disks,
         files,
+        pinned: pinned.files,
         env: options.env,
         env_file,
         network: options.network,
@@ -122,13 +128,33 @@ impl Held {
     }
 }
 
-/// Returns mapper, combiner and reducer.
-fn functions(options: &JobOptions, files: &[PathBuf]) -> anyhow::Result<[Option<Function>; 3]> {
-    let mapper = function("--mapper", options.mapper.as_ref(), files)?;
-    let combiner = function("--combiner", options.combiner.as_ref(), files)?;
-    let reducer = function("--reducer", options.reducer.as_ref(), files)?;
-    check_functions(options, [&mapper, &combiner, &reducer], files)?;
-    Ok([mapper, combiner, reducer])
+/// The programs of a job, and the files for them.
+struct Programs {
+    /// Mapper, combiner and reducer.
+    functions: [Option<Function>; 3],
+    files: Vec<PathBuf>,
+    pinned: Pinned,
+}
+
+/// Checks the programs and their files, and pins those that are stored files.
+fn programs(
+    options: &mut JobOptions,
+    state_dir: &Path,
+    front_end: &dyn FrontEnd,
+) -> anyhow::Result<Programs> {
+    let mut files = paths::files(&options.file, &options.start_dir)?;
+    let mut mapper = function("--mapper", options.mapper.as_ref(), &files)?;
+    let mut combiner = function("--combiner", options.combiner.as_ref(), &files)?;
+    let mut reducer = function("--reducer", options.reducer.as_ref(), &files)?;
+    check_functions(options, [&mapper, &combiner, &reducer], &files)?;
+    let mut pinning = Pinning::new(front_end, state_dir);
+    pinning.pin_files("--file", &mut files)?;
+    let links = options.streaming.iter_mut().flat_map(|job| &mut job.streaming.links);
+    pinning.pin_files("--file", links.map(|link| &mut link.path))?;
+    pinning.pin_function("--mapper", mapper.as_mut())?;
+    pinning.pin_function("--combiner", combiner.as_mut())?;
+    pinning.pin_function("--reducer", reducer.as_mut())?;
+    Ok(Programs { functions: [mapper, combiner, reducer], files, pinned: pinning.finish() })
 }
 
 fn formats(
@@ -272,7 +298,7 @@ impl Inputs {
         let state_dir = state_dir::state_dir(options.state.as_deref())?;
         let mut files = Vec::new();
         for (named, name) in names.iter().enumerate() {
-            let listed = front_end.stored_inputs(&state_dir, name);
+            let listed = front_end.stored_inputs(&state_dir, name, StoredUse::Input);
             let listed = listed.with_context(|| format!("--input {name}"))?;
             let listed_files = listed.files.into_iter();
             files.extend(listed_files.map(|input| InputFile { named: named as u32, ..input }));
@@ -538,12 +564,12 @@ pub fn function(
     Ok(Some(function))
 }
 
-/// Returns the absolute path of a program that is given by a path; None for a bare name, and for a shipped file, which
-/// is in the working directory.
+/// Returns the absolute path of a program that is given by a path; None for a bare name, for a stored file, and for a
+/// shipped file, which is in the working directory.
 pub fn absolute_program(program: &str, dir: &Path, files: &[PathBuf]) -> Option<String> {
     let plain_name = program.strip_prefix("./").unwrap_or(program);
-    let is_file = files.iter().any(|file| file.file_name().is_some_and(|name| name == plain_name));
-    if !program.contains('/') || is_file {
+    let is_file = files.iter().any(|file| api::name_beside(file).is_some_and(|name| name == plain_name));
+    if !program.contains('/') || is_stored(program) || is_file {
         return None;
     }
     std::path::absolute(dir.join(program)).ok()?.to_str().map(str::to_string)
@@ -576,6 +602,7 @@ fn check_functions(
     for (option, function) in [("--mapper", map), ("--combiner", combine), ("--reducer", reduce)] {
         if let Some(Function::Command { words }) = function
             && !streaming::ships(options.streaming.as_deref(), &words[0])
+            && !is_pinned(&words[0], files)
             // A bare name is resolved on the nodes.
             && (!options.in_cluster || words[0].contains('/'))
         {

@@ -1,12 +1,14 @@
 //! Jobs that reduce the kept I-files of an earlier job again.
 
+use crate::front_end::FrontEnd;
 use crate::options::{FunctionText, add_variables};
 use crate::paths::{self, ExistingOutput};
+use crate::plan::pinning::{Pinning, is_pinned};
 use crate::plan::{Held, Plan, check_environment, function};
 use crate::{memory_size, state_dir};
 use anyhow::{Context, anyhow, bail, ensure};
 use api::control::SLOTS_MAX;
-use api::{Function, JobSpec, Layout, MapReduce};
+use api::{Function, JobSpec, Layout, MapReduce, name_beside};
 use ids::JobId;
 use mapreduce::layout::{self, LayoutRequest};
 use std::path::{Path, PathBuf};
@@ -43,29 +45,29 @@ pub fn plan_again(
     options: RerunOptions,
     earlier: EarlierJob<'_>,
     start_dir: PathBuf,
+    front_end: &dyn FrontEnd,
 ) -> anyhow::Result<Plan> {
     let EarlierJob { job, spec: old } = earlier;
+    let state_dir = state_dir::state_dir(options.state.as_deref())?;
     let new_files = paths::files(&options.file, &start_dir)?;
-    let files = merged_files(&old.files, new_files);
+    let mut files = merged_files(&old.files, new_files);
     let mut env = old.env.clone();
     add_variables(&mut env, &options.env)?;
     check_environment(&env)?;
     let output = output(&options, &start_dir)?;
     let written = options.reducer.map(|text| FunctionText { text, dir: start_dir.clone() });
-    let reducer = function("--reducer", written.as_ref(), &files)?;
+    let mut reducer = function("--reducer", written.as_ref(), &files)?;
     if let Some(function) = &reducer {
-        functions::check_reducer(function).context("--reducer")?;
-        // In a cluster, a bare name is resolved on the nodes.
-        let is_here = |words: &[String]| !options.in_cluster || words[0].contains('/');
-        if let Function::Command { words } = function
-            && is_here(words)
-        {
-            program::check_program(words, &files, &start_dir, &env).map_err(|error| {
-                anyhow!("--reducer: {error}; give the path of an executable file, or ship it with --file")
-            })?;
-        }
+        check_reducer(function, &files, &start_dir, options.in_cluster, &env)?;
     }
     check_combined(job, old, reducer.as_ref())?;
+    let mut streaming = old.streaming.clone();
+    let links = streaming.iter_mut().flat_map(|streaming| &mut streaming.links).map(|link| &mut link.path);
+    let mut pinning = Pinning::new(front_end, &state_dir);
+    // Those of the earlier job keep their versions.
+    pinning.pin_files("--file", files.iter_mut().chain(links))?;
+    pinning.pin_function("--reducer", reducer.as_mut())?;
+    let pinned = pinning.finish();
     let memory_bytes = match &options.memory {
         Some(text) => memory_size::parse(text).with_context(|| format!("--memory {text:?}"))?,
         None => old.memory_bytes,
@@ -92,13 +94,35 @@ pub fn plan_again(
         keep_ifiles: false,
         keep_seconds: None,
         shipped: Vec::new(),
+        pinned: pinned.files,
+        streaming,
         sync: !options.no_sync,
         layout: again_layout(old, memory_bytes, slots)?,
         ..old.clone()
     };
-    let state_dir = state_dir::state_dir(options.state.as_deref())?;
     let (splits, json) = (Vec::new(), options.json);
-    Ok(Plan { spec, splits, state_dir, start_dir, json, held: Held::default() })
+    let held = Held { stored_pins: pinned.pins, ..Held::default() };
+    Ok(Plan { spec, splits, state_dir, start_dir, json, held })
+}
+
+/// Returns an error for a reducer that cannot run.
+fn check_reducer(
+    reducer: &Function,
+    files: &[PathBuf],
+    start_dir: &Path,
+    in_cluster: bool,
+    env: &[(String, String)],
+) -> anyhow::Result<()> {
+    functions::check_reducer(reducer).context("--reducer")?;
+    let Function::Command { words } = reducer else { return Ok(()) };
+    // In a cluster, a bare name is resolved on the nodes.
+    let is_here = !in_cluster || words[0].contains('/');
+    if !is_here || is_pinned(&words[0], files) {
+        return Ok(());
+    }
+    program::check_program(words, files, start_dir, env).map_err(|error| {
+        anyhow!("--reducer: {error}; give the path of an executable file, or ship it with --file")
+    })
 }
 
 /// Returns the output directory; in a cluster, the name of a stored file is one too.
@@ -125,7 +149,7 @@ fn again_layout(old: &JobSpec, memory_bytes: u64, slots: u32) -> anyhow::Result<
 
 /// Returns the files of the old job, except those that a new file of the same name replaces.
 fn merged_files(old: &[PathBuf], new: Vec<PathBuf>) -> Vec<PathBuf> {
-    let replaced = |file: &&PathBuf| !new.iter().any(|other| other.file_name() == file.file_name());
+    let replaced = |file: &&PathBuf| !new.iter().any(|other| name_beside(other) == name_beside(file));
     let mut files: Vec<PathBuf> = old.iter().filter(replaced).cloned().collect();
     files.extend(new);
     files
@@ -175,6 +199,8 @@ mod tests {
         let old = [PathBuf::from("/a/reduce.py"), PathBuf::from("/a/words")];
         let files = merged_files(&old, vec![PathBuf::from("/b/reduce.py")]);
         assert_eq!(files, [PathBuf::from("/a/words"), PathBuf::from("/b/reduce.py")]);
+        let files = merged_files(&["files:a/reduce.py@3".into()], vec!["files:b/reduce.py".into()]);
+        assert_eq!(files, [PathBuf::from("files:b/reduce.py")]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use ::streaming::{PartitionChoice, StreamingJob};
 use anyhow::{Context, anyhow, bail};
 use api::{
     Codec, FieldPlace, FileLink, Function, InputFile, JobSpec, KeyRules, KeyStretch, PartitionRule,
-    Partitioning, Split, is_object_url,
+    Partitioning, Split, is_object_url, is_stored_output,
 };
 use rustix::fs::Access;
 use std::path::{Path, PathBuf};
@@ -65,8 +65,11 @@ pub fn options(mut job: StreamingJob, start_dir: PathBuf) -> anyhow::Result<JobO
     })
 }
 
-/// Returns the absolute path of a file or directory to ship.
+/// Returns the absolute path of a file or directory to ship; the name of a stored file stays as it is.
 fn shipped(link: &FileLink, start_dir: &Path) -> anyhow::Result<PathBuf> {
+    if is_stored_output(&link.path) {
+        return Ok(link.path.clone());
+    }
     let shown = link.path.display();
     let path = start_dir.join(&link.path);
     std::fs::metadata(&path).with_context(|| format!("-file {shown}"))?;

@@ -4,11 +4,12 @@ use crate::attempt::JobRun;
 use crate::shuffle::merge_gate::MergeGate;
 use crate::shuffle::stage_files::StageFiles;
 use crate::stored::job_output::JobOutput;
-use crate::stored::local_files::{LocalFiles, LocalLimits};
+use crate::stored::local_files::LocalFiles;
 use crate::tasks::attempt_files::AttemptFiles;
+use crate::tasks::pinned_copies::PinnedCopies;
 use api::flow::stage_file_name;
 use api::task::Part;
-use api::{Boundaries, TaskFailure};
+use api::{Boundaries, JobSpec, TaskFailure};
 use chunkserver::{ChunkServer, Config};
 use dataport::{SpreadByIfile, StageFileName};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, RunId, TaskIndex};
@@ -20,7 +21,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Number of buffers of an attempt besides the merge: input, pipes, output.
 const BUFFERS_PER_SLOT: u64 = 4;
@@ -31,8 +32,6 @@ const PART_BUFFER_BYTES_MAX: u64 = 1 << 20;
 
 /// Directory of local copies of stored files within those of a job on one machine.
 const LOCAL_FILES_DIR: &str = "stored-files";
-/// Age at which the verification of such a copy counts no more.
-const LOCAL_VERIFY_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// Facts of the node that its jobs need.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +67,8 @@ pub(crate) struct JobData {
     stored_parts: Option<Arc<dyn StoredParts>>,
     /// Copies of stored files for its programs, on one machine.
     local_files: OnceLock<Arc<LocalFiles>>,
+    /// The specification with the copies of the last attempt: the next one mostly has the same.
+    last_copies: Mutex<Option<SpecWithCopies>>,
     chunkserver: Mutex<Option<Arc<ChunkServer>>>,
     /// True if a thread replicates its runs.
     is_replicating: AtomicBool,
@@ -92,15 +93,24 @@ impl AttemptData {
         Self { job, attempt, run, cancelled, files: AttemptFiles::default() }
     }
 
-    /// Gives it the copies of stored files, which its programs may open.
+    /// Gives it the copies of stored files, which its programs may open: the job names them in place of the files.
     pub fn with_files(self, files: AttemptFiles) -> Self {
         let own: Vec<PathBuf> = files.paths().map(Path::to_path_buf).collect();
         if own.is_empty() {
             return self;
         }
         let paths = self.run.paths.with_more_own(own);
-        Self { run: Arc::new(JobRun { paths, ..self.run.as_ref().clone() }), files, ..self }
+        let spec = self.job.spec_with_copies(&self.run.spec, files.pinned());
+        Self { run: Arc::new(JobRun { paths, spec, ..self.run.as_ref().clone() }), files, ..self }
     }
+}
+
+/// The specification of a job in which copies have taken the places of pinned files.
+struct SpecWithCopies {
+    /// The one with their names.
+    named: Arc<JobSpec>,
+    copies: PinnedCopies,
+    spec: Arc<JobSpec>,
 }
 
 impl Deref for AttemptData {
@@ -145,6 +155,7 @@ impl JobData {
             stored_output,
             stored_parts,
             local_files: OnceLock::new(),
+            last_copies: Mutex::default(),
             chunkserver,
             is_replicating,
             told_lost: Mutex::default(),
@@ -178,10 +189,27 @@ impl JobData {
 
     /// Returns the local copies of stored files of a job on one machine, which are in its directories.
     pub fn local_files(&self, disk_dirs: &[PathBuf]) -> Arc<LocalFiles> {
-        let limits =
-            LocalLimits { reserve_percent: 0, unused_bytes_max: u64::MAX, verify_after: LOCAL_VERIFY_AFTER };
         let dirs = disk_dirs.iter().map(|dir| dir.join(LOCAL_FILES_DIR)).collect();
-        Arc::clone(self.local_files.get_or_init(|| Arc::new(LocalFiles::new(dirs, limits))))
+        Arc::clone(self.local_files.get_or_init(|| Arc::new(LocalFiles::of_one_machine(dirs))))
+    }
+
+    /// Returns a specification of the job with these copies in place of pinned files.
+    fn spec_with_copies(&self, named: &Arc<JobSpec>, copies: &PinnedCopies) -> Arc<JobSpec> {
+        if copies.is_empty() {
+            return Arc::clone(named);
+        }
+        let mut last = self.last_copies.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |last: &SpecWithCopies| Arc::ptr_eq(&last.named, named) && last.copies == *copies;
+        if let Some(last) = last.as_ref().filter(|last| is_same(last)) {
+            return Arc::clone(&last.spec);
+        }
+        let mut spec = named.as_ref().clone();
+        copies.put_into_spec(&mut spec);
+        let spec = Arc::new(spec);
+        let with_copies =
+            SpecWithCopies { named: Arc::clone(named), copies: copies.clone(), spec: Arc::clone(&spec) };
+        *last = Some(with_copies);
+        spec
     }
 
     /// Returns true once, when its runs must be replicated.

@@ -6,10 +6,11 @@ use crate::job_data::{JobData, NodeFacts};
 use crate::shuffle::remote::{OtherNodes, RecordData};
 use crate::slots::meters::Meters;
 use crate::slots::progress::Counters;
+use crate::stored::local_files::LocalFiles;
 use crate::tasks::program_output::RunningOutputs;
 use api::AttemptLimits;
 use ids::{JobId, RunId};
-use program::{Programs, Sandbox};
+use program::{Programs, Sandbox, TemporaryDir};
 use programport::ProgramPort;
 use roots::JobPaths;
 use std::collections::BTreeMap;
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     pub record_data: OnceLock<Arc<dyn RecordData>>,
     pub outputs: RunningOutputs,
     pub meters: Meters,
+    /// On one machine: local copies for jobs of one task, which have no directories.
+    copies: Mutex<Option<(TemporaryDir, Arc<LocalFiles>)>>,
     /// Promoted replicas that must be copied to one more node and that the replicator of the job has not taken yet.
     again: Mutex<BTreeMap<JobId, Vec<RunId>>>,
     /// True during a drain: no new chunk is accepted.
@@ -66,6 +69,7 @@ impl Shared {
             record_data: OnceLock::new(),
             outputs: RunningOutputs::default(),
             meters: Meters::default(),
+            copies: Mutex::default(),
             again: Mutex::default(),
             draining: AtomicBool::new(false),
         }
@@ -94,6 +98,18 @@ impl Shared {
             Arc::new(JobData::new(job, Arc::clone(run), here, stored))
         });
         Arc::clone(data)
+    }
+
+    /// Returns the local copies for jobs of one task on one machine; they go with this process.
+    pub fn copies_for_single_jobs(&self) -> std::io::Result<Arc<LocalFiles>> {
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, files)) = &*copies {
+            return Ok(Arc::clone(files));
+        }
+        let dir = self.options.programs.private_directory()?;
+        let files = Arc::new(LocalFiles::of_one_machine(vec![dir.path().to_path_buf()]));
+        *copies = Some((dir, Arc::clone(&files)));
+        Ok(files)
     }
 
     /// Takes the runs that the replicator of a job has not got yet.

@@ -4,6 +4,7 @@ pub(crate) mod attempt_files;
 pub(crate) mod commit;
 pub(crate) mod map;
 pub(crate) mod merge;
+pub(crate) mod pinned_copies;
 pub(crate) mod program;
 pub(crate) mod program_output;
 pub(crate) mod reduce;

@@ -3,12 +3,14 @@
 //! The engine opens the paths of a job with the rights of its own process, which may read more than the user who
 //! submitted the job. Checked are inputs, the output and its staging directory, files, links, a program named by a
 //! path, and the directory of a one-task job. Paths are resolved first, so that no link leads out; files shipped with
-//! the job are in another place and need no check. The access of a running program is not checked here: a sandbox
+//! the job, and stored files, are in another place and need no check. The access of a running program is not checked here: a sandbox
 //! bounds that.
 
 use crate::opening::{deepest_existing, is_plain, open_beneath};
 use api::task::RunTask;
-use api::{FileLink, Function, JobSpec, ShippedFile, is_object_url, is_stored_output};
+use api::{
+    FileLink, Function, JobSpec, PinnedFile, ShippedFile, is_object_url, is_stored_output, name_beside,
+};
 use objects::{ObjectError, ObjectUrl};
 use rustix::fs::{Mode, OFlags, open};
 use std::os::fd::OwnedFd;
@@ -169,14 +171,18 @@ impl Roots {
         let links: &[FileLink] =
             spec.streaming.as_ref().map_or(&[][..], |streaming| streaming.links.as_slice());
         let linked = links.iter().map(|link| &link.path);
-        for file in spec.files.iter().chain(linked).filter(|file| !travels(&spec.shipped, file)) {
+        let brought = Brought { files: &spec.files, shipped: &spec.shipped, pinned: &spec.pinned };
+        for file in spec.files.iter().chain(linked).filter(|file| !brought.has(file)) {
             self.check_path("file", file)?;
         }
-        for function in [&spec.mapper, &spec.combiner, &spec.reducer].into_iter().flatten() {
+        // A job that only reduces has the mapper and the combiner for its readers.
+        let only_reduces = spec.kind.source().is_some();
+        let mappers = [&spec.mapper, &spec.combiner].into_iter().filter(|_| !only_reduces);
+        for function in mappers.chain([&spec.reducer]).flatten() {
             if let Function::Command { words } = function
                 && !links.iter().any(|link| words.first().is_some_and(|word| plain_name(word) == link.name))
             {
-                self.check_program(words, &spec.files, &spec.shipped, None)?;
+                self.check_program(words, brought, None)?;
             }
         }
         Ok(())
@@ -187,8 +193,8 @@ impl Roots {
         let mut before: Option<&RunTask> = None;
         for task in tasks {
             let is_like = |other: &RunTask| {
-                (&other.directory, &other.files, &other.shipped)
-                    == (&task.directory, &task.files, &task.shipped)
+                (&other.directory, &other.files, &other.shipped, &other.pinned)
+                    == (&task.directory, &task.files, &task.shipped, &task.pinned)
                     && other.words.first() == task.words.first()
             };
             if !before.is_some_and(is_like) {
@@ -208,10 +214,11 @@ impl Roots {
         if task.files.is_empty() {
             self.check_path("directory", &task.directory)?;
         }
-        for file in task.files.iter().filter(|file| !travels(&task.shipped, file)) {
+        let brought = Brought { files: &task.files, shipped: &task.shipped, pinned: &task.pinned };
+        for file in task.files.iter().filter(|file| !brought.has(file)) {
             self.check_path("file", file)?;
         }
-        self.check_program(&task.words, &task.files, &task.shipped, Some(&task.directory))
+        self.check_program(&task.words, brought, Some(&task.directory))
     }
 
     /// Refuses an output outside of the roots. Its parent directory must be inside too: an output is written under
@@ -238,13 +245,12 @@ impl Roots {
     fn check_program(
         &self,
         words: &[String],
-        files: &[PathBuf],
-        shipped: &[ShippedFile],
+        brought: Brought<'_>,
         directory: Option<&Path>,
     ) -> Result<(), OutsideRoots> {
         let Some(word) = words.first().filter(|word| word.contains('/')) else { return Ok(()) };
-        let is_file = |file: &PathBuf| file.file_name().is_some_and(|name| name == plain_name(word));
-        if travels(shipped, Path::new(word)) || files.iter().any(is_file) {
+        let is_file = |file: &PathBuf| name_beside(file).is_some_and(|name| name == plain_name(word));
+        if brought.has(Path::new(word)) || brought.files.iter().any(is_file) {
             return Ok(());
         }
         let path = directory.map_or_else(|| PathBuf::from(word), |directory| directory.join(word));
@@ -317,6 +323,21 @@ impl Roots {
         let leads =
             leads.map(|resolved| format!(", which leads to {},", resolved.display())).unwrap_or_default();
         OutsideRoots::Outside { what, path, leads, roots: self.texts().join(", ") }
+    }
+}
+
+/// The files of a job, and those of them that a node brings to another place.
+#[derive(Clone, Copy)]
+struct Brought<'a> {
+    files: &'a [PathBuf],
+    shipped: &'a [ShippedFile],
+    pinned: &'a [PinnedFile],
+}
+
+impl Brought<'_> {
+    /// Returns whether a node brings the file instead of opening that path.
+    fn has(&self, path: &Path) -> bool {
+        travels(self.shipped, path) || self.pinned.iter().any(|file| file.path == path)
     }
 }
 

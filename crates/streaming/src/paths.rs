@@ -1,6 +1,8 @@
 //! Paths in Hadoop's notation: with a scheme, in lists, with alternatives in braces.
 
 use crate::error::StreamingError;
+use api::STORED_PREFIX;
+use std::path::Path;
 
 /// Prefixes of the URLs of objects; the second is Hadoop's.
 const OBJECT_SCHEMES: [&str; 2] = ["s3://", "s3a://"];
@@ -86,14 +88,15 @@ fn innermost_braces(text: &str) -> Option<(usize, usize)> {
     Some((open, close))
 }
 
-/// Parses a file to ship: its path, and its name in the work directory.
+/// Parses a file to ship: its path, or the name of a stored file, and its name in the work directory.
 pub(crate) fn shipped(option: &str, text: &str) -> Result<(String, String), StreamingError> {
     let (path, alias) = match text.rsplit_once('#') {
         Some((path, alias)) => (path, Some(alias)),
         None => (text, None),
     };
-    let path = local(option, path)?;
-    let name = alias.unwrap_or_else(|| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default());
+    let path = if path.starts_with(STORED_PREFIX) { path.to_string() } else { local(option, path)? };
+    let own_name = api::name_beside(Path::new(&path)).and_then(|name| name.to_str());
+    let name = alias.or(own_name).unwrap_or_default();
     if name.is_empty() || name.contains('/') || matches!(name, "." | "..") {
         let expected =
             "the name in the work directory must be one word without slashes, as in data.txt#words";
@@ -147,6 +150,8 @@ mod tests {
         check("scripts/a.py", "scripts/a.py", "a.py");
         check("file:///d/a.py#b", "/d/a.py", "b");
         check("dir/", "dir/", "dir");
+        check("files:bin/a.py@3", "files:bin/a.py@3", "a.py");
+        check("files:/bin/a.py#b", "files:/bin/a.py", "b");
         assert!(shipped("-files", "a#b/c").is_err());
         assert!(shipped("-files", "a#").is_err());
         assert_eq!(plain("./a//b/./c"), "a/b/c");

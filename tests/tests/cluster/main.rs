@@ -37,6 +37,7 @@ mod stored_groups;
 mod stored_inputs;
 mod stored_lives;
 mod stored_outputs;
+mod stored_programs;
 mod strangers;
 mod traps;
 mod web_pages;

@@ -607,6 +607,65 @@ fn programs_cannot_change_stored_files() {
     done(&sandbox, &["fsck"]);
 }
 
+/// Prints its input behind a file beside it, a file that it is told, and its mode.
+const TELLS: &str = r#"#!/bin/sh
+[ -z "$SPOIL" ] || { chmod 600 "$1"; echo spoiled > "$1"; }
+exec sed "s/^/$(cat words) $(cat "$1") $(stat -L -c %a "$0" words | tr '\n' ' ')/"
+"#;
+
+#[test]
+fn stored_programs_run() {
+    let sandbox = Sandbox::new();
+    sandbox.write("in", "line\n");
+    sandbox.write("tell.sh", TELLS);
+    sandbox.write("words", "old");
+    done(&sandbox, &["put", "tell.sh", "bin/tell.sh"]);
+    done(&sandbox, &["put", "words", "words", "--keep-versions", "2"]);
+    let mapper = ["--mapper", "files:bin/tell.sh files:words"];
+    let told = |more: &[&str]| {
+        let job = [&["--input", "in", "--map-only", "--overwrite"][..], &mapper, more].concat();
+        sandbox.run_job(&job)
+    };
+    let lines = |more: &[&str]| {
+        told(&[&["--file", "files:words"], more].concat()).expect_success();
+        sandbox.output_lines(&sandbox.out())
+    };
+    for contained in [&[][..], &["--contain"]] {
+        assert_eq!(lines(contained), ["old old 555 555 line"]);
+    }
+    sandbox.write("words", "new");
+    done(&sandbox, &["put", "words", "words", "--keep-versions", "2"]);
+    assert_eq!(lines(&[]), ["new new 555 555 line"]);
+    told(&["--file", "files:words@2"]).expect_success();
+    assert_eq!(sandbox.output_lines(&sandbox.out()), ["old new 555 555 line"]);
+    // What a program does to its copy concerns nobody else.
+    told(&["--file", "files:words", "--env", "SPOIL=1"])
+        .expect_failure(1, &["changed its copy of files:words@3", "must not write"]);
+    assert_eq!(lines(&[]), ["new new 555 555 line"]);
+    let state = sandbox.state().display().to_string();
+    let streaming =
+        ["streaming", "-input", "in", "-output", "hadoop", "-numReduceTasks", "0", "--state", &state];
+    let programs =
+        ["-mapper", "tell.sh files:words", "-file", "files:bin/tell.sh", "-files", "files:words@2#words"];
+    Running::start(sandbox.sailfish().args(streaming).args(programs)).wait().expect_success();
+    assert_eq!(sandbox.output_lines(&sandbox.path("hadoop")), ["old new 555 555 line"]);
+    let submit = |words: &[&str]| {
+        let mut submit = sandbox.sailfish();
+        submit.args(["submit", "--state", &state, "--file", "files:words", "--"]).args(words);
+        Running::start(&mut submit).wait()
+    };
+    let told = submit(&["sh", "-c", "echo line | \"$0\" \"$1\"", "files:bin/tell.sh", "files:words@2"]);
+    assert_eq!(told.expect_success().text(), "new old 555 555 line\n");
+    for (name, problem) in [("files:none", "no file or directory none"), ("files:bin", "bin is a directory")]
+    {
+        let job = |option| sandbox.run_job(&["--input", "in", option, name]);
+        job("--mapper").expect_failure(REFUSED, &[&format!("--mapper {name}"), problem]);
+        job("--file").expect_failure(REFUSED, &[&format!("--file {name}"), problem]);
+        submit(&["cat", name]).expect_failure(REFUSED, &[name, problem]);
+    }
+    sandbox.assert_no_leftovers();
+}
+
 #[test]
 fn job_keeps_the_version_it_reads() {
     let sandbox = Sandbox::new();

@@ -5,12 +5,12 @@ use crate::exit::Failure;
 use crate::options::connect::Site;
 use crate::show::terminal::tell;
 use anyhow::{Context, ensure};
-use api::{InputFile, STORED_PREFIX, StoredContent, StoredPart};
+use api::{Compression, InputFile, STORED_PREFIX, StoredContent, StoredPart};
 use clusterfiles::ClusterFiles;
 use filestore::{FileStore, FilesError};
 use filetransfer::{FileToGet, GetPlan};
 use filetree::TreeName;
-use jobspec::{FrontEnd, SeenInputs, StoredInputs, StoredShape};
+use jobspec::{FrontEnd, SeenInputs, StoredInputs, StoredShape, StoredUse};
 use mapper::input::{MAGIC_BYTES, compression_of, never_data};
 use mapreduce::layout::MEMORY_BYTES_MIN;
 use output::output_dir::{ForeignEntry, foreign_entry};
@@ -64,10 +64,10 @@ impl FrontEnd for CommandLineFrontEnd<'_> {
         }
     }
 
-    fn stored_inputs(&self, state_dir: &Path, name: &str) -> anyhow::Result<StoredInputs> {
+    fn stored_inputs(&self, state_dir: &Path, name: &str, wanted: StoredUse) -> anyhow::Result<StoredInputs> {
         match self.site {
-            Some(site) => inputs_of_cluster(site, name),
-            None => inputs_of_machine(state_dir, name),
+            Some(site) => inputs_of_cluster(site, name, wanted),
+            None => inputs_of_machine(state_dir, name, wanted),
         }
     }
 
@@ -99,23 +99,41 @@ fn name_of(text: &str) -> anyhow::Result<TreeName> {
 }
 
 /// Lists stored files of the cluster. The server keeps their version from the submit on.
-fn inputs_of_cluster(site: &Site, text: &str) -> anyhow::Result<StoredInputs> {
+fn inputs_of_cluster(site: &Site, text: &str, wanted: StoredUse) -> anyhow::Result<StoredInputs> {
     let name = name_of(text)?;
     let user = std::env::var("USER").unwrap_or_default();
     let credentials = site.credentials.read(&site.url).map_err(Failure::into_error)?;
     let below = ClusterFiles::connect(&site.url, &credentials, &user)?.below(&name)?;
-    let files = data_below(&name, &below.plan, |file| below.first_bytes(file, MAGIC_BYTES as usize))?;
+    let first_bytes = |file: &FileToGet| below.first_bytes(file, MAGIC_BYTES as usize);
+    let files = wanted_of(&name, &below.plan, wanted, first_bytes)?;
     Ok(StoredInputs { files, pin: Some(Box::new(below)) })
 }
 
 /// Lists stored files of this machine.
-fn inputs_of_machine(state_dir: &Path, text: &str) -> anyhow::Result<StoredInputs> {
+fn inputs_of_machine(state_dir: &Path, text: &str, wanted: StoredUse) -> anyhow::Result<StoredInputs> {
     let name = name_of(text)?;
     ensure!(FileStore::exists(state_dir), "no files are stored in {}", state_dir.display());
     let store = FileStore::open(state_dir, "")?;
     let (pin, below) = store.below(&name)?;
-    let files = data_below(&name, &below, |file| store.first_bytes(file, MAGIC_BYTES as usize))?;
+    let first_bytes = |file: &FileToGet| store.first_bytes(file, MAGIC_BYTES as usize);
+    let files = wanted_of(&name, &below, wanted, first_bytes)?;
     Ok(StoredInputs { files, pin: Some(Box::new(pin)) })
+}
+
+/// Returns the files that are data, or the one that the name means.
+fn wanted_of(
+    name: &TreeName,
+    below: &GetPlan,
+    wanted: StoredUse,
+    first_bytes: impl Fn(&FileToGet) -> Result<Vec<u8>, FilesError>,
+) -> anyhow::Result<Vec<InputFile>> {
+    match wanted {
+        StoredUse::Input => data_below(name, below, first_bytes),
+        StoredUse::OneFile => {
+            ensure!(!below.is_directory, "{} is a directory: name a file", name.path);
+            Ok(below.files.iter().map(|file| input_of(name, below, file, None)).collect())
+        }
+    }
 }
 
 /// Returns the files that are data, as inputs.
@@ -127,26 +145,32 @@ fn data_below(
     let is_data = |file: &&FileToGet| !file.name.split('/').any(|part| never_data(part.as_bytes()));
     let mut files = Vec::new();
     for file in below.files.iter().filter(is_data) {
-        let whole_name = match file.name.is_empty() {
-            true => name.path.to_string(),
-            false => format!("{}/{}", name.path, file.name),
-        };
-        let part = |row: &rows::ConcreteRow| StoredPart {
-            concrete: row.concrete,
-            bytes: row.bytes,
-            crc32c: row.crc32c,
-        };
-        files.push(InputFile {
-            path: format!("{STORED_PREFIX}{whole_name}@{}", below.version).into(),
-            size_bytes: file.bytes,
-            mtime_ns: 0,
-            compression: compression_of(&first_bytes(file)?),
-            named: 0,
-            object: None,
-            stage_file: None,
-            stored: Some(StoredContent { parts: file.parts.iter().map(part).collect() }),
-            seen: None,
-        });
+        files.push(input_of(name, below, file, compression_of(&first_bytes(file)?)));
     }
     Ok(files)
+}
+
+fn input_of(
+    name: &TreeName,
+    below: &GetPlan,
+    file: &FileToGet,
+    compression: Option<Compression>,
+) -> InputFile {
+    let whole_name = match file.name.is_empty() {
+        true => name.path.to_string(),
+        false => format!("{}/{}", name.path, file.name),
+    };
+    let part =
+        |row: &rows::ConcreteRow| StoredPart { concrete: row.concrete, bytes: row.bytes, crc32c: row.crc32c };
+    InputFile {
+        path: format!("{STORED_PREFIX}{whole_name}@{}", below.version).into(),
+        size_bytes: file.bytes,
+        mtime_ns: 0,
+        compression,
+        named: 0,
+        object: None,
+        stage_file: None,
+        stored: Some(StoredContent { parts: file.parts.iter().map(part).collect() }),
+        seen: None,
+    }
 }

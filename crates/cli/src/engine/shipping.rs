@@ -17,6 +17,8 @@ const SYSTEM_FOLDERS: &[&str] = &["/usr", "/bin", "/sbin"];
 pub fn ship_job(connection: &Blocking, spec: &mut JobSpec) -> Result<(), Failure> {
     let mut paths: BTreeSet<PathBuf> = spec.files.iter().chain(&spec.env_file).cloned().collect();
     paths.extend(spec.streaming.iter().flat_map(|streaming| &streaming.links).map(|link| link.path.clone()));
+    // The nodes have these.
+    paths.retain(|path| !spec.pinned.iter().any(|file| file.path == *path));
     let inputs = spec.inputs.iter().map(|input| input.path.clone());
     paths.extend(inputs.filter(|path| mapper::input::is_standard_input(path)));
     for function in [&spec.mapper, &spec.combiner, &spec.reducer].into_iter().flatten() {
@@ -32,7 +34,8 @@ pub fn ship_job(connection: &Blocking, spec: &mut JobSpec) -> Result<(), Failure
 pub fn ship_tasks(connection: &Blocking, tasks: &mut [RunTask]) -> Result<(), Failure> {
     let Some(first) = tasks.first() else { return Ok(()) };
     let files = first.files.iter().chain(&first.env_file).cloned();
-    let paths = files.chain(program(&first.words)).collect();
+    let mut paths: BTreeSet<PathBuf> = files.chain(program(&first.words)).collect();
+    paths.retain(|path| !first.pinned.iter().any(|file| file.path == *path));
     let shipped = ship(connection, paths)?;
     tasks.iter_mut().for_each(|task| task.shipped.clone_from(&shipped));
     Ok(())

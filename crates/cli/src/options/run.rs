@@ -10,7 +10,8 @@ use std::path::PathBuf;
 
 const FUNCTIONS: &str = "\
 Functions F: a command line, split into words and run without a shell (lines in, KEY TAB VALUE
-lines out; a reducer reads sorted KEY TAB VALUE lines), or a built-in:
+lines out; a reducer reads sorted KEY TAB VALUE lines; a word files:NAME is the path of a copy of that
+stored file), or a built-in:
 ";
 
 const RUN_EXAMPLES: &str = "\
@@ -103,7 +104,7 @@ pub struct RunArgs {
     /// Directory for intermediate data; may be given several times [default: disk in the state directory]
     #[arg(long, value_name = "DIR")]
     pub disk: Vec<String>,
-    /// File to put into the directory in which functions run; may be given several times
+    /// File, or files:NAME (a stored file), to put into the directory in which functions run; may be given several times
     #[arg(long, value_name = "PATH")]
     pub file: Vec<String>,
     /// Environment variable of functions, besides PATH, HOME, LANG and LC_*; may be given several times

@@ -1,6 +1,6 @@
 //! Advice about the most common mistakes with programs, derived from the failure of a job.
 
-use api::{Blame, Function, JobSpec, TaskFailure};
+use api::{Blame, Function, JobSpec, TaskFailure, name_beside};
 use ids::StageKind;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -64,7 +64,7 @@ fn about_words(
             words.join(" ")
         ));
     }
-    let sent = |name: &OsStr| spec.files.iter().any(|file| file.file_name() == Some(name));
+    let sent = |name: &OsStr| spec.files.iter().any(|file| name_beside(file) == Some(name));
     let is_left = |word: &&String| {
         let path = Path::new(word.as_str());
         path.file_name().is_some_and(|name| !sent(name)) && start_dir.join(path).is_file()

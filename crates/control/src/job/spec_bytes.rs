@@ -1,10 +1,12 @@
 //! The memory of a job's specification.
 
 use api::task::RunTask;
-use api::{Function, JobSpec};
+use api::{Function, JobSpec, PinnedFile};
 
 /// Bytes besides the name of a file: its length, time or hash.
 const NAMED_BYTES: usize = 64;
+/// Bytes of a part of a stored file.
+const PART_BYTES: usize = 24;
 
 /// Estimates the bytes of a specification that its user chooses: words, variables, names of files.
 pub fn spec_bytes(spec: &JobSpec) -> u64 {
@@ -17,8 +19,15 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
     let seen_by = spec.seen_by.iter().map(|seen| seen.dir.as_os_str().len() + bytes_of(&seen.nodes));
     let files = spec.files.iter().map(|file| file.as_os_str().len());
     let shipped = spec.shipped.iter().map(|file| file.path.as_os_str().len() + NAMED_BYTES);
-    let bytes: usize =
-        functions.map(of_function).chain(inputs).chain(seen_by).chain(files).chain(shipped).sum();
+    let pinned = spec.pinned.iter().map(pinned_bytes);
+    let bytes: usize = functions
+        .map(of_function)
+        .chain(inputs)
+        .chain(seen_by)
+        .chain(files)
+        .chain(shipped)
+        .chain(pinned)
+        .sum();
     let single: u64 = spec.kind.program().into_iter().map(task_bytes).sum();
     (bytes + env_bytes(&spec.env)) as u64 + single
 }
@@ -27,8 +36,12 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
 pub fn task_bytes(task: &RunTask) -> u64 {
     let files = task.files.iter().map(|file| file.as_os_str().len());
     let shipped = task.shipped.iter().map(|file| file.path.as_os_str().len() + NAMED_BYTES);
-    let names: usize = files.chain(shipped).sum();
+    let names: usize = files.chain(shipped).chain(task.pinned.iter().map(pinned_bytes)).sum();
     (bytes_of(&task.words) + env_bytes(&task.env) + task.directory.as_os_str().len() + names) as u64
+}
+
+fn pinned_bytes(file: &PinnedFile) -> usize {
+    file.path.as_os_str().len() + NAMED_BYTES + file.stored.parts.len() * PART_BYTES
 }
 
 fn bytes_of(words: &[String]) -> usize {

@@ -214,11 +214,23 @@ pub(crate) async fn fsck(
 pub(crate) async fn submit_batch(
     State(port): State<Port>,
     caller: Caller,
-    Message(mut batch): Message<JobBatch>,
+    Message(batch): Message<JobBatch>,
+) -> Result<Message<SubmittedBatch>, Problem> {
+    to_the_end(submitted_batch(port, caller, batch)).await
+}
+
+async fn submitted_batch(
+    port: Port,
+    caller: Caller,
+    mut batch: JobBatch,
 ) -> Result<Message<SubmittedBatch>, Problem> {
     check_priority(&caller, batch.priority)?;
     batch.user = caller.job_user(batch.user);
-    Ok(Message(port.server.submit_jobs(batch, &caller.submitter()).await?))
+    let inputs = CheckedInputs::of_tasks(&port, &caller, &batch.tasks).await?;
+    let submitted = port.server.submit_jobs(batch, &inputs.submitter(&caller)).await?;
+    let SubmittedBatch { first, count } = submitted;
+    inputs.keep_for((0..i64::from(count)).map(|index| JobId(first.0 + index)));
+    Ok(Message(submitted))
 }
 
 #[utoipa::path(

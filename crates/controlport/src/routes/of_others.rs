@@ -44,9 +44,12 @@ fn hide_in_spec(spec: &mut JobSpec) {
         }
     }
     hide_values(&mut spec.env);
-    if let Some(RunTask { words, env, .. }) = spec.kind.program_mut() {
+    // Some of them are words.
+    spec.pinned.clear();
+    if let Some(RunTask { words, env, pinned, .. }) = spec.kind.program_mut() {
         hide_words(words);
         hide_values(env);
+        pinned.clear();
     }
 }
 
@@ -112,7 +115,8 @@ mod tests {
     use crate::gate::Caller;
     use api::people::Role;
     use api::task::RunTask;
-    use api::{Blame, Function, JobSpec, TaskFailure};
+    use api::{Blame, Function, JobSpec, PinnedFile, StoredContent, TaskFailure};
+    use std::path::PathBuf;
 
     const SECRET: &str = "hunter2";
 
@@ -132,15 +136,19 @@ mod tests {
 
     #[test]
     fn hidden_fields_are_in_no_part() {
+        let path = PathBuf::from(format!("files:{SECRET}@1"));
+        let pinned = || PinnedFile { path: path.clone(), stored: StoredContent::default() };
         let task = RunTask {
             words: vec!["sh".into(), "-c".into(), SECRET.into()],
             env: vec![("PASSWORD".into(), SECRET.into())],
+            pinned: vec![pinned()],
             ..RunTask::default()
         };
         let mut spec = JobSpec::of_one_task("job".to_string(), task);
         spec.mapper = Some(Function::Command { words: vec!["sed".into(), SECRET.into()] });
         spec.reducer = Some(Function::Builtin { name: "sum".into(), argument: None });
         spec.env = vec![("TOKEN".into(), SECRET.into())];
+        spec.pinned = vec![pinned()];
         hide_in_spec(&mut spec);
         let shown = format!("{spec:?}");
         assert!(!shown.contains(SECRET), "{shown}");

@@ -11,13 +11,14 @@ use api::stored::cluster::{
     NumberedStored, PartsOfJob, PartsOnDisk, PlaceOutput, PlaceStored, PlacedOutput, PlacesOfStored,
     RecordStored, StoredCommits, StoredLease, StoredNews, StoredOrders, StoredPage, StoredPut,
 };
-use api::{JobSpec, StoredOutput, is_stored_output};
+use api::task::RunTask;
+use api::{JobSpec, PinnedFile, StoredOutput, is_stored_output};
 use axum::extract::State;
 use filecatalog::{Asker, Catalog, CatalogError, JobInputs, ReplicaNodes, ReportingNode};
 use filetree::Changer;
 use ids::{JobId, NodeId};
 use server::{Server, Submitter};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -497,7 +498,9 @@ pub(crate) struct CheckedInputs {
 impl CheckedInputs {
     /// Checks the stored inputs of jobs.
     pub async fn of(port: &Port, caller: &Caller, specs: &[&JobSpec]) -> Result<Self, Problem> {
-        let reads_stored = |spec: &&JobSpec| spec.inputs.iter().any(|input| input.stored.is_some());
+        let reads_stored = |spec: &&JobSpec| {
+            !spec.pinned.is_empty() || spec.inputs.iter().any(|input| input.stored.is_some())
+        };
         let stored = port.stored.clone();
         if !specs.iter().any(reads_stored) {
             return Ok(Self { stored, inputs: JobInputs::default(), part_nodes: Arc::default() });
@@ -511,6 +514,13 @@ impl CheckedInputs {
         };
         let Message((inputs, part_nodes)) = stored.aside(check).await?;
         Ok(Self { stored, inputs, part_nodes: Arc::new(part_nodes) })
+    }
+
+    /// Checks the stored files that the programs of jobs of one task open. Most of them open the same.
+    pub async fn of_tasks(port: &Port, caller: &Caller, tasks: &[RunTask]) -> Result<Self, Problem> {
+        let distinct: BTreeSet<&PinnedFile> = tasks.iter().flat_map(|task| &task.pinned).collect();
+        let pinned = distinct.into_iter().cloned().collect();
+        Self::of(port, caller, &[&JobSpec { pinned, ..JobSpec::named("") }]).await
     }
 
     /// Returns the facts about the submitter, with the nodes that have the inputs now.

@@ -1,7 +1,7 @@
 use super::{Plan, plan};
-use crate::front_end::{FrontEnd, StoredInputs, StoredShape};
+use crate::front_end::{FrontEnd, StoredInputs, StoredShape, StoredUse};
 use crate::options::{FunctionText, JobOptions};
-use api::{Codec, Function, Partitioning};
+use api::{Codec, Function, InputFile, Partitioning, StoredContent};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -18,8 +18,26 @@ impl FrontEnd for Quiet {
         Ok(())
     }
 
-    fn stored_inputs(&self, _state_dir: &Path, name: &str) -> anyhow::Result<StoredInputs> {
-        anyhow::bail!("{name} is stored nowhere")
+    /// The programs `bin/map.py` and `words` are stored, in version 7.
+    fn stored_inputs(&self, _: &Path, name: &str, wanted: StoredUse) -> anyhow::Result<StoredInputs> {
+        let path = match name {
+            "files:bin/map.py" | "files:words" => format!("{name}@7"),
+            "files:bin/map.py@3" => name.to_string(),
+            _ => anyhow::bail!("{name} is stored nowhere"),
+        };
+        anyhow::ensure!(wanted == StoredUse::OneFile, "{name} is no input");
+        let file = InputFile {
+            path: path.into(),
+            size_bytes: 0,
+            mtime_ns: 0,
+            compression: None,
+            named: 0,
+            object: None,
+            stage_file: None,
+            stored: Some(StoredContent::default()),
+            seen: None,
+        };
+        Ok(StoredInputs { files: vec![file], pin: Some(Box::new(())) })
     }
 
     fn seen_inputs(&self, path: &str) -> anyhow::Result<crate::SeenInputs> {
@@ -122,6 +140,40 @@ fn programs_count_from_where_they_are_written() {
         options.mapper = function(root, "./tool");
     }));
     assert_eq!(shipped, ["./tool"]);
+}
+
+#[test]
+fn stored_programs_are_pinned() {
+    let plan = check(|root, options| {
+        options.in_cluster = true;
+        options.mapper = function(root, "files:bin/map.py -w files:words");
+        options.reducer = function(root, "python3 words");
+        options.file = vec!["tool".into(), "files:words".into()];
+    });
+    let spec = &plan.spec;
+    let command = |words: &[&str]| {
+        Some(Function::Command { words: words.iter().map(|word| word.to_string()).collect() })
+    };
+    assert_eq!(spec.mapper, command(&["files:bin/map.py@7", "-w", "files:words@7"]));
+    assert_eq!(spec.reducer, command(&["python3", "words"]));
+    assert!(spec.files[0].is_absolute() && spec.files[1] == Path::new("files:words@7"));
+    let pinned: Vec<&Path> = spec.pinned.iter().map(|file| file.path.as_path()).collect();
+    assert_eq!(pinned, [Path::new("files:bin/map.py@7"), Path::new("files:words@7")]);
+    assert_eq!(plan.held.stored_pins.len(), 2);
+    // By its name beside the other files, and an older version.
+    let plan = check(|root, options| {
+        options.mapper = function(root, "./map.py");
+        options.file = vec!["files:bin/map.py@3".into()];
+    });
+    assert_eq!(plan.spec.mapper, command(&["./map.py"]));
+    assert_eq!(plan.spec.files, [Path::new("files:bin/map.py@3")]);
+    check_refused("--reducer files:x: files:x is stored nowhere", |root, each| {
+        each.reducer = function(root, "sh files:x")
+    });
+    check_refused("--file files:y: files:y is stored nowhere", |_, each| each.file = vec!["files:y".into()]);
+    check_refused("that name already", |_, each| {
+        each.file = vec!["files:bin/map.py".into(), "files:lib/map.py@2".into()]
+    });
 }
 
 #[test]

@@ -57,7 +57,8 @@ fn run_with_files(
 ) -> Result<TaskResult, TaskFailure> {
     let files = AttemptFiles::bring(shared, &job, &assignment.task)?;
     let job = job.with_files(files);
-    let result = run_task(shared, state, &job, assignment)?;
+    let result = run_task(shared, state, &job, assignment);
+    let result = result.map_err(|failure| job.files.named_in(failure))?;
     job.files.check_unchanged()?;
     Ok(result)
 }

@@ -1,5 +1,5 @@
-//! Local copies of stored files, which programs open by a path. A copy is a whole file without write permission, verified
-//! when it is made. It is never a link to a replica, so a program that changes its input changes no replica; a changed
+//! Local copies of stored files, which programs open by a path, or which are programs. A copy is a whole file without write
+//! permission, verified when it is made. It is never a link to a replica, so a program that changes its input changes no replica; a changed
 //! copy is found before the next attempt uses it, and is made again.
 //!
 //! The first attempt that needs a copy makes it, and the others wait. Copies are shared by the attempts of a user on this
@@ -25,8 +25,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// On one machine: age at which the verification of a copy counts no more.
+const VERIFY_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// Interval at which an attempt that waits for a copy looks whether it is cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The use of a copy, which decides its mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum CopyUse {
+    /// Input of programs: `0444`.
+    Input,
+    /// A program, or a file beside one: `0555`.
+    Program,
+}
 
 /// The identity of a copy: attempts with equal ones share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +46,7 @@ pub(crate) struct CopyKey {
     /// The last component of its path.
     name: String,
     parts: Vec<ConcreteId>,
+    of: CopyUse,
 }
 
 /// A stored file that a program of a user needs.
@@ -44,6 +56,7 @@ pub(crate) struct WantedFile<'a> {
     /// Its name with the version, `files:NAME@VERSION`.
     pub path: &'a Path,
     pub content: &'a StoredContent,
+    pub of: CopyUse,
 }
 
 impl WantedFile<'_> {
@@ -52,20 +65,15 @@ impl WantedFile<'_> {
             user: self.user.to_string(),
             name: last_component(self.path),
             parts: self.content.parts.iter().map(|part| part.concrete).collect(),
+            of: self.of,
         }
     }
 }
 
 /// Returns the last component of the name of a stored file, without its version.
 fn last_component(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    let text = text.strip_prefix(api::STORED_PREFIX).unwrap_or(&text);
-    let name = text.rsplit_once('@').map_or(text, |(name, _)| name);
-    match name.rsplit('/').next().unwrap_or_default() {
-        // The server has checked it; no name leads out of the directory.
-        "" | "." | ".." => "file".to_string(),
-        last => last.to_string(),
-    }
+    // The server has checked it; no name leads out of the directory.
+    api::name_beside(path).and_then(|name| name.to_str()).unwrap_or("file").to_string()
 }
 
 /// Limits of the copies.
@@ -104,6 +112,11 @@ impl HeldFile {
         &self.copy.path
     }
 
+    /// Returns the name of the stored file, with its version.
+    pub fn shown(&self) -> &Path {
+        &self.shown
+    }
+
     /// Returns an error if the copy has other bytes now: a program wrote to it, and others may have read them.
     pub fn check_unchanged(&self) -> Result<(), TaskFailure> {
         if self.copy.is_unchanged() || !self.copy.exists() || self.copy.has_content(&self.content) {
@@ -140,6 +153,13 @@ impl LocalFiles {
     /// Returns the same, with copies that are passed on to other nodes.
     pub fn passed_on(self, copies: Arc<PassedCopies>) -> Self {
         Self { passed_on: Some(copies), ..self }
+    }
+
+    /// Creates those of jobs on one machine: the disks are the user's, and the copies go with their directories.
+    pub fn of_one_machine(dirs: Vec<PathBuf>) -> Self {
+        let limits =
+            LocalLimits { reserve_percent: 0, unused_bytes_max: u64::MAX, verify_after: VERIFY_AFTER };
+        Self::new(dirs, limits)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -1,22 +1,30 @@
 //! The stored files that programs of an attempt open by a path: their copies are here before a program starts, and stay
 //! until the attempt is over.
 
-use crate::attempt::JobRun;
+use crate::attempt::Assignment;
+use crate::failure::file_failure;
 use crate::job_data::AttemptData;
 use crate::shared::Shared;
-use crate::stored::local_files::{HeldFile, LocalFiles, WantedFile};
+use crate::stored::local_files::{CopyUse, HeldFile, LocalFiles, WantedFile};
 use crate::tasks::map::stored_input::{PartOpener, PartsHere, StoredReads};
-use api::{JobSpec, RecordFormat, Split, Task, TaskFailure};
+use crate::tasks::pinned_copies::{PinnedCopies, is_wanted};
+use api::task::RunTask;
+use api::{Blame, Function, JobSpec, PinnedFile, RecordFormat, Split, Task, TaskFailure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// Name of the directory for copies in errors.
+const COPIES: &str = "the directory for copies of stored files";
 
 /// The copies of an attempt.
 #[derive(Default)]
 pub(crate) struct AttemptFiles {
     /// Copies of inputs, by their positions in the specification.
     inputs: Arc<BTreeMap<u32, PathBuf>>,
+    /// Copies of programs, and of files beside them.
+    pinned: PinnedCopies,
     held: Vec<HeldFile>,
     reads: Arc<StoredReads>,
 }
@@ -27,20 +35,54 @@ pub struct LocalSource {
     pub(crate) opener: Box<dyn PartOpener>,
 }
 
+/// Returns the local copies for a job; None in a process without stored files.
+fn source_of(shared: &Shared, job: &AttemptData, reads: &Arc<StoredReads>) -> Option<LocalSource> {
+    match &shared.options.stored_files {
+        Some(dir) => {
+            let files = job.local_files(&job.run.disk_dirs);
+            Some(LocalSource { files, opener: Box::new(PartsHere { dir: dir.clone() }) })
+        }
+        None => shared.record_data.get().and_then(|data| data.local_source(job.job, reads)),
+    }
+}
+
 impl AttemptFiles {
     /// Brings the files of a task of a MapReduce job.
     pub fn bring(shared: &Shared, job: &AttemptData, task: &Task) -> Result<Self, TaskFailure> {
         let mut files = Self::default();
-        let spec = &job.run.spec;
-        let Task::Map(task) = task else { return Ok(files) };
-        if spec.formats.input == RecordFormat::Stretches {
-            files.bring_inputs(shared, job, &task.split)?;
+        let spec: &JobSpec = &job.run.spec;
+        match task {
+            Task::Map(task) => {
+                files.bring_pinned(shared, job, &[&spec.mapper, &spec.combiner])?;
+                if spec.formats.input == RecordFormat::Stretches {
+                    files.bring_inputs(shared, job, &task.split)?;
+                }
+            }
+            Task::Reduce(_) => files.bring_pinned(shared, job, &[&spec.reducer])?,
+            _ => {}
         }
         Ok(files)
     }
 
+    fn bring_pinned(
+        &mut self,
+        shared: &Shared,
+        job: &AttemptData,
+        functions: &[&Option<Function>],
+    ) -> Result<(), TaskFailure> {
+        let spec: &JobSpec = &job.run.spec;
+        if spec.pinned.is_empty() {
+            return Ok(());
+        }
+        // Their bytes are no input of the job.
+        let source = source_of(shared, job, &Arc::default());
+        let mut wanted = spec.pinned.iter().filter(|file| is_wanted(spec, functions, &file.path));
+        wanted.try_for_each(|file| self.hold_pinned(source.as_ref(), file, &job.run.user, &job.cancelled))
+    }
+
     fn bring_inputs(&mut self, shared: &Shared, job: &AttemptData, split: &Split) -> Result<(), TaskFailure> {
         let spec: &JobSpec = &job.run.spec;
+        let source = source_of(shared, job, &self.reads);
         let mut inputs = BTreeMap::new();
         for segment in &split.segments {
             let Some(input) = spec.inputs.get(segment.file_index as usize) else { continue };
@@ -49,40 +91,61 @@ impl AttemptFiles {
                 continue;
             }
             let (user, path) = (job.run.user.as_str(), input.path.as_path());
-            let wanted = WantedFile { user, path, content };
-            let held = self.bring_one(shared, &job.run, job, &wanted)?;
+            let wanted = WantedFile { user, path, content, of: CopyUse::Input };
+            let held = self.hold(source.as_ref(), &wanted, &job.cancelled)?;
             inputs.insert(segment.file_index, held);
         }
         self.inputs = Arc::new(inputs);
         Ok(())
     }
 
-    fn bring_one(
-        &mut self,
+    /// Brings the files of a job of one task, and puts the paths of their copies into it.
+    pub fn bring_for_program(
         shared: &Shared,
-        run: &JobRun,
-        job: &AttemptData,
-        wanted: &WantedFile<'_>,
-    ) -> Result<PathBuf, TaskFailure> {
+        assignment: &Assignment,
+        task: &mut RunTask,
+    ) -> Result<Self, TaskFailure> {
+        let mut files = Self::default();
         let source = match &shared.options.stored_files {
             Some(dir) => {
-                let files = job.local_files(&run.disk_dirs);
-                Some(LocalSource { files, opener: Box::new(PartsHere { dir: dir.clone() }) })
+                let copies = shared.copies_for_single_jobs();
+                let copies = copies.map_err(|error| file_failure("create", Path::new(COPIES), error))?;
+                Some(LocalSource { files: copies, opener: Box::new(PartsHere { dir: dir.clone() }) })
             }
-            None => shared.record_data.get().and_then(|data| data.local_source(job.job, &self.reads)),
+            None => {
+                let data = shared.record_data.get();
+                data.and_then(|data| data.local_source(assignment.attempt.task.job, &files.reads))
+            }
         };
-        self.hold(source, wanted, &job.cancelled)
+        for file in &task.pinned {
+            files.hold_pinned(source.as_ref(), file, &assignment.job.user, &assignment.cancelled)?;
+        }
+        files.pinned.put_into_task(task);
+        Ok(files)
+    }
+
+    fn hold_pinned(
+        &mut self,
+        source: Option<&LocalSource>,
+        file: &PinnedFile,
+        user: &str,
+        cancelled: &AtomicBool,
+    ) -> Result<(), TaskFailure> {
+        let wanted = WantedFile { user, path: &file.path, content: &file.stored, of: CopyUse::Program };
+        let place = self.hold(source, &wanted, cancelled)?;
+        self.pinned.insert(file.path.clone(), place);
+        Ok(())
     }
 
     fn hold(
         &mut self,
-        source: Option<LocalSource>,
+        source: Option<&LocalSource>,
         wanted: &WantedFile<'_>,
         cancelled: &AtomicBool,
     ) -> Result<PathBuf, TaskFailure> {
         let Some(source) = source else {
             let message = format!("this process has no stored files, and not {}", wanted.path.display());
-            return Err(TaskFailure::new(api::Blame::Engine, message));
+            return Err(TaskFailure::new(Blame::Engine, message));
         };
         let held = source.files.bring(wanted, &*source.opener, cancelled)?;
         let path = held.path().to_path_buf();
@@ -95,12 +158,17 @@ impl AttemptFiles {
         Arc::clone(&self.inputs)
     }
 
+    /// Returns the copies of programs, and of files beside them.
+    pub fn pinned(&self) -> &PinnedCopies {
+        &self.pinned
+    }
+
     /// Returns the paths of all copies.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.held.iter().map(HeldFile::path)
     }
 
-    /// Returns the counters of bytes of stored files that the attempt reads; those for its copies are counted.
+    /// Returns the counters of bytes of stored files that the attempt reads; those for its copies of inputs are counted.
     pub fn reads(&self) -> Arc<StoredReads> {
         Arc::clone(&self.reads)
     }
@@ -108,5 +176,14 @@ impl AttemptFiles {
     /// Returns an error if a program wrote to a copy: the results of the attempt are not those of the stored file.
     pub fn check_unchanged(&self) -> Result<(), TaskFailure> {
         self.held.iter().try_for_each(HeldFile::check_unchanged)
+    }
+
+    /// Returns the failure of the attempt with the names of stored files in place of the paths of copies.
+    pub fn named_in(&self, failure: TaskFailure) -> TaskFailure {
+        let named = |message: String, held: &HeldFile| match held.path().to_str() {
+            Some(path) => message.replace(path, &held.shown().to_string_lossy()),
+            None => message,
+        };
+        TaskFailure { message: self.held.iter().fold(failure.message, named), ..failure }
     }
 }

@@ -1,8 +1,9 @@
 //! The task of a job that is no MapReduce job: any executable, run once.
 
-use crate::attempt::Assignment;
+use crate::attempt::{Assignment, JobRun};
 use crate::failure::file_failure;
 use crate::shared::Shared;
+use crate::tasks::attempt_files::AttemptFiles;
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
 use api::task::{RunResult, RunTask};
 use api::{LimitKind, TaskFailure};
@@ -56,13 +57,20 @@ fn sandbox_in(
     shared: &Shared,
     assignment: &Assignment,
     task: &RunTask,
+    files: &AttemptFiles,
     temporary: Option<&TemporaryDir>,
 ) -> Result<Option<Arc<Sandbox>>, TaskFailure> {
     let Some(base) = &shared.options.sandbox else { return Ok(None) };
     // With files it runs in its own directory.
     let work_dir = Some(task.directory.clone()).filter(|_| task.files.is_empty());
     let needs = SandboxNeeds {
-        readable: task.files.clone(),
+        readable: task
+            .files
+            .iter()
+            .map(PathBuf::as_path)
+            .chain(files.paths())
+            .map(Path::to_path_buf)
+            .collect(),
         work_dir,
         writable: temporary.map(|own| own.path().to_path_buf()).into_iter().collect(),
         has_network: task.network,
@@ -79,6 +87,27 @@ pub(crate) fn run(
     if task.words.is_empty() {
         return Ok(RunResult::default());
     }
+    if task.pinned.is_empty() {
+        return run_with(shared, assignment, task, &AttemptFiles::default());
+    }
+    let mut task = task.clone();
+    let files = AttemptFiles::bring_for_program(shared, assignment, &mut task)?;
+    let paths = assignment.job.paths.with_more_own(files.paths().map(Path::to_path_buf));
+    let job = Arc::new(JobRun { paths, ..assignment.job.as_ref().clone() });
+    let assignment = Assignment { job, ..assignment.clone() };
+    let ran = run_with(shared, &assignment, &task, &files);
+    let result = ran.map_err(|failure| files.named_in(failure))?;
+    files.check_unchanged()?;
+    Ok(result)
+}
+
+/// Runs the program, which may open these copies of stored files.
+fn run_with(
+    shared: &Shared,
+    assignment: &Assignment,
+    task: &RunTask,
+    files: &AttemptFiles,
+) -> Result<RunResult, TaskFailure> {
     let attempt = assignment.attempt;
     let listed = shared.outputs.begin(attempt);
     let output = &*listed.output;
@@ -99,14 +128,14 @@ pub(crate) fn run(
         }
         _ => task.directory.clone(),
     };
-    let sandbox = sandbox_in(shared, assignment, task, temporary.as_ref())?;
+    let sandbox = sandbox_in(shared, assignment, task, files, temporary.as_ref())?;
     if let Some(own) = temporary.as_ref().filter(|_| task.files.is_empty() || sandbox.is_some()) {
         env.push(("TMPDIR".to_string(), own.path().to_string_lossy().into_owned()));
     }
     env.extend(env_of_file(task.env_file.as_deref())?);
     env.extend(task.env.iter().cloned());
     let socket_dir = socket.as_ref().and_then(|socket| socket.socket().parent());
-    let own = temporary.as_ref().map(TemporaryDir::path).into_iter().chain(socket_dir);
+    let own = temporary.as_ref().map(TemporaryDir::path).into_iter().chain(socket_dir).chain(files.paths());
     let context = FunctionContext {
         programs: Arc::clone(&shared.options.programs),
         work_dir,

@@ -1,8 +1,8 @@
 use super::Roots;
 use api::task::RunTask;
 use api::{
-    ContentHash, FileLink, FlowStage, Function, InputFile, JobSpec, ObjectPin, ShippedFile, StageFile,
-    Streaming,
+    ContentHash, FileLink, FlowStage, Function, InputFile, JobKind, JobSpec, MapReduce, ObjectPin,
+    PinnedFile, ShippedFile, StageFile, StoredContent, Streaming,
 };
 use ids::{JobId, TaskIndex};
 use std::os::unix::fs::symlink;
@@ -56,6 +56,10 @@ fn file(path: PathBuf, object: Option<ObjectPin>) -> InputFile {
 
 fn command(word: &str) -> Option<Function> {
     Some(Function::Command { words: vec![word.to_string(), "/etc/passwd".to_string()] })
+}
+
+fn pinned(name: &str) -> PinnedFile {
+    PinnedFile { path: name.into(), stored: StoredContent::default() }
 }
 
 fn shipped(path: &Path) -> ShippedFile {
@@ -198,6 +202,39 @@ fn everything_that_a_job_names_is_looked_at() {
         ..good
     };
     check("travelled", travelled, true);
+}
+
+#[test]
+fn stored_files_are_in_another_place() {
+    let place = Place::new();
+    let roots = place.roots();
+    let check = |what: &str, spec: JobSpec, expected: bool| {
+        let checked = roots.check_job(&spec);
+        assert_eq!(checked.is_ok(), expected, "{what}: {checked:?}");
+    };
+    let stored = JobSpec {
+        files: vec!["files:bin/run@3".into()],
+        mapper: command("files:bin/map@3"),
+        reducer: command("./run"),
+        pinned: vec![pinned("files:bin/run@3"), pinned("files:bin/map@3")],
+        output: place.path("data/out"),
+        ..JobSpec::named("job")
+    };
+    check("stored", stored.clone(), true);
+    // Only those that the server has checked.
+    check("other file", JobSpec { pinned: vec![pinned("files:bin/map@3")], ..stored.clone() }, false);
+    check("other program", JobSpec { pinned: vec![pinned("files:bin/run@3")], ..stored.clone() }, false);
+    // A mapper that runs no more need not be there.
+    let again = JobKind::from(MapReduce::ReduceAgain { source: JobId(1) });
+    check("reduces", JobSpec { kind: again, pinned: vec![pinned("files:bin/run@3")], ..stored }, true);
+    let task = |pinned| RunTask {
+        words: vec!["files:bin/run@3".to_string()],
+        directory: place.path("data"),
+        pinned,
+        ..RunTask::default()
+    };
+    roots.check_tasks(&[task(vec![pinned("files:bin/run@3")])]).unwrap();
+    assert!(roots.check_tasks(&[task(vec![pinned("files:bin/run@3")]), task(Vec::new())]).is_err());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::{ServerError, Service};
 use api::control::JobBatch;
 use api::shipping::{SHIPPED_FILE_BYTES_MAX, SHIPPED_FILES_MAX};
-use api::{ContentHash, JobSpec, ShippedFile};
+use api::{ContentHash, JobSpec, PinnedFile, ShippedFile};
 use shipped::{Depot, Hold, Limits};
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -90,6 +90,12 @@ fn check_env_file(path: Option<&Path>, shipped: &[ShippedFile]) -> Result<(), Se
     }
 }
 
+/// Checks the files for programs: paths, and names of pinned files. A node makes copies of the latter under their own names.
+fn check_files(files: &[PathBuf], pinned: &[PinnedFile]) -> Result<(), ServerError> {
+    let mut paths = files.iter().filter(|file| !pinned.iter().any(|pinned| pinned.path == **file));
+    paths.try_for_each(|file| check_path(file))
+}
+
 /// Checks a path: its last component becomes the name of the file in another directory.
 fn check_path(path: &Path) -> Result<(), ServerError> {
     match path.is_absolute() && path.file_name().is_some() {
@@ -101,14 +107,14 @@ fn check_path(path: &Path) -> Result<(), ServerError> {
 /// Returns an error for names that would lead out of the directory of a program.
 pub(crate) fn check(spec: &JobSpec) -> Result<(), ServerError> {
     check_list(&spec.shipped)?;
-    spec.files.iter().try_for_each(|file| check_path(file))?;
+    check_files(&spec.files, &spec.pinned)?;
     let mut links = spec.streaming.iter().flat_map(|streaming| &streaming.links);
     if let Some(link) = links.find(|link| !is_name(Path::new(&link.name))) {
         return Err(ServerError::BadFileName { name: PathBuf::from(&link.name) });
     }
     if let Some(task) = spec.kind.program() {
         check_list(&task.shipped)?;
-        task.files.iter().try_for_each(|file| check_path(file))?;
+        check_files(&task.files, &task.pinned)?;
     }
     Ok(())
 }
@@ -133,7 +139,7 @@ pub(crate) fn hold_for_batch(
     let mut needed = BTreeSet::new();
     for task in &batch.tasks {
         check_list(&task.shipped)?;
-        task.files.iter().try_for_each(|file| check_path(file))?;
+        check_files(&task.files, &task.pinned)?;
         if depot.is_some() {
             check_env_file(task.env_file.as_deref(), &task.shipped)?;
         }
@@ -147,7 +153,7 @@ mod tests {
     use super::{check, is_name};
     use api::shipping::SHIPPED_FILES_MAX;
     use api::task::RunTask;
-    use api::{ContentHash, FileLink, JobSpec, ShippedFile, Streaming};
+    use api::{ContentHash, FileLink, JobSpec, PinnedFile, ShippedFile, StoredContent, Streaming};
     use std::path::Path;
 
     fn shipped(path: &str) -> ShippedFile {
@@ -177,6 +183,11 @@ mod tests {
             assert_eq!(check(&spec).is_ok(), expected, "{path:?}");
             let task = RunTask { files: vec![path.into()], ..RunTask::default() };
             assert_eq!(check(&JobSpec::of_one_task("job".into(), task)).is_ok(), expected, "{path:?}");
+        }
+        let stored = PinnedFile { path: "files:a@1".into(), stored: StoredContent::default() };
+        for (pinned, expected) in [(vec![stored], true), (Vec::new(), false)] {
+            let spec = JobSpec { files: vec!["files:a@1".into()], pinned, ..JobSpec::named("job") };
+            assert_eq!(check(&spec).is_ok(), expected, "{:?}", spec.pinned);
         }
         let link = |name: &str| FileLink { name: name.into(), path: "/a".into() };
         for (name, expected) in [("a", true), ("../x", false)] {

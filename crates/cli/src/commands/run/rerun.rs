@@ -1,6 +1,7 @@
 //! `sailfish rerun-reduce JOB`: a job that begins with the kept I-files of an earlier one.
 
 use crate::commands::run;
+use crate::engine::resources::CommandLineFrontEnd;
 use crate::engine::{machine, store};
 use crate::exit::Failure;
 use crate::options::connect::StateArgs;
@@ -47,7 +48,7 @@ pub struct RerunArgs {
     /// Directory for extra merge passes and work directories [default: those of the job]
     #[arg(long, value_name = "DIR")]
     pub disk: Vec<String>,
-    /// File to put into the directory in which the reducer runs, besides those of the job
+    /// File, or files:NAME, to put into the directory in which the reducer runs, besides those of the job
     #[arg(long, value_name = "PATH")]
     pub file: Vec<String>,
     /// Environment variable of the reducer, in addition to those of the job
@@ -91,8 +92,8 @@ pub fn run(args: RerunArgs) -> Result<(), Failure> {
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let site = args.state.site();
     let (job, old) = (source.row.job, &source.spec);
-    let plan =
-        plan_again(args.options(), EarlierJob { job, spec: old }, start_dir).map_err(Failure::refused)?;
+    let (front_end, earlier) = (CommandLineFrontEnd { site: site.as_ref() }, EarlierJob { job, spec: old });
+    let plan = plan_again(args.options(), earlier, start_dir, &front_end).map_err(Failure::refused)?;
     if let Some(note) = note_on_partial_values(old, plan.spec.reducer.as_ref()) {
         tell(&format!("sailfish: note: job {job} {note}"));
     }

@@ -2,17 +2,19 @@
 
 use crate::engine::embedded::Embedded;
 use crate::engine::interrupt::Interrupt;
+use crate::engine::resources::CommandLineFrontEnd;
 use crate::engine::{self, machine, remote, shipping, store};
 use crate::exit::{FAILED, Failure, INTERRUPTED};
-use crate::options::connect::{CredentialArgs, StateArgs};
+use crate::options::connect::{CredentialArgs, Site, StateArgs};
 use crate::show::terminal::{ErrorLines, print, tell};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, NAME_BYTES_MAX, SubmittedBatch};
 use api::task::{RUN_RETRIES_MAX, RunTask};
 use clap::Args;
 use client::Blocking;
+use filestore::FileStore;
 use ids::{AttemptNumber, JobId};
-use jobspec::{memory_size, paths, state_dir};
+use jobspec::{Pinning, StoredPin, memory_size, paths, state_dir};
 use metastore::Metastore;
 use node::{Node, NodeOptions};
 use program::Containment;
@@ -85,21 +87,27 @@ pub struct SubmitArgs {
     /// limit fails: docs/operations/containment.md
     #[arg(long, value_name = "NAME=VALUE")]
     pub limit: Vec<String>,
-    /// File to put into a work directory of the program; the program runs there instead of in the current directory.
-    /// May be given several times
+    /// File, or files:NAME (a stored file), to put into a work directory of the program; the program runs there instead of
+    /// in the current directory. May be given several times
     #[arg(long, value_name = "PATH")]
     pub file: Vec<String>,
     /// With --server: wait for the end of the job, then print the program's output
     #[arg(long, requires = "server")]
     pub wait: bool,
-    /// The program and its arguments, after --
+    /// The program and its arguments, after --; files:NAME is the path of a copy of that stored file
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub words: Vec<String>,
 }
 
 /// Submits jobs. On this machine they are run to their end.
 pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
-    let mut tasks = tasks(args).map_err(Failure::refused)?;
+    let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
+    let url = args.server.clone();
+    let site = url.map(|url| Site { url, credentials: args.credentials.clone() });
+    let front_end = CommandLineFrontEnd { site: site.as_ref() };
+    // On this machine its pins keep the stored files until the jobs are over.
+    let Submitted { mut tasks, pins: _pins } =
+        tasks(args, Pinning::new(&front_end, &state_dir)).map_err(Failure::refused)?;
     let name = args.name.clone().unwrap_or_else(|| name_of_program(&args.words[0]));
     let user = std::env::var("USER").unwrap_or_default();
     let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
@@ -115,14 +123,20 @@ pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
     let batches: Vec<JobBatch> = batches.collect();
     match connection {
         Some(connection) => on_cluster(connection, args.wait, &batches),
-        None => on_this_machine(args, batches),
+        None => on_this_machine(state_dir, batches),
     }
 }
 
-fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
+/// The jobs, and pins of the stored files that their programs open.
+struct Submitted {
+    tasks: Vec<RunTask>,
+    pins: Vec<StoredPin>,
+}
+
+fn tasks(args: &SubmitArgs, mut pinning: Pinning<'_>) -> anyhow::Result<Submitted> {
     ensure!(args.count > 0, "--count 0: give at least 1");
     let directory = std::env::current_dir().context("finding the current directory")?;
-    let files = paths::files(&args.file, &directory)?;
+    let mut files = paths::files(&args.file, &directory)?;
     let mut words = args.words.clone();
     // Here it is resolved from the directory in which it runs.
     if args.server.is_some()
@@ -131,6 +145,9 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
         ensure!(Path::new(&absolute).exists(), "the program {} does not exist", words[0]);
         words[0] = absolute;
     }
+    pinning.pin_files("--file", &mut files)?;
+    pinning.pin_words("the program", &mut words)?;
+    let pinned = pinning.finish();
     let memory = args.memory.as_deref().map(memory_size::parse).transpose().context("--memory")?;
     let mut env = Vec::new();
     for pair in &args.env {
@@ -153,12 +170,13 @@ fn tasks(args: &SubmitArgs) -> anyhow::Result<Vec<RunTask>> {
             limits: limits.clone(),
             retries: args.retries,
             files: files.clone(),
+            pinned: pinned.files.clone(),
             memory_bytes: memory.unwrap_or(0),
             architecture: args.arch.clone(),
             ..RunTask::default()
         }
     };
-    Ok((0..args.count).map(task).collect())
+    Ok(Submitted { tasks: (0..args.count).map(task).collect(), pins: pinned.pins })
 }
 
 /// Names a job after its program, whose path may be longer than a name.
@@ -189,10 +207,9 @@ fn on_cluster(connection: Blocking, wait: bool, batches: &[JobBatch]) -> Result<
     code.map_or(Ok(()), |code| Err(Failure::said(code)))
 }
 
-fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Failure> {
+fn on_this_machine(state_dir: PathBuf, batches: Vec<JobBatch>) -> Result<(), Failure> {
     let programs = engine::contained_programs(Containment::Subreaper)?;
     let interrupt = Interrupt::listen(programs.share())?;
-    let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
     let server =
         Arc::new(Server::open(ServerOptions::embedded(state_dir.clone())).map_err(Failure::from_server)?);
     let mut submitted = Vec::new();
@@ -212,7 +229,7 @@ fn on_this_machine(args: &SubmitArgs, batches: Vec<JobBatch>) -> Result<(), Fail
         program_port: None,
         limits: api::AttemptLimits::default(),
         program_env: Vec::new(),
-        stored_files: None,
+        stored_files: Some(FileStore::data_dir(&state_dir)),
         seen: None,
     };
     let node = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from)?;

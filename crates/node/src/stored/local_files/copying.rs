@@ -1,7 +1,7 @@
 //! A local copy: made as a clone of a replica if its file system can, else from verified bytes.
 
 use crate::failure::file_failure;
-use crate::stored::local_files::{WantedFile, is_cancelled, last_component};
+use crate::stored::local_files::{CopyUse, WantedFile, is_cancelled, last_component};
 use crate::stored::passed_on::{PassedCopies, Passing};
 use crate::tasks::map::stored_input::PartOpener;
 use api::{Blame, StoredContent, StoredPart, TaskFailure};
@@ -16,6 +16,7 @@ use std::time::Instant;
 
 const BUFFER_BYTES: usize = 1 << 20;
 const READ_ONLY: u32 = 0o444;
+const EXECUTABLE: u32 = 0o555;
 
 /// A file as it was left; every write, also one of a program with all rights, changes the time of its change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +137,11 @@ impl Making<'_> {
     }
 
     fn finish(&self, path: &Path, passed_on: Vec<Passing>) -> Result<Copy, TaskFailure> {
-        let limited = std::fs::set_permissions(path, Permissions::from_mode(READ_ONLY));
+        let mode = match self.wanted.of {
+            CopyUse::Input => READ_ONLY,
+            CopyUse::Program => EXECUTABLE,
+        };
+        let limited = std::fs::set_permissions(path, Permissions::from_mode(mode));
         let state = limited.and_then(|()| path.symlink_metadata()).map(|found| FileState::of(&found));
         let state = state.map_err(|error| file_failure("limit who may write", path, error))?;
         let (number, path, bytes) = (self.number, path.to_path_buf(), self.wanted.content.bytes());

@@ -1,4 +1,4 @@
-use super::{HeldFile, LocalFiles, LocalLimits, WantedFile};
+use super::{CopyUse, HeldFile, LocalFiles, LocalLimits, WantedFile};
 use crate::tasks::map::stored_input::PartOpener;
 use api::{Blame, StoredContent, StoredPart, TaskFailure};
 use ids::ConcreteId;
@@ -59,7 +59,7 @@ const LONG: Duration = Duration::from_secs(1000);
 fn bring(files: &Arc<LocalFiles>, source: &Arc<Source>, number: i64) -> Result<HeldFile, TaskFailure> {
     let content = content(number);
     let path = Path::new("files:dir/na@me@7");
-    let wanted = WantedFile { user: "ann", path, content: &content };
+    let wanted = WantedFile { user: "ann", path, content: &content, of: CopyUse::Input };
     files.bring(&wanted, source, &AtomicBool::new(false))
 }
 
@@ -113,7 +113,7 @@ fn cancelled_attempts_hand_over_and_stop_waiting() {
     let (source, came, go) = gated();
     let content = content(1);
     let path = Path::new("files:a@1");
-    let wanted = WantedFile { user: "ann", path, content: &content };
+    let wanted = WantedFile { user: "ann", path, content: &content, of: CopyUse::Input };
     let flags: [AtomicBool; 3] = Default::default();
     std::thread::scope(|scope| {
         let ask = |flag| {
@@ -158,6 +158,24 @@ fn changed_copies_are_made_again() {
     std::fs::remove_file(again.path()).unwrap();
     assert_eq!(again.check_unchanged(), Ok(()));
     assert!(bring(&files, &source, 1).unwrap().path().exists());
+}
+
+#[test]
+fn copies_of_programs_can_be_executed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (files, source) = (files(dir.path(), u64::MAX, LONG), Arc::<Source>::default());
+    let content = content(1);
+    let path = Path::new("files:bin/run@7");
+    let mode = |of| {
+        let wanted = WantedFile { user: "ann", path, content: &content, of };
+        let held = files.bring(&wanted, &source, &AtomicBool::new(false)).unwrap();
+        let mode = std::fs::metadata(held.path()).unwrap().permissions().mode() & 0o777;
+        (held, mode)
+    };
+    let ((input, of_input), (program, of_program)) = (mode(CopyUse::Input), mode(CopyUse::Program));
+    assert_eq!((of_input, of_program), (0o444, 0o555));
+    assert_ne!(input.path(), program.path());
+    assert_eq!(read(program.path()).unwrap(), BYTES.repeat(2));
 }
 
 #[test]

@@ -1,0 +1,135 @@
+//! The copies of the stored files that programs of a job name, in place of these names.
+
+use api::task::RunTask;
+use api::{Function, JobSpec};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The paths of copies, by the names of the stored files with their versions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PinnedCopies {
+    places: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl PinnedCopies {
+    pub fn insert(&mut self, name: PathBuf, place: PathBuf) {
+        self.places.insert(name, place);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    pub fn put_into_spec(&self, spec: &mut JobSpec) {
+        self.replace_paths(&mut spec.files);
+        let links = spec.streaming.iter_mut().flat_map(|streaming| &mut streaming.links);
+        self.replace_paths(links.map(|link| &mut link.path));
+        for function in [&mut spec.mapper, &mut spec.combiner, &mut spec.reducer].into_iter().flatten() {
+            if let Function::Command { words } = function {
+                self.replace_words(words);
+            }
+        }
+    }
+
+    /// Does the same for a job of one task.
+    pub fn put_into_task(&self, task: &mut RunTask) {
+        self.replace_paths(&mut task.files);
+        self.replace_words(&mut task.words);
+    }
+
+    fn replace_paths<'a>(&self, paths: impl IntoIterator<Item = &'a mut PathBuf>) {
+        for path in paths {
+            if let Some(place) = self.places.get(path) {
+                path.clone_from(place);
+            }
+        }
+    }
+
+    fn replace_words(&self, words: &mut [String]) {
+        for word in words {
+            if let Some(place) = self.places.get(Path::new(word.as_str())).and_then(|place| place.to_str()) {
+                *word = place.to_string();
+            }
+        }
+    }
+}
+
+/// Returns whether functions of a task name a stored file, or it is beside their programs.
+pub(crate) fn is_wanted(spec: &JobSpec, functions: &[&Option<Function>], name: &Path) -> bool {
+    let programs = functions.iter().filter_map(|function| match function {
+        Some(Function::Command { words }) => Some(words),
+        _ => None,
+    });
+    let mut programs = programs.peekable();
+    let mut links = spec.streaming.iter().flat_map(|streaming| &streaming.links);
+    let is_beside = spec.files.iter().any(|file| file == name) || links.any(|link| link.path == name);
+    programs.peek().is_some() && is_beside || programs.flatten().any(|word| Path::new(word) == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PinnedCopies, is_wanted};
+    use api::task::RunTask;
+    use api::{FileLink, Function, JobSpec, Streaming};
+    use std::path::{Path, PathBuf};
+
+    fn command(words: &[&str]) -> Option<Function> {
+        Some(Function::Command { words: words.iter().map(|word| word.to_string()).collect() })
+    }
+
+    fn spec() -> JobSpec {
+        let link = FileLink { name: "other".to_string(), path: "files:link@4".into() };
+        JobSpec {
+            mapper: command(&["files:map.py@3", "files:words@2", "files:words@1"]),
+            reducer: command(&["python3", "map.py"]),
+            files: vec!["files:map.py@3".into(), "/shared".into()],
+            streaming: Some(Streaming { links: vec![link], ..Streaming::default() }),
+            ..JobSpec::named("job")
+        }
+    }
+
+    #[test]
+    fn copies_take_the_places_of_names() {
+        let mut copies = PinnedCopies::default();
+        for (name, place) in [
+            ("files:map.py@3", "/disk/1/map.py"),
+            ("files:words@2", "/disk/2/words"),
+            ("files:link@4", "/disk/3/link"),
+        ] {
+            copies.insert(name.into(), place.into());
+        }
+        let mut spec = spec();
+        copies.put_into_spec(&mut spec);
+        // Another version is no pinned file.
+        assert_eq!(spec.mapper, command(&["/disk/1/map.py", "/disk/2/words", "files:words@1"]));
+        assert_eq!(spec.reducer, command(&["python3", "map.py"]));
+        assert_eq!(spec.files, ["/disk/1/map.py", "/shared"].map(PathBuf::from));
+        assert_eq!(spec.streaming.unwrap().links[0].path, Path::new("/disk/3/link"));
+        let words = vec!["cat".to_string(), "files:words@2".to_string()];
+        let mut task = RunTask { words, files: vec!["files:map.py@3".into()], ..RunTask::default() };
+        copies.put_into_task(&mut task);
+        assert_eq!(
+            (task.words[1].as_str(), task.files[0].as_path()),
+            ("/disk/2/words", Path::new("/disk/1/map.py"))
+        );
+    }
+
+    #[test]
+    fn tasks_bring_only_what_they_open() {
+        let spec = spec();
+        let check = |functions: &[&Option<Function>], name: &str, expected| {
+            assert_eq!(is_wanted(&spec, functions, Path::new(name)), expected, "{name}");
+        };
+        let builtin = Function::parse("builtin:sum").ok();
+        for (name, by_mapper, by_reducer) in [
+            ("files:map.py@3", true, true),
+            ("files:words@2", true, false),
+            ("files:link@4", true, true),
+            ("files:none@1", false, false),
+        ] {
+            check(&[&spec.mapper, &None], name, by_mapper);
+            check(&[&spec.reducer], name, by_reducer);
+            check(&[&builtin], name, false);
+        }
+    }
+}
