@@ -168,10 +168,11 @@ async fn copies_have_sources_in_a_tree() {
     // Those who read a part in place, and jobs that do not have it, are in no tree.
     assert_eq!((ask(4, 2, false, &[]).await, ask(5, 2, true, &[]).await), (None, None));
     assert_eq!(ask(4, 2, true, &[]).await, Some((1, false)));
-    assert_eq!(ask(4, 5, true, &[]).await, Some((1, false)));
-    assert_eq!(ask(4, 3, true, &[]).await, Some((2, true)));
-    assert_eq!(ask(4, 3, true, &[2]).await, Some((5, true)));
-    assert_eq!(ask(4, 4, true, &[]).await, Some((2, true)));
+    // The replica keeps its other place for its rack.
+    assert_eq!(ask(4, 5, true, &[]).await, Some((2, true)));
+    assert_eq!(ask(4, 3, true, &[]).await, Some((1, false)));
+    assert_eq!(ask(4, 3, true, &[1]).await, Some((2, true)));
+    assert_eq!(ask(4, 4, true, &[]).await, Some((3, true)));
     // A node without a disk in reach reads replicas.
     assert_eq!(ask(4, 9, true, &[]).await, None);
     let many = PartsOfJob { failed: vec![NodeId(1); FAILED_SOURCES_MAX + 1], ..PartsOfJob::default() };

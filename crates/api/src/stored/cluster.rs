@@ -157,13 +157,13 @@ pub struct StoredPage {
     /// For a node that copies the parts: the first node to fetch each from, if there is a better one than any with a
     /// replica.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<PartSource>,
+    pub sources: Vec<SourceOfPart>,
 }
 
 /// The node from which another node fetches a part for a local copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PartSource {
+pub struct SourceOfPart {
     pub part: ConcreteId,
     pub node: NodeId,
     pub data_url: String,

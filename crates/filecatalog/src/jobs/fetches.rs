@@ -3,7 +3,7 @@
 //! has asked for a while: replicas are read again as if nobody had fetched.
 
 use crate::nodes::disks::Disks;
-use api::stored::cluster::{COPY_READERS_MAX, PartSource, PlacedPart};
+use api::stored::cluster::{COPY_READERS_MAX, PlacedPart, SourceOfPart};
 use ids::{ConcreteId, DiskId, NodeId};
 use scheduler::{FetchTree, NodeOfRack};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl PartFetches {
         parts: &[PlacedPart],
         failed: &[NodeId],
         now: Instant,
-    ) -> Vec<PartSource> {
+    ) -> Vec<SourceOfPart> {
         let in_reach: BTreeMap<NodeId, DiskId> =
             disks.reached(now).into_iter().map(|(disk, node)| (node, disk)).collect();
         let at = |node: NodeId| {
@@ -55,7 +55,7 @@ impl PartFetches {
             tree.retain(|node| in_reach.contains_key(&node));
             let from = tree.source(&holders, reader, failed)?;
             let port = disks.node_of(*in_reach.get(&from)?, now)?;
-            Some(PartSource {
+            Some(SourceOfPart {
                 part: part.file.concrete,
                 node: from,
                 data_url: port.data_url,

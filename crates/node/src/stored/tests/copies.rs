@@ -6,7 +6,7 @@ use crate::stored::passed_on::{PassedCopy, Passing};
 use crate::tasks::map::stored_input::{PartOpener as _, StoredReads};
 use api::StoredPart;
 use api::data_access::SecretText;
-use api::stored::cluster::{PartSource, PlacedPart, StoredNode, StoredPage, StoredRange};
+use api::stored::cluster::{PlacedPart, SourceOfPart, StoredNode, StoredPage, StoredRange};
 use concretefile::{BLOCK_BYTES, BlockSums};
 use dataport::{PassedPart as _, Peer};
 use ids::{ContentId, JobId, NodeId, PutId};
@@ -76,7 +76,7 @@ fn sums(bytes: &[u8]) -> BlockSums {
 fn page(part: StoredPart, copy: &Peer, replica: &Peer) -> StoredPage {
     let content = ContentId::of(PutId(1), 0).unwrap();
     let (node, data_url, incarnation) = (copy.node, copy.url.clone(), copy.incarnation);
-    let source = PartSource { part: part.concrete, node, data_url, incarnation, has_copy: true };
+    let source = SourceOfPart { part: part.concrete, node, data_url, incarnation, has_copy: true };
     let stored = StoredNode {
         disk: DISK,
         node: replica.node,
