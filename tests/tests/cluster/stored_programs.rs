@@ -41,8 +41,8 @@ fn stored_programs_run_on_any_node() {
     let expected = "some words\nsome words\n555\n555\n";
     assert_eq!(told.matches(expected).count(), TASKS, "{told}");
     for wrong in [["files:bin", "bin is a directory"], ["files:none", "no file or directory none"]] {
-        let mut submit = cluster.sailfish(&["submit", "--"]);
-        Running::start(submit.arg(wrong[0])).wait().expect_failure(REFUSED, &wrong);
+        let mut submit = cluster.sailfish(&["submit"]);
+        Running::start(submit.args(["--", wrong[0]])).wait().expect_failure(REFUSED, &wrong);
     }
 }
 
@@ -75,9 +75,9 @@ fn jobs_keep_versions_of_their_programs() {
     };
     assert_eq!(text("out"), "old:a\t2\nold:b\t1\n");
     let shown = cluster.run(&["show", "1"]).expect_success().text();
-    assert!(shown.contains("files:bin/reduce.sh@1"), "{shown}");
+    assert!(shown.contains("files:bin/reduce.sh@2"), "{shown}");
     // The files of the earlier job keep their versions, and a new one has its current one.
-    let again = ["rerun-reduce", "1", "--reducer", "files:bin/reduce.sh@1", "--output", "again"];
+    let again = ["rerun-reduce", "1", "--reducer", "files:bin/reduce.sh@2", "--output", "again"];
     cluster.run(&again).expect_success();
     assert_eq!(text("again"), text("out"));
     let newest = ["--file", "files:words", "--overwrite"];

@@ -229,7 +229,7 @@ fn stored_files_are_in_another_place() {
     check("reduces", JobSpec { kind: again, pinned: vec![pinned("files:bin/run@3")], ..stored }, true);
     let task = |pinned| RunTask {
         words: vec!["files:bin/run@3".to_string()],
-        directory: place.path("data"),
+        files: vec!["files:bin/run@3".into()],
         pinned,
         ..RunTask::default()
     };
