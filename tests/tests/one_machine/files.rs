@@ -770,9 +770,12 @@ fn output_of_a_job_is_stored() {
     let mut parts = stored(&sandbox).into_iter().map(|path| data.join(path));
     let lost = parts.find(|path| fs::read(path).is_ok_and(|bytes| bytes == text));
     fs::remove_file(lost.expect("the part is there")).expect("it is removed");
-    for verb in [&["cat", "lost.txt"][..], &["get", "lost.txt", "got"], &["fsck", "lost.txt"]] {
+    fs::create_dir(sandbox.path("got")).expect("a directory is made");
+    for verb in [&["cat", "lost.txt"][..], &["get", "lost.txt", "got/lost.txt"], &["fsck", "lost.txt"]] {
         files(&sandbox, verb).expect_failure(FAILED, &["made", "job 4 (apart)", "run that job again"]);
     }
+    // The get could go on.
+    fs::remove_dir_all(sandbox.path("got")).expect("it is removed");
     run("files:apart", &parted).expect_failure(REFUSED, &["files:apart", "is a directory"]);
     run("files:a/../b", &parted).expect_failure(REFUSED, &["--output", "`..`"]);
     run("files:sorted/all@1", &parted).expect_failure(REFUSED, &["--output", "a version cannot be written"]);
