@@ -144,7 +144,7 @@ fn maps_run_where_their_parts_are() {
 #[test]
 fn ranges_that_are_read_twice_are_kept() {
     let mut cluster = cluster_of(1);
-    let text: String = (0..400_000_u32).map(|line| format!("word {:05}\n", line % 100)).collect();
+    let text: String = (0..2_000_000_u32).map(|line| format!("word {:05}\n", line % 100)).collect();
     cluster.sandbox.write("big", &text);
     cluster.sandbox.write("in", "a\n");
     cluster.files().done(&["put", "big", "big"]);
@@ -159,7 +159,8 @@ fn ranges_that_are_read_twice_are_kept() {
     });
     cluster.add_node_with("rack-0", &["--cache", "64M"]);
     let read = |output: &str| {
-        let job = ["--input", "files:big", "--output", output, "--mapper", "builtin:words", "--map-only"];
+        let job =
+            ["--input", "files:big", "--output", output, "--mapper", "builtin:grep:00099", "--map-only"];
         cluster.run_job(&job).expect_success();
         let report = cluster.sandbox.report(&cluster.sandbox.path(output));
         ["here_bytes", "elsewhere_bytes"]
@@ -167,10 +168,11 @@ fn ranges_that_are_read_twice_are_kept() {
     };
     let [first, second, third] = ["one", "two", "three"].map(read);
     assert!(first[0] == 0 && first[1] >= text.len() as u64, "{first:?}");
-    // Maps meet in a few segments, which the earlier one may have kept.
+    // Maps meet in a few segments, which the earlier one may have kept, or which none reads as a whole.
     assert!(second[1] > 4 * second[0], "{second:?}");
-    assert!(third[0] > third[1], "{third:?}");
-    assert!(counts(&cluster.sandbox, "one") == counts(&cluster.sandbox, "three"));
+    assert!(third[0] > third[1], "{first:?} {second:?} {third:?}");
+    let lines = |output: &str| cluster.sandbox.output_lines(&cluster.sandbox.path(output));
+    assert_eq!((lines("one").len(), lines("one") == lines("three")), (20_000, true));
     for (mut go, running) in held {
         go.write_line("go");
         running.wait().expect_success();

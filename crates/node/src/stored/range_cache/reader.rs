@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 /// Kept segments in a row for which an open stream from another node is given up: a later stream costs a question to the
 /// server and a request.
-const RUN_MIN: u64 = 16;
+const RUN_MIN: u64 = 2;
 
 /// The way to the replicas of parts on other nodes.
 pub(crate) trait RemoteParts: Send {
