@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Files that are forgotten together.
@@ -35,8 +35,8 @@ fn trim_once(inodes: &Weak<Inodes>, notifier: &Notifier) -> bool {
 }
 
 /// How long, and for how many files, old numbers are held while the kernel gets new ones. Their pages go with their last
-/// user, and programs that open the same file would wait for that.
-const HELD_FOR: Duration = Duration::from_secs(1);
+/// user, and programs that open the same file would wait for that. `umount` says busy meanwhile, so it is short.
+const HELD_FOR: Duration = Duration::from_millis(100);
 const HELD_MAX: usize = 64;
 
 /// Starts the thread by which the kernel looks up names again: those of files that have another number from now on.
@@ -48,12 +48,13 @@ pub(crate) fn start_renaming(
     notifier: Notifier,
 ) -> std::io::Result<()> {
     let rename = move || {
-        let mut held = Vec::new();
+        let (mut held, mut held_since) = (Vec::new(), Instant::now());
         loop {
-            let number = match renamed.recv_timeout(HELD_FOR) {
+            let number = match renamed.recv_timeout(HELD_FOR.saturating_sub(held_since.elapsed())) {
                 Ok(number) => number,
                 Err(RecvTimeoutError::Timeout) => {
                     held.clear();
+                    held_since = Instant::now();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -61,6 +62,9 @@ pub(crate) fn start_renaming(
             let Some((parent, name)) = inodes.entry(number) else { continue };
             if held.len() == HELD_MAX {
                 held.clear();
+            }
+            if held.is_empty() {
+                held_since = Instant::now();
             }
             if let Some(InodeName { path, at: None }) = inodes.name(number) {
                 let path = point.join(path.to_string());
