@@ -100,9 +100,9 @@ impl Catalog {
                 }
             }
             more |= has_more;
-            let mut state = self.state();
-            state.short.remove(&row.put);
-            state.travelling.remove(&row.put);
+            if !has_more {
+                self.state().put_was_given_up(row.put);
+            }
         }
         let ended = self.store.ended_cluster_puts().await?;
         house.dated.retain(|put| ended.iter().any(|row| row.put == *put));

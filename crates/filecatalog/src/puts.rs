@@ -229,6 +229,7 @@ impl Catalog {
             return Err(self.no_place(&state, ask.bytes));
         }
         chosen.iter().for_each(|disk| state.disks.will_hold(*disk, ask.bytes));
+        state.will_travel_to(&row, &chosen);
         let disks = chosen.iter().filter_map(|disk| state.disks.node_of(*disk, now)).collect();
         Ok(PlacesOfStored { disks })
     }
@@ -294,9 +295,7 @@ impl Catalog {
         }
         self.naming.lock().await.remove(&of.put);
         while self.store.abandon_cluster_put(of.put, ROWS_AT_ONCE).await? {}
-        let mut state = self.state();
-        state.short.remove(&of.put);
-        state.travelling.remove(&of.put);
+        self.state().put_was_given_up(of.put);
         Ok(())
     }
 }

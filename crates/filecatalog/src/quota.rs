@@ -1,15 +1,42 @@
 //! The quota of a user: bytes of stored files, without replicas. It is checked before bytes travel.
 
 use crate::error::CatalogError;
-use crate::{Asker, Catalog};
-use ids::PutId;
+use crate::nodes::disks::Disk;
+use crate::{Asker, Catalog, State};
+use ids::{DiskId, PutId};
 use rows::ClusterPutRow;
+use std::collections::BTreeSet;
 
 /// Bytes of a put that got places and are not recorded yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Travelling {
     user: String,
     bytes: u64,
+    /// The disks that parts of the put were sent to.
+    disks: BTreeSet<DiskId>,
+}
+
+impl State {
+    /// Notes disks that parts of a put are sent to.
+    pub fn will_travel_to(&mut self, row: &ClusterPutRow, disks: &[DiskId]) {
+        let travelling = self.travelling.entry(row.put).or_default();
+        travelling.user.clone_from(&row.user);
+        travelling.disks.extend(disks);
+    }
+
+    /// Forgets a put that was given up. A part may lie on a disk without a row, because its put ended before the part was
+    /// recorded: the disks of the put list their files. After a restart any disk may have such a part.
+    pub fn put_was_given_up(&mut self, put: PutId) {
+        self.short.remove(&put);
+        match self.travelling.remove(&put) {
+            Some(travelling) => {
+                for disk in travelling.disks {
+                    self.disks.get_mut(disk).into_iter().for_each(Disk::wants_listing_again);
+                }
+            }
+            None => self.disks.iter_mut().for_each(Disk::wants_listing_again),
+        }
+    }
 }
 
 impl Catalog {

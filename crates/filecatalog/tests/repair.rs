@@ -186,7 +186,7 @@ impl World {
     fn ask<T>(&mut self, ask: impl AsyncFn(&Catalog) -> Result<T, CatalogError>) -> T {
         loop {
             match self.runtime.block_on(ask(&self.catalog)) {
-                Err(CatalogError::NoNodes) => self.round(),
+                Err(CatalogError::NoNodes | CatalogError::NodesAwaited) => self.round(),
                 answer => return answer.unwrap(),
             }
         }
@@ -390,6 +390,22 @@ fn files_recorded_after_a_loss_are_copied() {
     world.until("the loss was noticed, and scanned for", |_| lost.elapsed() > PACE.after * 4);
     world.show(&record);
     world.until_whole(2, 1);
+}
+
+/// A part that is on its disk when its put is given up has no row, and takes room from others.
+#[test]
+fn unrecorded_files_of_given_up_puts_go() {
+    let state = tempfile::tempdir().unwrap();
+    let mut world = World::of(state.path(), 2, 1);
+    // The first inventories come before the put.
+    (0..3).for_each(|_| world.round());
+    world.put("kept", 2, 2);
+    let kept = world.rows().len();
+    let given_up = world.write("given-up", 2, 2);
+    world.ask(async |catalog| catalog.abandon(&asker(), given_up.of).await);
+    world.until("files without a row are removed", |world| {
+        world.nodes.iter().all(|node| node.files.len() == kept)
+    });
 }
 
 #[test]

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const LIST_EVERY: Duration = Duration::from_secs(3600);
 /// Time after which an inventory that does not come is asked for again.
 const LIST_AGAIN_AFTER: Duration = Duration::from_secs(120);
+/// Shortest interval between two inventories that given-up puts cause: a user can give up many.
+const LIST_PUTS_EVERY: Duration = Duration::from_secs(5);
 
 /// The data port of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub(crate) struct Disk {
     /// Its node, if that is being drained or was drained.
     drained: Option<NodeId>,
     listing: Listing,
+    /// True if files may lie on it since its last inventory began that nobody will record.
+    is_listed_early: bool,
     /// Its standing at the last scan.
     judged: Option<Standing>,
     pace: RepairPace,
@@ -77,6 +81,7 @@ impl Disk {
             takes_files: false,
             drained: None,
             listing: Listing::Wanted,
+            is_listed_early: false,
             judged: None,
             orders: DiskOrders::default(),
         }
@@ -115,12 +120,21 @@ impl Disk {
         let is_due = match self.listing {
             Listing::Wanted => true,
             Listing::Asked(since) => now.saturating_duration_since(since) >= LIST_AGAIN_AFTER,
-            Listing::Done(since) => now.saturating_duration_since(since) >= LIST_EVERY,
+            Listing::Done(since) => {
+                let every = if self.is_listed_early { LIST_PUTS_EVERY } else { LIST_EVERY };
+                now.saturating_duration_since(since) >= every
+            }
         };
         if is_due {
+            self.is_listed_early = false;
             self.listing = Listing::Asked(now);
         }
         is_due
+    }
+
+    /// Lets the disk list its files soon after its inventory of now.
+    pub fn wants_listing_again(&mut self) {
+        self.is_listed_early = true;
     }
 
     /// Lets the disk list its files when it is heard again.
