@@ -23,7 +23,13 @@ sailfish=$(realpath "${SAILFISH:?names the program}")
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d "${BENCH_DIR:-/var/tmp}/files-XXXXXX")
 cluster=
-trap 'kill $(jobs -p) 2> /dev/null || true; wait; rm -rf "$work"' EXIT
+ended() { # ended STATUS: the last lines of all logs say why a command failed
+    [ "$1" = 0 ] || find "$work" -maxdepth 2 -name '*.log' -o -maxdepth 2 -name log | xargs -r tail -v -n 4 >&2
+    kill $(jobs -p) 2> /dev/null || true
+    wait
+    rm -rf "$work"
+}
+trap 'ended $?' EXIT
 wants() { [ -z "$only" ] || [ "$only" = "$1" ]; } # wants ROWS
 results=$root/bench/results/$(date -u +%Y-%m-%d)-files.tsv
 [ -s "$results" ] || printf 'row\tround\tcontender\tseconds\n' > "$results"

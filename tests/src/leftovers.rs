@@ -26,6 +26,18 @@ pub fn leftovers(parents: &[&Path], disks: &[&Path], state: &Path) -> Vec<PathBu
     found
 }
 
+/// All files below a directory, at any depth.
+pub fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in entries(dir) {
+        match path.is_dir() {
+            true => found.extend(files_below(&path)),
+            false => found.push(path),
+        }
+    }
+    found
+}
+
 fn is_free(lock: &Path) -> bool {
     let Ok(file) = File::options().write(true).open(lock) else { return false };
     !matches!(file.try_lock(), Err(TryLockError::WouldBlock))

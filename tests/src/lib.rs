@@ -62,7 +62,7 @@ pub use files_chaos::stored_files_chaos;
 pub use finished::Finished;
 pub use frames_program::frames_program;
 pub use http::{Answer, PROTOCOL, break_off, exchange, exchange_within, exchange_without_token};
-pub use leftovers::run_files;
+pub use leftovers::{files_below, run_files};
 pub use model::{group_lines, part_lines, sorted_lines};
 pub use mounts::Mounts;
 pub use object_server::{ObjectServer, Verdict};

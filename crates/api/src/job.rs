@@ -19,7 +19,7 @@ pub use kind::{JobKind, MapReduce, TasksKind};
 pub use limits::{AttemptLimits, LimitKind};
 
 /// An input file as it was at submit. A reader refuses the file if its size or time has changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputFile {
     /// Absolute path, or the URL of an object.

@@ -2,10 +2,12 @@
 //! parts.
 
 mod fetches;
+mod shared;
 
 use crate::asked::path_of;
 use crate::error::limited;
 use crate::jobs::fetches::PartFetches;
+use crate::jobs::shared::{SharedFiles, SharingJob};
 use crate::nodes::orders::part_of;
 use crate::reading::placed;
 use crate::{Asker, Catalog, CatalogError, State};
@@ -31,6 +33,7 @@ pub struct JobInputs {
     pub(crate) parts: BTreeSet<ConcreteId>,
     /// Parts of files that programs open. The places of maps do not depend on them.
     of_programs: BTreeSet<ConcreteId>,
+    sharing: SharingJob,
     /// Leases until the job has its number.
     leases: Vec<u64>,
 }
@@ -47,6 +50,8 @@ pub(crate) struct ReadingJobs {
     pub told: Vec<(DiskId, NodeId)>,
     /// The local copies that nodes make of the inputs.
     pub fetches: PartFetches,
+    /// Files that nodes copy before their programs run.
+    pub shared: SharedFiles,
 }
 
 impl ReadingJobs {
@@ -119,8 +124,10 @@ impl Catalog {
     /// The versions stay for a while, until [`Self::begins`] keeps them for the job.
     pub async fn check_inputs(&self, asker: &Asker, specs: &[&JobSpec]) -> Result<JobInputs, CatalogError> {
         let mut checked = JobInputs::default();
+        checked.sharing.user.clone_from(&asker.user);
         for spec in specs {
             limited("the number of stored files for programs", pinned_by(spec).count(), PINNED_FILES_MAX)?;
+            pinned_by(spec).for_each(|file| checked.sharing.add(spec, file));
         }
         let named: Vec<Named<'_>> = specs.iter().flat_map(|spec| named_by(spec)).collect();
         for file in &named {
@@ -174,14 +181,20 @@ impl Catalog {
     /// Keeps the versions for a job that was submitted, until it is over.
     pub fn begins(&self, job: JobId, inputs: &JobInputs) {
         let mut state = self.state();
-        let kept = JobInputs { leases: Vec::new(), ..inputs.clone() };
+        let kept = JobInputs { leases: Vec::new(), sharing: SharingJob::default(), ..inputs.clone() };
         state.jobs.jobs.insert(job, kept);
+        state.jobs.shared.begins(job, inputs.sharing.clone());
     }
 
     /// Ends the leases of a check.
     pub fn end_check(&self, inputs: &JobInputs) {
         let mut state = self.state();
         inputs.leases.iter().for_each(|lease| state.leases.end(*lease));
+    }
+
+    /// Returns whether a node that may run no task of a job yet was told to copy these parts for it.
+    pub fn copies_early(&self, job: JobId, node: NodeId, question: &PartsOfJob) -> bool {
+        self.state().jobs.shared.was_told(node, job, &question.parts)
     }
 
     /// Returns where parts are that a job reads, with rights for a node that runs it. If the node makes copies of them,
@@ -245,6 +258,7 @@ impl Catalog {
                 let mut state = self.state();
                 state.jobs.jobs.remove(&job);
                 state.jobs.have_read.remove(&job);
+                state.jobs.shared.ends(job);
                 state.outputs.end(job);
             }
         }

@@ -67,13 +67,8 @@ fn spec(path: &str, parts: &[StoredPart], size_bytes: u64) -> JobSpec {
     let input = InputFile {
         path: path.into(),
         size_bytes,
-        mtime_ns: 0,
-        compression: None,
-        named: 0,
-        object: None,
-        stage_file: None,
         stored: Some(StoredContent { parts: parts.to_vec() }),
-        seen: None,
+        ..InputFile::default()
     };
     JobSpec { inputs: vec![input], ..JobSpec::named("a job") }
 }

@@ -1,6 +1,6 @@
 //! Jobs of a cluster whose inputs only some nodes see.
 
-use blackbox::Cluster;
+use blackbox::{Cluster, Running, wait_until};
 use std::os::unix::fs::symlink;
 
 const REFUSED: i32 = 2;
@@ -46,4 +46,44 @@ fn maps_run_where_their_inputs_are_seen() {
     refused(&one, "out-2", &["one/link", "leads out of the directories that this node sees"]);
     refused("seen:/nowhere", "out-3", &["no node sees it", "two on "]);
     refused(&format!("{two}/absent"), "out-4", &["absent"]);
+}
+
+#[test]
+fn job_waits_for_the_node_that_sees() {
+    let (mut cluster, [one, _]) = cluster_with_seen();
+    let gate = cluster.sandbox.program("gate.sh", "#!/bin/sh\nmkdir HERE/begun-$$\nGATE\nexec cat\n");
+    let has_begun = || {
+        std::fs::read_dir(cluster.sandbox.path(""))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|entry| entry.file_name().to_string_lossy().starts_with("begun-"))
+    };
+    let job = ["--input", &one, "--mapper", &gate, "--reducer", "builtin:count", "--output", "out"];
+    let running = Running::start(&mut cluster.job(&job));
+    wait_until("its map has begun", has_begun);
+    cluster.kill_node_at(1);
+    // No other node may have its map.
+    let dir = one.strip_prefix("seen:").expect("it is a seen input").to_string();
+    cluster.ask_until(&["explain", "1"], |told| told.contains(&format!("a node that sees {dir}")));
+    cluster.restart_changed_node(1, &["--sees", &dir], |_| ());
+    cluster.sandbox.open_gate();
+    running.wait().expect_success();
+    let lines = cluster.sandbox.output_lines(&cluster.sandbox.path("out"));
+    let count = |line: &String| line.rsplit('\t').next().and_then(|count| count.parse::<u32>().ok());
+    assert_eq!(lines.iter().filter_map(count).sum::<u32>(), 2000);
+}
+
+#[test]
+fn changed_seen_file_fails_its_job() {
+    let (cluster, [one, _]) = cluster_with_seen();
+    // A pipe does not take all of it, so the next file is opened when the gate is open.
+    cluster.sandbox.write("one/a.txt", "a word\n".repeat(1_000_000));
+    let gate = cluster.sandbox.program("gate.sh", "#!/bin/sh\nmkdir HERE/begun\nGATE\nexec cat\n");
+    let running = Running::start(&mut cluster.job(&["--input", &one, "--mapper", &gate, "--output", "out"]));
+    wait_until("the map has begun", || cluster.sandbox.path("begun").exists());
+    cluster.sandbox.write("one/deep/b.txt", "other\n");
+    cluster.sandbox.open_gate();
+    running.wait().expect_failure(REFUSED, &["one/deep/b.txt", "changed during the run"]);
+    assert!(!cluster.sandbox.path("out").exists());
 }

@@ -1,7 +1,7 @@
 //! Jobs of a cluster whose programs are stored files.
 
 use crate::security::Guarded;
-use blackbox::{Cluster, Running, StoredQuestions, WaitingProgram, wait_until};
+use blackbox::{Cluster, Running, StoredQuestions, WaitingProgram, files_below, wait_until};
 
 const REFUSED: i32 = 2;
 /// Jobs of one task that run at once on two nodes with two slots each.
@@ -44,6 +44,32 @@ fn stored_programs_run_on_any_node() {
         let mut submit = cluster.sailfish(&["submit"]);
         Running::start(submit.args(["--", wrong[0]])).wait().expect_failure(REFUSED, &wrong);
     }
+}
+
+/// All slots are taken, so no task of the second job can have asked for the program.
+#[test]
+fn shared_programs_are_copied_before_tasks_run() {
+    let cluster = cluster();
+    let sandbox = &cluster.sandbox;
+    let blocks = sandbox.program("blocks.sh", "#!/bin/sh\nmkdir HERE/begun-$SAILFISH_INDEX\nGATE\n");
+    sandbox.program("shared.sh", "#!/bin/sh\necho shared\n");
+    cluster.files().done(&["put", "shared.sh", "shared.sh", "--replicas", "1"]);
+    let submit = |count: usize, program: &str| {
+        let count = count.to_string();
+        Running::start(cluster.sailfish(&["submit", "--wait", "--count", &count]).args(["--", program]))
+    };
+    let blocking = submit(TASKS, &blocks);
+    let begun = |index: usize| sandbox.path(&format!("begun-{index}")).exists();
+    wait_until("all slots are taken", || (0..TASKS).all(begun));
+    let waiting = submit(2, "files:shared.sh");
+    let copies = |node: u32| {
+        let files = files_below(&cluster.node_disk(node));
+        files.iter().filter(|path| path.ends_with("shared.sh")).count()
+    };
+    wait_until("both nodes have a copy", || (0..2).all(|node| copies(node) == 1));
+    sandbox.open_gate();
+    blocking.wait().expect_success();
+    assert_eq!(waiting.wait().expect_success().text().matches("shared\n").count(), 2);
 }
 
 #[test]

@@ -2,10 +2,11 @@
 //! again and no user's program runs twice.
 
 use blackbox::{
-    CLUSTER_MEMORY, Cluster, Event, Questions, Running, Stage, State, WAITS_AFTER_A_LINE, corpus, wait_until,
+    CLUSTER_MEMORY, Cluster, Event, Questions, Running, Stage, State, WAITS_AFTER_A_LINE, corpus,
+    files_below, wait_until,
 };
 use rustix::process::Signal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Says that it ran, and hands on what it reads; where that begins so, when it is let go.
 const MAPPER: &str = "#!/bin/sh
@@ -94,20 +95,9 @@ fn shuffle(cluster: &Cluster, figure: &str) -> u64 {
     report["shuffle"][figure].as_u64().unwrap_or_else(|| panic!("no {figure} in {report}"))
 }
 
-fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        match path.is_dir() {
-            true => files_below(&path, found),
-            false => found.push(path),
-        }
-    }
-}
-
 /// The spools on the disk of a node.
 fn spools(cluster: &Cluster, node: u32) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    files_below(&cluster.node_disk(node), &mut found);
+    let found = files_below(&cluster.node_disk(node));
     let is_spool = |path: &PathBuf| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("spool-"))
     };

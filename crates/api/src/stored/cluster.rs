@@ -3,8 +3,8 @@
 
 use crate::StoredPart;
 use crate::data_access::SecretText;
-use crate::stored::{HashedFile, MakingJob};
-use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, NodeId, PutId};
+use crate::stored::{HashedFile, MakingJob, PinnedFile};
+use ids::{ConcreteId, ContentId, DirectoryId, DiskId, FileVersion, JobId, NodeId, PutId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -606,6 +606,19 @@ pub struct StoredOrders {
     /// Files that should be there: the node looks at each, and removes and reports those that are not as they should be.
     #[serde(default)]
     pub look: Vec<StoredLook>,
+    /// Files that programs of many tasks open: the node makes its copies now.
+    #[serde(default)]
+    pub copy_early: Vec<EarlyCopy>,
+}
+
+/// A file that programs of tasks of a user open, some of which this node will probably run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EarlyCopy {
+    /// A job that reads the file.
+    pub job: JobId,
+    pub user: String,
+    pub file: PinnedFile,
 }
 
 /// An order to fetch a concrete file from another node.

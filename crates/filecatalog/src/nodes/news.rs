@@ -9,8 +9,8 @@ use crate::{Catalog, CatalogError};
 use api::StoredPart;
 use api::data_access::SecretText;
 use api::stored::cluster::{
-    ListedParts, PartsOnDisk, STORED_LISTED_MAX, STORED_PAGE_MAX, StoredDiskNews, StoredEnd, StoredFetch,
-    StoredLook, StoredNews, StoredOrders, StoredOutcome, StoredRemoval,
+    EarlyCopy, ListedParts, PartsOnDisk, STORED_LISTED_MAX, STORED_PAGE_MAX, StoredDiskNews, StoredEnd,
+    StoredFetch, StoredLook, StoredNews, StoredOrders, StoredOutcome, StoredRemoval,
 };
 use ids::{ConcreteId, DiskId, ITEM_BITS, PutId};
 use rows::{FileDiskRow, ReplicatedFile};
@@ -77,6 +77,7 @@ impl Catalog {
         }
         if !news.is_leaving {
             self.give_orders(&own.values().copied().collect::<Vec<_>>(), &mut orders).await?;
+            orders.copy_early = self.early_copies(from.node);
         }
         Ok(orders)
     }
@@ -239,6 +240,16 @@ impl Catalog {
             orders.fetch.push(StoredFetch { disk, file, from, grant: grant.clone() });
         }
         Ok(())
+    }
+
+    /// Returns the files that a node copies before programs need them. A node that is being drained gets no tasks.
+    fn early_copies(&self, node: ids::NodeId) -> Vec<EarlyCopy> {
+        let mut state = self.state();
+        if state.disks.draining().contains_key(&node) {
+            return Vec::new();
+        }
+        let nodes = state.disks.nodes(Instant::now());
+        state.jobs.shared.for_node(node, nodes)
     }
 
     /// Returns the right to read all concrete files of a put, for nodes.

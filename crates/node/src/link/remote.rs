@@ -168,7 +168,7 @@ impl Remote {
         thread("file-writers").spawn(move || file_keeper::look_after_writers(&files))?;
         let remote = Arc::downgrade(self);
         thread("file-replicas").spawn(move || file_keeper::replicate_files(&remote))?;
-        keeper::start(&self.stored)
+        keeper::start(&self.stored, &self.local_files)
     }
 
     /// Waits until the server knows the disks for stored files, but not for long.

@@ -3,6 +3,7 @@
 use crate::stored::disk_orders::{DiskOrder, follow_orders};
 use crate::stored::fetch::FetchPool;
 use crate::stored::files::{DiskInUse, StoredFiles};
+use crate::stored::local_files::{EarlyCopies, LocalFiles};
 use crate::stored::scrub::scrub;
 use api::StoredPart;
 use api::stored::cluster::StoredOrders;
@@ -15,14 +16,16 @@ use std::time::Duration;
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Starts the threads for stored files; they end with the files.
-pub(crate) fn start(files: &Arc<StoredFiles>) -> std::io::Result<()> {
+pub(crate) fn start(files: &Arc<StoredFiles>, copies: &Arc<LocalFiles>) -> std::io::Result<()> {
     let pool = FetchPool::start(files)?;
+    let early = EarlyCopies::start(copies, files)?;
     let files = Arc::clone(files);
-    std::thread::Builder::new().name("stored-files".to_string()).spawn(move || keep(&files, &pool))?;
+    let thread = std::thread::Builder::new().name("stored-files".to_string());
+    thread.spawn(move || keep(&files, &pool, &early))?;
     Ok(())
 }
 
-fn keep(files: &Arc<StoredFiles>, pool: &FetchPool) {
+fn keep(files: &Arc<StoredFiles>, pool: &FetchPool, early: &EarlyCopies) {
     let mut refused = BTreeMap::new();
     while !files.ending.has_ended() {
         for (disk, inbox) in files.open_disks() {
@@ -30,8 +33,9 @@ fn keep(files: &Arc<StoredFiles>, pool: &FetchPool) {
                 tracing::warn!(%error, "cannot start the threads of a disk with stored files");
             }
         }
-        let was_told = files.tell(|disks, orders| {
+        let was_told = files.tell(|disks, mut orders| {
             note_refusals(&mut refused, &orders.refused);
+            early.take(std::mem::take(&mut orders.copy_early));
             pass_on(files, pool, disks, orders);
         });
         if was_told && files.reports.has_more() {

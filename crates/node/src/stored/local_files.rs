@@ -6,12 +6,14 @@
 //! node, and stay for later ones until their room is needed.
 
 mod copying;
+mod early;
 mod table;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use copying::free_bytes;
+pub(crate) use early::EarlyCopies;
 
 use crate::stored::local_files::copying::{Copy, Making};
 use crate::stored::local_files::table::{Table, Turn};
@@ -192,8 +194,37 @@ impl LocalFiles {
             }
         };
         drop(table);
+        self.hold(wanted, key, || self.ready(wanted, present, opener, cancelled))
+    }
+
+    /// Makes a copy before an attempt needs it, unless it is here or being made, or is too large to stay unused. Attempts
+    /// that wait for it do not get its failure: one of them makes the copy.
+    pub fn bring_early(
+        self: &Arc<Self>,
+        wanted: &WantedFile<'_>,
+        opener: &dyn PartOpener,
+    ) -> Result<(), TaskFailure> {
+        if wanted.content.bytes() > self.limits.unused_bytes_max {
+            return Ok(());
+        }
+        let key = wanted.key();
+        if !self.table().begins_early(&key) {
+            return Ok(());
+        }
+        let uncounted = |failure: TaskFailure| TaskFailure { blame: Blame::Cancelled, ..failure };
+        let make = || self.ready(wanted, None, opener, &AtomicBool::new(false)).map_err(uncounted);
+        self.hold(wanted, key, make).map(drop)
+    }
+
+    /// Ends the turn for a copy with the outcome of `make`.
+    fn hold(
+        self: &Arc<Self>,
+        wanted: &WantedFile<'_>,
+        key: CopyKey,
+        make: impl FnOnce() -> Result<Copy, TaskFailure>,
+    ) -> Result<HeldFile, TaskFailure> {
         let mut unfinished = Unfinished { files: self, key: &key, is_over: false };
-        let made = self.ready(wanted, present, opener, cancelled);
+        let made = make();
         unfinished.is_over = true;
         let mut table = self.table();
         table.end_round(&key, &made);

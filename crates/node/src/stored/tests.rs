@@ -7,6 +7,7 @@ use crate::stored::disks::{DiskPlace, DiskSpace, FileOrigin, StoredDisk, StoredD
 use crate::stored::files::{StoredFiles, StoredSettings};
 use crate::stored::inventory::Inventory;
 use crate::stored::keeper;
+use crate::stored::local_files::LocalFiles;
 use crate::stored::scrub::{ScrubPosition, scrub_page};
 use crate::stored::server::{StoredServer, TellError};
 use api::StoredPart;
@@ -136,7 +137,8 @@ impl Here {
     /// Starts the threads, and waits until the server has numbered the disk.
     fn start() -> Self {
         let here = Self::with(0);
-        keeper::start(&here.files).unwrap();
+        let copies = LocalFiles::of_one_machine(vec![here.dir.path().join("copies")]);
+        keeper::start(&here.files, &Arc::new(copies)).unwrap();
         wait_until(|| here.files.disk(DISK).is_some());
         here
     }

@@ -72,6 +72,14 @@ impl Table {
         Turn::Make(entry.copy.clone())
     }
 
+    /// Begins to make a copy that nobody waits for. Returns false if it is here or being made.
+    pub fn begins_early(&mut self, key: &CopyKey) -> bool {
+        let entry = self.entries.entry(key.clone()).or_default();
+        let begins = !entry.is_busy && entry.copy.is_none();
+        entry.is_busy |= begins;
+        begins
+    }
+
     /// Ends the wait of an attempt; `round` is the one for which it waited, if it did.
     pub fn stop_waiting(&mut self, key: &CopyKey, round: Option<u64>) {
         if let Some(entry) = self.entries.get_mut(key).filter(|_| round.is_some()) {

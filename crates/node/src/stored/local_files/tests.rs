@@ -107,6 +107,37 @@ fn one_fetch_serves_all() {
 }
 
 #[test]
+fn early_copies_serve_attempts_and_fail_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(dir.path(), 2 * BYTES.len() as u64, LONG);
+    let path = Path::new("files:dir/na@me@7");
+    let early = |source: &Arc<Source>, number| {
+        let content = content(number);
+        let wanted = WantedFile { user: "ann", path, content: &content, of: CopyUse::Input };
+        files.bring_early(&wanted, source)
+    };
+    let source = Arc::<Source>::default();
+    early(&source, 1).unwrap();
+    early(&source, 1).unwrap();
+    assert!(bring(&files, &source, 1).unwrap().path().exists());
+    assert_eq!(source.opened.load(Ordering::SeqCst), 2);
+    // An attempt that waits for a failing one makes the copy itself.
+    let (failing, came, go) = gated();
+    failing.fails.store(true, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| early(&failing, 2));
+        came.recv().unwrap();
+        let second = scope.spawn(|| bring(&files, &source, 2).is_ok());
+        while files.table().waiters() < 1 {
+            std::thread::yield_now();
+        }
+        go.send(()).unwrap();
+        assert!(first.join().unwrap().is_err());
+        assert!(second.join().unwrap());
+    });
+}
+
+#[test]
 fn cancelled_attempts_hand_over_and_stop_waiting() {
     let dir = tempfile::tempdir().unwrap();
     let files = files(dir.path(), u64::MAX, LONG);
