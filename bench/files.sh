@@ -24,7 +24,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d "${BENCH_DIR:-/var/tmp}/files-XXXXXX")
 cluster=
 ended() { # ended STATUS: the last lines of all logs say why a command failed
-    [ "$1" = 0 ] || find "$work" -maxdepth 2 -name '*.log' -o -maxdepth 2 -name log | xargs -r tail -v -n 4 >&2
+    [ "$1" = 0 ] || [ -e "$work/measured" ] || find "$work" -maxdepth 2 -name '*.log' -o -maxdepth 2 -name log | xargs -r tail -v -n 4 >&2
     kill $(jobs -p) 2> /dev/null || true
     wait
     rm -rf "$work"
@@ -137,6 +137,7 @@ if wants cluster; then
 fi
 if wants hdfs; then hdfs_rows; fi
 if wants repair; then repair_rows; fi
+touch "$work/measured"
 missed=0
 print_row() { # print_row ROW TEXT MUST AIM: the ratio is seconds of cp by ours, a rate beside a rate
     local value

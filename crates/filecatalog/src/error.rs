@@ -44,7 +44,9 @@ pub enum CatalogError {
     NoNodes,
     #[error("the server has just begun, and no node has told of its stored files yet: try again in a moment")]
     NodesAwaited,
-    #[error("no node has room for {bytes} bytes of stored files: {nodes}")]
+    #[error(
+        "no node has room for {bytes} bytes of stored files: {nodes}; nodes keep a part of each disk free (--shuffle-reserve of the node, 20 % by default)"
+    )]
     NoRoom { bytes: u64, nodes: String },
     #[error("{field} is {value}, and at most {max} are allowed")]
     Limit { field: &'static str, value: u64, max: u64 },
