@@ -21,6 +21,7 @@ use rows::{FileItem, FileSpace, ReplicatedFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Jobs that are looked up in one round.
@@ -33,7 +34,7 @@ pub struct JobInputs {
     pub(crate) parts: BTreeSet<ConcreteId>,
     /// Parts of files that programs open. The places of maps do not depend on them.
     of_programs: BTreeSet<ConcreteId>,
-    sharing: SharingJob,
+    sharing: Arc<SharingJob>,
     /// Leases until the job has its number.
     leases: Vec<u64>,
 }
@@ -124,10 +125,14 @@ impl Catalog {
     /// The versions stay for a while, until [`Self::begins`] keeps them for the job.
     pub async fn check_inputs(&self, asker: &Asker, specs: &[&JobSpec]) -> Result<JobInputs, CatalogError> {
         let mut checked = JobInputs::default();
-        checked.sharing.user.clone_from(&asker.user);
+        let mut sharing = SharingJob::of(&asker.user);
         for spec in specs {
             limited("the number of stored files for programs", pinned_by(spec).count(), PINNED_FILES_MAX)?;
-            pinned_by(spec).for_each(|file| checked.sharing.add(spec, file));
+            pinned_by(spec).for_each(|file| sharing.add(spec, file));
+        }
+        // Without files the inputs are those of a job that reads none, which is not remembered.
+        if sharing.has_files() {
+            checked.sharing = Arc::new(sharing);
         }
         let named: Vec<Named<'_>> = specs.iter().flat_map(|spec| named_by(spec)).collect();
         for file in &named {
@@ -181,9 +186,9 @@ impl Catalog {
     /// Keeps the versions for a job that was submitted, until it is over.
     pub fn begins(&self, job: JobId, inputs: &JobInputs) {
         let mut state = self.state();
-        let kept = JobInputs { leases: Vec::new(), sharing: SharingJob::default(), ..inputs.clone() };
+        let kept = JobInputs { leases: Vec::new(), ..inputs.clone() };
         state.jobs.jobs.insert(job, kept);
-        state.jobs.shared.begins(job, inputs.sharing.clone());
+        state.jobs.shared.begins(job, Arc::clone(&inputs.sharing));
     }
 
     /// Ends the leases of a check.

@@ -9,7 +9,7 @@ use api::stored::cluster::{
 use api::stored::{MakingJob, PINNED_FILES_MAX};
 use api::task::RunTask;
 use api::{InputFile, JobSpec, PinnedFile, StoredContent, StoredPart};
-use filecatalog::{Asker, Catalog, CatalogError, RepairPace, ReplicaNodes, ReportingNode};
+use filecatalog::{Asker, Catalog, CatalogError, JobInputs, RepairPace, ReplicaNodes, ReportingNode};
 use filetree::{Changer, TreeError};
 use ids::{ConcreteId, ContentId, DiskId, JobId, NodeId};
 use metastore::{Change, Metastore, Role};
@@ -212,6 +212,17 @@ async fn store_output(catalog: &Catalog, disk: DiskId, job: JobId) -> StoredPart
     let parts = vec![OutputPartStored { name: "part-00000".to_string(), stored }];
     catalog.commit_output(job, &CommitOutput { of, parts }).await.unwrap();
     file
+}
+
+#[tokio::test]
+async fn jobs_without_stored_files_are_not_remembered() {
+    let state = tempfile::tempdir().unwrap();
+    let store = Metastore::open(state.path()).await.unwrap();
+    let pace = RepairPace::default();
+    let catalog = Catalog::open(store, Box::new(|_| "signed".to_string()), pace).await.unwrap();
+    let plain = JobSpec::named("plain");
+    // The port keeps the inputs of a job unless they are these.
+    assert_eq!(catalog.check_inputs(&asker("ann"), &[&plain]).await.unwrap(), JobInputs::default());
 }
 
 #[tokio::test]

@@ -401,8 +401,10 @@ pub(crate) async fn of_job(
 ) -> Result<Message<StoredPage>, Problem> {
     let job = JobId(job);
     // Only a node that runs the job gets rights, or was told to copy the parts before it does.
-    if !port.stored.catalog.copies_early(job, node, &question) {
-        port.server.user_of_running(node, job).await?;
+    if let Err(refusal) = port.server.user_of_running(node, job).await
+        && !port.stored.catalog.copies_early(job, node, &question)
+    {
+        return Err(refusal.into());
     }
     port.stored.aside(async move |catalog| catalog.places_of_job(job, node, &question).await).await
 }

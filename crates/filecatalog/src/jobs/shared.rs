@@ -7,6 +7,7 @@ use api::stored::cluster::EarlyCopy;
 use api::{InputFile, JobSpec, PinnedFile};
 use ids::{ConcreteId, JobId, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// About the bytes that a map reads.
 const MAP_BYTES: u64 = 64 << 20;
@@ -17,11 +18,20 @@ const COPIES_PER_ANSWER: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SharingJob {
     /// The user whose tasks run.
-    pub user: String,
+    user: String,
     files: BTreeMap<PinnedFile, u64>,
 }
 
 impl SharingJob {
+    /// Creates one without files.
+    pub fn of(user: &str) -> Self {
+        Self { user: user.to_string(), files: BTreeMap::new() }
+    }
+
+    pub fn has_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
     /// Adds a file that the programs of this job open.
     pub fn add(&mut self, spec: &JobSpec, file: &PinnedFile) {
         let maps = |input: &InputFile| input.size_bytes.div_ceil(MAP_BYTES).max(1);
@@ -44,24 +54,24 @@ struct SharedFile {
 pub(crate) struct SharedFiles {
     files: BTreeMap<(String, PinnedFile), SharedFile>,
     /// The files of each job.
-    jobs: BTreeMap<JobId, SharingJob>,
+    jobs: BTreeMap<JobId, Arc<SharingJob>>,
 }
 
 impl SharedFiles {
-    pub fn begins(&mut self, job: JobId, sharing: SharingJob) {
+    pub fn begins(&mut self, job: JobId, sharing: Arc<SharingJob>) {
         for (file, tasks) in &sharing.files {
             let shared = self.files.entry((sharing.user.clone(), file.clone())).or_default();
             shared.tasks.insert(job, *tasks);
         }
-        if !sharing.files.is_empty() {
+        if sharing.has_files() {
             self.jobs.insert(job, sharing);
         }
     }
 
     pub fn ends(&mut self, job: JobId) {
         let Some(sharing) = self.jobs.remove(&job) else { return };
-        for file in sharing.files.into_keys() {
-            let key = (sharing.user.clone(), file);
+        for file in sharing.files.keys() {
+            let key = (sharing.user.clone(), file.clone());
             if let Some(shared) = self.files.get_mut(&key) {
                 shared.tasks.remove(&job);
                 if shared.tasks.is_empty() {
@@ -86,9 +96,13 @@ impl SharedFiles {
     /// Returns the files that a node copies now; each is named to it once. `nodes`: the number of nodes.
     pub fn for_node(&mut self, node: NodeId, nodes: usize) -> Vec<EarlyCopy> {
         let wanted = self.files.iter_mut().filter_map(|((user, file), shared)| {
-            let tasks = shared.tasks.values().copied().fold(0, u64::saturating_add);
+            // First, because there may be very many jobs, and each node asks each second.
+            if nodes < 2 || shared.told.contains(&node) {
+                return None;
+            }
             let job = *shared.tasks.keys().next()?;
-            let is_told = nodes > 1 && tasks >= nodes as u64 && !shared.told.contains(&node);
+            let tasks = || shared.tasks.values().copied().fold(0, u64::saturating_add);
+            let is_told = shared.tasks.len() >= nodes || tasks() >= nodes as u64;
             is_told.then(|| {
                 shared.told.insert(node);
                 EarlyCopy { job, user: user.clone(), file: file.clone() }
@@ -103,6 +117,7 @@ mod tests {
     use super::{SharedFiles, SharingJob};
     use api::{InputFile, JobSpec, PinnedFile, StoredContent, StoredPart};
     use ids::{ConcreteId, JobId, NodeId};
+    use std::sync::Arc;
 
     fn file(name: &str) -> PinnedFile {
         let part = StoredPart { concrete: ConcreteId(7), bytes: 1, crc32c: 1 };
@@ -110,12 +125,12 @@ mod tests {
     }
 
     /// A job with one input of so many bytes, whose program is this file.
-    fn job(name: &str, bytes: u64) -> SharingJob {
+    fn job(name: &str, bytes: u64) -> Arc<SharingJob> {
         let input = InputFile { size_bytes: bytes, ..InputFile::default() };
         let spec = JobSpec { inputs: vec![input], ..JobSpec::named("") };
-        let mut sharing = SharingJob { user: "ann".to_string(), ..SharingJob::default() };
+        let mut sharing = SharingJob::of("ann");
         sharing.add(&spec, &file(name));
-        sharing
+        Arc::new(sharing)
     }
 
     #[test]
