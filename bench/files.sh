@@ -5,10 +5,14 @@
 #
 # --runs: rounds (5); --scale: by what sizes are divided (1: a file of 2 GB, 100,000 files of 4 KB, a catalogue with a million files);
 # --only: some of the rows. In the cluster each file has two replicas, and the reference of a large file is `cp` twice and `sync`. `world`
-# has the figures of made-up clusters, by `sim`; bench/files has the rows of `mount`, `hdfs` and `repair`. Each round begins with the page cache
-# written out. A put is durable; so is its reference, `cp` and `sync`. A get is not, nor is `cp`. Prints each row with its must, its aim and
-# the median of the ratios of the rounds; appends the seconds to bench/results/DATE-files.tsv; ends non-zero when a must is missed.
-# Environment: SAILFISH (the program), BENCH_DIR (default /var/tmp).
+# has the figures of made-up clusters, by `sim`; bench/files has the rows of `mount`, `hdfs` and `repair`. A put is durable; so is its
+# reference, `cp` and `sync`. A get is not, nor is `cp`. Prints each row with its must, its aim and the median of the ratios of the rounds;
+# appends the seconds to bench/results/DATE-files.tsv; ends non-zero when a must is missed.
+#
+# So that the machine is the same for each contender, all written pages are synced first, and before a large file pages for as many bytes
+# are taken and given back: the host of a virtual machine takes idle memory away. Small files stay until all of them are made: for some
+# minutes after a removal, ext4 looks at each removed inode again before it makes a new one, ten times as long as the file takes.
+# 5 rounds need 30 GB. Environment: SAILFISH (the program), BENCH_DIR (default /var/tmp).
 set -euo pipefail
 runs=5 scale=1 only=
 while [ $# -gt 0 ]; do
@@ -52,30 +56,36 @@ timed() { # timed ROW ROUND CONTENDER COMMAND...
     ended=$(date +%s%N)
     printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$(awk "BEGIN { print ($ended - $begun) / 1e9 }")" | tee -a "$results" "$work/rows" > /dev/null
 }
+settle() { # settle KIND: the same disk and the same memory for each contender
+    sync
+    [ "$1" != large ] || { cp "$work/in/large" "$work/pages" && rm "$work/pages"; }
+}
 store() { "$sailfish" files "$@" --state "$work/state"; }
 each() { # each KIND ROUND: in one order and the other
-    local source=$work/in/$1 order="ours cp"
+    local source=$work/in/$1 order="ours cp" name=$1-$2 kept=$work/kept/$1-$2
     [ $(($2 % 2)) = 1 ] || order="cp ours"
+    mkdir -p "$kept"
     for contender in $order; do
-        sync
+        settle "$1"
         case $contender in
-            ours) timed "put, $1" "$2" ours store put "$source" "$1" ;;
-            cp) timed "put, $1" "$2" cp sh -c "cp -r '$source' '$work/copy' && sync" ;;
+            ours) timed "put, $1" "$2" ours store put "$source" "$name" ;;
+            cp) timed "put, $1" "$2" cp sh -c "cp -r '$source' '$kept/put' && sync" ;;
         esac
     done
-    rm -rf "$work/copy"
     # Both have what they read in the page cache, or neither, where it does not fit.
     find "$source" "$work/state/files/data" -type f -exec cat {} + > /dev/null
     for contender in $order; do
-        sync
+        settle "$1"
         case $contender in
-            ours) timed "get, $1" "$2" ours store get "$1" "$work/got" ;;
-            cp) timed "get, $1" "$2" cp cp -r "$source" "$work/copy" ;;
+            ours) timed "get, $1" "$2" ours store get "$name" "$kept/got" ;;
+            cp) timed "get, $1" "$2" cp cp -r "$source" "$kept/get" ;;
         esac
     done
-    diff -r "$source" "$work/got" > /dev/null
-    rm -rf "$work/got" "$work/copy"
-    store rm --recursive "$1"
+    diff -r "$source" "$kept/got" > /dev/null
+    if [ "$1" = large ]; then
+        store rm "$name"
+        rm -r "$kept"
+    fi
 }
 of_cluster() { "$sailfish" files "$@" --server "$url"; }
 serve() { # two nodes in one rack; their disks leave nothing free, so that a full machine can be measured too
@@ -87,10 +97,10 @@ serve() { # two nodes in one rack; their disks leave nothing free, so that a ful
 }
 large_round() { of_cluster put "$work/in/large" large --replicas 2 && of_cluster get large "$work/got"; }
 each_of_cluster() { # each_of_cluster ROUND
-    local order="ours cp" many=$work/in/many
+    local order="ours cp" many=$work/in/many kept=$work/kept/cluster-$1
     [ $(($1 % 2)) = 1 ] || order="cp ours"
     for contender in $order; do
-        sync
+        settle large
         case $contender in
             ours) timed "cluster, large" "$1" ours large_round ;;
             cp) timed "cluster, large" "$1" cp sh -c "cp '$work/in/large' '$work/copy1' && cp '$work/in/large' '$work/copy2' && sync" ;;
@@ -99,24 +109,22 @@ each_of_cluster() { # each_of_cluster ROUND
     cmp "$work/in/large" "$work/got"
     rm -rf "$work/got" "$work/copy1" "$work/copy2"
     of_cluster rm large
+    mkdir -p "$kept"
     for contender in $order; do
         sync
         case $contender in
-            ours) timed "cluster put, many" "$1" ours of_cluster put "$many" many --replicas 2 ;;
-            cp) timed "cluster put, many" "$1" cp sh -c "cp -r '$many' '$work/copy' && sync" ;;
+            ours) timed "cluster put, many" "$1" ours of_cluster put "$many" "many-$1" --replicas 2 ;;
+            cp) timed "cluster put, many" "$1" cp sh -c "cp -r '$many' '$kept/put' && sync" ;;
         esac
     done
-    rm -rf "$work/copy"
     for contender in $order; do
         sync
         case $contender in
-            ours) timed "cluster get, many" "$1" ours of_cluster get many "$work/got" ;;
-            cp) timed "cluster get, many" "$1" cp cp -r "$many" "$work/copy" ;;
+            ours) timed "cluster get, many" "$1" ours of_cluster get "many-$1" "$kept/got" ;;
+            cp) timed "cluster get, many" "$1" cp cp -r "$many" "$kept/get" ;;
         esac
     done
-    diff -r "$many" "$work/got" > /dev/null
-    rm -rf "$work/got" "$work/copy"
-    of_cluster rm --recursive many
+    diff -r "$many" "$kept/got" > /dev/null
 }
 . "$root/bench/files/mount.sh"
 . "$root/bench/files/hdfs.sh"
@@ -135,6 +143,7 @@ if wants cluster; then
     wait "$cluster" || true
     cluster=
 fi
+rm -rf "$work/kept" "$work/cluster"
 if wants hdfs; then hdfs_rows; fi
 if wants repair; then repair_rows; fi
 touch "$work/measured"

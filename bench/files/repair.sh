@@ -19,18 +19,28 @@ serve_repair() {
     until url=$(grep -m 1 ^http "$work/url"); do sleep 0.1; done
     for number in 0 1 2; do start_node "$number"; done
 }
+within_minutes() { # within_minutes CONDITION...: waits until the command succeeds, at most three minutes
+    local last=$((SECONDS + 180))
+    until "$@"; do
+        [ $SECONDS -lt "$last" ] || { echo "three minutes were not enough: $*" >&2; exit 1; }
+        sleep 0.05
+    done
+}
+is_put() { # node 2 is there too: it has some of the replicas
+    of_cluster put "$work/in/large" large --replicas 2 2> "$work/put.log" && ! grep -q fewer "$work/put.log" &&
+        [ "$(stored_bytes 2)" -gt 0 ]
+}
+is_alone() { [ "$(stored_bytes 0 1 2)" -lt $((2 * $(stat -c %s "$work/in/large") * 101 / 100)) ]; }
 put_settled() { # a version with two replicas; the bytes of earlier ones are gone, which a node that is killed would keep
-    until of_cluster put "$work/in/large" large --replicas 2 2> "$work/put.log" && ! grep -q fewer "$work/put.log"; do sleep 0.5; done
-    until [ "$(stored_bytes 0 1 2)" -lt $((2 * $(stat -c %s "$work/in/large") * 101 / 100)) ]; do sleep 0.2; done
+    within_minutes is_put
+    within_minutes is_alone
 }
 stored_bytes() { # stored_bytes NODE...: bytes of concrete files on their disks
     local node
     for node in "$@"; do find "$work/repair/node-$node/sailfish-files/data" -type f -printf '%s\n'; done 2> /dev/null |
         awk '{ sum += $1 } END { printf "%.0f", sum }'
 }
-wait_for_bytes() { # wait_for_bytes BYTES NODE...: until the disks of the nodes have so many bytes
-    until [ "$(stored_bytes "${@:2}")" -ge "$1" ]; do sleep 0.05; done
-}
+have_bytes() { [ "$(stored_bytes "${@:2}")" -ge "$1" ]; } # have_bytes BYTES NODE...: the disks of the nodes have so many bytes
 copy_between() { # copy_between FROM TO: through a connection, as between two nodes; synced
     local port receiver='import socket, subprocess, sys
 door = socket.create_server(("127.0.0.1", 0))
@@ -51,8 +61,8 @@ repair_round() { # repair_round ROUND: node 2 goes, and its bytes are copied
     wanted=$((before + lost))
     kill -KILL "${node_process[2]}"
     wait "${node_process[2]}" 2> /dev/null || true
-    wait_for_bytes $((before + 1)) 0 1
-    timed "repair" "$1" ours wait_for_bytes "$wanted" 0 1
+    within_minutes have_bytes $((before + 1)) 0 1
+    timed "repair" "$1" ours within_minutes have_bytes "$wanted" 0 1
     sync
     timed "repair" "$1" cp copy_between "$work/repair/node-2/sailfish-files/data" "$work/copy"
     [ "$(du -sb "$work/copy" | cut -f 1)" -ge "$lost" ]
