@@ -11,8 +11,8 @@
 #
 # So that the machine is the same for each contender, all written pages are synced first, and before a large file pages for as many bytes
 # are taken and given back: the host of a virtual machine takes idle memory away. Small files stay until all of them are made: for some
-# minutes after a removal, ext4 looks at each removed inode again before it makes a new one, ten times as long as the file takes.
-# 5 rounds need 30 GB. Environment: SAILFISH (the program), BENCH_DIR (default /var/tmp).
+# minutes after a removal, ext4 looks at each removed inode again before it makes a new one. 5 rounds need 30 GB. Environment: SAILFISH (the
+# program), BENCH_DIR (default /var/tmp).
 set -euo pipefail
 runs=5 scale=1 only=
 while [ $# -gt 0 ]; do

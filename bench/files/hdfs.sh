@@ -73,7 +73,7 @@ hdfs_rounds() { # hdfs_rounds ROW SYNCONCLOSE
     read -r _ <&"$from"
     for round in $(seq $((4 * runs))); do
         for contender in $( ((round % 2)) && echo ours hdfs || echo hdfs ours); do
-            sync
+            settle large
             if [ "$contender" = ours ]; then
                 timed "$1" "$round" ours large_round
                 of_cluster rm large
