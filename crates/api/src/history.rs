@@ -4,7 +4,7 @@ mod kind;
 
 use crate::kept::KeptPlace;
 use crate::{JobSpec, KeyBytes, TaskFailure};
-use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex};
+use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, StepNumber, TaskIndex};
 pub use kind::EventKind;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct JobList {
 pub const MORE_JOBS_MAX: u64 = 1_000_000;
 
 /// A filter for jobs, as `?limit=N&state=failed&user=ann&name=TEXT` at the end of a path. A missing field matches all
-/// jobs.
+/// jobs that are no steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobsQuestion {
@@ -33,6 +33,8 @@ pub struct JobsQuestion {
     pub user: Option<String>,
     /// A part of the name; ASCII letters match both cases.
     pub name: Option<String>,
+    /// The steps of this job; None lists jobs that are no steps.
+    pub steps_of: Option<JobId>,
 }
 
 /// Everything about a job except its report.
@@ -172,6 +174,17 @@ pub struct JobRow {
     /// directly.
     #[serde(default)]
     pub kept_bytes: Option<u64>,
+    /// Set if it is a step of another job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_of: Option<StepOf>,
+}
+
+/// The place of a job among the steps of another job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepOf {
+    pub job: JobId,
+    pub step: StepNumber,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

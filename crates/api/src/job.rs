@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
 
-pub use kind::{JobKind, MapReduce, TasksKind};
+pub use kind::{JobKind, MapReduce, SteppedKind, TasksKind};
 pub use limits::{AttemptLimits, LimitKind};
 
 /// An input file as it was at submit. A reader refuses the file if its size or time has changed.
@@ -311,6 +311,11 @@ impl JobSpec {
     /// Creates a job of one task: all but its name and its kind is empty.
     pub fn of_one_task(name: String, task: RunTask) -> Self {
         Self { kind: JobKind::Tasks { kind: TasksKind::Program(task) }, ..Self::named(name) }
+    }
+
+    /// Creates a job with steps: all but its name and its kind is empty.
+    pub fn of_steps(name: String, steps: SteppedKind) -> Self {
+        Self { kind: JobKind::Tasks { kind: TasksKind::Steps(steps) }, ..Self::named(name) }
     }
 
     /// Returns whether later stages of a flow read its output, so that its parts are intermediate files.

@@ -42,7 +42,7 @@ pub use flow::{FlowStage, StageFile, StageFilePlace};
 pub use job::seen::{self, SEEN_PREFIX, SeenBy, SeenFile};
 pub use job::{
     AttemptLimits, Codec, FileLink, InputFile, JobKind, JobSpec, LimitKind, MAX_REGENERATIONS, MapReduce,
-    MapperInput, Notice, Partitioning, Replication, Segment, Split, Streaming, TasksKind,
+    MapperInput, Notice, Partitioning, Replication, Segment, Split, SteppedKind, Streaming, TasksKind,
 };
 pub use job_file::{JobFile, JobFileError, KeyOrder};
 pub use layout::Layout;

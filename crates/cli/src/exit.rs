@@ -55,6 +55,8 @@ impl Failure {
             | ServerError::DirectoryUnwritable { .. }
             | ServerError::Object(_)
             | ServerError::Flow(_)
+            | ServerError::Kind(_)
+            | ServerError::MoreThanSteps
             | ServerError::NotReducible(_)
             | ServerError::NotCollectable { .. }
             | ServerError::OwnerLock { .. }

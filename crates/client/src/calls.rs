@@ -494,6 +494,7 @@ impl Client {
             ("state", state),
             ("user", question.user.clone()),
             ("name", question.name.clone()),
+            ("steps_of", question.steps_of.map(|job| job.to_string())),
         ];
         let given = given.into_iter().filter_map(|(key, value)| Some((key, value?)));
         url.query_pairs_mut().clear().extend_pairs(given);

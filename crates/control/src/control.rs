@@ -1,5 +1,7 @@
 //! The root of control: its parts, and one entry point for each kind of event.
 
+mod steps;
+
 use crate::drills::{Drills, NewStrike};
 use crate::interface::{
     ControlError, DiskDirs, Fact, JobDirs, NewJob, Now, Outbox, PullRequest, Reply, RoomWanted, Service,
@@ -24,6 +26,7 @@ use crate::recovery::{
 use crate::retention::{CheckBegin, Checks, DirInStore, FoundDirs, KeptCheck, checks};
 use crate::scheduling::seen_listings::{self, SeenListings, SeenRequest};
 use crate::scheduling::{Scheduling, attempt_finished, feed, inputs_moved, plan_again, waits_to_see};
+use crate::steps::SteppedJobs;
 use crate::users::{Has, JobOwner, Users};
 use crate::work::Work;
 use crate::{drills, job, membership, program_jobs, replication, retention};
@@ -34,12 +37,12 @@ use api::control::{
 use api::data_access::{DataKeys, SecretText};
 use api::drill::{DrillNews, DrillOutcome};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
-use api::history::JobState;
+use api::history::{JobState, StepOf};
 use api::intermediate::{CreatedIntermediate, IntermediateStatus, NewIntermediate};
 use api::kept::{KeptAnnouncement, KeptPlace};
 use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer};
 use api::stored::need::{DrainingNode, NodeNeed};
-use api::{Boundaries, JobSpec, KeyBytes};
+use api::{Blame, Boundaries, JobSpec, KeyBytes, TaskFailure};
 use ids::{IntermediateId, JobId, NodeId};
 use mapreduce::PartNodes;
 use rows::{Change, Keep, NodeRow, NodeState};
@@ -60,6 +63,9 @@ pub struct Control {
     drills: Drills,
     seen: SeenListings,
     ends: JobEnds,
+    stepped: SteppedJobs,
+    /// Jobs with steps that go on once everything is restored, or end with an outcome.
+    recovering: Vec<(JobId, Option<JobOutcome>)>,
 }
 
 impl Control {
@@ -75,6 +81,8 @@ impl Control {
             drills: Drills::default(),
             seen: SeenListings::default(),
             ends: JobEnds::default(),
+            stepped: SteppedJobs::default(),
+            recovering: Vec::new(),
         }
     }
 
@@ -89,6 +97,9 @@ impl Control {
                     seen_listings::node_lost(&mut self.seen, node, outbox);
                 }
                 Fact::JobCleaned { job } => self.job_cleaned(outbox, job, None),
+                Fact::StepRuns { job } => {
+                    self.stepped.step_runs(job).into_iter().for_each(|job| outbox.touch(job));
+                }
             }
         }
     }
@@ -99,7 +110,11 @@ impl Control {
         if let Some(seat) = job.seat() {
             self.backlog.is_over(seat);
         }
+        let of_step = self.stepped.place_of(id).and(job.outcome().cloned());
         self.ends.job_cleaned(outbox, job, self.work.service, problem);
+        if let Some(outcome) = of_step {
+            self.step_over(outbox, id, &outcome);
+        }
     }
 
     /// Handles the passing of time: lost nodes, timeouts, expired files, finished drains, and the scheduler's clock.
@@ -146,7 +161,8 @@ impl Control {
     /// Stops the waiting slots of this process if every job is over.
     pub fn stop_idle_slots(&mut self, outbox: &mut Outbox) {
         let work = &mut self.work;
-        let is_idle = work.jobs.any_yet() && !work.scheduling.has_jobs() && self.backlog.is_empty();
+        let waits = !self.backlog.is_empty() || !self.stepped.is_empty();
+        let is_idle = work.jobs.any_yet() && !work.scheduling.has_jobs() && !waits;
         if work.service == Service::Cluster || !is_idle {
             return;
         }
@@ -277,8 +293,7 @@ impl Control {
         let more = Has { jobs: tasks.len() as u32, spec_bytes: spec_bytes_of_all };
         let user_in_row = Some(user.clone()).filter(|user| !user.is_empty());
         let number = self.users.jobs_begin(user, more);
-        let shared_name = Arc::<str>::from(name.as_str());
-        let window = window(&self.work.fleet);
+        let of_batch = OfBatch { server, user_in_row, number, priority, file_hold };
         let mut before: Option<Arc<JobSpec>> = None;
         for (index, task) in tasks.into_iter().enumerate() {
             let job = JobId(first.0 + index as i64);
@@ -287,32 +302,49 @@ impl Control {
             let shared = same.clone().map(WaitingSpec::Shared);
             let spec = same.unwrap_or_else(|| Arc::new(JobSpec::of_one_task(name.clone(), task)));
             before = Some(Arc::clone(&spec));
-            let needs = needs_of(&mut self.work.scheduling, self.work.service, &spec);
-            let key = QueueKey::of(&Claim { user: number, priority, needs });
-            let spec_bytes = spec_bytes(&spec);
-            let waits = self.backlog.must_wait(&key, spec_bytes, window);
-            outbox.write(Change::JobSubmitted {
-                job,
-                owner: server.clone(),
-                spec: Arc::clone(&spec),
-                stages: mapreduce::stages(&spec),
-                staging: PathBuf::new(),
-                disk_dirs: Vec::new(),
-                user: user_in_row.clone(),
-                priority,
-                waits,
-                now_ns: outbox.now_ns(),
-            });
-            if waits {
-                let spec = shared.unwrap_or_else(|| WaitingSpec::of(&spec));
-                let (name, file_hold) = (Arc::clone(&shared_name), file_hold.clone());
-                self.backlog.waits(job, key, Waiting { name, spec, spec_bytes, file_hold });
-            } else {
-                self.admit(outbox, job, spec, key, (spec_bytes, file_hold.clone()), window);
-            }
+            self.begin_single(outbox, &of_batch, job, spec, shared, None);
         }
         self.work.jobs.one_came();
         self.settle(outbox);
+    }
+
+    /// Stores a job of one task, and admits it or lets it wait. `shared`: its specification in the backlog, if other
+    /// jobs share it.
+    fn begin_single(
+        &mut self,
+        outbox: &mut Outbox,
+        batch: &OfBatch,
+        job: JobId,
+        spec: Arc<JobSpec>,
+        shared: Option<WaitingSpec>,
+        step_of: Option<StepOf>,
+    ) {
+        let window = window(&self.work.fleet);
+        let needs = needs_of(&mut self.work.scheduling, self.work.service, &spec);
+        let key = QueueKey::of(&Claim { user: batch.number, priority: batch.priority, needs });
+        let spec_bytes = spec_bytes(&spec);
+        let waits = self.backlog.must_wait(&key, spec_bytes, window);
+        outbox.write(Change::JobSubmitted {
+            job,
+            owner: batch.server.clone(),
+            spec: Arc::clone(&spec),
+            stages: mapreduce::stages(&spec),
+            staging: PathBuf::new(),
+            disk_dirs: Vec::new(),
+            user: batch.user_in_row.clone(),
+            priority: batch.priority,
+            waits,
+            step_of,
+            now_ns: outbox.now_ns(),
+        });
+        let file_hold = batch.file_hold.clone();
+        if waits {
+            let name = spec.name.as_str().into();
+            let spec = shared.unwrap_or_else(|| WaitingSpec::of(&spec));
+            self.backlog.waits(job, key, Waiting { name, spec, spec_bytes, file_hold });
+        } else {
+            self.admit(outbox, job, spec, key, (spec_bytes, file_hold), window);
+        }
     }
 
     fn admit(
@@ -349,7 +381,12 @@ impl Control {
                 self.admit(outbox, job, spec, key, (waiting.spec_bytes, waiting.file_hold), window);
             }
             None => {
-                end_before_begin(&mut self.users, outbox, &queued, JobState::Failed, "its row is gone");
+                let failure = TaskFailure::new(Blame::Environment, "its row is gone");
+                self.end_waiting(
+                    outbox,
+                    &queued,
+                    JobOutcome::Failed { failure, attempt: None, exit_code: 1 },
+                );
             }
         }
         self.settle(outbox);
@@ -384,17 +421,33 @@ impl Control {
         }
     }
 
-    /// Cancels a job. Does nothing if the job is over.
+    /// Cancels a job, with its steps if it has any. Does nothing if the job is over.
     pub fn cancel(&mut self, outbox: &mut Outbox, job: JobId, reason: String) {
+        if !self.cancel_stepped(outbox, job, &reason) {
+            self.cancel_one(outbox, job, reason);
+        }
+        self.settle(outbox);
+    }
+
+    fn cancel_one(&mut self, outbox: &mut Outbox, job: JobId, reason: String) {
         match self.backlog.take(job) {
             Some((key, waiting)) => {
                 let queued = Queued { job, key, waiting };
-                end_before_begin(&mut self.users, outbox, &queued, JobState::Cancelled, &reason);
-                self.ends.has_finished(outbox, job, JobOutcome::Cancelled { reason });
+                self.end_waiting(outbox, &queued, JobOutcome::Cancelled { reason });
             }
             None => job::cancel(&mut self.work, outbox, job, reason),
         }
-        self.settle(outbox);
+    }
+
+    fn end_waiting(&mut self, outbox: &mut Outbox, queued: &Queued, outcome: JobOutcome) {
+        let (state, reason) = match &outcome {
+            JobOutcome::Failed { failure, .. } => (JobState::Failed, failure.message.as_str()),
+            JobOutcome::Cancelled { reason } => (JobState::Cancelled, reason.as_str()),
+            JobOutcome::Succeeded(_) | JobOutcome::Done => unreachable!("a job that waits has done nothing"),
+        };
+        end_before_begin(&mut self.users, outbox, queued, state, reason);
+        self.ends.has_finished(outbox, queued.job, outcome.clone());
+        self.step_over(outbox, queued.job, &outcome);
     }
 
     /// Records that the shell has removed the directories of a finished job. `problem`: the reason why it could not.
@@ -411,7 +464,9 @@ impl Control {
     /// Answers the callers that wait for jobs which are over.
     pub fn answer_waiters(&mut self, outbox: &mut Outbox) {
         let (jobs, backlog) = (&self.work.jobs, &self.backlog);
-        self.ends.answer_waiters(outbox, |job| jobs.contains_key(&job) || backlog.has(job));
+        let stepped = &self.stepped;
+        let is_known = |job| jobs.contains_key(&job) || backlog.has(job) || stepped.has(job);
+        self.ends.answer_waiters(outbox, is_known);
     }
 
     /// Takes the nodes that have the stored inputs of a job now. Returns whether later changes matter.
@@ -453,7 +508,8 @@ impl Control {
 
     /// Returns the progress of a job that is not cleaned.
     pub fn progress(&self, job: JobId) -> Option<JobProgress> {
-        job::progress(&self.work, job)
+        let stepped = || Some(self.stepped.get(job)?.progress());
+        job::progress(&self.work, job).or_else(stepped)
     }
 
     /// Returns whether a job is known and not yet cleaned.
@@ -679,6 +735,7 @@ impl Control {
         mend_recovered_flows(&mut self.work, outbox);
         recover_files(&mut self.files, &mut self.work.fleet, outbox, files);
         drain_again(&mut self.work, outbox, recovering.drains);
+        self.stepped_go_on(outbox);
         self.settle(outbox);
     }
 
@@ -699,6 +756,17 @@ impl Recovering {
     pub fn take_leftovers(&mut self) -> Vec<Leftover> {
         std::mem::take(&mut self.leftovers)
     }
+}
+
+/// Properties that jobs of one task share.
+struct OfBatch {
+    /// Owner in the rows of the jobs.
+    server: String,
+    user_in_row: Option<String>,
+    /// Number of the user.
+    number: u64,
+    priority: i32,
+    file_hold: Option<FileHold>,
 }
 
 /// Jobs of one task each whose numbers are assigned.

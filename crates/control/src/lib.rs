@@ -32,6 +32,7 @@ mod recovery;
 mod replication;
 pub mod retention;
 mod scheduling;
+mod steps;
 pub mod users;
 mod work;
 
@@ -45,3 +46,4 @@ pub use intermediate_files::{FileRequest, NamedFile, NewFile, NewsAnswer};
 pub use job::{keep_from, spec_bytes, task_bytes};
 pub use recovery::{Leftover, RecoveredWork, node_info};
 pub use scheduling::seen_listings::SeenRequest;
+pub use steps::{NewSteppedJob, NewSteps, RecoveredSteps};

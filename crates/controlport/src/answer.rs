@@ -119,6 +119,10 @@ impl From<ServerError> for Problem {
             | ServerError::LongArgument { .. }
             | ServerError::ManyArguments { .. }
             | ServerError::Spec(_)
+            | ServerError::Kind(_)
+            | ServerError::MoreThanSteps
+            | ServerError::StepOpensStored
+            | ServerError::StepShipsOther { .. }
             | ServerError::Flow(_)
             | ServerError::BatchSize { .. }
             | ServerError::TooManyRetries { .. }

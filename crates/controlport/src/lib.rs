@@ -15,7 +15,7 @@
 //! No decisions, only transport. No record data.
 //!
 //! # How it is tested
-//! `tests/access.rs` tries every route with every kind of caller; the rest by the black-box tests of a cluster.
+//! `tests/access/` tries every route with every kind of caller; the rest by the black-box tests of a cluster.
 
 mod answer;
 mod gate;

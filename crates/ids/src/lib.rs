@@ -61,6 +61,10 @@ id!(
     AttemptNumber(u32), "attempt-"
 );
 id!(
+    /// A step of a job, a job of its own; numbered by the kind of the job, unique within it.
+    StepNumber(u32), "step-"
+);
+id!(
     /// The position of an I-file within its job; counts from 0.
     IfileIndex(u32), "ifile-"
 );

@@ -8,7 +8,7 @@ use crate::layout::{
 use api::control::SLOTS_MAX;
 use api::layout::BLOCK_BYTES_MIN;
 use api::seen::{SEEN_GROUPS_MAX, is_seen_path};
-use api::{InputFile, JobSpec, Layout, RecordFormat, Segment, Split, is_object_url};
+use api::{InputFile, JobKind, JobSpec, Layout, RecordFormat, Segment, Split, is_object_url};
 use keys::{KeyEncoder, KeyRulesError};
 use std::path::{Component, Path, PathBuf};
 
@@ -42,7 +42,7 @@ pub enum SpecError {
 
 /// Returns an error for a job that none of our front ends would make.
 pub fn check(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
-    if spec.kind.program().is_some() {
+    if !matches!(spec.kind, JobKind::MapReduce(_)) {
         return Err(SpecError::NotMapReduce);
     }
     if !spec.feeds() && !is_object_url(&spec.output) && spec.stored_output.is_none() {

@@ -62,6 +62,8 @@ pub fn stages(spec: &JobSpec) -> Vec<StageKind> {
         JobKind::MapReduce(MapReduce::MapOnly { .. }) => vec![Map, Commit],
         JobKind::MapReduce(MapReduce::ReduceAgain { .. }) => vec![Adopt, Merge, Reduce, Commit],
         JobKind::Tasks { kind: TasksKind::Program(_) } => vec![Run],
+        // Each of its steps is a job.
+        JobKind::Tasks { kind: TasksKind::Steps(_) } => Vec::new(),
     }
 }
 

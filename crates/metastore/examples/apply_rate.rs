@@ -77,6 +77,7 @@ fn submit(job: i64, spec: &Arc<JobSpec>) -> [Change; 2] {
         user: Some("ann".to_string()),
         priority: 0,
         waits: false,
+        step_of: None,
         now_ns: 1,
     };
     let tasks = vec![Task::Seal(SealTask::default())];

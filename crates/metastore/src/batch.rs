@@ -5,7 +5,7 @@ use crate::StoreError;
 use crate::convert::{json, path_text};
 use crate::database::{Rows, Session, Value};
 use crate::tables::shuffle_data::Data;
-use api::history::{AttemptState, EventKind, JobState, KeptFiles, StageState};
+use api::history::{AttemptState, EventKind, JobState, KeptFiles, StageState, StepOf};
 use api::{JobSpec, Task, TaskFailure};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskKey};
 use rows::{AuditRow, Change, Keep, TaskState};
@@ -50,6 +50,7 @@ struct NewJob {
     created_ns: u64,
     reduce_again: Option<i64>,
     waits: bool,
+    step_of: Option<StepOf>,
     spec: String,
 }
 
@@ -244,6 +245,7 @@ impl Batch {
             user,
             priority,
             waits,
+            step_of,
             now_ns,
         } = change
         else {
@@ -261,6 +263,7 @@ impl Batch {
             created_ns: *now_ns,
             reduce_again: spec.kind.source().map(|source| source.0),
             waits: *waits,
+            step_of: *step_of,
             spec: json(spec)?,
         };
         self.new_jobs.insert(*job, new);
@@ -424,10 +427,12 @@ impl Batch {
                 self.jobs_started.remove(&job).into(),
                 new.reduce_again.into(),
                 Some(1_i64).filter(|_| new.waits).into(),
+                new.step_of.map(|of| of.job.0).into(),
+                new.step_of.map(|of| of.step.0).into(),
             ]);
         }
         let columns = "job, owner, user_name, priority, name, state, output, staging, disk_dirs, created_ns, \
-                       started_ns, reduce_again, waits";
+                       started_ns, reduce_again, waits, step_of, step";
         db.insert("jobs", columns, "", jobs).await?;
         db.insert("specs", "job, spec", "", specs).await?;
         let stages = std::mem::take(&mut self.new_stages).into_iter().map(|((job, stage), kind)| {

@@ -46,8 +46,8 @@ pub use open::Metastore;
 pub use rows::{
     AuditRow, CLUSTER_OWNER, Change, ChunkRow, DATA_KEYS_MAX, DataKeyRow, DiskRow, DiskState,
     IntermediateReplicaRow, Keep, NodeRow, NodeState, PartReplicaRow, PartRow, PlanTaskRow, ProofRow,
-    Recovered, RecoveredJob, ReplicaRow, ReplicaState, RunRow, SampleRow, TaskRow, TokenRow, UserRow,
-    WaitingJobRow, WinningCommits,
+    Recovered, RecoveredJob, ReplicaRow, ReplicaState, RunRow, SampleRow, StepRow, TaskRow, TokenRow,
+    UserRow, WaitingJobRow, WinningCommits,
 };
 pub use tables::files::{
     EndedPut, ExpiredName, FOREIGN_PUT_MAX, FileChange, FileFacts, FileQuestion, ForeignPuts, LastName,

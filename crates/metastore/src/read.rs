@@ -6,12 +6,12 @@ use crate::database::{Readable, Row};
 use crate::{Metastore, StoreError, stored_spec};
 use api::history::{
     AttemptRow, AttemptState, EventKind, EventRow, JobDetails, JobRow, JobState, KeptFiles, StageRow,
-    StageState,
+    StageState, StepOf,
 };
 use api::{Boundaries, DataSum, JobReport, JobSpec, KeyBytes};
 use ids::{
     AttemptKey, AttemptNumber, BoundariesVersion, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion,
-    RunId, StageIndex, StageKind, TaskIndex, TaskKey,
+    RunId, StageIndex, StageKind, StepNumber, TaskIndex, TaskKey,
 };
 use rows::{ChunkRow, PartRow, PlanTaskRow, ProofRow, RunRow, TaskRow, TaskState};
 use std::path::PathBuf;
@@ -403,6 +403,13 @@ impl Metastore {
                 .transpose()?,
             keep_until_ns: self.number_or_none(row, "keep_until_ns")?,
             kept_bytes: self.number_or_none(row, "kept_bytes")?,
+            step_of: self.step_of(row)?,
         })
+    }
+
+    fn step_of(&self, row: &Row) -> Result<Option<StepOf>, StoreError> {
+        let job = self.get::<Option<i64>>(row, "step_of")?.map(JobId);
+        let step = self.number_or_none(row, "step")?.map(StepNumber);
+        Ok(job.zip(step).map(|(job, step)| StepOf { job, step }))
     }
 }

@@ -4,8 +4,9 @@
 use crate::database::Row;
 use crate::{Metastore, StoreError};
 use api::JobSpec;
-use ids::{ChunkId, JobId, PlanVersion, RunId};
-use rows::{Recovered, RecoveredJob, TaskRow, TaskState, WaitingJobRow};
+use api::history::JobState;
+use ids::{ChunkId, JobId, PlanVersion, RunId, StepNumber};
+use rows::{Recovered, RecoveredJob, StepRow, TaskRow, TaskState, WaitingJobRow};
 use std::collections::BTreeMap;
 
 type HotJobs = BTreeMap<JobId, RecoveredJob>;
@@ -133,7 +134,7 @@ impl Metastore {
         let hot: Vec<JobId> =
             hot.iter().map(|row| Ok(JobId(self.number(row, "job")?))).collect::<Result<_, StoreError>>()?;
         let mut recovered =
-            Recovered { jobs: HotJobs::new(), nodes: self.nodes().await?, disks: self.disks().await? };
+            Recovered { nodes: self.nodes().await?, disks: self.disks().await?, ..Recovered::default() };
         if hot.is_empty() {
             return Ok(recovered);
         }
@@ -141,10 +142,27 @@ impl Metastore {
         // If very many jobs wait, most of the time is spent on them.
         let (jobs, work) =
             tokio::try_join!(self.hot_jobs(spans.as_deref()), self.hot_work(spans.as_deref()))?;
+        for job in jobs.values().filter(|job| job.spec.kind.steps().is_some()) {
+            recovered.steps.insert(job.row.job, self.steps_of(job.row.job).await?);
+        }
         recovered.jobs = jobs;
         self.recover_work(&mut recovered.jobs, work)?;
         self.recover_data(&mut recovered.jobs, spans.as_deref()).await?;
         Ok(recovered)
+    }
+
+    /// Returns all steps of a job, oldest first.
+    async fn steps_of(&self, job: JobId) -> Result<Vec<StepRow>, StoreError> {
+        let statement = "SELECT job, step, name, state FROM jobs WHERE step_of = $1 ORDER BY job";
+        let step_row = |row: &Row| {
+            Ok(StepRow {
+                job: JobId(self.number(row, "job")?),
+                step: StepNumber(self.number(row, "step")?),
+                name: self.get(row, "name")?,
+                state: self.word(row, "state", JobState::parse)?,
+            })
+        };
+        self.rows(statement, [job.0.into()]).await?.iter().map(step_row).collect()
     }
 
     /// Returns the hot jobs with their own data and their attempts.

@@ -95,6 +95,7 @@ fn submitted(job: JobId, uuid: &str) -> Change {
         user: Some("ann".to_string()),
         priority: -3,
         waits: false,
+        step_of: None,
         now_ns: 2,
     }
 }

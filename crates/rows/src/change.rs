@@ -4,7 +4,7 @@ use crate::{
     AuditRow, DiskRow, IntermediateReplicaRow, NodeRow, NodeState, PartReplicaRow, ReplicaRow, SampleRow,
     TokenRow,
 };
-use api::history::{AttemptState, EventKind, JobState};
+use api::history::{AttemptState, EventKind, JobState, StepOf};
 use api::intermediate::IntermediateStatus;
 use api::kept::KeptPlace;
 use api::people::Role;
@@ -60,6 +60,8 @@ pub enum Change {
         priority: i32,
         /// True if it is in no stage yet: it waits until its tasks are written.
         waits: bool,
+        /// Set if it is a step of another job.
+        step_of: Option<StepOf>,
         now_ns: u64,
     },
     /// The inputs of a stage of a flow exist: its specification, and the values derived from it, are complete now.

@@ -32,4 +32,4 @@ pub use fleet::{
 pub use intermediate_files::IntermediateReplicaRow;
 pub use jobs::{CLUSTER_OWNER, ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow, TaskState, WinningCommits};
 pub use people::{AuditRow, DATA_KEYS_MAX, DataKeyRow, TokenRow, UserGroupRow, UserRow};
-pub use recovered::{Recovered, RecoveredJob, WaitingJobRow};
+pub use recovered::{Recovered, RecoveredJob, StepRow, WaitingJobRow};

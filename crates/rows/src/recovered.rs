@@ -5,7 +5,7 @@ use crate::{
 };
 use api::history::{AttemptRow, JobRow, JobState, StageRow};
 use api::{Boundaries, JobReport, JobSpec, TaskResult};
-use ids::{AttemptKey, ChunkId, JobId, NodeId, PlanVersion, RunId};
+use ids::{AttemptKey, ChunkId, JobId, NodeId, PlanVersion, RunId, StepNumber};
 use std::collections::BTreeMap;
 
 /// Everything that a restarted server must know.
@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub struct Recovered {
     /// The unfinished jobs of the cluster, and finished jobs that are not cleaned; oldest first.
     pub jobs: BTreeMap<JobId, RecoveredJob>,
+    /// The steps of each unfinished job that has any, finished ones too; oldest first.
+    pub steps: BTreeMap<JobId, Vec<StepRow>>,
     pub nodes: Vec<NodeRow>,
     pub disks: Vec<(NodeId, DiskRow)>,
 }
@@ -75,6 +77,16 @@ impl RecoveredJob {
     pub fn goes_on(&self) -> bool {
         matches!(self.row.state, JobState::Running | JobState::Committing)
     }
+}
+
+/// A step of an unfinished job of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepRow {
+    /// Job of the step.
+    pub job: JobId,
+    pub step: StepNumber,
+    pub name: String,
+    pub state: JobState,
 }
 
 /// A one-task job of the cluster that is in no stage yet.

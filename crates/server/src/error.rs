@@ -59,6 +59,14 @@ pub enum ServerError {
     LongName { what: &'static str, bytes: usize },
     #[error("the job cannot be taken: {0}")]
     Spec(#[from] mapreduce::SpecError),
+    #[error("the job cannot be taken: {0}")]
+    Kind(#[from] jobkind::KindError),
+    #[error("the job cannot be taken: a job with steps has a name, a kind and shipped files only")]
+    MoreThanSteps,
+    #[error("it opens stored files, which steps cannot do yet: give the step other files")]
+    StepOpensStored,
+    #[error("it ships the file {path}, which is not among the shipped files of its job", path = path.display())]
+    StepShipsOther { path: PathBuf },
     #[error("the flow cannot be taken: {0}")]
     Flow(#[from] crate::FlowError),
     #[error("{count} jobs were submitted together: give 1 to {max}", max = api::control::BATCH_JOBS_MAX)]

@@ -18,6 +18,7 @@ use crate::messages::{LocalAssignment, PullReply};
 use crate::owner::OwnerLock;
 use control::{Control, DiskDirs, Outbox, PullRequest, Service, SlotOrder};
 use faults::{CrashPoint, crash_point};
+use jobkind::Kinds;
 use metastore::{CLUSTER_OWNER, Change, Metastore, StoreError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,6 +45,8 @@ pub(crate) struct EventLoop {
     /// Signs the rights that data ports accept.
     pub signing: Arc<Signing>,
     pub files: JobFiles,
+    /// Kinds of jobs with steps.
+    pub kinds: Kinds,
     pub control: Control,
     pub outbox: Outbox,
     pub timing: Timing,
@@ -65,6 +68,7 @@ impl EventLoop {
         signing: Arc<Signing>,
         service: Service,
         files: JobFiles,
+        kinds: Kinds,
     ) -> Self {
         let mut control = Control::new(service, clock::now());
         if service == Service::Cluster {
@@ -78,6 +82,7 @@ impl EventLoop {
             progress_board,
             signing,
             files,
+            kinds,
             control,
             outbox: Outbox::default(),
             timing: Timing { collected: None, written: Instant::now() },
@@ -185,6 +190,7 @@ impl EventLoop {
             Request::SubmitBatch { batch, hold, quota, reply } => {
                 self.submit_batch(*batch, hold, quota, reply).await?;
             }
+            Request::StepsChecked { new, problem } => self.take_steps(new, problem).await?,
             Request::IssueToken { token, reply } => self.issue_token(*token, reply).await?,
             Request::RevokeToken { token, reply } => self.revoke_token(token, reply).await?,
             Request::Register { joining, reply } => self.register(*joining, reply).await?,
@@ -251,8 +257,9 @@ impl EventLoop {
         self.control.pull(&mut self.outbox, request, caller_of(reply, finish));
     }
 
-    /// Writes and replies, and admits jobs of one task whose turn has come.
+    /// Begins the next steps of jobs, writes and replies, and admits jobs of one task whose turn has come.
     pub async fn write_and_admit(&mut self) -> Result<(), StoreError> {
+        self.begin_steps().await?;
         self.write_and_reply().await?;
         if self.admit_waiting().await? {
             self.write_and_reply().await?;
@@ -374,6 +381,7 @@ impl EventLoop {
             }
         }
         self.control.interrupt_waiting(&mut self.outbox);
+        self.control.interrupt_stepped(&mut self.outbox);
     }
 
     /// Ends after a failure of the store. The state in memory may differ from the store, so nothing more is promised.

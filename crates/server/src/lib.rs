@@ -56,6 +56,7 @@ use event_loop::{
 };
 use filetree::Changer;
 use ids::{JobId, NodeId};
+use jobkind::{Kinds, Plan};
 use mapreduce::PartNodes;
 use metastore::{AuditRow, Change, Metastore};
 use owner::OwnerLock;
@@ -96,6 +97,7 @@ pub struct Server {
     progress_board: Arc<ProgressBoard>,
     depot: Option<Arc<Depot>>,
     roots: Option<Arc<Roots>>,
+    kinds: Kinds,
     signing: Arc<Signing>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -109,6 +111,7 @@ impl Server {
         let state_dir = options.state_dir.clone();
         let (service, database, files) = (options.service, options.database.clone(), options.shipped);
         let (loop_roots, roots) = (options.roots.clone(), options.roots.map(Arc::new));
+        let (loop_kinds, kinds) = (options.kinds.clone(), options.kinds);
         let (loop_sender, loop_shared, loop_signing) =
             (sender.clone(), Arc::clone(&progress_board), Arc::clone(&signing));
         let work = move || {
@@ -130,8 +133,15 @@ impl Server {
                         let uuid = lock.uuid.clone();
                         let paths = JobPaths::below(loop_roots.into_iter().collect());
                         let files = JobFiles::new(depot.clone(), paths, loop_sender);
-                        let mut server =
-                            EventLoop::new(store, lock, loop_shared, loop_signing, service, files);
+                        let mut server = EventLoop::new(
+                            store,
+                            lock,
+                            loop_shared,
+                            loop_signing,
+                            service,
+                            files,
+                            loop_kinds,
+                        );
                         let recovered = match service {
                             Service::Embedded => Ok(()),
                             Service::Cluster => server.recover().await,
@@ -161,6 +171,7 @@ impl Server {
             progress_board,
             depot,
             roots,
+            kinds,
             signing,
             thread,
         })
@@ -177,7 +188,9 @@ impl Server {
         let spec = JobSpec { stage: None, ..spec };
         let submission = JobSubmission { spec, splits, user: String::new(), priority: 0 };
         let submission = self.checked(submission, &Submitter::default())?;
-        directories::check_output(&submission.spec, &self.state_dir)?;
+        if submission.plan.is_none() {
+            directories::check_output(&submission.spec, &self.state_dir)?;
+        }
         self.ask(|reply| Request::Submit { submission, reply })
     }
 
@@ -216,7 +229,7 @@ impl Server {
         submission: JobSubmission,
         submitter: &Submitter,
     ) -> Result<Box<Submission>, ServerError> {
-        let JobSubmission { spec, splits, user, priority } = submission;
+        let JobSubmission { mut spec, splits, user, priority } = submission;
         check_names(&spec.name, &user)?;
         arguments::check_spec(&spec)?;
         program_jobs::check_retries(spec.kind.program().map(std::slice::from_ref).unwrap_or_default())?;
@@ -224,10 +237,23 @@ impl Server {
         if self.depot.is_some() {
             shipping::check_env_files(&spec)?;
         }
+        let plan = self.checked_steps(&mut spec)?;
         let hold = shipping::hold(self.depot.as_ref(), &submitter.files_of, &shipping::contents(&spec))?;
         let (quota, part_nodes) = (submitter.quota, Arc::clone(&submitter.part_nodes));
         let (spec, reads) = (Arc::new(spec), Vec::new());
-        Ok(Box::new(Submission { spec, splits, hold, user, priority, quota, reads, part_nodes }))
+        Ok(Box::new(Submission { spec, splits, hold, user, priority, quota, reads, part_nodes, plan }))
+    }
+
+    /// Reads the specification of a job with steps; returns None for any other job.
+    fn checked_steps(&self, spec: &mut JobSpec) -> Result<Option<Arc<dyn Plan>>, ServerError> {
+        let Some(steps) = spec.kind.steps() else { return Ok(None) };
+        let plan = self.kinds.read(&steps.kind, &steps.spec)?;
+        // It may be large: it is not copied to be compared.
+        let kind = std::mem::take(&mut spec.kind);
+        let only_steps = JobSpec { shipped: spec.shipped.clone(), ..JobSpec::named(spec.name.clone()) };
+        let is_bare = only_steps == *spec;
+        spec.kind = kind;
+        if is_bare { Ok(Some(plan)) } else { Err(ServerError::MoreThanSteps) }
     }
 
     fn checked_batch(
@@ -339,9 +365,15 @@ impl Server {
     ) -> Result<SubmittedJob, ServerError> {
         // Stages are only submitted with their flow.
         submission.spec.stage = None;
-        mapreduce::check(&submission.spec, &submission.splits)?;
+        let has_steps = submission.spec.kind.steps().is_some();
+        if !has_steps {
+            mapreduce::check(&submission.spec, &submission.splits)?;
+        }
         let submission = self.checked(submission, submitter)?;
-        self.check_place(&submission.spec, &submission.user).await?;
+        // The places of steps are checked before they begin.
+        if !has_steps {
+            self.check_place(&submission.spec, &submission.user).await?;
+        }
         self.ask_later(|reply| Request::Submit { submission, reply }).await
     }
 

@@ -5,6 +5,7 @@ use api::{JobSpec, Task};
 use control::Service;
 use control::users::JobQuota;
 use ids::AttemptKey;
+use jobkind::Kinds;
 use mapreduce::PartNodes;
 use roots::Roots;
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ pub struct ServerOptions {
     pub shipped: ShippedOptions,
     /// Roots below which jobs may name paths and objects; None permits every path that this process can reach.
     pub roots: Option<Roots>,
+    /// Kinds of jobs with steps.
+    pub kinds: Kinds,
 }
 
 /// Limits of a user.
@@ -61,13 +64,15 @@ impl ServerOptions {
     /// Returns the options of a server for the node in this process.
     pub fn embedded(state_dir: PathBuf) -> Self {
         let shipped = ShippedOptions::default();
-        Self { state_dir, service: Service::Embedded, database: None, shipped, roots: None }
+        let kinds = jobkinds::all();
+        Self { state_dir, service: Service::Embedded, database: None, shipped, roots: None, kinds }
     }
 
     /// Returns the options of a server for remote nodes.
     pub fn cluster(state_dir: PathBuf, database: Option<String>) -> Self {
         let shipped = ShippedOptions::default();
-        Self { state_dir, service: Service::Cluster, database, shipped, roots: None }
+        let kinds = jobkinds::all();
+        Self { state_dir, service: Service::Cluster, database, shipped, roots: None, kinds }
     }
 }
 

@@ -1,9 +1,10 @@
-//! Submission of stages, flows, and single programs, with their shipped files.
+//! Submission of stages, flows, single programs and jobs with steps, with their shipped files.
 
 pub(crate) mod arguments;
 mod jobs;
 pub(crate) mod program_jobs;
 pub(crate) mod shipping;
+mod steps;
 
 pub use program_jobs::job_logs;
 pub use shipping::ShippedOptions;

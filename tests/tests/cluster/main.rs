@@ -32,6 +32,7 @@ mod sharing;
 mod shipped;
 mod slow_postgres;
 mod speculation;
+mod steps;
 mod stored_files;
 mod stored_groups;
 mod stored_inputs;

@@ -6,6 +6,7 @@ mod debugging;
 mod disks;
 mod field_report;
 mod files;
+mod files_of_jobs;
 mod formats;
 mod hadoop;
 mod interrupts;

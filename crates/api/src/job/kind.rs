@@ -4,6 +4,7 @@ use crate::GeneratedRows;
 use crate::task::RunTask;
 use ids::JobId;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Work of a job.
@@ -43,6 +44,19 @@ pub enum MapReduce {
 pub enum TasksKind {
     /// One task: a program runs once.
     Program(RunTask),
+    /// Steps, each a job of its own, that a kind of the server's list plans.
+    Steps(SteppedKind),
+}
+
+/// A kind of job with steps, and the specification of the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SteppedKind {
+    /// Name of the kind.
+    pub kind: String,
+    /// Specification, whose form the kind defines.
+    #[schema(value_type = Object)]
+    pub spec: Value,
 }
 
 impl Default for JobKind {
@@ -62,15 +76,23 @@ impl JobKind {
     pub fn program(&self) -> Option<&RunTask> {
         match self {
             Self::Tasks { kind: TasksKind::Program(task) } => Some(task),
-            Self::MapReduce(_) => None,
+            Self::Tasks { kind: TasksKind::Steps(_) } | Self::MapReduce(_) => None,
         }
     }
 
-    /// Returns the same, to be changed.
+    /// Returns the kind of a job with steps.
+    pub fn steps(&self) -> Option<&SteppedKind> {
+        match self {
+            Self::Tasks { kind: TasksKind::Steps(steps) } => Some(steps),
+            Self::Tasks { kind: TasksKind::Program(_) } | Self::MapReduce(_) => None,
+        }
+    }
+
+    /// Returns the program of a job of one task, to be changed.
     pub fn program_mut(&mut self) -> Option<&mut RunTask> {
         match self {
             Self::Tasks { kind: TasksKind::Program(task) } => Some(task),
-            Self::MapReduce(_) => None,
+            Self::Tasks { kind: TasksKind::Steps(_) } | Self::MapReduce(_) => None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 pub mod flow;
 pub mod rerun;
+pub mod steps;
 pub mod streaming;
 pub mod submit;
 pub mod wait;

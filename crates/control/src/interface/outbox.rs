@@ -40,6 +40,8 @@ pub(crate) enum Fact {
     NodeLost { node: NodeId, name: String },
     /// A job is over, and nothing of it is left to clean.
     JobCleaned { job: JobId },
+    /// The first attempt of a job that may be a step begins.
+    StepRuns { job: JobId },
 }
 
 impl Outbox {

@@ -2,6 +2,7 @@
 
 use api::task::RunTask;
 use api::{Function, JobSpec, PinnedFile};
+use serde_json::Value;
 
 /// Bytes besides the name of a file: its length, time or hash.
 const NAMED_BYTES: usize = 64;
@@ -29,7 +30,8 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
         .chain(pinned)
         .sum();
     let single: u64 = spec.kind.program().into_iter().map(task_bytes).sum();
-    (bytes + env_bytes(&spec.env)) as u64 + single
+    let steps: u64 = spec.kind.steps().map_or(0, |steps| value_bytes(&steps.spec));
+    (bytes + env_bytes(&spec.env)) as u64 + single + steps
 }
 
 /// Estimates the same bytes for a job of one task.
@@ -38,6 +40,17 @@ pub fn task_bytes(task: &RunTask) -> u64 {
     let shipped = task.shipped.iter().map(|file| file.path.as_os_str().len() + NAMED_BYTES);
     let names: usize = files.chain(shipped).chain(task.pinned.iter().map(pinned_bytes)).sum();
     (bytes_of(&task.words) + env_bytes(&task.env) + task.directory.as_os_str().len() + names) as u64
+}
+
+fn value_bytes(value: &Value) -> u64 {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => size_of::<Value>() as u64,
+        Value::String(text) => text.len() as u64,
+        Value::Array(values) => values.iter().map(value_bytes).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| name.len() as u64 + value_bytes(value)).sum()
+        }
+    }
 }
 
 fn pinned_bytes(file: &PinnedFile) -> usize {

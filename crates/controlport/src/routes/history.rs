@@ -28,7 +28,8 @@ type Asked = Result<Query<Limit>, QueryRejection>;
     params(("limit" = Option<u32>, Query, description = "Jobs to list; the default is 20"),
         ("state" = Option<JobState>, Query, description = "Only jobs in this state"),
         ("user" = Option<String>, Query, description = "Only jobs of this user"),
-        ("name" = Option<String>, Query, description = "Only jobs whose names contain this")),
+        ("name" = Option<String>, Query, description = "Only jobs whose names contain this"),
+        ("steps_of" = Option<i64>, Query, description = "The steps of this job, in place of jobs that are no steps")),
     responses((status = 200, description = "The latest jobs, newest first, and how many others there are", body = JobList),
         (status = "default", response = Refusal))
 )]

@@ -6,7 +6,8 @@ use api::control::JobOutcome;
 use api::history::{AttemptRow, EventKind, EventRow, JobDetails, JobRow};
 use api::people::Role;
 use api::task::RunTask;
-use api::{Blame, Function, JobReport, JobSpec, TaskFailure};
+use api::{Blame, Function, JobKind, JobReport, JobSpec, TaskFailure, TasksKind};
+use serde_json::Value;
 
 /// Replacement for hidden words.
 const HIDDEN: &str = "...";
@@ -50,6 +51,9 @@ fn hide_in_spec(spec: &mut JobSpec) {
         hide_words(words);
         hide_values(env);
         pinned.clear();
+    }
+    if let JobKind::Tasks { kind: TasksKind::Steps(steps) } = &mut spec.kind {
+        steps.spec = Value::Null;
     }
 }
 

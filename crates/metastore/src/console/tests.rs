@@ -106,6 +106,7 @@ async fn fill(store: &Metastore) {
                 user: Some("ann".to_string()),
                 priority: 0,
                 waits: false,
+                step_of: None,
                 now_ns: 2,
             },
         ])

@@ -2,7 +2,7 @@
 
 use super::{attempt, new_job, node, submitted};
 use crate::{Change, JobState, Metastore, NodeState};
-use api::history::{EventKind, JobsQuestion};
+use api::history::{EventKind, JobsQuestion, StepOf};
 use ids::*;
 
 pub(crate) async fn jobs_are_listed_by_state_user_and_name(store: &Metastore) {
@@ -29,6 +29,17 @@ pub(crate) async fn jobs_are_listed_by_state_user_and_name(store: &Metastore) {
     for nothing in ["a%b", "_ job", "!", "'"] {
         check(JobsQuestion { name: text(nothing), ..all() }, &[], 0).await;
     }
+    // Steps are listed with their job only.
+    let third = store.reserve_job_id().await.unwrap();
+    let mut step = submitted(third, "me");
+    let Change::JobSubmitted { step_of, .. } = &mut step else { unreachable!("a submit") };
+    *step_of = Some(StepOf { job: second, step: StepNumber(7) });
+    store.apply(&[step]).await.unwrap();
+    check(all(), &[second, first], 0).await;
+    check(JobsQuestion { steps_of: Some(second), ..all() }, &[third], 0).await;
+    check(JobsQuestion { steps_of: Some(first), ..all() }, &[], 0).await;
+    let row = store.job(third).await.unwrap().unwrap();
+    assert_eq!(row.step_of, Some(StepOf { job: second, step: StepNumber(7) }));
 }
 
 pub(crate) async fn logs_of_tasks_are_no_events(store: &Metastore) {

@@ -2,9 +2,10 @@
 
 use super::{owner, submitted};
 use crate::{CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError, WaitingJobRow};
-use api::JobSpec;
+use api::history::StepOf;
 use api::task::RunTask;
-use ids::{JobId, StageIndex, StageKind};
+use api::{JobSpec, SteppedKind};
+use ids::{JobId, StageIndex, StageKind, StepNumber};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ fn single(job: i64, words_bytes: usize, waits: bool) -> Change {
         user: Some("ann".to_string()),
         priority: -3,
         waits,
+        step_of: None,
         now_ns: 2,
     }
 }
@@ -70,4 +72,24 @@ pub(crate) async fn jobs_that_wait_are_told_apart(store: &Metastore) {
     assert_eq!(recovered(store).await.unwrap(), [1, 2, 3, 7]);
     let row = store.job(JobId(4)).await.unwrap().unwrap();
     assert_eq!(row.state, JobState::Cancelled);
+    // A server that restarts learns the steps of unfinished jobs, finished ones too.
+    let step = |job: i64, of: i64| {
+        let mut step = single(job, 5, true);
+        let Change::JobSubmitted { step_of, .. } = &mut step else { unreachable!("a submit") };
+        *step_of = Some(StepOf { job: JobId(of), step: StepNumber(job as u32) });
+        step
+    };
+    let mut of_steps = single(11, 5, false);
+    let Change::JobSubmitted { spec, stages, .. } = &mut of_steps else { unreachable!("a submit") };
+    let kind = SteppedKind { kind: "some".to_string(), spec: serde_json::Value::Null };
+    (*spec, *stages) = (Arc::new(JobSpec::of_steps("steps".to_string(), kind)), Vec::new());
+    store
+        .apply(&[&[of_steps, step(12, 11), step(13, 11), step(14, 2)], &ended(13)[..]].concat())
+        .await
+        .unwrap();
+    let mut steps = store.recover().await.unwrap().steps;
+    let of_job = steps.remove(&JobId(11)).unwrap();
+    let told = of_job.iter().map(|row| (row.job.0, row.step.0, row.state));
+    assert!(told.eq([(12, 12, JobState::Running), (13, 13, JobState::Cancelled)]), "{of_job:?}");
+    assert!(steps.is_empty(), "{steps:?}");
 }

@@ -17,7 +17,7 @@ pub(crate) struct JobFiles {
     /// Shipped files of clients.
     pub depot: Option<Arc<Depot>>,
     pub paths: JobPaths,
-    /// Sender for the threads that clean.
+    /// Sender for the threads that clean and check.
     sender: mpsc::Sender<Request>,
     cleaners: Vec<JoinHandle<()>>,
 }
@@ -50,6 +50,11 @@ impl JobFiles {
 
     pub fn remove_now(&self, dirs: JobDirs, disk_dirs: DiskDirs) -> std::io::Result<()> {
         Directories::from(dirs).remove(&self.paths, disk_dirs)
+    }
+
+    /// Returns a sender for threads that report to the event loop.
+    pub fn sender(&self) -> mpsc::Sender<Request> {
+        self.sender.clone()
     }
 
     pub fn wait_for_cleaners(&mut self) {

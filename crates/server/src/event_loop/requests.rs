@@ -16,8 +16,9 @@ use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer};
 use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes};
-use control::{FileRequest, NamedFile, NewStrike, PullRequest, SeenRequest};
+use control::{FileRequest, NamedFile, NewSteps, NewStrike, PullRequest, SeenRequest};
 use ids::{JobId, NodeId};
+use jobkind::Plan;
 use mapreduce::PartNodes;
 use metastore::AuditRow;
 use shipped::Hold;
@@ -44,6 +45,11 @@ pub(crate) enum Request {
         /// Quota of the user, in which these jobs count.
         quota: Option<UserQuota>,
         reply: Reply<SubmittedBatch>,
+    },
+    /// Steps of a job were checked. `problem`: the reason why they cannot begin.
+    StepsChecked {
+        new: NewSteps,
+        problem: Option<String>,
     },
     Pull {
         request: Box<PullRequest>,
@@ -234,4 +240,6 @@ pub(crate) struct Submission {
     pub reads: Vec<u32>,
     /// Nodes with its stored inputs.
     pub part_nodes: Arc<PartNodes>,
+    /// Set for a job with steps.
+    pub plan: Option<Arc<dyn Plan>>,
 }

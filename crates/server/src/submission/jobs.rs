@@ -47,9 +47,12 @@ impl EventLoop {
     /// Submits a job. An error of the store ends the server; all other errors go to the caller.
     pub async fn submit(
         &mut self,
-        submission: Submission,
+        mut submission: Submission,
         reply: Reply<SubmittedJob>,
     ) -> Result<(), StoreError> {
+        if let Some(plan) = submission.plan.take() {
+            return self.submit_stepped(submission, plan, reply).await;
+        }
         let answer = match self.take_in(vec![submission]).await {
             Ok(mut jobs) => jobs.pop().ok_or(ServerError::ShutDown),
             Err(Refused::Answer(error)) => Err(error),
@@ -143,6 +146,7 @@ impl EventLoop {
             user: Some(submission.user.clone()).filter(|user| !user.is_empty()),
             priority: submission.priority,
             waits: false,
+            step_of: None,
             now_ns: now_ns(),
         }
     }

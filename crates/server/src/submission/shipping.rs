@@ -4,6 +4,7 @@
 use crate::{ServerError, Service};
 use api::control::JobBatch;
 use api::shipping::{SHIPPED_FILE_BYTES_MAX, SHIPPED_FILES_MAX};
+use api::task::RunTask;
 use api::{ContentHash, JobSpec, PinnedFile, ShippedFile};
 use shipped::{Depot, Hold, Limits};
 use std::collections::BTreeSet;
@@ -83,6 +84,16 @@ pub(crate) fn check_env_files(spec: &JobSpec) -> Result<(), ServerError> {
         .try_for_each(|task| check_env_file(task.env_file.as_deref(), &task.shipped))
 }
 
+/// Checks the names of the files of a task, and in a cluster its environment file.
+pub(crate) fn check_task(task: &RunTask, is_remote: bool) -> Result<(), ServerError> {
+    check_list(&task.shipped)?;
+    check_files(&task.files, &task.pinned)?;
+    match is_remote {
+        true => check_env_file(task.env_file.as_deref(), &task.shipped),
+        false => Ok(()),
+    }
+}
+
 fn check_env_file(path: Option<&Path>, shipped: &[ShippedFile]) -> Result<(), ServerError> {
     match path.filter(|path| !shipped.iter().any(|file| file.path == **path)) {
         Some(path) => Err(ServerError::EnvFileNotShipped { path: path.to_path_buf() }),
@@ -138,11 +149,7 @@ pub(crate) fn hold_for_batch(
 ) -> Result<Option<Arc<Hold>>, ServerError> {
     let mut needed = BTreeSet::new();
     for task in &batch.tasks {
-        check_list(&task.shipped)?;
-        check_files(&task.files, &task.pinned)?;
-        if depot.is_some() {
-            check_env_file(task.env_file.as_deref(), &task.shipped)?;
-        }
+        check_task(task, depot.is_some())?;
         needed.extend(task.shipped.iter().map(|file| file.sha256));
     }
     hold(depot, owner, &needed.into_iter().collect::<Vec<_>>())

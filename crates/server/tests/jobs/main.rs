@@ -2,5 +2,6 @@
 
 mod dead_owners;
 mod outcomes;
+mod steps;
 mod submitting;
 mod world;

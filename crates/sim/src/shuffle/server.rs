@@ -272,6 +272,7 @@ impl Server {
                 user: None,
                 priority: 0,
                 waits: false,
+                step_of: None,
                 now_ns: 0,
             });
             let (dirs, start) = (JobDirs::default(), JobStart::Splits(plan.splits()));

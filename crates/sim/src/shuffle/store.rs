@@ -76,6 +76,7 @@ impl Rows {
         Recovered {
             jobs: hot.map(|(id, job)| (*id, job.recovered(*id))).collect(),
             nodes: self.nodes.values().cloned().collect(),
+            steps: BTreeMap::new(),
             disks: Vec::new(),
         }
     }
@@ -315,6 +316,7 @@ impl JobRows {
             kept_files: None,
             keep_until_ns: None,
             kept_bytes: None,
+            step_of: None,
         }
     }
 }

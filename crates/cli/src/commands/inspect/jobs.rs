@@ -9,6 +9,7 @@ use crate::show::tables::{left, right, table};
 use crate::show::terminal::{print, tell};
 use api::history::{JobList, JobsQuestion, MORE_JOBS_MAX};
 use clap::Args;
+use ids::JobId;
 use jobspec::state_dir;
 use metastore::{JobRow, JobState, KeptFiles};
 use serde_json::{Value, json};
@@ -31,6 +32,9 @@ pub struct JobsArgs {
     /// Only jobs whose names contain this text
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
+    /// The steps of this job, in place of jobs that are no steps
+    #[arg(long, value_name = "JOB")]
+    pub steps_of: Option<i64>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -52,6 +56,7 @@ pub fn run(args: &JobsArgs) -> Result<(), Failure> {
         state: args.job_state,
         user: args.user.clone(),
         name: args.name.clone(),
+        steps_of: args.steps_of.map(JobId),
     };
     let (list, place) = match args.state.connection()? {
         Some(connection) => {
@@ -66,7 +71,7 @@ pub fn run(args: &JobsArgs) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(&list).map_err(anyhow::Error::from)?;
         return Ok(print(&format!("{text}\n"))?);
     }
-    let is_filtered = (&question.state, &question.user, &question.name) != (&None, &None, &None);
+    let is_filtered = JobsQuestion { limit: None, ..question.clone() } != JobsQuestion::default();
     if rows.is_empty() && more == 0 {
         let which = if is_filtered { "no matching job" } else { "no job" };
         return Ok(print(&format!("{which} has run in {place}\n"))?);
@@ -170,6 +175,7 @@ fn as_json(row: &JobRow) -> serde_json::Value {
         "started_ns": row.started_ns,
         "ended_ns": row.ended_ns,
         "reduce_again": row.reduce_again,
+        "step_of": row.step_of.map(|of| of.job),
         "ifiles": row.kept_files.map(KeptFiles::word),
         "ifile_bytes": kept_size(row),
         "keep_until_ns": row.keep_until_ns,

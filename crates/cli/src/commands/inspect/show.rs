@@ -36,8 +36,10 @@ pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     let all = store::details(&args.state, job, args.limit)?;
     let limit = args.limit as usize;
     let mut text = head(&all.job, &all.spec, &all.kept);
-    text.push_str("\nStages\n");
-    text.push_str(&stages(&all.job, &all.stages, &all.attempts));
+    if all.spec.kind.steps().is_none() {
+        text.push_str("\nStages\n");
+        text.push_str(&stages(&all.job, &all.stages, &all.attempts));
+    }
     text.push_str(&attempts(&all.stages, &all.attempts, limit));
     text.push_str(&failures(&all.stages, &all.attempts, limit));
     text.push_str(&events(&all.stages, &all.events));
@@ -52,6 +54,14 @@ fn head(job: &JobRow, spec: &JobSpec, kept: &[KeptPlace]) -> String {
     rows.push(("started", quantity::date_and_time(job.started_ns.unwrap_or(job.created_ns))));
     if let Some(took) = took(job, now_ns()) {
         rows.push(("took", seconds(took)));
+    }
+    if let Some(of) = job.step_of {
+        rows.push(("step of", format!("job {}", of.job)));
+    }
+    if let Some(steps) = spec.kind.steps() {
+        rows.push(("kind", escape::cell(&steps.kind)));
+        rows.push(("steps", format!("sailfish jobs --steps-of {}", job.job)));
+        return format!("Job {}: {}\n{}", job.job, escape::cell(&job.name), facts(&rows));
     }
     rows.push((
         "input",

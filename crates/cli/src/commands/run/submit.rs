@@ -1,5 +1,6 @@
 //! `sailfish submit` and `sailfish logs`: jobs of one task each, any executable, on a cluster or on this machine.
 
+use crate::commands::run::steps;
 use crate::engine::embedded::Embedded;
 use crate::engine::interrupt::Interrupt;
 use crate::engine::resources::CommandLineFrontEnd;
@@ -18,7 +19,7 @@ use jobspec::{Pinning, StoredPin, memory_size, paths, state_dir};
 use metastore::Metastore;
 use node::{Node, NodeOptions};
 use program::Containment;
-use server::{Server, ServerOptions};
+use server::{Server, ServerError, ServerOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +43,10 @@ pub struct LogsArgs {
 
 /// Interval between two requests for the output of a program that is followed; its node reports once a second.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// Options that say how a program runs; the specification of a job with steps has them for each step.
+const OF_PROGRAMS: [&str; 10] =
+    ["count", "retries", "memory", "arch", "env", "env_file", "network", "limit", "file", "words"];
 
 #[derive(Debug, Args)]
 pub struct SubmitArgs {
@@ -94,14 +99,23 @@ pub struct SubmitArgs {
     /// With --server: wait for the end of the job, then print the program's output
     #[arg(long, requires = "server")]
     pub wait: bool,
+    /// Submit a job with steps in place of a program: its kind, as in workflow (docs/kinds.md)
+    #[arg(long, value_name = "NAME", requires = "spec", conflicts_with_all = OF_PROGRAMS)]
+    pub kind: Option<String>,
+    /// With --kind: JSON file with the specification of the job
+    #[arg(long, value_name = "FILE", requires = "kind")]
+    pub spec: Option<PathBuf>,
     /// The program and its arguments, after --; files:NAME is the path of a copy of that stored file
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(last = true, required_unless_present = "kind", value_name = "PROGRAM")]
     pub words: Vec<String>,
 }
 
 /// Submits jobs. On this machine they are run to their end.
 pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
     let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
+    if let Some((kind, spec)) = args.kind.as_ref().zip(args.spec.as_ref()) {
+        return steps::run(args, state_dir, kind, spec);
+    }
     let url = args.server.clone();
     let site = url.map(|url| Site { url, credentials: args.credentials.clone() });
     let front_end = CommandLineFrontEnd { site: site.as_ref() };
@@ -123,7 +137,13 @@ pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
     let batches: Vec<JobBatch> = batches.collect();
     match connection {
         Some(connection) => on_cluster(connection, args.wait, &batches),
-        None => on_this_machine(state_dir, batches),
+        None => on_this_machine(&state_dir, |server| {
+            let mut jobs = Vec::new();
+            for batch in batches {
+                jobs.extend(numbers(server.submit_batch(batch)?));
+            }
+            Ok(jobs)
+        }),
     }
 }
 
@@ -207,15 +227,17 @@ fn on_cluster(connection: Blocking, wait: bool, batches: &[JobBatch]) -> Result<
     code.map_or(Ok(()), |code| Err(Failure::said(code)))
 }
 
-fn on_this_machine(state_dir: PathBuf, batches: Vec<JobBatch>) -> Result<(), Failure> {
+/// Submits jobs to a server of this process, runs them, and prints their output.
+pub(super) fn on_this_machine(
+    state_dir: &Path,
+    submit: impl FnOnce(&Server) -> Result<Vec<JobId>, ServerError>,
+) -> Result<(), Failure> {
     let programs = engine::contained_programs(Containment::Subreaper)?;
     let interrupt = Interrupt::listen(programs.share())?;
     let server =
-        Arc::new(Server::open(ServerOptions::embedded(state_dir.clone())).map_err(Failure::from_server)?);
-    let mut submitted = Vec::new();
-    for batch in batches {
-        submitted.extend(numbers(server.submit_batch(batch).map_err(Failure::from_server)?));
-    }
+        Server::open(ServerOptions::embedded(state_dir.to_path_buf())).map_err(Failure::from_server)?;
+    let server = Arc::new(server);
+    let submitted = submit(&server).map_err(Failure::from_server)?;
     let (cancelling, jobs) = (Arc::clone(&server), submitted.clone());
     interrupt.aim(Arc::new(move || {
         jobs.iter().for_each(|job| cancelling.cancel(*job, "stopped by a signal"));
@@ -229,7 +251,7 @@ fn on_this_machine(state_dir: PathBuf, batches: Vec<JobBatch>) -> Result<(), Fai
         program_port: None,
         limits: api::AttemptLimits::default(),
         program_env: Vec::new(),
-        stored_files: Some(FileStore::data_dir(&state_dir)),
+        stored_files: Some(FileStore::data_dir(state_dir)),
         seen: None,
     };
     let node = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from)?;
@@ -239,10 +261,13 @@ fn on_this_machine(state_dir: PathBuf, batches: Vec<JobBatch>) -> Result<(), Fai
     server.shutdown();
     drop(programs);
     store::run(async {
-        let store = Metastore::open(&state_dir).await?;
+        let store = Metastore::open(state_dir).await?;
         let mut code = None;
         for job in submitted {
             let row = store::job_row(&store, job).await?;
+            for step in store.list_jobs(&steps::of_job(job)).await?.jobs.iter().rev() {
+                print_logs(&server::job_logs(&store, step.job, step.state).await?)?;
+            }
             print_logs(&server::job_logs(&store, job, row.state).await?)?;
             if let Some(ended) = row.exit_code.filter(|code| *code != 0) {
                 tell(&format!("sailfish: job {job} {}", row.error.unwrap_or_default()));
@@ -254,7 +279,7 @@ fn on_this_machine(state_dir: PathBuf, batches: Vec<JobBatch>) -> Result<(), Fai
 }
 
 /// Prints the outcome of a job. Returns its exit code if it has not succeeded.
-fn said_code(job: JobId, outcome: &JobOutcome) -> Option<u8> {
+pub(super) fn said_code(job: JobId, outcome: &JobOutcome) -> Option<u8> {
     match outcome {
         JobOutcome::Succeeded(_) | JobOutcome::Done => None,
         JobOutcome::Failed { failure, exit_code, .. } => {
@@ -268,7 +293,7 @@ fn said_code(job: JobId, outcome: &JobOutcome) -> Option<u8> {
     }
 }
 
-fn print_logs(logs: &JobLogs) -> Result<(), Failure> {
+pub(super) fn print_logs(logs: &JobLogs) -> Result<(), Failure> {
     print(&logs.standard_output)?;
     let text = logs.standard_error.trim_end_matches('\n');
     if !text.is_empty() {

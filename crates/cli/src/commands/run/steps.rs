@@ -1,0 +1,57 @@
+//! `sailfish submit --kind`: jobs with steps.
+
+use crate::commands::run::submit::{SubmitArgs, on_this_machine, print_logs, said_code};
+use crate::engine::remote;
+use crate::exit::Failure;
+use crate::show::terminal::print;
+use anyhow::Context;
+use api::control::JobSubmission;
+use api::history::JobsQuestion;
+use api::{JobSpec, SteppedKind};
+use client::Blocking;
+use ids::JobId;
+use std::path::{Path, PathBuf};
+
+/// Maximum number of steps whose output is printed.
+const STEPS_PRINTED_MAX: u32 = 1_000;
+
+/// Returns the question for the steps of a job.
+pub fn of_job(job: JobId) -> JobsQuestion {
+    JobsQuestion { limit: Some(STEPS_PRINTED_MAX), steps_of: Some(job), ..JobsQuestion::default() }
+}
+
+/// Submits a job with steps. On this machine it is run to its end.
+pub fn run(args: &SubmitArgs, state_dir: PathBuf, kind: &str, spec: &Path) -> Result<(), Failure> {
+    let name = args.name.clone().unwrap_or_else(|| kind.to_string());
+    let steps = SteppedKind { kind: kind.to_string(), spec: read(spec).map_err(Failure::refused)? };
+    let spec = JobSpec::of_steps(name, steps);
+    let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
+    match connection {
+        Some(connection) => on_cluster(&connection, args, spec),
+        None => on_this_machine(&state_dir, |server| Ok(vec![server.submit(spec, Vec::new())?.job])),
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<serde_json::Value> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("reading {} as JSON", path.display()))
+}
+
+fn on_cluster(connection: &Blocking, args: &SubmitArgs, spec: JobSpec) -> Result<(), Failure> {
+    let user = std::env::var("USER").unwrap_or_default();
+    let submission = JobSubmission { spec, splits: Vec::new(), user, priority: args.priority };
+    let submitted = connection.run(async |client| client.submit(&submission).await);
+    let job = submitted.map_err(Failure::from_client)?.job;
+    print(&format!("{job}\n"))?;
+    if !args.wait {
+        return Ok(());
+    }
+    let outcome = remote::wait_for(connection, job)?;
+    let list = connection.run(async |client| client.list_jobs(&of_job(job)).await);
+    for step in list.map_err(Failure::from_client)?.jobs.iter().rev() {
+        print_logs(
+            &connection.run(async |client| client.logs(step.job).await).map_err(Failure::from_client)?,
+        )?;
+    }
+    said_code(job, &outcome).map_or(Ok(()), |code| Err(Failure::said(code)))
+}

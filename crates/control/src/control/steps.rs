@@ -1,0 +1,216 @@
+//! Jobs with steps: the beginning and the end of the job and of its steps.
+
+use super::{Control, OfBatch};
+use crate::interface::{Outbox, Service};
+use crate::job::{EXIT_CANCELLED, spec_bytes};
+use crate::steps::{
+    AfterStep, NewSteppedJob, NewSteps, RecoveredSteps, SteppedJob, SteppedJobs, shipped_contents,
+};
+use crate::users::{Has, JobOwner};
+use api::JobSpec;
+use api::control::JobOutcome;
+use api::history::{EventKind, JobState, StepOf};
+use ids::JobId;
+use jobkind::{Step, StepWork};
+use rows::{Change, Keep, StepRow};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The reason for the end of steps whose job does not succeed.
+const JOB_ENDS: &str = "stopped: the job of which it is a step ends";
+
+impl Control {
+    /// Begins a job with steps. Its steps follow by [`Control::next_steps`].
+    pub fn begin_stepped(&mut self, outbox: &mut Outbox, new: NewSteppedJob) {
+        let NewSteppedJob { job, spec, plan, user, priority, server, file_hold } = new;
+        let owner = self.users.job_begins(user.clone(), spec_bytes(&spec));
+        let mut stepped = SteppedJob::new(owner, priority, Some(plan));
+        (stepped.file_hold, stepped.shipped) = (file_hold, shipped_contents(&spec));
+        outbox.write(Change::JobSubmitted {
+            job,
+            owner: server,
+            spec,
+            stages: Vec::new(),
+            staging: PathBuf::new(),
+            disk_dirs: Vec::new(),
+            user: Some(user).filter(|user| !user.is_empty()),
+            priority,
+            waits: false,
+            step_of: None,
+            now_ns: outbox.now_ns(),
+        });
+        self.stepped.insert(job, stepped);
+        self.work.jobs.one_came();
+        let after = self.stepped.change(job, SteppedJob::plan);
+        self.follow(outbox, job, after);
+        self.settle(outbox);
+    }
+
+    /// Takes steps that may begin now, of one job. The caller must begin or refuse them.
+    pub fn next_steps(&mut self) -> Option<NewSteps> {
+        self.stepped.next_steps()
+    }
+
+    /// Begins steps under numbers from `first` on. `server` is the owner in their rows.
+    pub fn begin_steps(&mut self, outbox: &mut Outbox, new: NewSteps, first: JobId, server: &str) {
+        if !self.stepped.begun(&new, first) {
+            // The job was stopped while its steps were checked.
+            let after = self.stepped.change(new.job, |job| job.after());
+            self.follow(outbox, new.job, after);
+            return self.settle(outbox);
+        }
+        let Some(job) = self.stepped.get(new.job) else { return };
+        let (priority, file_hold) = (job.priority, job.file_hold.clone());
+        let NewSteps { job: of, user, steps, .. } = new;
+        let specs: Vec<Arc<JobSpec>> = steps.iter().map(|step| Arc::new(spec_of(step))).collect();
+        let more =
+            Has { jobs: specs.len() as u32, spec_bytes: specs.iter().map(|spec| spec_bytes(spec)).sum() };
+        let number = self.users.jobs_begin(user.to_string(), more);
+        let user_in_row = Some(user.to_string()).filter(|user| !user.is_empty());
+        let batch = OfBatch { server: server.to_string(), user_in_row, number, priority, file_hold };
+        for (index, (step, spec)) in steps.iter().zip(specs).enumerate() {
+            let job = JobId(first.0 + index as i64);
+            let step_of = Some(StepOf { job: of, step: step.number });
+            self.begin_single(outbox, &batch, job, spec, None, step_of);
+        }
+        outbox.touch(of);
+        self.settle(outbox);
+    }
+
+    /// Ends the job of steps that cannot begin.
+    pub fn refuse_steps(&mut self, outbox: &mut Outbox, job: JobId, reason: String) {
+        let after = self.stepped.change(job, |job| job.refuse(reason));
+        self.follow(outbox, job, after);
+        self.settle(outbox);
+    }
+
+    /// Restores jobs with steps. Must come before their steps are restored.
+    pub fn recover_stepped(&mut self, jobs: Vec<RecoveredSteps>) {
+        for recovered in jobs {
+            let RecoveredSteps { job, spec, plan, user, priority, cancel_asked, steps, file_hold } =
+                recovered;
+            let owner = self.users.job_begins(user, spec_bytes(&spec));
+            let mut stepped = SteppedJob::new(owner, priority, plan.clone().ok());
+            (stepped.file_hold, stepped.shipped) = (file_hold, shipped_contents(&spec));
+            self.stepped.insert(job, stepped);
+            restore_steps(&mut self.stepped, job, &steps);
+            let failed =
+                steps.iter().find(|step| matches!(step.state, JobState::Failed | JobState::Cancelled));
+            let ends = match (plan.err(), cancel_asked, failed) {
+                (_, Some(reason), _) => Some(JobOutcome::Cancelled { reason }),
+                (Some(reason), ..) => Some(failure(reason)),
+                (_, _, Some(step)) => Some(failure(format!(
+                    "the step {:?} {}: `sailfish show {}`",
+                    step.name,
+                    step.state.word(),
+                    step.job
+                ))),
+                (None, None, None) => None,
+            };
+            self.recovering.push((job, ends));
+        }
+    }
+
+    /// Lets the restored jobs with steps go on, or end.
+    pub(super) fn stepped_go_on(&mut self, outbox: &mut Outbox) {
+        for (job, ends) in std::mem::take(&mut self.recovering) {
+            for step in self.stepped.open_steps(job) {
+                if !self.work.jobs.contains_key(&step) && !self.backlog.has(step) {
+                    self.stepped.not_begun(step);
+                    continue;
+                }
+                let stages = self.work.scheduling.stage_counts(step).unwrap_or_default();
+                if stages.iter().any(|stage| stage.running > 0) {
+                    self.stepped.step_runs(step);
+                }
+            }
+            let after = self.stepped.change(job, |job| match ends {
+                Some(outcome) => job.stop(outcome),
+                None => job.plan(),
+            });
+            self.follow(outbox, job, after);
+        }
+    }
+
+    /// Cancels a job with steps. Returns false for any other job.
+    pub(super) fn cancel_stepped(&mut self, outbox: &mut Outbox, job: JobId, reason: &str) -> bool {
+        if !self.stepped.has(job) {
+            return false;
+        }
+        outbox.note(job, EventKind::JobCancelAsked, reason.to_string());
+        let outcome = JobOutcome::Cancelled { reason: reason.to_string() };
+        let after = self.stepped.change(job, |job| job.stop(outcome));
+        self.follow(outbox, job, after);
+        true
+    }
+
+    /// Handles the end of a job, which may be a step of another one.
+    pub(super) fn step_over(&mut self, outbox: &mut Outbox, job: JobId, outcome: &JobOutcome) {
+        if let Some((of, after)) = self.stepped.step_over(job, outcome) {
+            outbox.touch(of);
+            self.follow(outbox, of, Some(after));
+        }
+    }
+
+    fn follow(&mut self, outbox: &mut Outbox, job: JobId, after: Option<AfterStep>) {
+        match after {
+            None | Some(AfterStep::GoesOn) => {}
+            Some(AfterStep::Stop(steps)) => {
+                steps.into_iter().for_each(|step| self.cancel_one(outbox, step, JOB_ENDS.to_string()));
+            }
+            Some(AfterStep::Over(outcome)) => self.stepped_over(outbox, job, outcome),
+        }
+    }
+
+    fn stepped_over(&mut self, outbox: &mut Outbox, id: JobId, outcome: JobOutcome) {
+        let Some(job) = self.stepped.remove(id) else { return };
+        let JobOwner { number, spec_bytes, .. } = job.owner;
+        self.users.job_over(number, spec_bytes);
+        let now_ns = outbox.now_ns();
+        let (state, exit_code, error) = match &outcome {
+            JobOutcome::Succeeded(_) | JobOutcome::Done => (JobState::Succeeded, 0, None),
+            JobOutcome::Failed { failure, exit_code, .. } => {
+                (JobState::Failed, *exit_code, Some(failure.message.clone()))
+            }
+            JobOutcome::Cancelled { reason } => (JobState::Cancelled, EXIT_CANCELLED, Some(reason.clone())),
+        };
+        outbox.write(Change::JobEnded { job: id, state, exit_code: Some(exit_code), error, now_ns });
+        outbox.write(Change::JobCleaned { job: id, kept: Keep::Nothing, now_ns });
+        self.ends.has_finished(outbox, id, outcome);
+    }
+
+    /// Marks the jobs with steps as interrupted, because the process ends.
+    pub fn interrupt_stepped(&mut self, outbox: &mut Outbox) {
+        debug_assert!(self.work.service == Service::Embedded, "the jobs of a cluster go on");
+        for job in self.stepped.ids() {
+            let error = Some("the server was shut down".to_string());
+            let (state, now_ns) = (JobState::Interrupted, outbox.now_ns());
+            outbox.write(Change::JobEnded { job, state, exit_code: None, error, now_ns });
+            outbox.write(Change::JobCleaned { job, kept: Keep::Nothing, now_ns });
+        }
+    }
+}
+
+/// Restores the steps that had begun. An interrupted one was lost before it began; it gets another job.
+fn restore_steps(jobs: &mut SteppedJobs, job: JobId, steps: &[StepRow]) {
+    for step in steps.iter().filter(|step| step.state != JobState::Interrupted) {
+        let of = StepOf { job, step: step.step };
+        match step.state {
+            JobState::Running | JobState::Committing => jobs.restore(of, &step.name, Some(step.job)),
+            JobState::Succeeded => jobs.restore(of, &step.name, None),
+            // They end their job.
+            JobState::Failed | JobState::Cancelled | JobState::Interrupted => {}
+        }
+    }
+}
+
+fn failure(reason: String) -> JobOutcome {
+    let failure = api::TaskFailure::new(api::Blame::UserProgram, reason);
+    JobOutcome::Failed { failure, attempt: None, exit_code: 1 }
+}
+
+fn spec_of(step: &Step) -> JobSpec {
+    match &step.work {
+        StepWork::Program(task) => JobSpec::of_one_task(step.name.to_string(), task.as_ref().clone()),
+    }
+}

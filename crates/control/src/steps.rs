@@ -1,0 +1,48 @@
+//! Jobs with steps: their kind plans the steps, each of which is a job of its own (Clustera, section 3.3).
+
+mod stepped_job;
+mod stepped_jobs;
+
+pub(crate) use stepped_job::{AfterStep, SteppedJob};
+pub use stepped_jobs::NewSteps;
+pub(crate) use stepped_jobs::SteppedJobs;
+
+use crate::program_jobs::FileHold;
+use api::{ContentHash, JobSpec};
+use ids::JobId;
+use jobkind::Plan;
+use rows::StepRow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A job with steps whose number is assigned.
+pub struct NewSteppedJob {
+    pub job: JobId,
+    pub spec: Arc<JobSpec>,
+    /// Its specification, as its kind has read it.
+    pub plan: Arc<dyn Plan>,
+    pub user: String,
+    pub priority: i32,
+    /// Owner in the rows of the jobs.
+    pub server: String,
+    pub file_hold: Option<FileHold>,
+}
+
+/// A job with steps from the store, after a restart.
+pub struct RecoveredSteps {
+    pub job: JobId,
+    pub spec: JobSpec,
+    /// Its specification, as its kind has read it; an error if this server does not accept it.
+    pub plan: Result<Arc<dyn Plan>, String>,
+    pub user: String,
+    pub priority: i32,
+    /// The reason of a requested cancellation.
+    pub cancel_asked: Option<String>,
+    pub steps: Vec<StepRow>,
+    pub file_hold: Option<FileHold>,
+}
+
+/// Returns the contents of the shipped files of a job: its steps may use these.
+pub(crate) fn shipped_contents(spec: &JobSpec) -> Arc<BTreeSet<ContentHash>> {
+    Arc::new(spec.shipped.iter().map(|file| file.sha256).collect())
+}

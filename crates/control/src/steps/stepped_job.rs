@@ -1,0 +1,201 @@
+//! A job with steps.
+
+use crate::program_jobs::FileHold;
+use crate::users::JobOwner;
+use api::control::{JobOutcome, JobProgress, StageProgress};
+use api::{Blame, ContentHash, TaskFailure};
+use ids::{JobId, StageKind, StepNumber};
+use jobkind::{Finished, Plan, Step};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Maximum number of steps of a job that have begun and are not over. The others cost no row and little memory.
+const OPEN_MAX: usize = 10_000;
+
+/// A job with steps that is not over.
+pub(crate) struct SteppedJob {
+    pub owner: JobOwner,
+    pub priority: i32,
+    /// A hold on the shipped files of all its steps.
+    pub file_hold: Option<FileHold>,
+    /// Contents of these files.
+    pub shipped: Arc<BTreeSet<ContentHash>>,
+    plan: Option<Arc<dyn Plan>>,
+    /// All steps planned so far.
+    planned: BTreeSet<StepNumber>,
+    /// Planned steps that have not begun, in the order of planning.
+    queued: VecDeque<Step>,
+    /// Steps that the server checks.
+    in_check: usize,
+    /// Steps that have begun, with their jobs.
+    open: BTreeMap<StepNumber, JobId>,
+    finished: BTreeSet<StepNumber>,
+    /// The open steps that have a running attempt, or had one.
+    running: BTreeSet<StepNumber>,
+    /// The outcome, once it is certain that the job does not succeed. It ends when no step is open.
+    outcome: Option<JobOutcome>,
+}
+
+/// The consequence of an event for a job with steps.
+#[derive(Debug, PartialEq)]
+pub(crate) enum AfterStep {
+    GoesOn,
+    /// The jobs of its open steps must be stopped.
+    Stop(Vec<JobId>),
+    Over(JobOutcome),
+}
+
+impl SteppedJob {
+    /// Creates a job without any step; without a plan it cannot go on.
+    pub fn new(owner: JobOwner, priority: i32, plan: Option<Arc<dyn Plan>>) -> Self {
+        Self {
+            owner,
+            priority,
+            file_hold: None,
+            shipped: Arc::default(),
+            plan,
+            planned: BTreeSet::new(),
+            queued: VecDeque::new(),
+            in_check: 0,
+            open: BTreeMap::new(),
+            finished: BTreeSet::new(),
+            running: BTreeSet::new(),
+            outcome: None,
+        }
+    }
+
+    /// Restores a step that had begun: it is open, or has finished.
+    pub fn restore(&mut self, step: StepNumber, open: Option<JobId>) {
+        self.planned.insert(step);
+        match open {
+            Some(job) => drop(self.open.insert(step, job)),
+            None => drop(self.finished.insert(step)),
+        }
+    }
+
+    /// Forgets an open step, so that it is planned again.
+    pub fn not_begun(&mut self, step: StepNumber) {
+        self.open.remove(&step);
+        self.planned.remove(&step);
+    }
+
+    /// Plans the first steps, and after a restart those that may begin now.
+    pub fn plan(&mut self) -> AfterStep {
+        if let Some(plan) = self.plan.clone() {
+            self.queue(plan.first());
+            self.queue(plan.next(&Finished { all: &self.finished, last: None }));
+        }
+        self.after()
+    }
+
+    fn queue(&mut self, steps: Vec<Step>) {
+        for step in steps.into_iter().filter(|_| self.outcome.is_none()) {
+            if self.planned.insert(step.number) {
+                self.queued.push_back(step);
+            }
+        }
+    }
+
+    /// Takes steps that may begin, at most `count_max`. They must be begun or refused. None are taken while others are
+    /// checked.
+    pub fn take_steps(&mut self, count_max: usize) -> Vec<Step> {
+        let room = OPEN_MAX.saturating_sub(self.open.len()).min(count_max);
+        if self.in_check > 0 {
+            return Vec::new();
+        }
+        let steps: Vec<Step> = self.queued.drain(..room.min(self.queued.len())).collect();
+        self.in_check = steps.len();
+        steps
+    }
+
+    /// Records that the steps that were taken have these jobs. Returns whether they may begin: the job may have been
+    /// stopped meanwhile.
+    pub fn begun(&mut self, jobs: impl Iterator<Item = (StepNumber, JobId)>) -> bool {
+        self.in_check = 0;
+        if self.outcome.is_none() {
+            self.open.extend(jobs);
+        }
+        self.outcome.is_none()
+    }
+
+    /// Records the first attempt of a step.
+    pub fn step_runs(&mut self, step: StepNumber) {
+        self.running.insert(step);
+    }
+
+    /// Records the end of an open step.
+    pub fn step_over(&mut self, step: StepNumber, name: &str, outcome: &JobOutcome) -> AfterStep {
+        let Some(job) = self.open.remove(&step) else { return AfterStep::GoesOn };
+        self.running.remove(&step);
+        match outcome {
+            JobOutcome::Succeeded(_) | JobOutcome::Done => {
+                self.finished.insert(step);
+                if let Some(plan) = self.plan.clone() {
+                    self.queue(plan.next(&Finished { all: &self.finished, last: Some(step) }));
+                }
+                self.after()
+            }
+            JobOutcome::Failed { failure, exit_code, .. } => {
+                // The message of a program may be secret; the job of the step has it.
+                let message = format!("the step {name:?} failed: `sailfish show {job}`");
+                let failure =
+                    TaskFailure { exit_code: failure.exit_code, ..TaskFailure::new(failure.blame, message) };
+                self.stop(JobOutcome::Failed { failure, attempt: None, exit_code: *exit_code })
+            }
+            JobOutcome::Cancelled { .. } => self.stop(JobOutcome::Cancelled {
+                reason: format!("stopped: its step {name:?}, job {job}, was"),
+            }),
+        }
+    }
+
+    /// Ends the job early: no further step begins. The first reason counts.
+    pub fn stop(&mut self, outcome: JobOutcome) -> AfterStep {
+        let is_first = self.outcome.is_none();
+        self.outcome.get_or_insert(outcome);
+        self.queued.clear();
+        match is_first && !self.open.is_empty() {
+            true => AfterStep::Stop(self.open.values().copied().collect()),
+            false => self.after(),
+        }
+    }
+
+    /// Ends the job because of steps that cannot begin.
+    pub fn refuse(&mut self, reason: String) -> AfterStep {
+        self.in_check = 0;
+        let failure = TaskFailure::new(Blame::UserData, reason);
+        let exit_code = crate::job::exit_code(&failure);
+        self.stop(JobOutcome::Failed { failure, attempt: None, exit_code })
+    }
+
+    /// Returns the consequence of its state: it is over if nothing is left to do.
+    pub fn after(&self) -> AfterStep {
+        let is_busy = !self.open.is_empty() || !self.queued.is_empty();
+        match (&self.outcome, is_busy || self.in_check > 0) {
+            (_, true) => AfterStep::GoesOn,
+            (Some(outcome), false) => AfterStep::Over(outcome.clone()),
+            (None, false) => AfterStep::Over(JobOutcome::Done),
+        }
+    }
+
+    /// Returns whether steps wait that may begin now.
+    pub fn has_ready(&self) -> bool {
+        self.in_check == 0 && !self.queued.is_empty() && self.open.len() < OPEN_MAX
+    }
+
+    /// Returns the jobs of the open steps.
+    pub fn open_steps(&self) -> impl Iterator<Item = JobId> {
+        self.open.values().copied()
+    }
+
+    /// Returns the progress: one stage, whose tasks are the steps planned so far.
+    pub fn progress(&self) -> JobProgress {
+        let stage = StageProgress {
+            kind: StageKind::Run,
+            expanded: true,
+            tasks: self.planned.len() as u32,
+            done: self.finished.len() as u32,
+            running: self.running.len() as u32,
+        };
+        JobProgress { stages: vec![stage], over: false, parts_ready: false }
+    }
+}

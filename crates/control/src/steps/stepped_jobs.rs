@@ -1,0 +1,252 @@
+//! All jobs with steps.
+
+use crate::steps::{AfterStep, SteppedJob};
+use api::ContentHash;
+use api::control::JobOutcome;
+use api::history::StepOf;
+use ids::JobId;
+use jobkind::Step;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Maximum number of steps that begin together.
+const STEPS_AT_ONCE: usize = 1_000;
+
+/// The jobs with steps that are not over.
+#[derive(Default)]
+pub(crate) struct SteppedJobs {
+    jobs: BTreeMap<JobId, SteppedJob>,
+    /// The open steps, by their jobs.
+    steps: BTreeMap<JobId, OpenStep>,
+    /// Jobs with steps that may begin.
+    ready: BTreeSet<JobId>,
+}
+
+struct OpenStep {
+    of: StepOf,
+    name: Arc<str>,
+}
+
+/// Steps of a job that begin next. The server checks them and assigns numbers, and then begins or refuses them.
+pub struct NewSteps {
+    pub job: JobId,
+    pub user: Arc<str>,
+    /// Contents of the shipped files that they may use.
+    pub shipped: Arc<BTreeSet<ContentHash>>,
+    pub steps: Vec<Step>,
+}
+
+impl SteppedJobs {
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    pub fn has(&self, job: JobId) -> bool {
+        self.jobs.contains_key(&job)
+    }
+
+    pub fn get(&self, job: JobId) -> Option<&SteppedJob> {
+        self.jobs.get(&job)
+    }
+
+    /// Returns the numbers of all jobs with steps.
+    pub fn ids(&self) -> impl Iterator<Item = JobId> {
+        self.jobs.keys().copied()
+    }
+
+    pub fn insert(&mut self, id: JobId, job: SteppedJob) {
+        self.jobs.insert(id, job);
+    }
+
+    pub fn remove(&mut self, id: JobId) -> Option<SteppedJob> {
+        self.ready.remove(&id);
+        self.jobs.remove(&id)
+    }
+
+    /// Returns the place of a job among the steps of another; None for a job that is no open step.
+    pub fn place_of(&self, job: JobId) -> Option<StepOf> {
+        self.steps.get(&job).map(|step| step.of)
+    }
+
+    /// Changes a job with steps. Returns the consequence; None for an unknown job.
+    pub fn change(
+        &mut self,
+        id: JobId,
+        change: impl FnOnce(&mut SteppedJob) -> AfterStep,
+    ) -> Option<AfterStep> {
+        let job = self.jobs.get_mut(&id)?;
+        let after = change(job);
+        match job.has_ready() {
+            true => self.ready.insert(id),
+            false => self.ready.remove(&id),
+        };
+        Some(after)
+    }
+
+    /// Restores a step that had begun.
+    pub fn restore(&mut self, of: StepOf, name: &str, open: Option<JobId>) {
+        let Some(job) = self.jobs.get_mut(&of.job) else { return };
+        job.restore(of.step, open);
+        if let Some(step) = open {
+            self.steps.insert(step, OpenStep { of, name: name.into() });
+        }
+    }
+
+    /// Removes an open step whose job did not outlive its server: it is planned again.
+    pub fn not_begun(&mut self, step: JobId) {
+        let Some(OpenStep { of, .. }) = self.steps.remove(&step) else { return };
+        self.jobs.get_mut(&of.job).into_iter().for_each(|job| job.not_begun(of.step));
+    }
+
+    /// Takes the next steps of a job.
+    pub fn next_steps(&mut self) -> Option<NewSteps> {
+        while let Some(id) = self.ready.pop_first() {
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            let steps = job.take_steps(STEPS_AT_ONCE);
+            if !steps.is_empty() {
+                let (user, shipped) = (Arc::clone(&job.owner.name), Arc::clone(&job.shipped));
+                return Some(NewSteps { job: id, user, shipped, steps });
+            }
+        }
+        None
+    }
+
+    /// Records that steps have jobs, numbered from `first`. Returns whether they may begin; if not, the consequence is
+    /// as after any other change.
+    pub fn begun(&mut self, new: &NewSteps, first: JobId) -> bool {
+        let numbered =
+            || new.steps.iter().enumerate().map(|(index, step)| (step, JobId(first.0 + index as i64)));
+        let Some(job) = self.jobs.get_mut(&new.job) else { return false };
+        if !job.begun(numbered().map(|(step, id)| (step.number, id))) {
+            return false;
+        }
+        for (step, id) in numbered() {
+            let of = StepOf { job: new.job, step: step.number };
+            self.steps.insert(id, OpenStep { of, name: Arc::clone(&step.name) });
+        }
+        if job.has_ready() {
+            self.ready.insert(new.job);
+        }
+        true
+    }
+
+    /// Records the first attempt of a job, if it is a step. Returns the job of which it is one.
+    pub fn step_runs(&mut self, job: JobId) -> Option<JobId> {
+        let StepOf { job: of, step } = self.place_of(job)?;
+        self.jobs.get_mut(&of)?.step_runs(step);
+        Some(of)
+    }
+
+    /// Records the end of a job, if it is a step. Returns the job of which it is one, and the consequence for it.
+    pub fn step_over(&mut self, job: JobId, outcome: &JobOutcome) -> Option<(JobId, AfterStep)> {
+        let OpenStep { of, name } = self.steps.remove(&job)?;
+        let after = self.change(of.job, |job| job.step_over(of.step, &name, outcome))?;
+        Some((of.job, after))
+    }
+
+    /// Returns the jobs of the open steps of a job.
+    pub fn open_steps(&self, job: JobId) -> Vec<JobId> {
+        self.jobs.get(&job).map(|job| job.open_steps().collect()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NewSteps, STEPS_AT_ONCE, SteppedJobs};
+    use crate::steps::{AfterStep, SteppedJob};
+    use crate::users::JobOwner;
+    use api::control::JobOutcome;
+    use api::history::StepOf;
+    use ids::{JobId, StepNumber};
+    use jobkind::{Finished, Plan, Step, StepWork};
+    use std::sync::Arc;
+
+    /// Steps that need nothing, and one after all of them.
+    struct Wide(u32);
+
+    fn step(number: u32) -> Step {
+        Step { number: StepNumber(number), name: "step".into(), work: StepWork::Program(Arc::default()) }
+    }
+
+    impl Plan for Wide {
+        fn first(&self) -> Vec<Step> {
+            (0..self.0).map(step).collect()
+        }
+
+        fn next(&self, finished: &Finished<'_>) -> Vec<Step> {
+            if finished.all.len() as u32 == self.0 { vec![step(self.0)] } else { Vec::new() }
+        }
+    }
+
+    const JOB: JobId = JobId(1);
+
+    fn wide(count: u32) -> SteppedJobs {
+        let mut jobs = SteppedJobs::default();
+        jobs.insert(JOB, SteppedJob::new(JobOwner::default(), 0, Some(Arc::new(Wide(count)))));
+        assert_eq!(jobs.change(JOB, SteppedJob::plan), Some(AfterStep::GoesOn));
+        jobs
+    }
+
+    /// Begins all steps that may begin. Returns their number.
+    fn begin(jobs: &mut SteppedJobs, next: &mut i64) -> usize {
+        let mut count = 0;
+        while let Some(new) = jobs.next_steps() {
+            assert!(new.steps.len() <= STEPS_AT_ONCE);
+            assert!(jobs.next_steps().is_none(), "others are begun while some are checked");
+            assert!(jobs.begun(&new, JobId(*next)));
+            *next += new.steps.len() as i64;
+            count += new.steps.len();
+        }
+        count
+    }
+
+    #[test]
+    fn open_steps_are_bounded() {
+        let (mut jobs, mut next) = (wide(10_500), 2);
+        assert_eq!(begin(&mut jobs, &mut next), 10_000);
+        assert_eq!(jobs.step_over(JobId(2), &JobOutcome::Done), Some((JOB, AfterStep::GoesOn)));
+        assert_eq!(begin(&mut jobs, &mut next), 1);
+        assert_eq!(jobs.step_over(JobId(2), &JobOutcome::Done), None, "it is over already");
+    }
+
+    #[test]
+    fn job_ends_with_its_last_step() {
+        let (mut jobs, mut next) = (wide(2), 2);
+        begin(&mut jobs, &mut next);
+        assert_eq!(jobs.step_over(JobId(3), &JobOutcome::Done), Some((JOB, AfterStep::GoesOn)));
+        assert_eq!(begin(&mut jobs, &mut next), 0);
+        assert_eq!(jobs.step_over(JobId(2), &JobOutcome::Done), Some((JOB, AfterStep::GoesOn)));
+        assert_eq!(begin(&mut jobs, &mut next), 1);
+        let over = AfterStep::Over(JobOutcome::Done);
+        assert_eq!(jobs.step_over(JobId(4), &JobOutcome::Done), Some((JOB, over)));
+    }
+
+    /// The steps that are checked when a job is stopped never begin, and the job ends after them.
+    #[test]
+    fn stop_while_steps_are_checked() {
+        let mut jobs = wide(2);
+        let new: NewSteps = jobs.next_steps().expect("two may begin");
+        let stopped = JobOutcome::Cancelled { reason: "stopped".to_string() };
+        assert_eq!(jobs.change(JOB, |job| job.stop(stopped.clone())), Some(AfterStep::GoesOn));
+        assert!(!jobs.begun(&new, JobId(2)));
+        assert_eq!(jobs.place_of(JobId(2)), None);
+        assert_eq!(jobs.change(JOB, |job| job.after()), Some(AfterStep::Over(stopped)));
+    }
+
+    #[test]
+    fn finished_steps_stay_so_after_a_restart() {
+        let mut jobs = SteppedJobs::default();
+        jobs.insert(JOB, SteppedJob::new(JobOwner::default(), 0, Some(Arc::new(Wide(3)))));
+        let of = |number| StepOf { job: JOB, step: StepNumber(number) };
+        jobs.restore(of(0), "step", None);
+        jobs.restore(of(2), "step", Some(JobId(4)));
+        assert_eq!(jobs.change(JOB, SteppedJob::plan), Some(AfterStep::GoesOn));
+        let new = jobs.next_steps().expect("one has not begun");
+        assert_eq!(new.steps, [step(1)]);
+        assert!(jobs.begun(&new, JobId(5)));
+        for job in [4, 5] {
+            assert_eq!(jobs.step_over(JobId(job), &JobOutcome::Done), Some((JOB, AfterStep::GoesOn)));
+        }
+        assert_eq!(jobs.next_steps().expect("the last").steps, [step(3)]);
+    }
+}

@@ -1,0 +1,123 @@
+//! The list of kinds, and specifications that are read by it.
+
+use crate::{Finished, Kind, Step};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Kinds of jobs by their names.
+#[derive(Clone, Default)]
+pub struct Kinds {
+    readers: BTreeMap<&'static str, Reader>,
+}
+
+type Reader = fn(&Value) -> Result<Arc<dyn Plan>, KindError>;
+
+/// A specification that its kind accepts.
+pub trait Plan: Send + Sync {
+    /// Returns the steps that need no other step.
+    fn first(&self) -> Vec<Step>;
+
+    /// Returns the steps that may begin now: see [`Kind::next`].
+    fn next(&self, finished: &Finished<'_>) -> Vec<Step>;
+}
+
+/// The reason why a job of a kind is refused. Always the fault of its user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KindError {
+    #[error("there is no kind of job {name:?}: the kinds are {known}")]
+    Unknown { name: String, known: String },
+    #[error("the specification of the {kind} cannot be read: {reason}")]
+    Unreadable { kind: &'static str, reason: String },
+    #[error("the {kind} cannot run: {reason}")]
+    Refused { kind: &'static str, reason: String },
+}
+
+impl Kinds {
+    /// Adds a kind. One with the same name is replaced.
+    pub fn with<K: Kind>(mut self) -> Self {
+        self.readers.insert(K::NAME, read::<K>);
+        self
+    }
+
+    /// Returns the names of all kinds, in order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.readers.keys().copied()
+    }
+
+    /// Reads and checks the specification of a job.
+    pub fn read(&self, name: &str, spec: &Value) -> Result<Arc<dyn Plan>, KindError> {
+        let unknown = || {
+            let known = self.names().collect::<Vec<_>>().join(", ");
+            KindError::Unknown { name: name.to_string(), known }
+        };
+        self.readers.get(name).ok_or_else(unknown)?(spec)
+    }
+}
+
+impl fmt::Debug for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+struct Checked<K: Kind>(K::Spec);
+
+impl<K: Kind> Plan for Checked<K> {
+    fn first(&self) -> Vec<Step> {
+        K::plan(&self.0)
+    }
+
+    fn next(&self, finished: &Finished<'_>) -> Vec<Step> {
+        K::next(&self.0, finished)
+    }
+}
+
+fn read<K: Kind>(spec: &Value) -> Result<Arc<dyn Plan>, KindError> {
+    let spec = K::Spec::deserialize(spec)
+        .map_err(|error| KindError::Unreadable { kind: K::NAME, reason: error.to_string() })?;
+    K::check(&spec).map_err(|reason| KindError::Refused { kind: K::NAME, reason })?;
+    Ok(Arc::new(Checked::<K>(spec)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KindError, Kinds};
+    use crate::{Finished, Kind, Step};
+    use serde_json::json;
+
+    struct Even;
+
+    impl Kind for Even {
+        type Spec = u32;
+        const NAME: &'static str = "even";
+
+        fn check(spec: &u32) -> Result<(), String> {
+            if spec.is_multiple_of(2) { Ok(()) } else { Err(format!("{spec} is odd")) }
+        }
+
+        fn plan(_: &u32) -> Vec<Step> {
+            Vec::new()
+        }
+
+        fn next(_: &u32, _: &Finished<'_>) -> Vec<Step> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_kind() {
+        let kinds = Kinds::default().with::<Even>();
+        let error = |name: &str, spec| kinds.read(name, &spec).err().map(|error| error.to_string());
+        assert_eq!(error("even", json!(4)), None);
+        assert_eq!(error("even", json!(5)).as_deref(), Some("the even cannot run: 5 is odd"));
+        assert!(matches!(
+            kinds.read("even", &json!("x")).err(),
+            Some(KindError::Unreadable { kind: "even", .. })
+        ));
+        let unknown = "there is no kind of job \"odd\": the kinds are even";
+        assert_eq!(error("odd", json!(4)).as_deref(), Some(unknown));
+    }
+}

@@ -1,0 +1,51 @@
+//! # What it does
+//! The interface of kinds of jobs. A job of a kind has steps, each a job of its own: the kind plans the first ones, and
+//! at each end of a step those that come next (Clustera, section 3.3: an abstract job is expanded into concrete jobs).
+//!
+//! # Where it sits
+//! A kind is a crate above this one with a type that implements [`Kind`]. `jobkinds` lists all kinds, `server` reads
+//! specifications with that list, and `control` begins and ends the steps.
+//!
+//! # Invariants
+//! A kind is pure: its steps follow from its specification and the finished steps, so a restarted server plans the same
+//! steps. [`laws::check`] checks this for any specification.
+//!
+//! # Deliberately absent
+//! No nodes, no slots, no rows: a step is scheduled, retried, stored and logged as any other job.
+//!
+//! # How it is tested
+//! `laws` by kinds that break each law; every kind by `laws` on random specifications.
+
+mod kinds;
+pub mod laws;
+mod step;
+
+pub use kinds::{KindError, Kinds, Plan};
+pub use step::{Finished, Step, StepWork};
+
+use serde::de::DeserializeOwned;
+
+/// Maximum number of steps of a job.
+pub const STEPS_MAX: usize = 1_000_000;
+
+/// A kind of job.
+///
+/// All three functions are pure. A step keeps its number for ever: the server begins a number once, whoever returns it
+/// again and how often.
+pub trait Kind: 'static {
+    /// Specification of a job, as its user wrote it.
+    type Spec: DeserializeOwned + Send + Sync + 'static;
+
+    /// Name by which users ask for the kind. The store keeps it, so it never changes.
+    const NAME: &'static str;
+
+    /// Returns a sentence for a specification that cannot be run.
+    fn check(spec: &Self::Spec) -> Result<(), String>;
+
+    /// Returns the steps that need no other step. The job is over when all its steps are.
+    fn plan(spec: &Self::Spec) -> Vec<Step>;
+
+    /// Returns the steps that may begin because of `finished.last`. Without a last one, after a restart, returns each
+    /// step that is not finished and needs finished steps only; those of [`Kind::plan`] may be left out.
+    fn next(spec: &Self::Spec, finished: &Finished<'_>) -> Vec<Step>;
+}

@@ -1,0 +1,99 @@
+//! Jobs with steps: their submission, and the checks of their steps before these begin.
+
+use crate::event_loop::{EventLoop, Reply, Request, Submission};
+use crate::messages::job_quota;
+use crate::submission::{arguments, program_jobs, shipping};
+use crate::{ServerError, check_names};
+use api::control::SubmittedJob;
+use control::program_jobs::FileHold;
+use control::{NewSteppedJob, NewSteps, RoomWanted, Service, spec_bytes};
+use jobkind::{Plan, Step, StepWork};
+use metastore::StoreError;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+impl EventLoop {
+    /// Submits a job with steps. An error of the store ends the server; all other errors go to the caller.
+    pub async fn submit_stepped(
+        &mut self,
+        submission: Submission,
+        plan: Arc<dyn Plan>,
+        reply: Reply<SubmittedJob>,
+    ) -> Result<(), StoreError> {
+        let Submission { spec, hold, user, priority, quota, .. } = submission;
+        let wanted = RoomWanted { jobs: 1, spec_bytes: spec_bytes(&spec), quota: quota.map(job_quota) };
+        if let Err(error) = self.control.check_room(&user, wanted, &[]) {
+            self.answer(reply, Err(error.into()));
+            return Ok(());
+        }
+        let job = self.numbers.take(&self.store, self.service, 1).await?;
+        let (server, file_hold) = (self.owner(), hold.map(|hold| hold as FileHold));
+        let new = NewSteppedJob { job, spec, plan, user, priority, server, file_hold };
+        self.control.begin_stepped(&mut self.outbox, new);
+        self.answer(reply, Ok(SubmittedJob { job, staging: PathBuf::new(), disk_dirs: Vec::new() }));
+        Ok(())
+    }
+
+    /// Begins the steps whose turn has come. A check that reads file systems runs on another thread, and its steps
+    /// begin with a later request.
+    pub async fn begin_steps(&mut self) -> Result<(), StoreError> {
+        while let Some(new) = self.control.next_steps() {
+            let is_remote = self.service == Service::Cluster;
+            match new.steps.iter().try_for_each(|step| checked(step, &new, is_remote)) {
+                Err(problem) => self.take_steps(new, Some(problem)).await?,
+                Ok(()) if self.files.paths.are_bounded() => self.check_places(new),
+                Ok(()) => self.take_steps(new, None).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks on another thread that steps name only paths below the roots.
+    fn check_places(&self, new: NewSteps) {
+        let (paths, sender) = (self.files.paths.for_user(&new.user), self.files.sender());
+        tokio::task::spawn_blocking(move || {
+            let allowed = |step: &Step| match &step.work {
+                StepWork::Program(task) => paths.check(|roots| roots.check_task(task)),
+            };
+            let problem = new.steps.iter().find_map(|step| Some(refusal(step, &allowed(step).err()?)));
+            // Nobody receives this if the server ends; the next one plans the steps again.
+            let _ = sender.blocking_send(Request::StepsChecked { new, problem });
+        });
+    }
+
+    /// Begins checked steps, or ends their job because of a problem.
+    pub async fn take_steps(&mut self, new: NewSteps, problem: Option<String>) -> Result<(), StoreError> {
+        if let Some(problem) = problem {
+            self.control.refuse_steps(&mut self.outbox, new.job, problem);
+            return Ok(());
+        }
+        let count = new.steps.len() as u32;
+        let first = self.numbers.take(&self.store, self.service, count).await?;
+        let server = self.owner();
+        self.control.begin_steps(&mut self.outbox, new, first, &server);
+        Ok(())
+    }
+}
+
+/// Returns the reason why a step cannot begin, without reading file systems.
+fn checked(step: &Step, of: &NewSteps, is_remote: bool) -> Result<(), String> {
+    let check = || -> Result<(), ServerError> {
+        check_names(&step.name, "")?;
+        let StepWork::Program(task) = &step.work;
+        arguments::check_task(task)?;
+        program_jobs::check_retries(std::slice::from_ref(task.as_ref()))?;
+        shipping::check_task(task, is_remote)?;
+        if !task.pinned.is_empty() {
+            return Err(ServerError::StepOpensStored);
+        }
+        match task.shipped.iter().find(|file| !of.shipped.contains(&file.sha256)) {
+            Some(file) => Err(ServerError::StepShipsOther { path: file.path.clone() }),
+            None => Ok(()),
+        }
+    };
+    check().map_err(|error| refusal(step, &error))
+}
+
+fn refusal(step: &Step, error: &dyn std::error::Error) -> String {
+    format!("the step {:?} cannot begin: {error}", step.name)
+}
