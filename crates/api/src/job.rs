@@ -3,6 +3,7 @@
 mod kind;
 mod limits;
 pub mod seen;
+pub mod workflow;
 
 use crate::StoredOutput;
 use crate::task::RunTask;
@@ -310,7 +311,7 @@ impl JobSpec {
 
     /// Creates a job of one task: all but its name and its kind is empty.
     pub fn of_one_task(name: String, task: RunTask) -> Self {
-        Self { kind: JobKind::Tasks { kind: TasksKind::Program(task) }, ..Self::named(name) }
+        Self { kind: JobKind::Tasks { kind: TasksKind::Program(Box::new(task)) }, ..Self::named(name) }
     }
 
     /// Creates a job with steps: all but its name and its kind is empty.

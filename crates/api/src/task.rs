@@ -5,17 +5,19 @@
 
 mod failure;
 pub(crate) mod proof;
+mod task_file;
 
 pub use failure::{Blame, LostInput, TaskFailure};
 pub use proof::{DataSum, SourceCommit};
+pub use task_file::{TASK_FILES_MAX, TaskFile, TaskFileError};
 
 use crate::AttemptLimits;
 use crate::stored::cluster::RecordedPart;
 use crate::{KeyBytes, PinnedFile, ShippedFile, Split, StageFilePlace};
 use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use utoipa::ToSchema;
 
 /// The work of one task.
@@ -79,6 +81,14 @@ pub struct RunTask {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub files: Vec<PathBuf>,
+    /// Files that the program reads under these names in a directory of its own. It runs there if there are any, or
+    /// outputs; a program given by a relative path is still resolved in `directory`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<TaskFile>,
+    /// Files that the program writes in that directory. They are renamed to their paths when it has succeeded; all
+    /// else that it writes there is removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<TaskFile>,
     /// Files that nodes fetch: some of `files`, and the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
@@ -95,6 +105,45 @@ pub struct RunTask {
     /// The user who owns the job. The server sets it and overwrites a name from the client.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
+}
+
+impl RunTask {
+    /// Returns an error for inputs and outputs that have no places of their own in the directory of the program.
+    pub fn check_files(&self) -> Result<(), TaskFileError> {
+        let count = self.inputs.len() + self.outputs.len();
+        if count > TASK_FILES_MAX {
+            return Err(TaskFileError::TooMany { count });
+        }
+        if count > 0 && self.words.is_empty() {
+            return Err(TaskFileError::NoProgram);
+        }
+        let linked = self.files.iter().filter_map(|file| file.file_name()).map(Path::new);
+        let mut names: BTreeSet<&Path> = linked.collect();
+        for file in self.inputs.iter().chain(&self.outputs) {
+            let TaskFile { name, path } = file;
+            if !file.is_valid() {
+                return Err(TaskFileError::Bad { name: name.clone(), path: path.clone() });
+            }
+            if !names.insert(name) {
+                return Err(TaskFileError::NameTaken { name: name.clone() });
+            }
+        }
+        // A file there would be made through the other one, which may be a link to anywhere.
+        let is_inside = |name: &&&Path| name.ancestors().skip(1).any(|above| names.contains(above));
+        if let Some(name) = names.iter().find(is_inside) {
+            return Err(TaskFileError::NameTaken { name: name.to_path_buf() });
+        }
+        let mut paths = BTreeSet::new();
+        match self.outputs.iter().find(|output| !paths.insert(&output.path)) {
+            Some(output) => Err(TaskFileError::PathTaken { path: output.path.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether the program runs in a directory of its own, in place of `directory`.
+    pub fn has_own_directory(&self) -> bool {
+        !self.files.is_empty() || !self.inputs.is_empty() || !self.outputs.is_empty()
+    }
 }
 
 /// Maximum number of retries of the program of a one-task job.

@@ -16,6 +16,7 @@ use crate::membership::{
     Fleet, Joining, check_fits, departure, draining, end_drains, give_up_away, joining, lose_node, miss,
     needs_of, polling, write_telemetry,
 };
+use crate::program_jobs::steps::SteppedJobs;
 use crate::program_jobs::{
     Backlog, FileHold, QueueKey, Queued, Turn, Waiting, WaitingSpec, Window, end_before_begin, window,
 };
@@ -26,7 +27,6 @@ use crate::recovery::{
 use crate::retention::{CheckBegin, Checks, DirInStore, FoundDirs, KeptCheck, checks};
 use crate::scheduling::seen_listings::{self, SeenListings, SeenRequest};
 use crate::scheduling::{Scheduling, attempt_finished, feed, inputs_moved, plan_again, waits_to_see};
-use crate::steps::SteppedJobs;
 use crate::users::{Has, JobOwner, Users};
 use crate::work::Work;
 use crate::{drills, job, membership, program_jobs, replication, retention};

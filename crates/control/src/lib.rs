@@ -32,7 +32,6 @@ mod recovery;
 mod replication;
 pub mod retention;
 mod scheduling;
-mod steps;
 pub mod users;
 mod work;
 
@@ -44,6 +43,6 @@ pub use interface::{
 };
 pub use intermediate_files::{FileRequest, NamedFile, NewFile, NewsAnswer};
 pub use job::{keep_from, spec_bytes, task_bytes};
+pub use program_jobs::steps::{NewSteppedJob, NewSteps, RecoveredSteps};
 pub use recovery::{Leftover, RecoveredWork, node_info};
 pub use scheduling::seen_listings::SeenRequest;
-pub use steps::{NewSteppedJob, NewSteps, RecoveredSteps};

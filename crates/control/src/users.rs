@@ -74,6 +74,12 @@ impl Users {
         Ok(())
     }
 
+    /// Returns the number of jobs that the quota of a user allows beside the unfinished ones.
+    pub fn jobs_left(&self, number: u64, quota: JobQuota) -> u32 {
+        let has = self.has.get(&number).map_or(0, |has| has.jobs);
+        quota.jobs_max.saturating_sub(has)
+    }
+
     /// Counts new jobs of a user. Returns the user's number.
     pub fn jobs_begin(&mut self, user: String, more: Has) -> u64 {
         let number = self.number(user);
@@ -121,6 +127,7 @@ mod tests {
         assert_eq!((room(&users, 1), room(&users, 2), room(&users, u32::MAX)), (true, false, false));
         users.job_over(ann, 0);
         assert_eq!((room(&users, 2), room(&users, 3)), (true, false));
+        assert_eq!((users.jobs_left(ann, QUOTA), users.jobs_left(bob, QUOTA)), (2, 3));
         assert!(users.check_room("ann", jobs(u32::MAX), None).is_ok());
         let full = users.check_room("new", jobs(1), Some(JobQuota { jobs_max: 0, ..QUOTA }));
         assert!(matches!(full, Err(NoRoom::Jobs { jobs_max: 0 })), "{full:?}");

@@ -11,7 +11,7 @@ use control::{
     RecoveredSteps, Service, SlotOrder,
 };
 use ids::{AttemptKey, JobId, NodeId, StepNumber};
-use jobkind::{Finished, Plan, Step, StepWork};
+use jobkind::{FinishedSteps, Step, StepPlan, StepWork};
 use proptest::prelude::*;
 use rows::{Change, StepRow};
 use std::collections::BTreeMap;
@@ -36,12 +36,12 @@ impl Dag {
     }
 }
 
-impl Plan for Dag {
+impl StepPlan for Dag {
     fn first(&self) -> Vec<Step> {
         self.ready(|_| false)
     }
 
-    fn next(&self, finished: &Finished<'_>) -> Vec<Step> {
+    fn next(&self, finished: &FinishedSteps<'_>) -> Vec<Step> {
         let ready = self.ready(|step| finished.has(StepNumber(step)));
         ready.into_iter().filter(|step| !finished.has(step.number)).collect()
     }
@@ -104,9 +104,10 @@ impl World {
         let new = NewSteppedJob {
             job: JOB,
             spec: Arc::new(spec()),
-            plan: Arc::clone(&world.dag) as Arc<dyn Plan>,
+            plan: Arc::clone(&world.dag) as Arc<dyn StepPlan>,
             user: String::new(),
             priority: 0,
+            quota: None,
             server: "me".to_string(),
             file_hold: None,
         };
@@ -171,12 +172,13 @@ impl World {
         self.running.clear();
         let row = |(job, (step_of, state)): (&JobId, &(Option<StepOf>, JobState))| {
             let step = (*step_of)?.step;
-            Some(StepRow { job: *job, step, name: format!("s{}", step.0), state: *state })
+            let name = format!("s{}", step.0);
+            Some(StepRow { job: *job, step, name, state: *state, exit_code: None })
         };
         let recovered = RecoveredSteps {
             job: JOB,
             spec: spec(),
-            plan: Ok(Arc::clone(&self.dag) as Arc<dyn Plan>),
+            plan: Ok(Arc::clone(&self.dag) as Arc<dyn StepPlan>),
             user: String::new(),
             priority: 0,
             cancel_asked: self.cancel_asked.clone(),

@@ -130,6 +130,7 @@ impl From<ServerError> for Problem {
             | ServerError::TooMuchKept { .. }
             | ServerError::BadFileName { .. }
             | ServerError::TooManyFiles { .. }
+            | ServerError::TaskFiles(_)
             | ServerError::NotShipped { .. }
             | ServerError::RoleDiffers { .. } => ErrorCode::Refused,
             ServerError::Shipped(error) => code_of(error),

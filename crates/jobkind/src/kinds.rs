@@ -1,6 +1,6 @@
 //! The list of kinds, and specifications that are read by it.
 
-use crate::{Finished, Kind, Step};
+use crate::{FinishedSteps, Step, StepPlanner};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,15 +13,15 @@ pub struct Kinds {
     readers: BTreeMap<&'static str, Reader>,
 }
 
-type Reader = fn(&Value) -> Result<Arc<dyn Plan>, KindError>;
+type Reader = fn(&Value) -> Result<Arc<dyn StepPlan>, KindError>;
 
 /// A specification that its kind accepts.
-pub trait Plan: Send + Sync {
+pub trait StepPlan: Send + Sync {
     /// Returns the steps that need no other step.
     fn first(&self) -> Vec<Step>;
 
-    /// Returns the steps that may begin now: see [`Kind::next`].
-    fn next(&self, finished: &Finished<'_>) -> Vec<Step>;
+    /// Returns the steps that may begin now: see [`StepPlanner::next`].
+    fn next(&self, finished: &FinishedSteps<'_>) -> Vec<Step>;
 }
 
 /// The reason why a job of a kind is refused. Always the fault of its user.
@@ -37,7 +37,7 @@ pub enum KindError {
 
 impl Kinds {
     /// Adds a kind. One with the same name is replaced.
-    pub fn with<K: Kind>(mut self) -> Self {
+    pub fn with<K: StepPlanner>(mut self) -> Self {
         self.readers.insert(K::NAME, read::<K>);
         self
     }
@@ -48,7 +48,7 @@ impl Kinds {
     }
 
     /// Reads and checks the specification of a job.
-    pub fn read(&self, name: &str, spec: &Value) -> Result<Arc<dyn Plan>, KindError> {
+    pub fn read(&self, name: &str, spec: &Value) -> Result<Arc<dyn StepPlan>, KindError> {
         let unknown = || {
             let known = self.names().collect::<Vec<_>>().join(", ");
             KindError::Unknown { name: name.to_string(), known }
@@ -63,19 +63,19 @@ impl fmt::Debug for Kinds {
     }
 }
 
-struct Checked<K: Kind>(K::Spec);
+struct Checked<K: StepPlanner>(K::Spec);
 
-impl<K: Kind> Plan for Checked<K> {
+impl<K: StepPlanner> StepPlan for Checked<K> {
     fn first(&self) -> Vec<Step> {
         K::plan(&self.0)
     }
 
-    fn next(&self, finished: &Finished<'_>) -> Vec<Step> {
+    fn next(&self, finished: &FinishedSteps<'_>) -> Vec<Step> {
         K::next(&self.0, finished)
     }
 }
 
-fn read<K: Kind>(spec: &Value) -> Result<Arc<dyn Plan>, KindError> {
+fn read<K: StepPlanner>(spec: &Value) -> Result<Arc<dyn StepPlan>, KindError> {
     let spec = K::Spec::deserialize(spec)
         .map_err(|error| KindError::Unreadable { kind: K::NAME, reason: error.to_string() })?;
     K::check(&spec).map_err(|reason| KindError::Refused { kind: K::NAME, reason })?;
@@ -85,12 +85,12 @@ fn read<K: Kind>(spec: &Value) -> Result<Arc<dyn Plan>, KindError> {
 #[cfg(test)]
 mod tests {
     use super::{KindError, Kinds};
-    use crate::{Finished, Kind, Step};
+    use crate::{FinishedSteps, Step, StepPlanner};
     use serde_json::json;
 
     struct Even;
 
-    impl Kind for Even {
+    impl StepPlanner for Even {
         type Spec = u32;
         const NAME: &'static str = "even";
 
@@ -102,7 +102,7 @@ mod tests {
             Vec::new()
         }
 
-        fn next(_: &u32, _: &Finished<'_>) -> Vec<Step> {
+        fn next(_: &u32, _: &FinishedSteps<'_>) -> Vec<Step> {
             Vec::new()
         }
     }

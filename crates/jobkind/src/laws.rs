@@ -1,6 +1,6 @@
 //! The laws of kinds, checked on a specification.
 
-use crate::{Finished, Plan, STEPS_MAX, Step};
+use crate::{FinishedSteps, STEPS_MAX, Step, StepPlan};
 use ids::StepNumber;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,10 @@ pub enum BrokenLaw {
 /// Ends all steps of a job, in the order that `choose` makes, and checks at each end that a restarted server would plan
 /// the same steps. `choose` returns a number below its argument. Returns the numbers of the steps in the order of their
 /// ends.
-pub fn check(plan: &dyn Plan, mut choose: impl FnMut(usize) -> usize) -> Result<Vec<StepNumber>, BrokenLaw> {
+pub fn check(
+    plan: &dyn StepPlan,
+    mut choose: impl FnMut(usize) -> usize,
+) -> Result<Vec<StepNumber>, BrokenLaw> {
     let (mut begun, mut finished, mut order) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
     let mut open = Vec::new();
     begin(plan.first(), &mut begun, &mut open)?;
@@ -34,7 +37,7 @@ pub fn check(plan: &dyn Plan, mut choose: impl FnMut(usize) -> usize) -> Result<
         let last = open.swap_remove(choose(open.len()));
         finished.insert(last);
         order.push(last);
-        begin(plan.next(&Finished { all: &finished, last: Some(last) }), &mut begun, &mut open)?;
+        begin(plan.next(&FinishedSteps { all: &finished, last: Some(last) }), &mut begun, &mut open)?;
     }
 }
 
@@ -65,11 +68,11 @@ fn begin(
 
 /// Compares the begun steps with those that a restarted server begins.
 fn restart(
-    plan: &dyn Plan,
+    plan: &dyn StepPlan,
     begun: &BTreeMap<StepNumber, Step>,
     finished: &BTreeSet<StepNumber>,
 ) -> Result<(), BrokenLaw> {
-    let again = plan.first().into_iter().chain(plan.next(&Finished { all: finished, last: None }));
+    let again = plan.first().into_iter().chain(plan.next(&FinishedSteps { all: finished, last: None }));
     let again: BTreeSet<StepNumber> = again.map(|step| step.number).collect();
     let count = finished.len();
     if let Some(step) = begun.keys().find(|step| !finished.contains(step) && !again.contains(step)) {
@@ -84,7 +87,7 @@ fn restart(
 #[cfg(test)]
 mod tests {
     use super::{BrokenLaw, check};
-    use crate::{Finished, Plan, Step, StepWork};
+    use crate::{FinishedSteps, Step, StepPlan, StepWork};
     use ids::StepNumber;
     use std::sync::Arc;
 
@@ -97,12 +100,12 @@ mod tests {
         flaw: &'static str,
     }
 
-    impl Plan for Chain {
+    impl StepPlan for Chain {
         fn first(&self) -> Vec<Step> {
             vec![step(0, if self.flaw == "unnamed" { "" } else { "a" })]
         }
 
-        fn next(&self, finished: &Finished<'_>) -> Vec<Step> {
+        fn next(&self, finished: &FinishedSteps<'_>) -> Vec<Step> {
             let done = finished.all.len() as u32;
             match (self.flaw, finished.last) {
                 ("forgets", None) => Vec::new(),

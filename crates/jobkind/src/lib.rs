@@ -3,7 +3,7 @@
 //! at each end of a step those that come next (Clustera, section 3.3: an abstract job is expanded into concrete jobs).
 //!
 //! # Where it sits
-//! A kind is a crate above this one with a type that implements [`Kind`]. `jobkinds` lists all kinds, `server` reads
+//! A kind is a crate above this one with a type that implements [`StepPlanner`]. `jobkinds` lists all kinds, `server` reads
 //! specifications with that list, and `control` begins and ends the steps.
 //!
 //! # Invariants
@@ -20,8 +20,8 @@ mod kinds;
 pub mod laws;
 mod step;
 
-pub use kinds::{KindError, Kinds, Plan};
-pub use step::{Finished, Step, StepWork};
+pub use kinds::{KindError, Kinds, StepPlan};
+pub use step::{FinishedSteps, Step, StepWork};
 
 use serde::de::DeserializeOwned;
 
@@ -30,9 +30,8 @@ pub const STEPS_MAX: usize = 1_000_000;
 
 /// A kind of job.
 ///
-/// All three functions are pure. A step keeps its number for ever: the server begins a number once, whoever returns it
-/// again and how often.
-pub trait Kind: 'static {
+/// All three functions are pure. A step keeps its number for ever: a number begins once, even if it is returned again.
+pub trait StepPlanner: 'static {
     /// Specification of a job, as its user wrote it.
     type Spec: DeserializeOwned + Send + Sync + 'static;
 
@@ -46,6 +45,6 @@ pub trait Kind: 'static {
     fn plan(spec: &Self::Spec) -> Vec<Step>;
 
     /// Returns the steps that may begin because of `finished.last`. Without a last one, after a restart, returns each
-    /// step that is not finished and needs finished steps only; those of [`Kind::plan`] may be left out.
-    fn next(spec: &Self::Spec, finished: &Finished<'_>) -> Vec<Step>;
+    /// step that is not finished and needs finished steps only; those of [`StepPlanner::plan`] may be left out.
+    fn next(spec: &Self::Spec, finished: &FinishedSteps<'_>) -> Vec<Step>;
 }

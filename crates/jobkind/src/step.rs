@@ -23,13 +23,13 @@ pub enum StepWork {
 
 /// The steps of a job that have succeeded.
 #[derive(Clone, Copy, Debug)]
-pub struct Finished<'a> {
+pub struct FinishedSteps<'a> {
     pub all: &'a BTreeSet<StepNumber>,
     /// The step that has just finished; None after a restart.
     pub last: Option<StepNumber>,
 }
 
-impl Finished<'_> {
+impl FinishedSteps<'_> {
     /// Returns whether a step has succeeded.
     pub fn has(&self, step: StepNumber) -> bool {
         self.all.contains(&step)

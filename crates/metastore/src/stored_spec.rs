@@ -83,7 +83,7 @@ mod tests {
             MapReduce::ReduceAgain { source: JobId(7) }.into(),
             json!({ "map_only": false, "reduce_again": 7 }),
         );
-        let kind = TasksKind::Program(task);
+        let kind = TasksKind::Program(Box::new(task));
         check(JobKind::Tasks { kind }, json!({ "map_only": true, "single": program }));
     }
 

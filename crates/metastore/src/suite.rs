@@ -120,13 +120,8 @@ pub(crate) async fn a_job_is_remembered(store: &Metastore) {
     assert_eq!(store.job_spec(job).await.unwrap(), Some(spec()));
     assert_eq!(store.job_report(job).await.unwrap(), None);
     assert_eq!(store.job(JobId(99)).await.unwrap(), None);
-    let ended = Change::JobEnded {
-        job,
-        state: JobState::Failed,
-        exit_code: Some(3),
-        error: Some("no".to_string()),
-        now_ns: 9,
-    };
+    let (state, exit_code, error) = (JobState::Failed, Some(3), Some("no".to_string()));
+    let ended = Change::JobEnded { job, state, exit_code, error, now_ns: 9 };
     store.apply(&[ended, Change::JobCleaned { job, kept: Keep::Nothing, now_ns: 10 }]).await.unwrap();
     let row = store.jobs(10).await.unwrap().remove(0);
     assert_eq!((row.state, row.exit_code, row.error.as_deref()), (JobState::Failed, Some(3), Some("no")));

@@ -195,6 +195,7 @@ impl Roots {
             let is_like = |other: &RunTask| {
                 (&other.directory, &other.files, &other.shipped, &other.pinned)
                     == (&task.directory, &task.files, &task.shipped, &task.pinned)
+                    && (&other.inputs, &other.outputs) == (&task.inputs, &task.outputs)
                     && other.words.first() == task.words.first()
             };
             if !before.is_some_and(is_like) {
@@ -210,10 +211,11 @@ impl Roots {
         if task.words.is_empty() {
             return Ok(());
         }
-        // With files it runs in its own directory.
-        if task.files.is_empty() {
+        if !task.has_own_directory() {
             self.check_path("directory", &task.directory)?;
         }
+        task.inputs.iter().try_for_each(|input| self.check_path("input", &input.path))?;
+        task.outputs.iter().try_for_each(|output| self.check_output(&output.path))?;
         let brought = Brought { files: &task.files, shipped: &task.shipped, pinned: &task.pinned };
         for file in task.files.iter().filter(|file| !brought.has(file)) {
             self.check_path("file", file)?;

@@ -87,6 +87,7 @@ pub struct StepRow {
     pub step: StepNumber,
     pub name: String,
     pub state: JobState,
+    pub exit_code: Option<i32>,
 }
 
 /// A one-task job of the cluster that is in no stage yet.

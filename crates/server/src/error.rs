@@ -65,7 +65,7 @@ pub enum ServerError {
     MoreThanSteps,
     #[error("it opens stored files, which steps cannot do yet: give the step other files")]
     StepOpensStored,
-    #[error("it ships the file {path}, which is not among the shipped files of its job", path = path.display())]
+    #[error("it ships the file {path}, which is not among the shipped files of its job: ship it with the job", path = path.display())]
     StepShipsOther { path: PathBuf },
     #[error("the flow cannot be taken: {0}")]
     Flow(#[from] crate::FlowError),
@@ -83,6 +83,8 @@ pub enum ServerError {
     TooManyRetries { retries: u32 },
     #[error("{name:?} is not a valid file name in the directory of a program")]
     BadFileName { name: PathBuf },
+    #[error(transparent)]
+    TaskFiles(#[from] api::task::TaskFileError),
     #[error("a job ships {count} files: at most {max}", max = api::shipping::SHIPPED_FILES_MAX)]
     TooManyFiles { count: usize },
     #[error("the job needs the file {content}, which you have not shipped to this server, or too long ago")]

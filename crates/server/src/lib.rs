@@ -56,7 +56,7 @@ use event_loop::{
 };
 use filetree::Changer;
 use ids::{JobId, NodeId};
-use jobkind::{Kinds, Plan};
+use jobkind::{Kinds, StepPlan};
 use mapreduce::PartNodes;
 use metastore::{AuditRow, Change, Metastore};
 use owner::OwnerLock;
@@ -133,15 +133,8 @@ impl Server {
                         let uuid = lock.uuid.clone();
                         let paths = JobPaths::below(loop_roots.into_iter().collect());
                         let files = JobFiles::new(depot.clone(), paths, loop_sender);
-                        let mut server = EventLoop::new(
-                            store,
-                            lock,
-                            loop_shared,
-                            loop_signing,
-                            service,
-                            files,
-                            loop_kinds,
-                        );
+                        let (shared, signing, kinds) = (loop_shared, loop_signing, loop_kinds);
+                        let mut server = EventLoop::new(store, lock, shared, signing, service, files, kinds);
                         let recovered = match service {
                             Service::Embedded => Ok(()),
                             Service::Cluster => server.recover().await,
@@ -245,7 +238,7 @@ impl Server {
     }
 
     /// Reads the specification of a job with steps; returns None for any other job.
-    fn checked_steps(&self, spec: &mut JobSpec) -> Result<Option<Arc<dyn Plan>>, ServerError> {
+    fn checked_steps(&self, spec: &mut JobSpec) -> Result<Option<Arc<dyn StepPlan>>, ServerError> {
         let Some(steps) = spec.kind.steps() else { return Ok(None) };
         let plan = self.kinds.read(&steps.kind, &steps.spec)?;
         // It may be large: it is not copied to be compared.

@@ -1,16 +1,33 @@
 //! Errors of workflows: names used twice, steps that are not there, cycles.
 
-use crate::StepSpec;
 use api::control::NAME_BYTES_MAX;
+use api::job::workflow::WorkflowStep;
 use ids::StepNumber;
 use jobkind::STEPS_MAX;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// Maximum number of steps of a cycle in a message.
 const CYCLE_SHOWN_MAX: usize = 8;
 
-/// Returns a sentence for a workflow that cannot run.
-pub(crate) fn checked(steps: &[StepSpec]) -> Result<(), String> {
+/// Returns for each step the positions of the steps before it, in order, each once: those that it names, and those
+/// whose outputs it reads. Returns a sentence for a workflow that cannot run.
+pub(crate) fn steps_before(steps: &[WorkflowStep]) -> Result<Vec<Vec<u32>>, String> {
+    check_names(steps)?;
+    let writers = writers(steps)?;
+    let before = |step: &WorkflowStep| -> Vec<u32> {
+        let read = step.program.inputs.iter().filter_map(|input| writers.get(input.path.as_path()));
+        let all: BTreeSet<u32> = step.after.iter().chain(read).copied().collect();
+        all.into_iter().collect()
+    };
+    let before: Vec<Vec<u32>> = steps.iter().map(before).collect();
+    match cycle(&before) {
+        None => Ok(before),
+        Some(cycle) => Err(format!("steps wait for each other: {}", cycle_text(steps, &cycle))),
+    }
+}
+
+fn check_names(steps: &[WorkflowStep]) -> Result<(), String> {
     if steps.is_empty() {
         return Err("it has no steps".to_string());
     }
@@ -18,7 +35,7 @@ pub(crate) fn checked(steps: &[StepSpec]) -> Result<(), String> {
         return Err(format!("it has {} steps: give at most {STEPS_MAX}", steps.len()));
     }
     let mut names = BTreeSet::new();
-    for (index, StepSpec { name, after, .. }) in steps.iter().enumerate() {
+    for (index, WorkflowStep { name, after, program }) in steps.iter().enumerate() {
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
             return Err(format!(
                 "step {index} has the name {name:?}: give 1 to {NAME_BYTES_MAX} printable bytes"
@@ -27,40 +44,45 @@ pub(crate) fn checked(steps: &[StepSpec]) -> Result<(), String> {
         if !names.insert(name) {
             return Err(format!("two steps have the name {name:?}"));
         }
+        program.check_files().map_err(|error| format!("the step {name:?}: {error}"))?;
         if let Some(missing) = after.iter().find(|before| **before as usize >= steps.len()) {
-            return Err(format!(
-                "the step {name:?} waits for step {missing}, and the last one is {}",
-                steps.len() - 1
-            ));
+            let last = steps.len() - 1;
+            return Err(format!("the step {name:?} waits for step {missing}, and the last one is {last}"));
         }
     }
-    match cycle(steps) {
-        None => Ok(()),
-        Some(cycle) => Err(format!("steps wait for each other: {}", cycle_text(steps, &cycle))),
-    }
+    Ok(())
 }
 
-/// Returns for each step the steps that wait for it, in order, each once.
-pub(crate) fn readers(steps: &[StepSpec]) -> Vec<Vec<StepNumber>> {
-    let mut readers = vec![Vec::new(); steps.len()];
+/// Returns the position of the step that writes each output.
+fn writers(steps: &[WorkflowStep]) -> Result<BTreeMap<&Path, u32>, String> {
+    let mut writers = BTreeMap::new();
     for (index, step) in steps.iter().enumerate() {
-        for before in &step.after {
-            let readers: &mut Vec<StepNumber> = &mut readers[*before as usize];
-            if readers.last() != Some(&StepNumber(index as u32)) {
-                readers.push(StepNumber(index as u32));
+        for output in &step.program.outputs {
+            if let Some(other) = writers.insert(output.path.as_path(), index as u32) {
+                let (first, second) = (&steps[other as usize].name, &step.name);
+                let path = output.path.display();
+                return Err(format!("the steps {first:?} and {second:?} both write {path}"));
             }
         }
+    }
+    Ok(writers)
+}
+
+/// Returns for each step the steps that wait for it, in order.
+pub(crate) fn readers(before: &[Vec<u32>]) -> Vec<Vec<StepNumber>> {
+    let mut readers = vec![Vec::new(); before.len()];
+    for (index, steps) in before.iter().enumerate() {
+        steps.iter().for_each(|step| readers[*step as usize].push(StepNumber(index as u32)));
     }
     readers
 }
 
 /// Returns the positions of steps each of which waits for the next, and the last for the first; None if there is no
 /// cycle. Removes steps that wait for nothing until none is left (Kahn), so depth costs no stack.
-fn cycle(steps: &[StepSpec]) -> Option<Vec<usize>> {
-    let readers = readers(steps);
-    let distinct = |step: &StepSpec| step.after.iter().collect::<BTreeSet<_>>().len();
-    let mut waits: Vec<usize> = steps.iter().map(distinct).collect();
-    let mut free: Vec<usize> = (0..steps.len()).filter(|step| waits[*step] == 0).collect();
+fn cycle(before: &[Vec<u32>]) -> Option<Vec<usize>> {
+    let readers = readers(before);
+    let mut waits: Vec<usize> = before.iter().map(Vec::len).collect();
+    let mut free: Vec<usize> = (0..before.len()).filter(|step| waits[*step] == 0).collect();
     while let Some(step) = free.pop() {
         for reader in &readers[step] {
             let reader = reader.0 as usize;
@@ -71,8 +93,8 @@ fn cycle(steps: &[StepSpec]) -> Option<Vec<usize>> {
         }
     }
     // Each step that is left waits for one that is left too: following them must come back.
-    let mut path = vec![(0..steps.len()).find(|step| waits[*step] > 0)?];
-    let mut place = vec![None; steps.len()];
+    let mut path = vec![(0..before.len()).find(|step| waits[*step] > 0)?];
+    let mut place = vec![None; before.len()];
     loop {
         let step = path[path.len() - 1];
         if let Some(first) = place[step] {
@@ -80,12 +102,12 @@ fn cycle(steps: &[StepSpec]) -> Option<Vec<usize>> {
             return Some(path.split_off(first));
         }
         place[step] = Some(path.len() - 1);
-        let left = steps[step].after.iter().find(|before| waits[**before as usize] > 0)?;
+        let left = before[step].iter().find(|before| waits[**before as usize] > 0)?;
         path.push(*left as usize);
     }
 }
 
-fn cycle_text(steps: &[StepSpec], cycle: &[usize]) -> String {
+fn cycle_text(steps: &[WorkflowStep], cycle: &[usize]) -> String {
     let shown = cycle.iter().take(CYCLE_SHOWN_MAX).map(|step| format!("{:?}", steps[*step].name));
     let mut text = shown.collect::<Vec<_>>().join(" after ");
     match cycle.len() > CYCLE_SHOWN_MAX {
@@ -97,22 +119,26 @@ fn cycle_text(steps: &[StepSpec], cycle: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{checked, cycle};
-    use crate::StepSpec;
+    use super::{cycle, steps_before};
+    use api::job::workflow::WorkflowStep;
+    use api::task::{RunTask, TaskFile};
 
-    fn steps(after: &[&[u32]]) -> Vec<StepSpec> {
-        let step = |(index, after): (usize, &&[u32])| StepSpec {
+    fn steps(after: &[&[u32]]) -> Vec<WorkflowStep> {
+        let step = |(index, after): (usize, &&[u32])| WorkflowStep {
             name: format!("s{index}"),
             after: after.to_vec(),
-            ..StepSpec::default()
+            ..WorkflowStep::default()
         };
         after.iter().enumerate().map(step).collect()
     }
 
+    fn error(steps: &[WorkflowStep]) -> String {
+        steps_before(steps).err().unwrap_or_default()
+    }
+
     #[test]
     fn bad_workflows_get_a_sentence() {
-        let error = |steps: &[StepSpec]| checked(steps).err().unwrap_or_default();
-        assert_eq!(error(&steps(&[&[], &[0], &[0, 1, 1]])), "");
+        assert_eq!(steps_before(&steps(&[&[], &[0], &[1, 0, 1]])), Ok(vec![vec![], vec![0], vec![0, 1]]));
         assert_eq!(error(&[]), "it has no steps");
         assert_eq!(error(&steps(&[&[], &[7]])), "the step \"s1\" waits for step 7, and the last one is 1");
         assert_eq!(error(&steps(&[&[0]])), "steps wait for each other: \"s0\" after \"s0\"");
@@ -131,13 +157,39 @@ mod tests {
     #[test]
     fn long_chains_and_cycles_need_no_stack() {
         let count = 100_000_u32;
-        let chain = |first: &'static [u32]| {
-            let after: Vec<Vec<u32>> = (0..count)
-                .map(|step| step.checked_sub(1).map_or(first.to_vec(), |before| vec![before]))
-                .collect();
-            steps(&after.iter().map(Vec::as_slice).collect::<Vec<_>>())
+        let chain = |first: &[u32]| -> Vec<Vec<u32>> {
+            let before = |step: u32| step.checked_sub(1).map_or(first.to_vec(), |before| vec![before]);
+            (0..count).map(before).collect()
         };
-        assert_eq!(checked(&chain(&[])), Ok(()));
-        assert_eq!(cycle(&chain(&[99_999])).map(|cycle| cycle.len()), Some(100_000));
+        assert_eq!(cycle(&chain(&[])), None);
+        assert_eq!(cycle(&chain(&[count - 1])).map(|cycle| cycle.len()), Some(count as usize));
+    }
+
+    /// Returns a step with files at these paths.
+    fn step(name: &str, inputs: &[&str], outputs: &[&str]) -> WorkflowStep {
+        let files = |paths: &[&str]| -> Vec<TaskFile> {
+            paths.iter().map(|path| TaskFile { name: path[1..].into(), path: path.into() }).collect()
+        };
+        let words = vec!["true".to_string()];
+        let program = RunTask { words, inputs: files(inputs), outputs: files(outputs), ..RunTask::default() };
+        WorkflowStep { name: name.to_string(), program, after: Vec::new() }
+    }
+
+    #[test]
+    fn edges_follow_from_files() {
+        let count = step("count", &["/words", "/other"], &["/count"]);
+        let words = step("words", &["/text"], &["/words", "/more"]);
+        let all = step("all", &["/count", "/words", "/more"], &[]);
+        let before = steps_before(&[count.clone(), words.clone(), all]);
+        assert_eq!(before, Ok(vec![vec![1], vec![], vec![0, 1]]));
+        let again = step("again", &[], &["/more"]);
+        assert_eq!(error(&[words, again]), "the steps \"words\" and \"again\" both write /more");
+        assert!(
+            error(&[step("a", &[], &["/x", "/x"])])
+                .starts_with("the step \"a\": the name \"x\" is declared twice")
+        );
+        let mut own = step("a", &["/x"], &["/x"]);
+        own.program.outputs[0].name = "y".into();
+        assert_eq!(error(&[own]), "steps wait for each other: \"a\" after \"a\"");
     }
 }

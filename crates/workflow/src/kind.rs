@@ -1,28 +1,28 @@
 //! The steps of a workflow, for the engine.
 
-use crate::WorkflowSpec;
+use crate::PlannedWorkflow;
 use ids::StepNumber;
-use jobkind::{Finished, Kind, Step, StepWork};
+use jobkind::{FinishedSteps, Step, StepPlanner, StepWork};
 use std::sync::Arc;
 
 /// The kind `workflow`.
 pub struct Workflow;
 
-impl Kind for Workflow {
-    type Spec = WorkflowSpec;
+impl StepPlanner for Workflow {
+    type Spec = PlannedWorkflow;
     const NAME: &'static str = "workflow";
 
-    fn check(_: &WorkflowSpec) -> Result<(), String> {
+    fn check(_: &PlannedWorkflow) -> Result<(), String> {
         // Reading it has checked it.
         Ok(())
     }
 
-    fn plan(spec: &WorkflowSpec) -> Vec<Step> {
+    fn plan(spec: &PlannedWorkflow) -> Vec<Step> {
         let first = all(spec).filter(|number| spec.steps[number.0 as usize].after.is_empty());
         first.map(|number| spec.step(number)).collect()
     }
 
-    fn next(spec: &WorkflowSpec, finished: &Finished<'_>) -> Vec<Step> {
+    fn next(spec: &PlannedWorkflow, finished: &FinishedSteps<'_>) -> Vec<Step> {
         // The latest is the most likely to be missing.
         let may_begin = |step: &StepNumber| {
             let mut before = spec.steps[step.0 as usize].after.iter().rev();
@@ -38,11 +38,11 @@ impl Kind for Workflow {
     }
 }
 
-fn all(spec: &WorkflowSpec) -> impl Iterator<Item = StepNumber> + use<> {
+fn all(spec: &PlannedWorkflow) -> impl Iterator<Item = StepNumber> + use<> {
     (0..spec.steps.len() as u32).map(StepNumber)
 }
 
-impl WorkflowSpec {
+impl PlannedWorkflow {
     fn step(&self, number: StepNumber) -> Step {
         let step = &self.steps[number.0 as usize];
         Step { number, name: Arc::clone(&step.name), work: StepWork::Program(Arc::clone(&step.program)) }

@@ -5,10 +5,11 @@
 //! A kind of `jobkind`, listed in `jobkinds`. Front ends make the specification; the server plans the steps.
 //!
 //! # Invariants
-//! The steps have no cycle. The number of a step is its position in the specification.
+//! The steps have no cycle, and each output has one writer. A step begins after the steps whose outputs it reads. The
+//! number of a step is its position in the specification.
 //!
 //! # Deliberately absent
-//! No files and no caching yet: a step is its program, and edges are named.
+//! No caching. No bytes: nodes bring inputs and take outputs.
 //!
 //! # How it is tested
 //! Property tests against the laws of kinds: every order of ends runs each step once, after those before it.
@@ -18,4 +19,4 @@ mod kind;
 mod spec;
 
 pub use kind::Workflow;
-pub use spec::{StepSpec, WorkflowSpec};
+pub use spec::PlannedWorkflow;

@@ -1,34 +1,16 @@
-//! The specification of a workflow.
+//! A workflow that has been read and checked.
 
-use crate::check::{checked, readers};
+use crate::check::{readers, steps_before};
+use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::task::RunTask;
 use ids::StepNumber;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use std::sync::Arc;
 
-/// A workflow, as a front end submits it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Written {
-    pub steps: Vec<StepSpec>,
-}
-
-/// A step as it is written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StepSpec {
-    /// Unique in its workflow.
-    pub name: String,
-    pub program: RunTask,
-    /// Positions of the steps that must succeed before it begins.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub after: Vec<u32>,
-}
-
-/// A workflow that can run: names are unique, and no step waits for itself.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "Written")]
-pub struct WorkflowSpec {
+/// A workflow that can run: names are unique, each output has one writer, and no step waits for itself.
+#[derive(Clone, Debug)]
+pub struct PlannedWorkflow {
     pub(crate) steps: Vec<PlannedStep>,
 }
 
@@ -41,18 +23,21 @@ pub(crate) struct PlannedStep {
     pub readers: Vec<StepNumber>,
 }
 
-impl TryFrom<Written> for WorkflowSpec {
-    type Error = String;
-
-    fn try_from(written: Written) -> Result<Self, String> {
-        checked(&written.steps)?;
-        let readers = readers(&written.steps);
-        let planned = |(step, readers): (StepSpec, Vec<StepNumber>)| PlannedStep {
-            name: step.name.into(),
-            program: Arc::new(step.program),
-            after: step.after.into_iter().map(StepNumber).collect(),
-            readers,
-        };
-        Ok(Self { steps: written.steps.into_iter().zip(readers).map(planned).collect() })
+impl<'de> Deserialize<'de> for PlannedWorkflow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        planned(WorkflowSpec::deserialize(deserializer)?).map_err(D::Error::custom)
     }
+}
+
+fn planned(spec: WorkflowSpec) -> Result<PlannedWorkflow, String> {
+    let before = steps_before(&spec.steps)?;
+    let readers = readers(&before);
+    let all = spec.steps.into_iter().zip(before.into_iter().zip(readers));
+    let planned = |(step, (before, readers)): (WorkflowStep, (Vec<u32>, Vec<StepNumber>))| PlannedStep {
+        name: step.name.into(),
+        program: Arc::new(step.program),
+        after: before.into_iter().map(StepNumber).collect(),
+        readers,
+    };
+    Ok(PlannedWorkflow { steps: all.map(planned).collect() })
 }

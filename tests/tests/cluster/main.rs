@@ -32,6 +32,7 @@ mod sharing;
 mod shipped;
 mod slow_postgres;
 mod speculation;
+mod step_files;
 mod steps;
 mod stored_files;
 mod stored_groups;

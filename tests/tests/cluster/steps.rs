@@ -13,7 +13,7 @@ fn write_workflow(sandbox: &Sandbox, steps: &[(&str, String, &[u32])]) {
         })
     };
     let spec = json!({ "steps": steps.iter().map(step).collect::<Vec<Value>>() });
-    sandbox.write("steps.json", &spec.to_string());
+    sandbox.write("steps.json", spec.to_string());
 }
 
 fn start(cluster: &Cluster) -> Running {

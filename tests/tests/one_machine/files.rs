@@ -1,6 +1,6 @@
 //! Stored files: put and get, names and sources that cannot be put, kills, crash points, failing calls, damage.
 
-use blackbox::{Finished, Mounts, Random, Running, Sandbox, could_not_run, gzip, wait_until};
+use blackbox::{Finished, Mounts, Random, Running, Sandbox, could_not_run, wait_until};
 use faults::{CrashPoint, IoCall};
 use rustix::process::Signal;
 use std::ffi::OsStr;

@@ -43,7 +43,7 @@ pub enum MapReduce {
 #[serde(rename_all = "snake_case")]
 pub enum TasksKind {
     /// One task: a program runs once.
-    Program(RunTask),
+    Program(Box<RunTask>),
     /// Steps, each a job of its own, that a kind of the server's list plans.
     Steps(SteppedKind),
 }

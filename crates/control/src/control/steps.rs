@@ -3,13 +3,14 @@
 use super::{Control, OfBatch};
 use crate::interface::{Outbox, Service};
 use crate::job::{EXIT_CANCELLED, spec_bytes};
-use crate::steps::{
+use crate::program_jobs::steps::{
     AfterStep, NewSteppedJob, NewSteps, RecoveredSteps, SteppedJob, SteppedJobs, shipped_contents,
 };
+use crate::program_jobs::steps::{step_failed, step_stopped};
 use crate::users::{Has, JobOwner};
-use api::JobSpec;
 use api::control::JobOutcome;
 use api::history::{EventKind, JobState, StepOf};
+use api::{Blame, JobSpec, TaskFailure};
 use ids::JobId;
 use jobkind::{Step, StepWork};
 use rows::{Change, Keep, StepRow};
@@ -17,15 +18,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The reason for the end of steps whose job does not succeed.
-const JOB_ENDS: &str = "stopped: the job of which it is a step ends";
+const JOB_ENDS: &str = "stopped with the job of which it is a step";
 
 impl Control {
     /// Begins a job with steps. Its steps follow by [`Control::next_steps`].
     pub fn begin_stepped(&mut self, outbox: &mut Outbox, new: NewSteppedJob) {
-        let NewSteppedJob { job, spec, plan, user, priority, server, file_hold } = new;
+        let NewSteppedJob { job, spec, plan, user, priority, quota, server, file_hold } = new;
         let owner = self.users.job_begins(user.clone(), spec_bytes(&spec));
         let mut stepped = SteppedJob::new(owner, priority, Some(plan));
-        (stepped.file_hold, stepped.shipped) = (file_hold, shipped_contents(&spec));
+        (stepped.file_hold, stepped.shipped, stepped.quota) = (file_hold, shipped_contents(&spec), quota);
         outbox.write(Change::JobSubmitted {
             job,
             owner: server,
@@ -48,7 +49,7 @@ impl Control {
 
     /// Takes steps that may begin now, of one job. The caller must begin or refuse them.
     pub fn next_steps(&mut self) -> Option<NewSteps> {
-        self.stepped.next_steps()
+        self.stepped.next_steps(&self.users)
     }
 
     /// Begins steps under numbers from `first` on. `server` is the owner in their rows.
@@ -94,17 +95,17 @@ impl Control {
             (stepped.file_hold, stepped.shipped) = (file_hold, shipped_contents(&spec));
             self.stepped.insert(job, stepped);
             restore_steps(&mut self.stepped, job, &steps);
-            let failed =
-                steps.iter().find(|step| matches!(step.state, JobState::Failed | JobState::Cancelled));
+            let with = |state: JobState| steps.iter().find(|step| step.state == state);
+            let failed = with(JobState::Failed).or_else(|| with(JobState::Cancelled));
             let ends = match (plan.err(), cancel_asked, failed) {
                 (_, Some(reason), _) => Some(JobOutcome::Cancelled { reason }),
-                (Some(reason), ..) => Some(failure(reason)),
-                (_, _, Some(step)) => Some(failure(format!(
-                    "the step {:?} {}: `sailfish show {}`",
-                    step.name,
-                    step.state.word(),
-                    step.job
-                ))),
+                (Some(reason), ..) => Some(failure(reason, None)),
+                (_, _, Some(StepRow { job, name, state: JobState::Failed, exit_code, .. })) => {
+                    Some(failure(step_failed(name, *job), *exit_code))
+                }
+                (_, _, Some(StepRow { job, name, .. })) => {
+                    Some(JobOutcome::Cancelled { reason: step_stopped(name, *job) })
+                }
                 (None, None, None) => None,
             };
             self.recovering.push((job, ends));
@@ -117,6 +118,7 @@ impl Control {
             for step in self.stepped.open_steps(job) {
                 if !self.work.jobs.contains_key(&step) && !self.backlog.has(step) {
                     self.stepped.not_begun(step);
+                    write_interrupted(outbox, step, "the server died before the step began");
                     continue;
                 }
                 let stages = self.work.scheduling.stage_counts(step).unwrap_or_default();
@@ -129,6 +131,10 @@ impl Control {
                 None => job.plan(),
             });
             self.follow(outbox, job, after);
+            // Steps that were restored after the reason of the end are not stopped yet.
+            if self.stepped.get(job).is_some_and(SteppedJob::is_stopping) {
+                self.follow(outbox, job, Some(AfterStep::Stop(self.stepped.open_steps(job))));
+            }
         }
     }
 
@@ -182,13 +188,14 @@ impl Control {
     /// Marks the jobs with steps as interrupted, because the process ends.
     pub fn interrupt_stepped(&mut self, outbox: &mut Outbox) {
         debug_assert!(self.work.service == Service::Embedded, "the jobs of a cluster go on");
-        for job in self.stepped.ids() {
-            let error = Some("the server was shut down".to_string());
-            let (state, now_ns) = (JobState::Interrupted, outbox.now_ns());
-            outbox.write(Change::JobEnded { job, state, exit_code: None, error, now_ns });
-            outbox.write(Change::JobCleaned { job, kept: Keep::Nothing, now_ns });
-        }
+        self.stepped.ids().for_each(|job| write_interrupted(outbox, job, "the server was shut down"));
     }
+}
+
+fn write_interrupted(outbox: &mut Outbox, job: JobId, why: &str) {
+    let (state, now_ns, error) = (JobState::Interrupted, outbox.now_ns(), Some(why.to_string()));
+    outbox.write(Change::JobEnded { job, state, exit_code: None, error, now_ns });
+    outbox.write(Change::JobCleaned { job, kept: Keep::Nothing, now_ns });
 }
 
 /// Restores the steps that had begun. An interrupted one was lost before it began; it gets another job.
@@ -204,9 +211,9 @@ fn restore_steps(jobs: &mut SteppedJobs, job: JobId, steps: &[StepRow]) {
     }
 }
 
-fn failure(reason: String) -> JobOutcome {
-    let failure = api::TaskFailure::new(api::Blame::UserProgram, reason);
-    JobOutcome::Failed { failure, attempt: None, exit_code: 1 }
+fn failure(reason: String, exit_code: Option<i32>) -> JobOutcome {
+    let failure = TaskFailure::new(Blame::UserProgram, reason);
+    JobOutcome::Failed { failure, attempt: None, exit_code: exit_code.unwrap_or(1) }
 }
 
 fn spec_of(step: &Step) -> JobSpec {

@@ -38,13 +38,17 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
 pub fn task_bytes(task: &RunTask) -> u64 {
     let files = task.files.iter().map(|file| file.as_os_str().len());
     let shipped = task.shipped.iter().map(|file| file.path.as_os_str().len() + NAMED_BYTES);
-    let names: usize = files.chain(shipped).chain(task.pinned.iter().map(pinned_bytes)).sum();
+    let declared = task.inputs.iter().chain(&task.outputs);
+    let declared = declared.map(|file| file.name.as_os_str().len() + file.path.as_os_str().len());
+    let pinned = task.pinned.iter().map(pinned_bytes);
+    let names: usize = files.chain(shipped).chain(pinned).chain(declared).sum();
     (bytes_of(&task.words) + env_bytes(&task.env) + task.directory.as_os_str().len() + names) as u64
 }
 
 fn value_bytes(value: &Value) -> u64 {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => size_of::<Value>() as u64,
+    let own = size_of::<Value>() as u64;
+    own + match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => text.len() as u64,
         Value::Array(values) => values.iter().map(value_bytes).sum(),
         Value::Object(fields) => {

@@ -11,7 +11,6 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use controlport::{Access, TokensAsked, UserLimits};
 use place::{Place, quota};
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
 use tower::ServiceExt;

@@ -10,7 +10,6 @@ use axum::http::StatusCode;
 use controlport::{Access, TokensAsked, UserLimits};
 use ids::JobId;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 /// The way in which a route of a private server hides rows of others.
 enum Hides {

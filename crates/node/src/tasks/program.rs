@@ -4,6 +4,7 @@ use crate::attempt::{Assignment, JobRun};
 use crate::failure::file_failure;
 use crate::shared::Shared;
 use crate::tasks::attempt_files::AttemptFiles;
+use crate::tasks::declared_files::DeclaredFiles;
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
 use api::task::{RunResult, RunTask};
 use api::{LimitKind, TaskFailure};
@@ -47,7 +48,7 @@ fn temporary_dir(
     limits: &ProgramLimits,
 ) -> Result<Option<TemporaryDir>, TaskFailure> {
     let is_measured = limits.get(LimitKind::Disk).is_some();
-    let needs_own = is_measured || shared.options.sandbox.is_some() || !task.files.is_empty();
+    let needs_own = is_measured || shared.options.sandbox.is_some() || task.has_own_directory();
     let dir = needs_own.then(|| shared.options.programs.private_directory());
     dir.transpose().map_err(|error| file_failure("create", Path::new(TEMPORARY), error))
 }
@@ -61,13 +62,13 @@ fn sandbox_in(
     temporary: Option<&TemporaryDir>,
 ) -> Result<Option<Arc<Sandbox>>, TaskFailure> {
     let Some(base) = &shared.options.sandbox else { return Ok(None) };
-    // With files it runs in its own directory.
-    let work_dir = Some(task.directory.clone()).filter(|_| task.files.is_empty());
+    let work_dir = Some(task.directory.clone()).filter(|_| !task.has_own_directory());
     let needs = SandboxNeeds {
         readable: task
             .files
             .iter()
             .map(PathBuf::as_path)
+            .chain(task.inputs.iter().map(|input| input.path.as_path()))
             .chain(files.paths())
             .map(Path::to_path_buf)
             .collect(),
@@ -76,6 +77,28 @@ fn sandbox_in(
         has_network: task.network,
     };
     sandbox_for(base, &assignment.job.paths, needs).map(Some)
+}
+
+/// Puts the files of a job and its declared inputs into the directory of its program.
+fn bring<'a>(
+    assignment: &'a Assignment,
+    task: &'a RunTask,
+    dir: &Path,
+) -> Result<DeclaredFiles<'a>, TaskFailure> {
+    link(&task.files, dir)?;
+    DeclaredFiles::bring(task, &assignment.job.paths, dir)
+}
+
+/// Publishes the outputs of a program that has succeeded.
+fn take(
+    shared: &Shared,
+    assignment: &Assignment,
+    declared: &DeclaredFiles<'_>,
+    dir: &Path,
+) -> Result<(), TaskFailure> {
+    // Processes that the program left behind could still write to its outputs.
+    shared.options.programs.end_attempt();
+    declared.take(dir, assignment.attempt, &assignment.cancelled)
 }
 
 /// Runs the program, or nothing if none is named. A failure includes its output too.
@@ -96,9 +119,7 @@ pub(crate) fn run(
     let job = Arc::new(JobRun { paths, ..assignment.job.as_ref().clone() });
     let assignment = Assignment { job, ..assignment.clone() };
     let ran = run_with(shared, &assignment, &task, &files);
-    let result = ran.map_err(|failure| files.named_in(failure))?;
-    files.check_unchanged()?;
-    Ok(result)
+    ran.map_err(|failure| files.named_in(failure))
 }
 
 /// Runs the program, which may open these copies of stored files.
@@ -121,21 +142,18 @@ fn run_with(
     // The working directory belongs to the job; temporary files do not go there.
     let limits = ProgramLimits { of_job: *task.limits, of_node: shared.options.limits };
     let temporary = temporary_dir(shared, task, &limits)?;
-    let work_dir = match &temporary {
-        Some(own) if !task.files.is_empty() => {
-            link(&task.files, own.path())?;
-            own.path().to_path_buf()
-        }
-        _ => task.directory.clone(),
-    };
+    let own_directory = temporary.as_ref().filter(|_| task.has_own_directory()).map(TemporaryDir::path);
+    let declared = own_directory.map(|own| bring(assignment, task, own)).transpose()?;
+    let work_dir = own_directory.unwrap_or(&task.directory).to_path_buf();
     let sandbox = sandbox_in(shared, assignment, task, files, temporary.as_ref())?;
-    if let Some(own) = temporary.as_ref().filter(|_| task.files.is_empty() || sandbox.is_some()) {
+    if let Some(own) = temporary.as_ref().filter(|_| own_directory.is_none() || sandbox.is_some()) {
         env.push(("TMPDIR".to_string(), own.path().to_string_lossy().into_owned()));
     }
     env.extend(env_of_file(task.env_file.as_deref())?);
     env.extend(task.env.iter().cloned());
     let socket_dir = socket.as_ref().and_then(|socket| socket.socket().parent());
     let own = temporary.as_ref().map(TemporaryDir::path).into_iter().chain(socket_dir).chain(files.paths());
+    let named = task.files.iter().chain(task.inputs.iter().map(|input| &input.path)).map(PathBuf::as_path);
     let context = FunctionContext {
         programs: Arc::clone(&shared.options.programs),
         work_dir,
@@ -153,10 +171,14 @@ fn run_with(
         any_exit_code: false,
         task_env: Vec::new(),
         kept_for: None,
-        named: task.files.iter().map(PathBuf::as_path).chain(own).map(Path::to_path_buf).collect(),
+        named: named.chain(own).map(Path::to_path_buf).collect(),
     };
     let spec = ProgramSpec::new(&task.words, &context);
-    let outcome = program::run_without_input(&context, &spec, |bytes| output.add_output(bytes));
+    let ran = program::run_without_input(&context, &spec, |bytes| output.add_output(bytes));
+    let outcome = ran.and_then(|()| {
+        files.check_unchanged()?;
+        declared.map_or(Ok(()), |declared| take(shared, assignment, &declared, &context.work_dir))
+    });
     match outcome {
         Ok(()) => Ok(output.finish()),
         Err(failure) => Err(TaskFailure { said: Some(Box::new(output.finish())), ..failure }),

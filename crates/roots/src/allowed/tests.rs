@@ -1,5 +1,5 @@
 use super::Roots;
-use api::task::RunTask;
+use api::task::{RunTask, TaskFile};
 use api::{
     ContentHash, FileLink, FlowStage, Function, InputFile, JobKind, JobSpec, MapReduce, ObjectPin,
     PinnedFile, ShippedFile, StageFile, StoredContent, Streaming,
@@ -259,6 +259,33 @@ fn job_of_one_task_runs_below_roots() {
         assert_eq!(checked.is_ok(), inside, "{word} in {directory}: {checked:?}");
         let spec = JobSpec::of_one_task("job".to_string(), task(word, directory));
         assert_eq!(roots.check_job(&spec).is_ok(), inside, "{word} in {directory}");
+    }
+}
+
+#[test]
+fn declared_files_lie_below_roots() {
+    let place = Place::new();
+    let roots = place.roots();
+    let file = |name: &str| TaskFile { name: "x".into(), path: place.path(name) };
+    for (input, output, inside) in [
+        ("data/in/text", "data/new/dir/out", true),
+        ("data/in/text", "data/in/text", true),
+        ("other/text", "data/out", false),
+        ("data/in/link", "data/out", false),
+        ("data/in/text", "other/out", false),
+        ("data/in/text", "data/out-there/out", false),
+        ("data/in/text", "data/nowhere/out", false),
+    ] {
+        // Such a program runs in a directory of its own.
+        let task = RunTask {
+            words: vec!["true".to_string()],
+            directory: place.path("other"),
+            inputs: vec![file(input)],
+            outputs: vec![file(output)],
+            ..RunTask::default()
+        };
+        let checked = roots.check_tasks(&[task]);
+        assert_eq!(checked.is_ok(), inside, "{input} to {output}: {checked:?}");
     }
 }
 

@@ -18,7 +18,7 @@ use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes};
 use control::{FileRequest, NamedFile, NewSteps, NewStrike, PullRequest, SeenRequest};
 use ids::{JobId, NodeId};
-use jobkind::Plan;
+use jobkind::StepPlan;
 use mapreduce::PartNodes;
 use metastore::AuditRow;
 use shipped::Hold;
@@ -241,5 +241,5 @@ pub(crate) struct Submission {
     /// Nodes with its stored inputs.
     pub part_nodes: Arc<PartNodes>,
     /// Set for a job with steps.
-    pub plan: Option<Arc<dyn Plan>>,
+    pub plan: Option<Arc<dyn StepPlan>>,
 }

@@ -85,12 +85,13 @@ pub(crate) fn check_env_files(spec: &JobSpec) -> Result<(), ServerError> {
 }
 
 /// Checks the names of the files of a task, and in a cluster its environment file.
-pub(crate) fn check_task(task: &RunTask, is_remote: bool) -> Result<(), ServerError> {
+pub(crate) fn check_task(task: &RunTask, service: Service) -> Result<(), ServerError> {
     check_list(&task.shipped)?;
     check_files(&task.files, &task.pinned)?;
-    match is_remote {
-        true => check_env_file(task.env_file.as_deref(), &task.shipped),
-        false => Ok(()),
+    task.check_files()?;
+    match service {
+        Service::Cluster => check_env_file(task.env_file.as_deref(), &task.shipped),
+        Service::Embedded => Ok(()),
     }
 }
 
@@ -126,6 +127,7 @@ pub(crate) fn check(spec: &JobSpec) -> Result<(), ServerError> {
     if let Some(task) = spec.kind.program() {
         check_list(&task.shipped)?;
         check_files(&task.files, &task.pinned)?;
+        task.check_files()?;
     }
     Ok(())
 }
@@ -149,7 +151,7 @@ pub(crate) fn hold_for_batch(
 ) -> Result<Option<Arc<Hold>>, ServerError> {
     let mut needed = BTreeSet::new();
     for task in &batch.tasks {
-        check_task(task, depot.is_some())?;
+        check_task(task, if depot.is_some() { Service::Cluster } else { Service::Embedded })?;
         needed.extend(task.shipped.iter().map(|file| file.sha256));
     }
     hold(depot, owner, &needed.into_iter().collect::<Vec<_>>())

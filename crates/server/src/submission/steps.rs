@@ -4,10 +4,11 @@ use crate::event_loop::{EventLoop, Reply, Request, Submission};
 use crate::messages::job_quota;
 use crate::submission::{arguments, program_jobs, shipping};
 use crate::{ServerError, check_names};
+use api::JobSpec;
 use api::control::SubmittedJob;
 use control::program_jobs::FileHold;
 use control::{NewSteppedJob, NewSteps, RoomWanted, Service, spec_bytes};
-use jobkind::{Plan, Step, StepWork};
+use jobkind::{Step, StepPlan, StepWork};
 use metastore::StoreError;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,18 +18,19 @@ impl EventLoop {
     pub async fn submit_stepped(
         &mut self,
         submission: Submission,
-        plan: Arc<dyn Plan>,
+        plan: Arc<dyn StepPlan>,
         reply: Reply<SubmittedJob>,
     ) -> Result<(), StoreError> {
         let Submission { spec, hold, user, priority, quota, .. } = submission;
-        let wanted = RoomWanted { jobs: 1, spec_bytes: spec_bytes(&spec), quota: quota.map(job_quota) };
+        let quota = quota.map(job_quota);
+        let wanted = RoomWanted { jobs: 1, spec_bytes: spec_bytes(&spec), quota };
         if let Err(error) = self.control.check_room(&user, wanted, &[]) {
             self.answer(reply, Err(error.into()));
             return Ok(());
         }
         let job = self.numbers.take(&self.store, self.service, 1).await?;
         let (server, file_hold) = (self.owner(), hold.map(|hold| hold as FileHold));
-        let new = NewSteppedJob { job, spec, plan, user, priority, server, file_hold };
+        let new = NewSteppedJob { job, spec, plan, user, priority, quota, server, file_hold };
         self.control.begin_stepped(&mut self.outbox, new);
         self.answer(reply, Ok(SubmittedJob { job, staging: PathBuf::new(), disk_dirs: Vec::new() }));
         Ok(())
@@ -38,8 +40,11 @@ impl EventLoop {
     /// begin with a later request.
     pub async fn begin_steps(&mut self) -> Result<(), StoreError> {
         while let Some(new) = self.control.next_steps() {
-            let is_remote = self.service == Service::Cluster;
-            match new.steps.iter().try_for_each(|step| checked(step, &new, is_remote)) {
+            let checked = new.steps.iter().try_for_each(|step| {
+                checked(step, &new, self.service)?;
+                self.check_fits(step)
+            });
+            match checked {
                 Err(problem) => self.take_steps(new, Some(problem)).await?,
                 Ok(()) if self.files.paths.are_bounded() => self.check_places(new),
                 Ok(()) => self.take_steps(new, None).await?,
@@ -48,16 +53,35 @@ impl EventLoop {
         Ok(())
     }
 
+    /// Returns an error for a step that no node could run.
+    fn check_fits(&self, step: &Step) -> Result<(), String> {
+        let StepWork::Program(task) = &step.work;
+        if task.memory_bytes == 0 && task.architecture.is_none() {
+            return Ok(());
+        }
+        let spec = JobSpec::of_one_task(String::new(), task.as_ref().clone());
+        let fits = self.control.check_room("", RoomWanted::default(), &[&spec]);
+        fits.map_err(|error| refusal(step, &error))
+    }
+
     /// Checks on another thread that steps name only paths below the roots.
     fn check_places(&self, new: NewSteps) {
         let (paths, sender) = (self.files.paths.for_user(&new.user), self.files.sender());
-        tokio::task::spawn_blocking(move || {
+        let (job, user, shipped) = (new.job, Arc::clone(&new.user), Arc::clone(&new.shipped));
+        let checking = tokio::task::spawn_blocking(move || {
             let allowed = |step: &Step| match &step.work {
                 StepWork::Program(task) => paths.check(|roots| roots.check_task(task)),
             };
             let problem = new.steps.iter().find_map(|step| Some(refusal(step, &allowed(step).err()?)));
+            Request::StepsChecked { new, problem }
+        });
+        tokio::spawn(async move {
+            let checked = checking.await.unwrap_or_else(|_| {
+                let new = NewSteps { job, user, shipped, steps: Vec::new() };
+                Request::StepsChecked { new, problem: Some("a check of its steps failed".to_string()) }
+            });
             // Nobody receives this if the server ends; the next one plans the steps again.
-            let _ = sender.blocking_send(Request::StepsChecked { new, problem });
+            let _ = sender.send(checked).await;
         });
     }
 
@@ -76,13 +100,13 @@ impl EventLoop {
 }
 
 /// Returns the reason why a step cannot begin, without reading file systems.
-fn checked(step: &Step, of: &NewSteps, is_remote: bool) -> Result<(), String> {
+fn checked(step: &Step, of: &NewSteps, service: Service) -> Result<(), String> {
     let check = || -> Result<(), ServerError> {
         check_names(&step.name, "")?;
         let StepWork::Program(task) = &step.work;
         arguments::check_task(task)?;
         program_jobs::check_retries(std::slice::from_ref(task.as_ref()))?;
-        shipping::check_task(task, is_remote)?;
+        shipping::check_task(task, service)?;
         if !task.pinned.is_empty() {
             return Err(ServerError::StepOpensStored);
         }

@@ -1,6 +1,7 @@
 //! All jobs with steps.
 
-use crate::steps::{AfterStep, SteppedJob};
+use crate::program_jobs::steps::{AfterStep, SteppedJob};
+use crate::users::Users;
 use api::ContentHash;
 use api::control::JobOutcome;
 use api::history::StepOf;
@@ -98,17 +99,18 @@ impl SteppedJobs {
         self.jobs.get_mut(&of.job).into_iter().for_each(|job| job.not_begun(of.step));
     }
 
-    /// Takes the next steps of a job.
-    pub fn next_steps(&mut self) -> Option<NewSteps> {
-        while let Some(id) = self.ready.pop_first() {
-            let Some(job) = self.jobs.get_mut(&id) else { continue };
-            let steps = job.take_steps(STEPS_AT_ONCE);
-            if !steps.is_empty() {
-                let (user, shipped) = (Arc::clone(&job.owner.name), Arc::clone(&job.shipped));
-                return Some(NewSteps { job: id, user, shipped, steps });
-            }
-        }
-        None
+    /// Takes the next steps of a job for which its user has room.
+    pub fn next_steps(&mut self, users: &Users) -> Option<NewSteps> {
+        let (id, steps) = self.ready.iter().find_map(|id| {
+            let job = self.jobs.get_mut(id)?;
+            let left = job.quota.map_or(u32::MAX, |quota| users.jobs_left(job.owner.number, quota));
+            let steps = job.take_steps(STEPS_AT_ONCE.min(left as usize));
+            (!steps.is_empty()).then_some((*id, steps))
+        })?;
+        self.ready.remove(&id);
+        let job = self.jobs.get(&id)?;
+        let (user, shipped) = (Arc::clone(&job.owner.name), Arc::clone(&job.shipped));
+        Some(NewSteps { job: id, user, shipped, steps })
     }
 
     /// Records that steps have jobs, numbered from `first`. Returns whether they may begin; if not, the consequence is
@@ -153,12 +155,12 @@ impl SteppedJobs {
 #[cfg(test)]
 mod tests {
     use super::{NewSteps, STEPS_AT_ONCE, SteppedJobs};
-    use crate::steps::{AfterStep, SteppedJob};
-    use crate::users::JobOwner;
+    use crate::program_jobs::steps::{AfterStep, SteppedJob};
+    use crate::users::{Has, JobOwner, JobQuota, Users};
     use api::control::JobOutcome;
     use api::history::StepOf;
     use ids::{JobId, StepNumber};
-    use jobkind::{Finished, Plan, Step, StepWork};
+    use jobkind::{FinishedSteps, Step, StepPlan, StepWork};
     use std::sync::Arc;
 
     /// Steps that need nothing, and one after all of them.
@@ -168,12 +170,12 @@ mod tests {
         Step { number: StepNumber(number), name: "step".into(), work: StepWork::Program(Arc::default()) }
     }
 
-    impl Plan for Wide {
+    impl StepPlan for Wide {
         fn first(&self) -> Vec<Step> {
             (0..self.0).map(step).collect()
         }
 
-        fn next(&self, finished: &Finished<'_>) -> Vec<Step> {
+        fn next(&self, finished: &FinishedSteps<'_>) -> Vec<Step> {
             if finished.all.len() as u32 == self.0 { vec![step(self.0)] } else { Vec::new() }
         }
     }
@@ -190,9 +192,9 @@ mod tests {
     /// Begins all steps that may begin. Returns their number.
     fn begin(jobs: &mut SteppedJobs, next: &mut i64) -> usize {
         let mut count = 0;
-        while let Some(new) = jobs.next_steps() {
+        while let Some(new) = jobs.next_steps(&Users::default()) {
             assert!(new.steps.len() <= STEPS_AT_ONCE);
-            assert!(jobs.next_steps().is_none(), "others are begun while some are checked");
+            assert!(jobs.next_steps(&Users::default()).is_none(), "others are begun while some are checked");
             assert!(jobs.begun(&new, JobId(*next)));
             *next += new.steps.len() as i64;
             count += new.steps.len();
@@ -207,6 +209,31 @@ mod tests {
         assert_eq!(jobs.step_over(JobId(2), &JobOutcome::Done), Some((JOB, AfterStep::GoesOn)));
         assert_eq!(begin(&mut jobs, &mut next), 1);
         assert_eq!(jobs.step_over(JobId(2), &JobOutcome::Done), None, "it is over already");
+    }
+
+    #[test]
+    fn quota_limits_the_open_steps() {
+        let mut users = Users::default();
+        let mut job = SteppedJob::new(users.job_begins("ann".to_string(), 0), 0, Some(Arc::new(Wide(9))));
+        job.quota = Some(JobQuota { jobs_max: 4, spec_bytes_max: 1 });
+        let mut jobs = SteppedJobs::default();
+        jobs.insert(JOB, job);
+        jobs.change(JOB, SteppedJob::plan);
+        let new = jobs.next_steps(&users).expect("there is room for three");
+        assert_eq!(new.steps.len(), 3);
+        assert!(jobs.begun(&new, JobId(2)));
+        users.jobs_begin("ann".to_string(), Has { jobs: 3, spec_bytes: 0 });
+        assert!(jobs.next_steps(&users).is_none());
+        jobs.step_over(JobId(2), &JobOutcome::Done);
+        users.job_over(0, 0);
+        assert_eq!(jobs.next_steps(&users).map(|new| new.steps.len()), Some(1));
+        // A job goes on even if other jobs of its user take all room.
+        let mut alone = wide(2);
+        alone.change(JOB, |job| {
+            job.quota = Some(JobQuota { jobs_max: 0, spec_bytes_max: 1 });
+            AfterStep::GoesOn
+        });
+        assert_eq!(alone.next_steps(&users).map(|new| new.steps.len()), Some(1));
     }
 
     #[test]
@@ -225,7 +252,7 @@ mod tests {
     #[test]
     fn stop_while_steps_are_checked() {
         let mut jobs = wide(2);
-        let new: NewSteps = jobs.next_steps().expect("two may begin");
+        let new: NewSteps = jobs.next_steps(&Users::default()).expect("two may begin");
         let stopped = JobOutcome::Cancelled { reason: "stopped".to_string() };
         assert_eq!(jobs.change(JOB, |job| job.stop(stopped.clone())), Some(AfterStep::GoesOn));
         assert!(!jobs.begun(&new, JobId(2)));
@@ -241,12 +268,12 @@ mod tests {
         jobs.restore(of(0), "step", None);
         jobs.restore(of(2), "step", Some(JobId(4)));
         assert_eq!(jobs.change(JOB, SteppedJob::plan), Some(AfterStep::GoesOn));
-        let new = jobs.next_steps().expect("one has not begun");
+        let new = jobs.next_steps(&Users::default()).expect("one has not begun");
         assert_eq!(new.steps, [step(1)]);
         assert!(jobs.begun(&new, JobId(5)));
         for job in [4, 5] {
             assert_eq!(jobs.step_over(JobId(job), &JobOutcome::Done), Some((JOB, AfterStep::GoesOn)));
         }
-        assert_eq!(jobs.next_steps().expect("the last").steps, [step(3)]);
+        assert_eq!(jobs.next_steps(&Users::default()).expect("the last").steps, [step(3)]);
     }
 }

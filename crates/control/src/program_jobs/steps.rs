@@ -3,14 +3,15 @@
 mod stepped_job;
 mod stepped_jobs;
 
-pub(crate) use stepped_job::{AfterStep, SteppedJob};
+pub(crate) use stepped_job::{AfterStep, SteppedJob, step_failed, step_stopped};
 pub use stepped_jobs::NewSteps;
 pub(crate) use stepped_jobs::SteppedJobs;
 
 use crate::program_jobs::FileHold;
+use crate::users::JobQuota;
 use api::{ContentHash, JobSpec};
 use ids::JobId;
-use jobkind::Plan;
+use jobkind::StepPlan;
 use rows::StepRow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,9 +21,11 @@ pub struct NewSteppedJob {
     pub job: JobId,
     pub spec: Arc<JobSpec>,
     /// Its specification, as its kind has read it.
-    pub plan: Arc<dyn Plan>,
+    pub plan: Arc<dyn StepPlan>,
     pub user: String,
     pub priority: i32,
+    /// Quota of the user, which limits the steps that are jobs at one time.
+    pub quota: Option<JobQuota>,
     /// Owner in the rows of the jobs.
     pub server: String,
     pub file_hold: Option<FileHold>,
@@ -33,7 +36,7 @@ pub struct RecoveredSteps {
     pub job: JobId,
     pub spec: JobSpec,
     /// Its specification, as its kind has read it; an error if this server does not accept it.
-    pub plan: Result<Arc<dyn Plan>, String>,
+    pub plan: Result<Arc<dyn StepPlan>, String>,
     pub user: String,
     pub priority: i32,
     /// The reason of a requested cancellation.

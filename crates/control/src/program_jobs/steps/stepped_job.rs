@@ -1,11 +1,11 @@
 //! A job with steps.
 
 use crate::program_jobs::FileHold;
-use crate::users::JobOwner;
+use crate::users::{JobOwner, JobQuota};
 use api::control::{JobOutcome, JobProgress, StageProgress};
 use api::{Blame, ContentHash, TaskFailure};
 use ids::{JobId, StageKind, StepNumber};
-use jobkind::{Finished, Plan, Step};
+use jobkind::{FinishedSteps, Step, StepPlan};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -16,11 +16,13 @@ const OPEN_MAX: usize = 10_000;
 pub(crate) struct SteppedJob {
     pub owner: JobOwner,
     pub priority: i32,
+    /// Quota of the user; None after a restart, and without one.
+    pub quota: Option<JobQuota>,
     /// A hold on the shipped files of all its steps.
     pub file_hold: Option<FileHold>,
     /// Contents of these files.
     pub shipped: Arc<BTreeSet<ContentHash>>,
-    plan: Option<Arc<dyn Plan>>,
+    plan: Option<Arc<dyn StepPlan>>,
     /// All steps planned so far.
     planned: BTreeSet<StepNumber>,
     /// Planned steps that have not begun, in the order of planning.
@@ -45,12 +47,23 @@ pub(crate) enum AfterStep {
     Over(JobOutcome),
 }
 
+/// Returns the reason of the end of a job after a failure of its step.
+pub(crate) fn step_failed(name: &str, step: JobId) -> String {
+    format!("the step {name:?} failed: `sailfish show {step}`")
+}
+
+/// Returns the same after a cancellation.
+pub(crate) fn step_stopped(name: &str, step: JobId) -> String {
+    format!("stopped with its step {name:?} (job {step})")
+}
+
 impl SteppedJob {
     /// Creates a job without any step; without a plan it cannot go on.
-    pub fn new(owner: JobOwner, priority: i32, plan: Option<Arc<dyn Plan>>) -> Self {
+    pub fn new(owner: JobOwner, priority: i32, plan: Option<Arc<dyn StepPlan>>) -> Self {
         Self {
             owner,
             priority,
+            quota: None,
             file_hold: None,
             shipped: Arc::default(),
             plan,
@@ -83,7 +96,7 @@ impl SteppedJob {
     pub fn plan(&mut self) -> AfterStep {
         if let Some(plan) = self.plan.clone() {
             self.queue(plan.first());
-            self.queue(plan.next(&Finished { all: &self.finished, last: None }));
+            self.queue(plan.next(&FinishedSteps { all: &self.finished, last: None }));
         }
         self.after()
     }
@@ -96,13 +109,14 @@ impl SteppedJob {
         }
     }
 
-    /// Takes steps that may begin, at most `count_max`. They must be begun or refused. None are taken while others are
-    /// checked.
+    /// Takes steps that may begin, at most `count_max`, but one at least if none is open. They must be begun or refused.
+    /// None are taken while others are checked.
     pub fn take_steps(&mut self, count_max: usize) -> Vec<Step> {
-        let room = OPEN_MAX.saturating_sub(self.open.len()).min(count_max);
         if self.in_check > 0 {
             return Vec::new();
         }
+        let least = usize::from(self.open.is_empty());
+        let room = OPEN_MAX.saturating_sub(self.open.len()).min(count_max).max(least);
         let steps: Vec<Step> = self.queued.drain(..room.min(self.queued.len())).collect();
         self.in_check = steps.len();
         steps
@@ -131,20 +145,20 @@ impl SteppedJob {
             JobOutcome::Succeeded(_) | JobOutcome::Done => {
                 self.finished.insert(step);
                 if let Some(plan) = self.plan.clone() {
-                    self.queue(plan.next(&Finished { all: &self.finished, last: Some(step) }));
+                    self.queue(plan.next(&FinishedSteps { all: &self.finished, last: Some(step) }));
                 }
                 self.after()
             }
             JobOutcome::Failed { failure, exit_code, .. } => {
                 // The message of a program may be secret; the job of the step has it.
-                let message = format!("the step {name:?} failed: `sailfish show {job}`");
+                let message = step_failed(name, job);
                 let failure =
                     TaskFailure { exit_code: failure.exit_code, ..TaskFailure::new(failure.blame, message) };
                 self.stop(JobOutcome::Failed { failure, attempt: None, exit_code: *exit_code })
             }
-            JobOutcome::Cancelled { .. } => self.stop(JobOutcome::Cancelled {
-                reason: format!("stopped: its step {name:?}, job {job}, was"),
-            }),
+            JobOutcome::Cancelled { .. } => {
+                self.stop(JobOutcome::Cancelled { reason: step_stopped(name, job) })
+            }
         }
     }
 
@@ -175,6 +189,11 @@ impl SteppedJob {
             (Some(outcome), false) => AfterStep::Over(outcome.clone()),
             (None, false) => AfterStep::Over(JobOutcome::Done),
         }
+    }
+
+    /// Returns whether it does not succeed, whatever its open steps do.
+    pub fn is_stopping(&self) -> bool {
+        self.outcome.is_some()
     }
 
     /// Returns whether steps wait that may begin now.

@@ -1,0 +1,23 @@
+//! The specification of a job of the kind `workflow`.
+
+use crate::task::RunTask;
+use serde::{Deserialize, Serialize};
+
+/// Programs, each of which runs after others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkflowSpec {
+    pub steps: Vec<WorkflowStep>,
+}
+
+/// A step of a workflow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkflowStep {
+    /// Unique in its workflow.
+    pub name: String,
+    pub program: RunTask,
+    /// Positions of the steps that must succeed before it begins, besides those whose outputs it reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<u32>,
+}

@@ -1,0 +1,73 @@
+//! Files that a task of one program declares.
+
+use serde::{Deserialize, Serialize};
+use std::path::{Component, Path, PathBuf};
+use utoipa::ToSchema;
+
+/// Maximum number of declared inputs and outputs of a program.
+pub const TASK_FILES_MAX: usize = 10_000;
+
+/// A file that a program reads or writes under a name in its own directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TaskFile {
+    /// Path within the directory of the program, relative.
+    #[schema(value_type = String)]
+    pub name: PathBuf,
+    /// Absolute path of the file on the machine, or on all nodes.
+    #[schema(value_type = String)]
+    pub path: PathBuf,
+}
+
+impl TaskFile {
+    /// Returns whether the name stays in the directory, and the path is absolute and names a file.
+    pub fn is_valid(&self) -> bool {
+        let is_normal = |part: Component<'_>| matches!(part, Component::Normal(_));
+        let is_name = !self.name.as_os_str().is_empty() && self.name.components().all(is_normal);
+        let mut parts = self.path.components();
+        let is_path = parts.next() == Some(Component::RootDir) && parts.all(is_normal);
+        is_name && is_path && self.path.file_name().is_some() && is_clean(&self.name) && is_clean(&self.path)
+    }
+}
+
+/// Returns whether a path has one spelling: no `.`, no doubled or trailing slash.
+fn is_clean(path: &Path) -> bool {
+    path.components().collect::<PathBuf>().as_os_str() == path.as_os_str()
+}
+
+/// The reason why declared files are refused. Always the fault of the user.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TaskFileError {
+    #[error(
+        "the file {name:?} at {path:?} cannot be declared: give a name within the directory of the program, and an \
+         absolute path without `.` and `..`"
+    )]
+    Bad { name: PathBuf, path: PathBuf },
+    #[error(
+        "the name {name:?} is declared twice, or lies within another one: give each file a name of its own"
+    )]
+    NameTaken { name: PathBuf },
+    #[error("two outputs have the path {path:?}: give each a path of its own")]
+    PathTaken { path: PathBuf },
+    #[error("{count} files are declared: give at most {TASK_FILES_MAX}")]
+    TooMany { count: usize },
+    #[error("a task without a program declares files: give it a program")]
+    NoProgram,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TaskFile;
+
+    #[test]
+    fn names_and_paths_have_one_spelling() {
+        let is_valid = |name: &str, path: &str| TaskFile { name: name.into(), path: path.into() }.is_valid();
+        assert!(is_valid("a", "/a") && is_valid("a/b c\n", "/x/.y"));
+        for name in ["", "..", "a/../b", "/a", "a/", "./a", "a//b", "."] {
+            assert!(!is_valid(name, "/a"), "{name:?}");
+        }
+        for path in ["", "a", "/", "/a/..", "/a/../b", "/a/", "/a//b", "/./a"] {
+            assert!(!is_valid("a", path), "{path:?}");
+        }
+    }
+}

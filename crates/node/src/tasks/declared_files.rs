@@ -1,0 +1,240 @@
+//! The declared files of a program: its inputs stand in its directory before it starts, and its outputs are taken from
+//! there when it has succeeded.
+
+use crate::failure::{file_failure, named_failure};
+use api::task::{RunTask, TaskFile};
+use api::{Blame, TaskFailure};
+use faults::{IoCall, io_call};
+use ids::AttemptKey;
+use roots::{HeldDir, JobPaths};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, linkat, openat, openat2, renameat, unlinkat};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata, Permissions};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Rights of an output that are kept: none to run as another user.
+const RIGHTS: u32 = 0o777;
+
+/// Facts that a write to a file changes: device, number, size, and modification time in seconds and nanoseconds.
+type Stamp = (u64, u64, u64, i64, i64);
+
+fn stamp(file: &Metadata) -> Stamp {
+    (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec())
+}
+
+/// The inputs of an attempt, as they were before its program.
+pub(super) struct DeclaredFiles<'a> {
+    task: &'a RunTask,
+    paths: &'a JobPaths,
+    inputs: Vec<(&'a TaskFile, Stamp)>,
+}
+
+impl<'a> DeclaredFiles<'a> {
+    /// Links the inputs into the directory of the program.
+    ///
+    /// Errors: an input that is missing, is no plain file, or lies outside of the roots.
+    pub fn bring(task: &'a RunTask, paths: &'a JobPaths, dir: &Path) -> Result<Self, TaskFailure> {
+        let mut inputs = Vec::with_capacity(task.inputs.len());
+        for input in &task.inputs {
+            let found = stamp_of(paths, input)?;
+            let place = make_room(dir, &input.name)?;
+            let linked = io_call(IoCall::Create, &place).and_then(|()| symlink(&input.path, &place));
+            linked.map_err(|error| file_failure("link", &place, error))?;
+            inputs.push((input, found));
+        }
+        for output in &task.outputs {
+            make_room(dir, &output.name)?;
+        }
+        Ok(Self { task, paths, inputs })
+    }
+
+    /// Publishes the outputs: all of them are complete beside their final paths before the first gets its name.
+    ///
+    /// Errors: an input that changed while the program ran; an output that is missing or is no plain file; the job was
+    /// stopped meanwhile.
+    pub fn take(&self, dir: &Path, attempt: AttemptKey, cancelled: &AtomicBool) -> Result<(), TaskFailure> {
+        self.check_inputs()?;
+        for output in &self.task.outputs {
+            written(dir, output)?;
+        }
+        let mut directories: BTreeMap<&Path, Arc<HeldDir>> = BTreeMap::new();
+        let mut staged = Vec::with_capacity(self.task.outputs.len());
+        for (index, output) in self.task.outputs.iter().enumerate() {
+            let parent = output.path.parent().unwrap_or(Path::new("/"));
+            let above = match directories.get(parent) {
+                Some(above) => Arc::clone(above),
+                None => {
+                    let above =
+                        io_call(IoCall::Create, parent).and_then(|()| self.paths.create_dir_all(parent));
+                    let above = above.map_err(|error| named_failure("write", &output.path, error))?;
+                    Arc::clone(directories.entry(parent).or_insert(Arc::new(above)))
+                }
+            };
+            let hidden = hidden_name(output, attempt, index);
+            staged.push(Staged::begin(output, above, hidden, &written(dir, output)?)?);
+        }
+        if cancelled.load(Ordering::Relaxed) {
+            return Err(TaskFailure::new(
+                Blame::Cancelled,
+                "the job was stopped before its outputs were published",
+            ));
+        }
+        staged.into_iter().try_for_each(Staged::publish)
+    }
+
+    fn check_inputs(&self) -> Result<(), TaskFailure> {
+        for (input, before) in &self.inputs {
+            if stamp_of(self.paths, input)? != *before {
+                let message = format!(
+                    "the input {} changed while the program ran: a program may only write its outputs",
+                    input.path.display()
+                );
+                return Err(TaskFailure::new(Blame::UserData, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stamp_of(paths: &JobPaths, input: &TaskFile) -> Result<Stamp, TaskFailure> {
+    let file = paths.open_file(&input.path).map_err(|error| input_failure(input, error))?;
+    let metadata = file.metadata().map_err(|error| input_failure(input, error))?;
+    match metadata.is_file() {
+        true => Ok(stamp(&metadata)),
+        false => {
+            let message = format!("the input {} is no plain file", input.path.display());
+            Err(TaskFailure::new(Blame::UserData, message))
+        }
+    }
+}
+
+/// Makes the directories above a name in the directory of a program.
+fn make_room(dir: &Path, name: &Path) -> Result<PathBuf, TaskFailure> {
+    let place = dir.join(name);
+    if let Some(above) = place.parent().filter(|above| *above != dir) {
+        let made = io_call(IoCall::Create, above).and_then(|()| std::fs::create_dir_all(above));
+        made.map_err(|error| file_failure("create", above, error))?;
+    }
+    Ok(place)
+}
+
+/// Opens an output in the directory of its program. The program may have put anything there: nothing is followed.
+fn written(dir: &Path, output: &TaskFile) -> Result<File, TaskFailure> {
+    let bad = |what: &str| {
+        let message = format!("the program succeeded, but its output {} {what}", output.name.display());
+        TaskFailure::new(Blame::UserProgram, message)
+    };
+    let open = || -> Result<OwnedFd, Errno> {
+        let dir = openat(CWD, dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        openat2(dir, &output.name, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+    };
+    let file = match open() {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Err(bad("is missing")),
+        Err(Errno::LOOP | Errno::XDEV | Errno::NXIO) => return Err(bad("is no plain file")),
+        Err(error) => return Err(file_failure("read", &dir.join(&output.name), error)),
+    };
+    match file.metadata() {
+        Ok(metadata) if metadata.is_file() => Ok(file),
+        Ok(_) => Err(bad("is no plain file")),
+        Err(error) => Err(file_failure("read", &dir.join(&output.name), error)),
+    }
+}
+
+/// An output that lies under a hidden name beside its path. Removed unless it is published.
+struct Staged<'a> {
+    output: &'a TaskFile,
+    above: Arc<HeldDir>,
+    name: Option<String>,
+}
+
+impl<'a> Staged<'a> {
+    /// Brings an output into the directory of its path: by a link on the same file system, else by a copy. Syncs it.
+    fn begin(
+        output: &'a TaskFile,
+        above: Arc<HeldDir>,
+        name: String,
+        file: &File,
+    ) -> Result<Self, TaskFailure> {
+        let failed = |error: std::io::Error| file_failure("write", &output.path, error);
+        let staged = Self { output, above, name: Some(name.clone()) };
+        // An attempt of this number may have died here under an earlier server.
+        staged.remove();
+        io_call(IoCall::Write, &output.path).map_err(failed)?;
+        let mode = file.metadata().map_err(failed)?.permissions().mode();
+        if mode & !RIGHTS & 0o7777 != 0 {
+            file.set_permissions(Permissions::from_mode(mode & RIGHTS)).map_err(failed)?;
+        }
+        let source = format!("/proc/self/fd/{}", file.as_raw_fd());
+        match linkat(CWD, source.as_str(), &*staged.above, name.as_str(), AtFlags::SYMLINK_FOLLOW) {
+            Ok(()) => {}
+            Err(Errno::XDEV | Errno::PERM | Errno::NOENT | Errno::OPNOTSUPP) => {
+                copy(file, mode & RIGHTS, &staged.above, &name).map_err(failed)?;
+            }
+            Err(error) => return Err(failed(error.into())),
+        }
+        io_call(IoCall::Sync, &output.path).and_then(|()| file.sync_all()).map_err(failed)?;
+        Ok(staged)
+    }
+
+    fn remove(&self) {
+        if let Some(name) = &self.name {
+            // If this fails, a hidden file is left.
+            let _ = unlinkat(&*self.above, name.as_str(), AtFlags::empty());
+        }
+    }
+
+    fn publish(mut self) -> Result<(), TaskFailure> {
+        let failed = |error: std::io::Error| file_failure("write", &self.output.path, error);
+        let (from, to) =
+            (self.name.as_deref().unwrap_or_default(), self.output.path.file_name().unwrap_or_default());
+        let renamed = io_call(IoCall::Rename, &self.output.path)
+            .and_then(|()| Ok(renameat(&*self.above, from, &*self.above, to)?));
+        renamed.map_err(failed)?;
+        let dir =
+            openat(&*self.above, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let synced = dir.map_err(std::io::Error::from).and_then(|dir| File::from(dir).sync_all());
+        synced.map_err(failed)?;
+        self.name = None;
+        Ok(())
+    }
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Returns the name of an output before it is published. Long names are cut: a name has at most 255 bytes.
+fn hidden_name(output: &TaskFile, attempt: AttemptKey, index: usize) -> String {
+    const KEPT_BYTES_MAX: usize = 160;
+    let name = output.path.file_name().unwrap_or_default().to_string_lossy();
+    let kept = &name[..name.floor_char_boundary(KEPT_BYTES_MAX)];
+    format!(".{kept}.sailfish-{}-{}-{index}", attempt.task.job, attempt.attempt.0)
+}
+
+fn copy(file: &File, mode: u32, above: &HeldDir, name: &str) -> std::io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut copy = File::from(openat(above, name, flags, Mode::from_raw_mode(0o600))?);
+    let mut file = file;
+    std::io::copy(&mut file, &mut copy)?;
+    copy.set_permissions(Permissions::from_mode(mode))?;
+    copy.sync_all()
+}
+
+fn input_failure(input: &TaskFile, error: std::io::Error) -> TaskFailure {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            let message = format!("the input {} does not exist", input.path.display());
+            TaskFailure::new(Blame::UserData, message)
+        }
+        _ => named_failure("read", &input.path, error),
+    }
+}
