@@ -293,7 +293,8 @@ impl Control {
         let more = Has { jobs: tasks.len() as u32, spec_bytes: spec_bytes_of_all };
         let user_in_row = Some(user.clone()).filter(|user| !user.is_empty());
         let number = self.users.jobs_begin(user, more);
-        let of_batch = OfBatch { server, user_in_row, number, priority, file_hold };
+        let (window, name_of_all) = (window(&self.work.fleet), Some(name.as_str().into()));
+        let of_batch = OfBatch { server, user_in_row, number, priority, file_hold, window, name_of_all };
         let mut before: Option<Arc<JobSpec>> = None;
         for (index, task) in tasks.into_iter().enumerate() {
             let job = JobId(first.0 + index as i64);
@@ -319,7 +320,7 @@ impl Control {
         shared: Option<WaitingSpec>,
         step_of: Option<StepOf>,
     ) {
-        let window = window(&self.work.fleet);
+        let window = batch.window;
         let needs = needs_of(&mut self.work.scheduling, self.work.service, &spec);
         let key = QueueKey::of(&Claim { user: batch.number, priority: batch.priority, needs });
         let spec_bytes = spec_bytes(&spec);
@@ -339,7 +340,7 @@ impl Control {
         });
         let file_hold = batch.file_hold.clone();
         if waits {
-            let name = spec.name.as_str().into();
+            let name = batch.name_of_all.clone().unwrap_or_else(|| spec.name.as_str().into());
             let spec = shared.unwrap_or_else(|| WaitingSpec::of(&spec));
             self.backlog.waits(job, key, Waiting { name, spec, spec_bytes, file_hold });
         } else {
@@ -767,6 +768,9 @@ struct OfBatch {
     number: u64,
     priority: i32,
     file_hold: Option<FileHold>,
+    window: Window,
+    /// Their name, in one allocation for all that wait; None if each has its own.
+    name_of_all: Option<Arc<str>>,
 }
 
 /// Jobs of one task each whose numbers are assigned.

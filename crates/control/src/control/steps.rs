@@ -5,8 +5,9 @@ use crate::interface::{Outbox, Service};
 use crate::job::{EXIT_CANCELLED, spec_bytes};
 use crate::program_jobs::steps::{
     AfterStep, NewSteppedJob, NewSteps, RecoveredSteps, SteppedJob, SteppedJobs, shipped_contents,
+    step_failed, step_stopped,
 };
-use crate::program_jobs::steps::{step_failed, step_stopped};
+use crate::program_jobs::window;
 use crate::users::{Has, JobOwner};
 use api::control::JobOutcome;
 use api::history::{EventKind, JobState, StepOf};
@@ -68,7 +69,8 @@ impl Control {
             Has { jobs: specs.len() as u32, spec_bytes: specs.iter().map(|spec| spec_bytes(spec)).sum() };
         let number = self.users.jobs_begin(user.to_string(), more);
         let user_in_row = Some(user.to_string()).filter(|user| !user.is_empty());
-        let batch = OfBatch { server: server.to_string(), user_in_row, number, priority, file_hold };
+        let (server, window, name_of_all) = (server.to_string(), window(&self.work.fleet), None);
+        let batch = OfBatch { server, user_in_row, number, priority, file_hold, window, name_of_all };
         for (index, (step, spec)) in steps.iter().zip(specs).enumerate() {
             let job = JobId(first.0 + index as i64);
             let step_of = Some(StepOf { job: of, step: step.number });

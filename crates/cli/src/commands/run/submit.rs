@@ -16,7 +16,7 @@ use client::Blocking;
 use filestore::FileStore;
 use ids::{AttemptNumber, JobId};
 use jobspec::{Pinning, StoredPin, memory_size, paths, state_dir};
-use metastore::Metastore;
+use metastore::{JobState, Metastore};
 use node::{Node, NodeOptions};
 use program::Containment;
 use server::{Server, ServerError, ServerOptions};
@@ -267,6 +267,9 @@ pub(super) fn on_this_machine(
             let row = store::job_row(&store, job).await?;
             for step in store.list_jobs(&steps::of_job(job)).await?.jobs.iter().rev() {
                 print_logs(&server::job_logs(&store, step.job, step.state).await?)?;
+                if let Some(error) = step.error.as_ref().filter(|_| step.state == JobState::Failed) {
+                    tell(&format!("sailfish: the step {:?} (job {}) failed: {error}", step.name, step.job));
+                }
             }
             print_logs(&server::job_logs(&store, job, row.state).await?)?;
             if let Some(ended) = row.exit_code.filter(|code| *code != 0) {
