@@ -2,7 +2,7 @@
 
 use crate::Slot;
 use crate::state::{Job, Phase, State, Task};
-use ids::{AttemptKey, InputNodes, JobId, Placement, StageIndex, TaskIndex, TaskKey};
+use ids::{AttemptKey, InputNodes, JobId, NodeId, Placement, StageIndex, TaskIndex, TaskKey};
 use std::collections::BTreeMap;
 
 /// Panics if the state contradicts itself.
@@ -11,26 +11,11 @@ pub fn sanity_check(state: &State) {
     for (id, job) in &state.jobs {
         check_job(*id, job);
         if !job.running.is_empty() {
-            *user_running.entry(job.claim.user).or_default() += job.running.len() as u32;
+            let slots = job.running.len() as u32 * job.claim.needs.slots();
+            *user_running.entry(job.claim.user).or_default() += slots;
         }
         let stage = &job.stages[usize::from(job.current.0)];
-        let waits = |task: &Task| match &task.placement {
-            _ if job.phase != Phase::Running || !task.queued || task.winner.is_some() => false,
-            _ if state.line.contains(id) => false,
-            _ if task.only.is_some() => {
-                task.only.iter().flatten().any(|node| state.free_slots.first_of(*node).is_some())
-            }
-            // Whether it may have such a slot depends on the other waiting jobs, and on their waiting times.
-            Placement::Anywhere if !job.claim.needs.is_nothing() && !job.claim.needs.everywhere => false,
-            Placement::Anywhere if !job.claim.needs.everywhere => !state.free_slots.is_empty(),
-            Placement::Anywhere => state.free_slots.iter().any(|slot| state.shares(slot.node)),
-            Placement::On(node) => {
-                state.free_slots.first_of(*node).is_some() || state.draining_slots.first_of(*node).is_some()
-            }
-            Placement::Near(nodes) | Placement::Planned(InputNodes { nodes, .. }) => {
-                nodes.iter().any(|node| state.free_slots.first_of(*node).is_some())
-            }
-        };
+        let waits = |task: &Task| has_slot_waiting(state, *id, job, task);
         assert!(!stage.tasks.iter().any(waits), "work of job {id} and a slot for it wait for each other");
         let idle = |task: &Task, index: usize| {
             let key = key(*id, job.current.0, index);
@@ -43,8 +28,9 @@ pub fn sanity_check(state: &State) {
     let counted: BTreeMap<u64, u32> = running.map(|(id, user)| (*id, user.served.running)).collect();
     let user_jobs: u32 = state.users.values().map(|user| user.jobs).sum();
     assert_eq!(user_jobs as usize, state.jobs.len(), "jobs of users are miscounted");
-    assert_eq!(user_running, counted, "running attempts of users are miscounted");
+    assert_eq!(user_running, counted, "slots in use by users are miscounted");
     check_memory(state);
+    check_slots_beside(state);
     let misplaced = |slot: &&crate::Slot| state.draining.contains(&slot.node);
     assert!(!state.free_slots.iter().any(|slot| misplaced(&slot)), "a node that drains is offered work");
     assert!(state.draining_slots.iter().all(|slot| misplaced(&slot)), "a node that works is kept idle");
@@ -56,6 +42,59 @@ pub fn sanity_check(state: &State) {
         let busy = state.jobs.values().flat_map(|job| job.running.values()).any(|each| each.slot == *slot);
         assert!(!busy, "{slot:?} waits and runs");
     }
+}
+
+/// Returns whether a task waits while a slot waits for it.
+fn has_slot_waiting(state: &State, id: JobId, job: &Job, task: &Task) -> bool {
+    let needs = job.claim.needs;
+    let is_queued = job.phase == Phase::Running && task.queued && task.winner.is_none();
+    if !is_queued || state.line.contains(&id) {
+        return false;
+    }
+    let reserved = state.node_kept_for_wide();
+    // Whether a task with memory fits depends on the other waiting jobs too.
+    let may_run = |node: NodeId| {
+        let fits = !needs.is_wide() || (needs.memory_bytes == 0 && state.fits(needs, node));
+        reserved != Some(node) && fits
+    };
+    let is_free = |node: NodeId| state.free_slots.first_of(node).is_some() && may_run(node);
+    let is_draining = |node: NodeId| state.draining_slots.first_of(node).is_some() && may_run(node);
+    match &task.placement {
+        _ if task.only.is_some() => task.only.iter().flatten().any(|node| is_free(*node)),
+        // Whether it may have such a slot depends on the other waiting jobs, and on their waiting times.
+        Placement::Anywhere if needs.memory_bytes > 0 && !needs.everywhere => false,
+        Placement::Anywhere if needs.architecture.is_some() && !needs.everywhere => false,
+        Placement::Anywhere if !needs.everywhere => state.free_slots.nodes().any(is_free),
+        Placement::Anywhere => state.free_slots.nodes().any(|node| state.shares(node) && is_free(node)),
+        Placement::On(node) => is_free(*node) || is_draining(*node),
+        Placement::Near(nodes) | Placement::Planned(InputNodes { nodes, .. }) => {
+            nodes.iter().any(|node| is_free(*node))
+        }
+    }
+}
+
+/// Checks the slots that attempts have taken besides their own.
+fn check_slots_beside(state: &State) {
+    let mut taken: BTreeMap<(AttemptKey, NodeId), u32> = BTreeMap::new();
+    let running = || state.jobs.values().flat_map(|job| job.running.values());
+    for (slot, attempt) in state.occupied.iter() {
+        *taken.entry((attempt, slot.node)).or_default() += 1;
+        let waits = state.free_slots.iter().chain(state.draining_slots.iter()).any(|each| *each == slot);
+        assert!(!waits, "{slot:?} waits, and {attempt} has taken it");
+        assert!(!running().any(|each| each.slot == slot), "{slot:?} runs, and {attempt} has taken it");
+    }
+    for (attempt, node, owed) in state.occupied.owed() {
+        assert!(owed > 0, "{attempt} gets slots that it has already");
+        *taken.entry((attempt, node)).or_default() += owed;
+    }
+    let wide = state.jobs.values().filter(|job| job.claim.needs.is_wide());
+    let expected = wide.flat_map(|job| {
+        let beside = job.claim.needs.slots_beside;
+        job.running.iter().map(move |(attempt, running)| ((*attempt, running.slot.node), beside))
+    });
+    assert_eq!(taken, expected.collect(), "slots beside those of attempts are miscounted");
+    let excluded = |job: &Job| job.claim.needs.everywhere && job.claim.needs.is_wide();
+    assert!(!state.jobs.values().any(excluded), "a job with memory on all nodes takes several slots");
 }
 
 fn check_memory(state: &State) {

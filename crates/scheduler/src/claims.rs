@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Rank of a job, the lowest first: level, share of its user, age.
 pub(crate) type ClaimRank = (Reverse<i64>, Served, JobId);
 
-/// Share of a user, the least first: running attempts, and among equals the total number of starts at the user's last
+/// Share of a user, the least first: slots in use, and among equals the total number of starts at the user's last
 /// start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Served {
+    /// Number of slots that the user's running attempts take.
     pub running: u32,
     pub last_start: u64,
 }
@@ -48,6 +49,11 @@ impl Claims {
         if users.is_empty() {
             self.levels.remove(&Reverse(level));
         }
+    }
+
+    pub fn contains(&self, level: i64, user: u64, job: JobId) -> bool {
+        let jobs = self.levels.get(&Reverse(level)).and_then(|users| users.get(&user));
+        jobs.is_some_and(|jobs| jobs.contains(&job))
     }
 
     pub fn is_empty(&self) -> bool {

@@ -11,8 +11,10 @@ use ids::{AttemptKey, AttemptNumber, JobId, NodeId, TaskIndex, TaskKey};
 pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos) {
     state.let_far_tasks_go(now);
     state.raise_those_who_wait(now);
-    while !(state.anywhere.is_empty() && state.far.is_empty() && state.needy.is_empty()) {
-        let Some(slot) = state.free_slots.first() else { break };
+    // A job on a higher level may have come, or risen; the loop over all slots leaves this node out.
+    state.woken.extend(state.node_kept_for_wide());
+    while state.has_tasks_for_any_node() {
+        let Some(slot) = state.free_slots.first_outside(state.node_kept_for_wide()) else { break };
         match choose(state, slot.node, now) {
             Some((job, task)) => start(state, outbox, job, task, slot, now),
             // If nodes do not differ, nothing for this node means nothing for any: only tasks bound to other nodes are
@@ -25,7 +27,8 @@ pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNan
             }
         }
     }
-    for node in std::mem::take(&mut state.woken) {
+    // A start may wake a further node, because it ends the reservation there.
+    while let Some(node) = state.woken.pop_first() {
         let drains = state.draining.contains(&node);
         let waiting = |state: &State| match drains {
             true => state.draining_slots.first_of(node),
@@ -36,9 +39,11 @@ pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNan
             start(state, outbox, job, task, slot, now);
         }
     }
-    // Slots come first: a task that waits for a place of one node could run at once in a slot of another.
-    while state.free_slots.is_empty()
-        && let Some(place) = state.places.first()
+    // Slots come first: a task that waits for a place of one node could run at once in a slot of another. The slots and
+    // places of a reserved node do not count.
+    let reserved = state.node_kept_for_wide();
+    while state.free_slots.first_outside(reserved).is_none()
+        && let Some(place) = state.places.first_outside(reserved)
         && let Some((job, task)) = choose(state, place.node, now)
         && state.jobs[&job].is_one_task()
     {
@@ -56,7 +61,7 @@ pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<
         let is_current = job.as_ref().is_some_and(|job| job.level == level.0);
         let found = job.and_then(|job| {
             let current = job.current;
-            if queue == Queue::Far && job.far_due.is_some() && !job.stage(current).is_planned {
+            if queue.is_far() && job.far_due.is_some() && !job.stage(current).is_planned {
                 return None;
             }
             let first = match drains {
@@ -90,8 +95,8 @@ fn best_claim(state: &State, node: NodeId, drains: bool, now: UnixNanos) -> Opti
     let best = all.filter_map(|(claims, queue)| {
         claims.best(&state.users).map(|(standing, user)| (standing, user, queue))
     });
-    let needy = (!drains && !state.needy.is_empty()).then(|| state.best_needy(node, now)).flatten();
-    best.chain(needy).min_by_key(|(standing, _, _)| *standing)
+    let best = best.chain(state.best_needy(node, now)).min_by_key(|(standing, _, _)| *standing);
+    state.allowed_on(node, best, now)
 }
 
 /// Starts the task that was chosen for the slot, or a copy of a running one.
@@ -120,10 +125,12 @@ pub(crate) fn start(
     task.running += 1;
     let attempt = AttemptKey { task: TaskKey { job: id, stage: stage_index, task: index }, attempt };
     job.running.insert(attempt, Running::new(slot, now));
+    let slots = job.claim.needs.slots();
     state.starts += 1;
     let served = &mut state.users.entry(job.claim.user).or_default().served;
     let user_running = served.running;
-    (served.running, served.last_start) = (served.running + 1, state.starts);
+    (served.running, served.last_start) = (served.running + slots, state.starts);
+    state.take_slots_beside(attempt, slot.node);
     state.take_attempt_memory(id, slot.node);
     if place != WhyHere::BesideSlow {
         state.begin_wait(id, now);
@@ -152,10 +159,10 @@ impl State {
             match queue {
                 Queue::Far => self.keep_far_tasks(id, now),
                 Queue::Of(node) => {
-                    self.claims_mut(queue).insert(level, user, id);
+                    self.claims_mut(queue.for_needs(needs)).insert(level, user, id);
                     self.woken.insert(node);
                 }
-                Queue::Anywhere | Queue::Needy(_) => {
+                Queue::Anywhere | Queue::Needy(_) | Queue::Wide(..) => {
                     let queue = queue.for_needs(needs);
                     self.look_everywhere |= !needs.everywhere && !needs.is_nothing();
                     self.claims_mut(queue).insert(level, user, id);
@@ -174,7 +181,25 @@ impl State {
             Queue::Far => &mut self.far,
             Queue::Of(node) => self.near.entry(node).or_default(),
             Queue::Needy(needs) => self.needy.entry(needs).or_default(),
+            Queue::Wide(near, needs) => self.wide.entry(near).or_default().entry(needs).or_default(),
         }
+    }
+
+    /// Returns the claims to a queue; None if there are none.
+    pub(crate) fn claims_of(&self, queue: Queue) -> Option<&crate::claims::Claims> {
+        match queue {
+            Queue::Anywhere => Some(&self.anywhere),
+            Queue::Far => Some(&self.far),
+            Queue::Of(node) => self.near.get(&node),
+            Queue::Needy(needs) => self.needy.get(&needs),
+            Queue::Wide(near, needs) => self.wide.get(&near)?.get(&needs),
+        }
+    }
+
+    /// Returns whether jobs claim slots regardless of their node.
+    fn has_tasks_for_any_node(&self) -> bool {
+        let only_near = self.anywhere.is_empty() && self.far.is_empty() && self.needy.is_empty();
+        !only_near || self.wide.contains_key(&None)
     }
 
     pub(crate) fn forget_if_empty(&mut self, queue: Queue) {
@@ -187,6 +212,16 @@ impl State {
             && self.needy.get(&needs).is_some_and(crate::claims::Claims::is_empty)
         {
             self.needy.remove(&needs);
+        }
+        if let Queue::Wide(near, needs) = queue
+            && let Some(kinds) = self.wide.get_mut(&near)
+        {
+            if kinds.get(&needs).is_some_and(crate::claims::Claims::is_empty) {
+                kinds.remove(&needs);
+            }
+            if kinds.is_empty() {
+                self.wide.remove(&near);
+            }
         }
     }
 
@@ -202,8 +237,17 @@ impl State {
             self.far_due.remove(&(before, id));
         }
         self.far_due.insert((due, id));
-        let (level, user) = (job.level, job.claim.user);
-        self.far.remove(level, user, id);
+        let (level, user, queue) = (job.level, job.claim.user, Queue::Far.for_needs(job.claim.needs));
+        self.claims_mut(queue).remove(level, user, id);
+        self.forget_if_empty(queue);
+    }
+
+    /// Enters the claim of a job whose far tasks have waited long enough.
+    fn claim_far(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let (level, user, needs) = (job.level, job.claim.user, job.claim.needs);
+        self.look_everywhere |= needs.is_wide();
+        self.claims_mut(Queue::Far.for_needs(needs)).insert(level, user, id);
     }
 
     /// Releases the far tasks that have waited long enough.
@@ -212,10 +256,10 @@ impl State {
             self.far_due.remove(&(due, id));
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             job.far_due = None;
-            let (level, user, current) = (job.level, job.claim.user, job.current);
+            let current = job.current;
             match job.stage(current).is_planned {
                 true => self.let_planned_tasks_go(id, now),
-                false => self.far.insert(level, user, id),
+                false => self.claim_far(id),
             }
         }
     }
@@ -223,14 +267,14 @@ impl State {
     /// Releases the far tasks of a planned stage that have waited long enough, and notes the time of the next one.
     fn let_planned_tasks_go(&mut self, id: JobId, now: UnixNanos) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        let (level, user, current) = (job.level, job.claim.user, job.current);
+        let current = job.current;
         let due = job.stage(current).let_far_tasks_go(now);
         if let Some(before) = std::mem::replace(&mut job.far_due, due) {
             self.far_due.remove(&(before, id));
         }
         self.far_due.extend(due.map(|due| (due, id)));
         if job.stage(current).first_waiting(Queue::Far).is_some() {
-            self.far.insert(level, user, id);
+            self.claim_far(id);
         }
     }
 

@@ -54,7 +54,9 @@ pub(crate) fn lend_to_tails(
 
 /// Returns the number of nodes with an idle slot.
 fn idle_nodes(state: &mut State, now: UnixNanos) -> usize {
-    let nodes: Vec<NodeId> = state.free_slots.nodes().filter(|node| state.shares(*node)).collect();
+    let reserved = state.node_kept_for_wide();
+    let may_lend = |node: &NodeId| state.shares(*node) && reserved != Some(*node);
+    let nodes: Vec<NodeId> = state.free_slots.nodes().filter(may_lend).collect();
     nodes.into_iter().filter(|node| choose(state, *node, now).is_none()).count()
 }
 

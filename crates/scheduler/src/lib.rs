@@ -8,8 +8,9 @@
 //! # Invariants
 //! Pure: (state, outbox, now, event) and nothing else, so every history can be replayed. The first success of a task
 //! wins. Every start that it orders is answered by exactly one end. A finished job leaves the state when its last
-//! attempt has ended, which is reported once. A slot runs an attempt or waits; no attempt waits in a slot for another
-//! stage, so no reduce holds one while maps run. [`sanity_check`] holds after every event.
+//! attempt has ended, which is reported once. A slot runs an attempt, is taken by an attempt of its node besides the
+//! attempt's own, or waits; no attempt waits in a slot for another stage, so no reduce holds one while maps run.
+//! [`sanity_check`] holds after every event.
 //!
 //! # Deliberately absent
 //! It never looks inside a task, does not know chunks, and keeps nothing of a finished job.
@@ -94,7 +95,7 @@ pub struct Why {
     pub waited_ns: u64,
     /// Number of slots that asked for work, this one included.
     pub slots_free: u32,
-    /// Number of running attempts of its user before it.
+    /// Number of slots that running attempts of its user took before it.
     pub user_running: u32,
     /// Number of levels that its job had risen because it waited.
     pub levels_risen: u32,
@@ -116,8 +117,8 @@ pub enum WhyHere {
     NotWhereItFailed,
 }
 
-/// User and urgency of a job. Jobs of the highest priority go first; among these the user with the fewest running
-/// attempts (among equals, the user who was not served for longest), and of this user the oldest job.
+/// User and urgency of a job. Jobs of the highest priority go first; among these the user whose running attempts take
+/// the fewest slots (among equals, the user who was not served for longest), and of this user the oldest job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// Number of the user, unique among users.
@@ -134,14 +135,26 @@ pub struct Needs {
     /// Number of the architecture; None accepts any.
     pub architecture: Option<u32>,
     /// True if the job holds its memory on every node from its first start to its end, because its data may be on each;
-    /// otherwise it holds the memory only on the node of a running attempt. Excludes an architecture.
+    /// otherwise it holds the memory only on the node of a running attempt. Excludes an architecture, and slots beside.
     pub everywhere: bool,
+    /// Number of slots of the node that it takes besides its own, while an attempt runs.
+    pub slots_beside: u32,
 }
 
 impl Needs {
     /// Returns whether any node with a free slot will do.
     pub fn is_nothing(&self) -> bool {
-        self.memory_bytes == 0 && self.architecture.is_none()
+        self.memory_bytes == 0 && self.architecture.is_none() && self.slots_beside == 0
+    }
+
+    /// Returns the number of slots that an attempt takes, its own included.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots_beside.saturating_add(1)
+    }
+
+    /// Returns whether an attempt takes several slots.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.slots_beside > 0
     }
 }
 
@@ -249,8 +262,11 @@ pub enum Event {
         node: NodeId,
         memory_bytes: u64,
         architecture: u32,
+        /// Number of its slots.
+        slots: u32,
     },
-    /// A slot asks for work. It asks again after each attempt.
+    /// A slot asks for work. It asks again after each attempt. A slot that an attempt has taken besides its own gets no
+    /// order and may go on asking; it gets none until the attempt ends.
     SlotFree {
         slot: Slot,
     },

@@ -3,10 +3,12 @@
 //!
 //! The data of a MapReduce job is on all nodes that accept chunks, wherever its tasks ran. So the job holds its memory
 //! on all nodes that share such jobs, from its admission until the end of its last attempt. Admissions are in order,
-//! and no job passes the first one. A job that needs memory or an architecture only where its attempt runs holds it
-//! during the attempt; if such a job has waited long, a node is reserved for it.
+//! and no job passes the first one. A job that needs memory, several slots or an architecture only where its attempt runs
+//! holds them during the attempt; if such a job has waited long, a node is reserved for it ([`reservation`]).
 
-use crate::claims::ClaimRank;
+mod reservation;
+
+use crate::claims::{ClaimRank, Claims};
 use crate::ready::Queue;
 use crate::state::{Phase, State};
 use crate::{AGING_NS, Needs, UnixNanos, Wait};
@@ -14,8 +16,8 @@ use ids::{JobId, NodeId};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// Time after which a node is reserved for a job that needs memory where it runs; and time after which no more of these
-/// jobs start while a job waits for memory on all nodes.
+/// Time after which a node is reserved for a job that needs memory or several slots where it runs; and time after which
+/// no more jobs with memory where they run start while a job waits for memory on all nodes.
 pub const MEMORY_PATIENCE_NS: u64 = 2_000_000_000;
 
 /// Resources of a node.
@@ -23,6 +25,8 @@ pub const MEMORY_PATIENCE_NS: u64 = 2_000_000_000;
 pub(crate) struct Room {
     pub memory_bytes: u64,
     pub architecture: u32,
+    /// Number of slots.
+    pub slots: u32,
     /// Memory of running attempts that hold it on this node alone.
     pub ran_bytes: u64,
     /// True if it takes part in jobs that hold memory on all nodes. A node that joined when they held more than it has
@@ -32,9 +36,9 @@ pub(crate) struct Room {
 
 impl State {
     /// Adds the resources of a node. Comes before its slots ask.
-    pub(crate) fn add_room(&mut self, node: NodeId, memory_bytes: u64, architecture: u32) {
+    pub(crate) fn add_room(&mut self, node: NodeId, memory_bytes: u64, architecture: u32, slots: u32) {
         let shares = self.held_bytes <= memory_bytes;
-        self.rooms.insert(node, Room { memory_bytes, architecture, ran_bytes: 0, shares });
+        self.rooms.insert(node, Room { memory_bytes, architecture, slots, ran_bytes: 0, shares });
         self.room_changed = true;
     }
 
@@ -42,14 +46,6 @@ impl State {
         self.rooms.remove(&node);
         self.keep_for_nobody(|_, kept| kept == node);
         self.room_changed = true;
-    }
-
-    /// Ends the reservation of a node if `is_it` holds for it.
-    pub(crate) fn keep_for_nobody(&mut self, is_it: impl Fn(JobId, NodeId) -> bool) {
-        if self.kept.is_some_and(|(job, node)| is_it(job, node)) {
-            self.kept = None;
-            (self.room_changed, self.look_everywhere) = (true, true);
-        }
     }
 
     /// Puts a job in line if it must get memory on all nodes first. Returns true if it must wait.
@@ -93,10 +89,11 @@ impl State {
         }
     }
 
-    /// Counts the memory of an attempt that begins on a node.
+    /// Counts the memory of an attempt that begins on a node, and ends the reservation for its job.
     pub(crate) fn take_attempt_memory(&mut self, id: JobId, node: NodeId) {
-        let Some(bytes) = self.attempt_bytes(id) else { return };
-        if let Some(room) = self.rooms.get_mut(&node) {
+        if let Some(bytes) = self.attempt_bytes(id)
+            && let Some(room) = self.rooms.get_mut(&node)
+        {
             room.ran_bytes = room.ran_bytes.saturating_add(bytes);
         }
         self.keep_for_nobody(|kept, _| kept == id);
@@ -167,8 +164,9 @@ impl State {
     }
 
     fn fits_everywhere(&self, id: JobId, bytes: u64) -> bool {
-        // A node is reserved for an older job.
-        if self.kept.is_some_and(|(kept, _)| kept < id) {
+        // A node is reserved for an older job that needs memory too.
+        let takes_memory = |kept: JobId| self.attempt_bytes(kept).is_some();
+        if self.kept.is_some_and(|(kept, _)| kept < id && takes_memory(kept)) {
             return false;
         }
         let works = |(node, room): &(&NodeId, &Room)| room.shares && !self.draining.contains(node);
@@ -190,17 +188,31 @@ impl State {
         self.rooms.get(&node).is_none_or(|room| room.shares)
     }
 
-    /// Returns the best claim of a job that needs nothing, or resources of its own node only, and fits there.
+    /// Returns the best claim of a job that needs nothing, or resources of its own node only, and fits there. A node that
+    /// drains is offered only tasks near it.
     pub(crate) fn best_needy(&self, node: NodeId, now: UnixNanos) -> Option<(ClaimRank, u64, Queue)> {
-        let best = self.needy.iter().filter_map(|(needs, claims)| {
+        let drains = self.draining.contains(&node);
+        let needy = self.needy.iter().filter(|_| !drains);
+        let needy = needy.map(|(needs, claims)| (Queue::Needy(*needs), *needs, claims));
+        let wide = [Some(Some(node)), (!drains).then_some(None)].into_iter().flatten().flat_map(|near| {
+            let kinds = self.wide.get(&near).into_iter().flatten();
+            kinds.map(move |(needs, claims)| (Queue::Wide(near, *needs), *needs, claims))
+        });
+        let best = needy.chain(wide).filter_map(|(queue, needs, claims): (Queue, Needs, &Claims)| {
             let (standing, user) = claims.best(&self.users)?;
-            let may_begin = self.fits(*needs, node) && self.may_take(*needs, standing.2, node, now);
-            may_begin.then_some((standing, user, Queue::Needy(*needs)))
+            let may_begin = self.fits(needs, node) && self.may_take(needs, standing.2, node, now);
+            may_begin.then_some((standing, user, queue))
         });
         best.min_by_key(|(standing, _, _)| *standing)
     }
 
-    fn fits(&self, needs: Needs, node: NodeId) -> bool {
+    /// Returns whether an attempt with these needs could begin on a node, where a slot waits for it.
+    pub(crate) fn fits(&self, needs: Needs, node: NodeId) -> bool {
+        let has_slots = !needs.is_wide() || self.waiting_slots(node) > needs.slots_beside;
+        has_slots && self.fits_memory(needs, node)
+    }
+
+    fn fits_memory(&self, needs: Needs, node: NodeId) -> bool {
         let Some(room) = self.rooms.get(&node) else { return true };
         let held_bytes = if room.shares { self.held_bytes } else { 0 };
         needs.architecture.is_none_or(|architecture| architecture == room.architecture)
@@ -213,63 +225,15 @@ impl State {
         if needs.memory_bytes == 0 {
             return true;
         }
-        let kept_for_other = self.kept.is_some_and(|(kept, on)| on == node && kept != id);
+        // A node kept for slots refuses jobs in `dispatch`, with and without memory.
+        let kept_for_other =
+            self.kept.is_some_and(|(kept, on)| on == node && kept != id) && self.kept_for_wide().is_none();
         let waits_long = |other: &JobId| {
             let since = self.jobs[other].in_line_since;
             *other < id && now.0.saturating_sub(since.0) >= MEMORY_PATIENCE_NS
         };
         let would_pass = !self.line.is_empty() && self.shares(node) && self.in_line().any(waits_long);
         !(kept_for_other || would_pass)
-    }
-
-    /// Reserves the node with the most room for a job that has waited long and fits nowhere now. One at a time.
-    pub(crate) fn keep_a_node(&mut self, now: UnixNanos) {
-        if self.kept.is_some() {
-            return;
-        }
-        let kinds: Vec<Needs> = self.needy.keys().filter(|needs| needs.memory_bytes > 0).copied().collect();
-        let mut oldest: Option<(JobId, NodeId)> = None;
-        for needs in kinds {
-            let Some(id) = self.first_needy(needs) else { continue };
-            let since = self.jobs.get(&id).and_then(|job| job.waits_since);
-            let long = since.is_some_and(|since| now.0.saturating_sub(since.0) >= MEMORY_PATIENCE_NS);
-            if long
-                && oldest.is_none_or(|(older, _)| id < older)
-                && let Some(node) = self.node_to_keep(needs)
-            {
-                oldest = Some((id, node));
-            }
-        }
-        self.kept = oldest;
-    }
-
-    /// Returns the job with the best claim among those with these needs and a waiting task.
-    fn first_needy(&mut self, needs: Needs) -> Option<JobId> {
-        loop {
-            let ((level, _, id), user) = self.needy.get(&needs)?.best(&self.users)?;
-            let waiting = self.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running).and_then(|job| {
-                let current = job.current;
-                job.stage(current).first_waiting(Queue::Anywhere)
-            });
-            if waiting.is_some() {
-                return Some(id);
-            }
-            self.claims_mut(Queue::Needy(needs)).remove(level.0, user, id);
-            self.forget_if_empty(Queue::Needy(needs));
-        }
-    }
-
-    /// Returns the node with the most room among those that could run it; None if a node fits now, so that the job
-    /// waits only for a slot.
-    fn node_to_keep(&self, needs: Needs) -> Option<NodeId> {
-        let working = || self.rooms.iter().filter(|(node, _)| !self.draining.contains(node));
-        if working().any(|(node, _)| self.fits(needs, *node)) {
-            return None;
-        }
-        let could = working().filter(|(_, room)| could_ever(needs, room));
-        could
-            .max_by_key(|(node, room)| (room.memory_bytes.saturating_sub(room.ran_bytes), **node))
-            .map(|(node, _)| *node)
     }
 }
 
@@ -279,7 +243,11 @@ pub fn wait_of(state: &State, id: JobId) -> Option<Wait> {
     let needs = job.claim.needs;
     let waits = match needs.everywhere {
         true => state.line.contains(&id),
-        false => !needs.is_nothing() && !state.rooms.keys().any(|node| state.fits(needs, *node)),
+        false => {
+            let may_be_offered = |node: &&NodeId| !(needs.is_wide() && state.draining.contains(*node));
+            let mut nodes = state.rooms.keys().filter(may_be_offered);
+            !needs.is_nothing() && !nodes.any(|node| state.fits(needs, *node))
+        }
     };
     if !waits {
         return None;
@@ -298,6 +266,7 @@ pub fn wait_of(state: &State, id: JobId) -> Option<Wait> {
 
 fn could_ever(needs: Needs, room: &Room) -> bool {
     needs.memory_bytes <= room.memory_bytes
+        && (!needs.is_wide() || needs.slots_beside < room.slots)
         && needs.architecture.is_none_or(|architecture| architecture == room.architecture)
 }
 

@@ -3,6 +3,7 @@
 use crate::dispatch::dispatch;
 use crate::elastic::{lend_to_tails, on_task_added};
 use crate::losses::{on_node_lost, on_results_lost, on_tasks_moved, on_tasks_placed};
+use crate::ready::Queue;
 use crate::recovery::{Recovered, on_job_recovered};
 use crate::speculative_attempts::{Left, SLOW_NODE_NS, Watch, on_progress, speculate};
 use crate::state::{Job, Phase, Stage, State};
@@ -35,10 +36,10 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
             on_results_lost(state, outbox, now, job, to, &tasks, retained.as_ref());
             state.claim(job, now);
         }
-        Event::NodeCame { node, memory_bytes, architecture } => {
-            state.add_room(node, memory_bytes, architecture);
+        Event::NodeCame { node, memory_bytes, architecture, slots } => {
+            state.add_room(node, memory_bytes, architecture, slots);
         }
-        Event::SlotFree { slot } => on_slot_free(state, slot),
+        Event::SlotFree { slot } => state.slot_asks(slot),
         Event::PlacesFree { node, places } => on_places_free(state, node, places),
         Event::SlotGone { slot } => on_slot_gone(state, slot),
         Event::SlotsGone { node } => on_slots_gone(state, node),
@@ -158,23 +159,17 @@ fn on_job_rests(state: &mut State, id: JobId) {
     }
 }
 
-fn on_slot_free(state: &mut State, slot: Slot) {
-    match state.draining.contains(&slot.node) {
-        true => state.draining_slots.insert(slot),
-        false => state.free_slots.insert(slot),
-    }
-    state.woken.insert(slot.node);
-}
-
 fn on_slot_gone(state: &mut State, slot: Slot) {
     state.free_slots.remove(slot);
     state.draining_slots.remove(slot);
+    state.occupied.slot_gone(slot);
 }
 
 pub(crate) fn on_slots_gone(state: &mut State, node: NodeId) {
     state.places.remove_node(node);
     state.free_slots.remove_node(node);
     state.draining_slots.remove_node(node);
+    state.occupied.slots_gone(node);
 }
 
 fn on_places_free(state: &mut State, node: NodeId, places: Vec<u32>) {
@@ -209,12 +204,18 @@ fn on_node_resumes(state: &mut State, node: NodeId) {
         state.free_slots.insert(slot);
     }
     // Tasks near it may have left its queue in the meantime.
-    let State { jobs, line, near, .. } = state;
+    let State { jobs, line, .. } = state;
+    let mut refilled: Vec<JobId> = Vec::new();
     for (id, job) in jobs.iter_mut().filter(|(id, job)| job.phase == Phase::Running && !line.contains(id)) {
-        let (level, user, current) = (job.level, job.claim.user, job.current);
+        let current = job.current;
         if job.stage(current).refill(node) {
-            near.entry(node).or_default().insert(level, user, *id);
+            refilled.push(*id);
         }
+    }
+    for id in refilled {
+        let Job { level, claim, .. } = &state.jobs[&id];
+        let (level, user, needs) = (*level, claim.user, claim.needs);
+        state.claims_mut(Queue::Of(node).for_needs(needs)).insert(level, user, id);
     }
     state.woken.insert(node);
 }
@@ -229,10 +230,11 @@ pub(crate) fn take_off(state: &mut State, attempt: AttemptKey, now: UnixNanos) -
     let left = job.watch.leave(attempt, &running, now);
     let task = job.task(attempt.task).expect("a running attempt has its task");
     task.running -= u32::from(!running.is_told_to_stop);
-    let user = job.claim.user;
+    let (user, slots) = (job.claim.user, job.claim.needs.slots());
     let user = state.users.get_mut(&user).expect("a user with a running attempt is counted");
-    user.served.running -= 1;
+    user.served.running -= slots;
     state.give_attempt_memory_back(attempt.task.job, running.slot.node);
+    state.give_slots_beside_back(attempt, running.slot.node);
     (!running.is_told_to_stop).then_some(left)
 }
 

@@ -16,16 +16,25 @@ pub(crate) enum Queue {
     Far,
     /// Like `Anywhere`, for a job without memory on all nodes: any node with the needed resources may run it.
     Needy(Needs),
+    /// Like `Of`, or without a node like `Far`, for a job whose attempts take several slots.
+    Wide(Option<NodeId>, Needs),
 }
 
 impl Queue {
     /// Returns the queue of a job with these needs: `Needy` in place of `Anywhere`, unless it holds memory on all
-    /// nodes.
+    /// nodes; and `Wide` in place of the others if its attempts take several slots.
     pub fn for_needs(self, needs: Needs) -> Self {
         match self {
             Self::Anywhere if !needs.everywhere => Self::Needy(needs),
+            Self::Of(node) if needs.is_wide() => Self::Wide(Some(node), needs),
+            Self::Far if needs.is_wide() => Self::Wide(None, needs),
             other => other,
         }
+    }
+
+    /// Returns whether tasks wait in it that found no slot near their data.
+    pub fn is_far(self) -> bool {
+        matches!(self, Self::Far | Self::Wide(None, _))
     }
 }
 
@@ -225,8 +234,8 @@ impl Stage {
         let Self { tasks, ready, .. } = self;
         match queue {
             Queue::Anywhere | Queue::Needy(_) => front(&mut ready.anywhere, tasks),
-            Queue::Far => front(&mut ready.far, tasks),
-            Queue::Of(node) => {
+            Queue::Far | Queue::Wide(None, _) => front(&mut ready.far, tasks),
+            Queue::Of(node) | Queue::Wide(Some(node), _) => {
                 for queues in [&mut ready.planned, &mut ready.by_node] {
                     let Some(queue) = queues.get_mut(&node) else { continue };
                     match front(queue, tasks) {

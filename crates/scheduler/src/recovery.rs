@@ -59,16 +59,21 @@ pub(crate) fn on_job_recovered(
             false => job.stop_surplus(outbox, task),
         }
     }
-    let (user, attempts) = (job.claim.user, job.running.len() as u32);
+    let (user, slots) = (job.claim.user, job.running.len() as u32 * job.claim.needs.slots());
     // No check of the memory: a job that has begun has its memory already.
     let has_begun = current > 0 || job.stages[0].tasks.iter().any(|task| task.attempts_started > 0);
-    let nodes: Vec<NodeId> = job.running.values().map(|running| running.slot.node).collect();
+    let placed = |(attempt, running): (&AttemptKey, &Running)| (*attempt, running.slot.node);
+    let placed: Vec<(AttemptKey, NodeId)> = job.running.iter().map(placed).collect();
     state.add_job(id, job);
     if has_begun {
         state.take_memory(id);
     }
-    nodes.into_iter().for_each(|node| state.take_attempt_memory(id, node));
-    state.users.entry(user).or_default().served.running += attempts;
+    for (attempt, node) in placed {
+        state.take_attempt_memory(id, node);
+        // The previous server chose the slots beside. They do the same as any others of the node.
+        state.take_slots_beside(attempt, node);
+    }
+    state.users.entry(user).or_default().served.running += slots;
     advance(state, outbox, id);
     state.claim(id, now);
 }

@@ -1,5 +1,7 @@
 //! The waiting slots, in the order in which they asked.
 
+pub(crate) mod occupied;
+
 use crate::Slot;
 use ids::NodeId;
 use std::collections::BTreeMap;
@@ -49,9 +51,14 @@ impl FreeSlots {
         self.by_ticket.is_empty()
     }
 
-    /// Returns the slot that has waited longest.
-    pub fn first(&self) -> Option<Slot> {
-        self.by_ticket.first_key_value().map(|(_, slot)| *slot)
+    pub fn count_of(&self, node: NodeId) -> u32 {
+        self.by_node.get(&node).map_or(0, |tickets| tickets.len() as u32)
+    }
+
+    /// Returns the slot that has waited longest, among those of other nodes than this one. Visits the slots of this
+    /// node besides.
+    pub fn first_outside(&self, node: Option<NodeId>) -> Option<Slot> {
+        self.by_ticket.values().find(|slot| Some(slot.node) != node).copied()
     }
 
     /// Returns the slot of a node that has waited longest.

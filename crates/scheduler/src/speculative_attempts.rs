@@ -381,11 +381,13 @@ fn find_slot(state: &mut State, now: UnixNanos, of: AttemptKey, place: &Where) -
     let busy: BTreeSet<NodeId> = job.live(of.task).map(|(_, slot)| slot.node).collect();
     let task = &job.stages[usize::from(of.task.stage.0)].tasks[of.task.task.0 as usize];
     let is_near = |node: &NodeId| task.placement.near().contains(node);
+    let reserved = state.node_kept_for_wide();
     let may_run = |node: &NodeId| {
         !(busy.contains(node) || place.avoid.contains(node) || state.slow_nodes.contains_key(node))
             && place.only.as_ref().is_none_or(|only| only.contains(node))
             && (is_near(node) || !task.placement.is_bound())
             && state.shares(*node)
+            && reserved != Some(*node)
     };
     let mut nodes: Vec<NodeId> = state.free_slots.nodes().filter(may_run).collect();
     nodes.sort_by_key(|node| !is_near(node));

@@ -4,6 +4,7 @@ use crate::claims::{Claims, User};
 use crate::memory::Room;
 use crate::ready::Ready;
 use crate::slots::FreeSlots;
+use crate::slots::occupied::OccupiedSlots;
 use crate::speculative_attempts::Watch;
 use crate::{Claim, Needs, Slot, UnixNanos};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, Placement, StageIndex, StageKind, TaskKey};
@@ -18,6 +19,8 @@ pub struct State {
     /// can run on no other node.
     pub(crate) draining: BTreeSet<NodeId>,
     pub(crate) draining_slots: FreeSlots,
+    /// Slots that running attempts have taken besides their own.
+    pub(crate) occupied: OccupiedSlots,
     /// Places where attempts may wait for a slot of their node.
     pub(crate) places: FreeSlots,
     /// The users of jobs.
@@ -38,7 +41,7 @@ pub struct State {
     pub(crate) levels: BTreeMap<i64, u32>,
     /// Nodes with a new slot or task since the last dispatch.
     pub(crate) woken: BTreeSet<NodeId>,
-    /// Declared memory and architecture of nodes.
+    /// Declared resources of nodes.
     pub(crate) rooms: BTreeMap<NodeId, Room>,
     /// Memory of the jobs that hold it on all nodes.
     pub(crate) held_bytes: u64,
@@ -48,7 +51,11 @@ pub struct State {
     pub(crate) line: BTreeSet<JobId>,
     /// Jobs without memory on all nodes: their tasks need resources of their own node, or nothing.
     pub(crate) needy: BTreeMap<Needs, Claims>,
-    /// A job that needs memory where it runs and has waited long, and the node that is reserved for it.
+    /// Jobs whose attempts take several slots, by node: jobs with tasks on or near the node, or for None, with tasks that
+    /// have waited long enough for a node near their data.
+    pub(crate) wide: BTreeMap<Option<NodeId>, BTreeMap<Needs, Claims>>,
+    /// A job that needs memory or several slots where it runs and has waited long, and the node that is reserved for
+    /// it.
     pub(crate) kept: Option<(JobId, NodeId)>,
     /// True if a job may fit since the memory was last checked.
     pub(crate) room_changed: bool,

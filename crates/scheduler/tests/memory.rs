@@ -24,7 +24,7 @@ impl World {
 
     fn add_node(&mut self, number: u32, memory_bytes: u64, architecture: u32) {
         let node = NodeId(number);
-        self.feed(Event::NodeCame { node, memory_bytes, architecture });
+        self.feed(Event::NodeCame { node, memory_bytes, architecture, slots: 3 });
         (0..3).for_each(|slot| self.feed(Event::SlotFree { slot: Slot { node, slot } }));
     }
 
@@ -240,7 +240,7 @@ fn attempts_cannot_starve_a_job_of_all_nodes() {
 fn architectures_are_kept_apart() {
     let mut world = World::with_nodes(&[100]);
     world.add_node(2, 100, 7);
-    let needs = |memory_bytes, architecture| Needs { memory_bytes, architecture, everywhere: false };
+    let needs = |memory_bytes, architecture| Needs { memory_bytes, architecture, ..Needs::default() };
     world.submit(1, needs(0, Some(7)), 2);
     world.expect_started(&[(1, 2), (1, 2)]);
     world.submit(2, needs(10, Some(0)), 1);

@@ -355,7 +355,8 @@ impl Random {
 
 /// A node says what it has.
 fn came(pick: usize) -> Event {
-    Event::NodeCame { node: NodeId(pick as u32 % NODES), memory_bytes: 1 << 30, architecture: 0 }
+    let (node, slots) = (NodeId(pick as u32 % NODES), SLOTS / NODES);
+    Event::NodeCame { node, memory_bytes: 1 << 30, architecture: 0, slots }
 }
 
 proptest! {
