@@ -4,7 +4,8 @@ use crate::{World, anywhere};
 use ids::{AttemptKey, InputNodes, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
 use proptest::prelude::*;
 use scheduler::{
-    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, RetainedStage, Slot, Waits, WhyHere, has_jobs,
+    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Needs, RetainedStage, Slot, Waits, WhyHere,
+    has_jobs,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,10 @@ struct Random {
     submitted: i64,
     ended: BTreeSet<JobId>,
     drained: BTreeSet<JobId>,
+    /// Slots that each attempt takes besides its own, by job.
+    beside: BTreeMap<JobId, u32>,
+    /// Number of attempts that took several slots.
+    wide: u32,
     /// Jobs whose tasks may run twice.
     may_copy: BTreeSet<JobId>,
     /// Attempts that were told to stop; they run until they end in one way or another.
@@ -82,6 +87,10 @@ impl Random {
                     );
                     self.check_copy(attempt, slot);
                     assert!(self.running.insert(attempt, slot).is_none(), "{attempt} started twice");
+                    let is_wide = self.beside.contains_key(&task.job);
+                    assert!(!is_wide || slot.slot < SLOTS, "{attempt} takes several slots and waits for one");
+                    self.wide += u32::from(is_wide);
+                    self.check_slots(slot.node);
                 }
                 Action::TaskDone { attempt } => {
                     assert!(self.winners.insert(attempt.task, attempt).is_none(), "two winners");
@@ -125,6 +134,14 @@ impl Random {
         }
     }
 
+    /// The attempts of a node take no more slots than it has.
+    fn check_slots(&self, node: NodeId) {
+        let on_it = self.running.iter().filter(|(_, slot)| slot.node == node && slot.slot < SLOTS);
+        let beside = |job: JobId| self.beside.get(&job).copied().unwrap_or(0);
+        let used: u32 = on_it.map(|(attempt, _)| 1 + beside(attempt.task.job)).sum();
+        assert!(used <= SLOTS / NODES, "{used} slots of {node} are in use");
+    }
+
     /// Attempts of a task that may still win.
     fn live(&self, task: TaskKey) -> impl Iterator<Item = AttemptKey> {
         let running = self.running.keys().filter(move |key| key.task == task);
@@ -138,6 +155,7 @@ impl Random {
         assert_eq!(announced, !others.is_empty(), "{attempt} beside {others:?}");
         if announced {
             assert!(self.may_copy.contains(&attempt.task.job), "{attempt} is a copy");
+            assert!(!self.beside.contains_key(&attempt.task.job), "{attempt} takes several slots");
             assert!(others.len() == 1 && self.running[&others[0]].node != slot.node, "{attempt}: {others:?}");
             assert!(slot.slot < SLOTS, "{attempt} has nobody to wait for");
             self.copies += 1;
@@ -207,8 +225,11 @@ impl Random {
     fn submit(&mut self, pick: usize) {
         self.submitted += 1;
         let stages = vec![StageKind::Map, StageKind::Merge, StageKind::Commit][pick % 3..].to_vec();
-        let claim = Claim { user: pick as u64 % 2, priority: (pick % 3) as i32, ..Claim::default() };
+        let slots_beside = [0, 0, 0, 1, 2, 3][pick / 12 % 6];
+        let needs = Needs { slots_beside, ..Needs::default() };
+        let claim = Claim { user: pick as u64 % 2, priority: (pick % 3) as i32, needs };
         let job = JobId(self.submitted);
+        self.beside.extend((slots_beside > 0).then_some((job, slots_beside)));
         let all = (0..stages.len() as u16).map(StageIndex).collect();
         self.feed(Event::JobSubmitted { job, claim, stages, failures_max: FAILURES_MAX });
         if !pick.is_multiple_of(4) {
@@ -346,6 +367,7 @@ impl Random {
                         self.feed(Event::SlotFree { slot });
                     }
                 }
+                self.feed(Event::Tick);
             } else {
                 break;
             }
@@ -378,7 +400,7 @@ proptest! {
 /// The same worlds, to see that copies are among what happens there, and win, and lose.
 #[test]
 fn these_worlds_have_copies_that_win_and_lose() {
-    let (mut copies, mut won, mut stopped, mut kept_away) = (0, 0, 0, 0);
+    let (mut copies, mut won, mut stopped, mut kept_away, mut wide) = (0, 0, 0, 0, 0);
     for seed in 0u64..1000 {
         let mut random = Random::default();
         let mut number = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -398,11 +420,12 @@ fn these_worlds_have_copies_that_win_and_lose() {
         }
         random.finish();
         assert!(!has_jobs(&random.world.state), "seed {seed}");
-        copies += random.copies;
+        (copies, wide) = (copies + random.copies, wide + random.wide);
         let places = random.world.placed.iter().map(|(_, why)| why.place);
         kept_away += places.filter(|place| *place == WhyHere::NotWhereItFailed).count();
         (won, stopped) = (won + random.copies_won.len(), stopped + random.stopped.len());
     }
+    assert!(wide > 1000, "{wide} attempts took several slots");
     assert!(kept_away > 50, "{kept_away} tasks went elsewhere");
     assert!(copies > 200 && won > 50 && stopped > 200, "{copies} copies, {won} won, {stopped} stopped");
 }
