@@ -447,6 +447,59 @@ fn reservation_ends_when_its_node_drains() {
 }
 
 #[test]
+fn reservation_prefers_nodes_with_memory() {
+    let mut world = World::with_nodes(2);
+    let with_memory = |memory_bytes, slots_beside| Claim {
+        needs: Needs { memory_bytes, slots_beside, ..Needs::default() },
+        ..Claim::default()
+    };
+    world.submit_of(1, with_memory(60, 0), 1);
+    world.submit(2, 0, 7);
+    assert_eq!(world.take_started().len(), 8);
+    world.end(1);
+    world.submit_of(3, with_memory(60, 0), 1);
+    world.poll(1);
+    world.expect_started(&[(3, 1)]);
+    // The first node has the most waiting slots, and not the memory.
+    (0..2).for_each(|_| world.end(2));
+    world.poll(1);
+    world.submit_of(4, with_memory(50, 3), 1);
+    world.pass(MEMORY_PATIENCE_NS);
+    world.submit(5, 0, 2);
+    world.expect_started(&[(5, 1), (5, 1)]);
+    while world.running.keys().any(|attempt| attempt.task.job == JobId(2)) {
+        world.end(2);
+    }
+    world.poll(2);
+    world.expect_started(&[(4, 2)]);
+}
+
+#[test]
+fn reservation_ends_when_lost_attempt_succeeds() {
+    let mut world = World::with_nodes(1);
+    let (job, claim) = (JobId(1), Claim { needs: beside(2), ..Claim::default() });
+    world.beside.insert(job, 2);
+    let stages = vec![StageKind::Run, StageKind::Commit];
+    world.feed(Event::JobSubmitted { job, claim, stages, failures_max: 1 });
+    world.feed(Event::StageExpanded { job, stage: StageIndex(0), tasks: vec![Placement::Anywhere] });
+    world.submit_of(2, Claim { priority: 1, ..Claim::default() }, 4);
+    world.expect_started(&[(1, 1), (2, 1)]);
+    let lost = world.running.pop_first().unwrap().0;
+    world.feed(Event::AttemptLost { attempt: lost });
+    world.poll(1);
+    world.expect_started(&[(2, 1), (2, 1), (2, 1)]);
+    world.pass(MEMORY_PATIENCE_NS);
+    world.submit(3, 0, 1);
+    world.end(2);
+    world.poll(1);
+    world.expect_started(&[]);
+    // The job has no task for the node any more, and does not leave.
+    world.feed(Event::AttemptSucceeded { attempt: lost });
+    world.feed(Event::Tick);
+    world.expect_started(&[(3, 1)]);
+}
+
+#[test]
 fn wide_jobs_take_turns_and_oversized_one_waits() {
     let mut world = World::with_nodes(2);
     world.submit(1, SLOTS, 1);

@@ -114,8 +114,9 @@ impl State {
         }
     }
 
-    /// Returns the node with the most room among those that could run it, or among these the given one; None if a node
-    /// fits now, so that the job waits only for a slot.
+    /// Returns the node to reserve among the working nodes that could ever run it, or `near` alone if given. For several
+    /// slots, nodes that have the memory now go first, and the node with the most waiting slots among them; after that
+    /// the node with the most memory. Returns None if a node fits now, so that the job waits only for a slot.
     fn node_to_keep(&self, needs: Needs, near: Option<NodeId>) -> Option<NodeId> {
         let may_run = |node: NodeId| !self.draining.contains(&node) && near.is_none_or(|near| near == node);
         let working = || self.rooms.iter().filter(|(node, _)| may_run(**node));

@@ -1,11 +1,14 @@
 //! Whatever comes in whatever order, every job ends once.
 
 use crate::{World, anywhere};
-use ids::{AttemptKey, InputNodes, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
+use ids::{
+    AttemptKey, AttemptNumber, InputNodes, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex,
+    TaskKey,
+};
 use proptest::prelude::*;
 use scheduler::{
-    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Needs, RetainedStage, Slot, Waits, WhyHere,
-    has_jobs,
+    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Needs, RecoveredTask, RetainedStage, Slot, Waits,
+    WhyHere, has_jobs,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -241,6 +244,28 @@ impl Random {
         }
     }
 
+    /// A job of the previous server comes with a running attempt, before any slot asks.
+    fn recover(&mut self, pick: usize) {
+        self.submitted += 1;
+        let (job, slots_beside) = (JobId(self.submitted), pick as u32 % 4);
+        let slot = any_slot(pick as u32 / 4 % SLOTS);
+        let task = TaskKey { job, stage: StageIndex(0), task: TaskIndex(0) };
+        let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
+        self.beside.extend((slots_beside > 0).then_some((job, slots_beside)));
+        self.running.insert(attempt, slot);
+        let begun = RecoveredTask { attempts_started: 1, ..RecoveredTask::default() };
+        self.feed(Event::JobRecovered {
+            job,
+            claim: Claim { needs: Needs { slots_beside, ..Needs::default() }, ..Claim::default() },
+            stages: vec![StageKind::Map, StageKind::Commit],
+            failures_max: FAILURES_MAX,
+            tasks: vec![vec![begun, RecoveredTask::default()]],
+            running: vec![(attempt, slot)],
+            attempts_used: Vec::new(),
+            standing: Vec::new(),
+        });
+    }
+
     /// Has an attempt give up the end of its range as it was asked, if it still runs.
     fn split(&mut self, pick: usize) {
         let asked = self.asked.pop();
@@ -384,9 +409,13 @@ fn came(pick: usize) -> Event {
 proptest! {
     #[test]
     fn any_order_of_events_ends_every_job_once(
+        recovered in 0usize..100,
         steps in proptest::collection::vec((0u8..28, 0usize..1000), 0..300),
     ) {
         let mut random = Random::default();
+        if recovered.is_multiple_of(2) {
+            random.recover(recovered / 2);
+        }
         for (what, pick) in steps {
             random.step(what, pick);
         }
