@@ -4,10 +4,12 @@
 //! -> `commit`; a job that reduces kept I-files of another job has `adopt` -> `merge` -> `reduce` -> `commit`.
 
 mod failure;
+mod pipeline;
 pub(crate) mod proof;
 mod task_file;
 
 pub use failure::{Blame, LostInput, TaskFailure};
+pub use pipeline::{PIPELINE_PROGRAMS_MAX, PipelineEdge};
 pub use proof::{DataSum, SourceCommit};
 pub use task_file::{TASK_FILES_MAX, TaskFile, TaskFileError};
 
@@ -89,6 +91,22 @@ pub struct RunTask {
     /// else that it writes there is removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<TaskFile>,
+    /// Name of the input that the program gets as its standard input, which is empty otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub stdin: Option<PathBuf>,
+    /// Name of the output that holds the standard output of the program, which is shown otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub stdout: Option<PathBuf>,
+    /// Slots of one node that the program takes while it runs; 0 is 1. A slot is a core.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cores: u32,
+    /// The other programs of its pipeline: they run in the same attempt, at the same time where an input is the standard
+    /// output of another program. A file that one writes and another reads has the same path in both.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(no_recursion)]
+    pub pipeline: Vec<RunTask>,
     /// Files that nodes fetch: some of `files`, and the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
@@ -108,8 +126,14 @@ pub struct RunTask {
 }
 
 impl RunTask {
-    /// Returns an error for inputs and outputs that have no places of their own in the directory of the program.
+    /// Returns an error for inputs and outputs that have no places of their own in the directory of the program, and for
+    /// programs that cannot run as one pipeline.
     pub fn check_files(&self) -> Result<(), TaskFileError> {
+        self.check_own_files()?;
+        self.check_pipeline()
+    }
+
+    fn check_own_files(&self) -> Result<(), TaskFileError> {
         let count = self.inputs.len() + self.outputs.len();
         if count > TASK_FILES_MAX {
             return Err(TaskFileError::TooMany { count });
@@ -120,7 +144,7 @@ impl RunTask {
         let linked = self.files.iter().filter_map(|file| file.file_name()).map(Path::new);
         let mut names: BTreeSet<&Path> = linked.collect();
         for file in self.inputs.iter().chain(&self.outputs) {
-            let TaskFile { name, path } = file;
+            let TaskFile { name, path, .. } = file;
             if !file.is_valid() {
                 return Err(TaskFileError::Bad { name: name.clone(), path: path.clone() });
             }
@@ -134,8 +158,15 @@ impl RunTask {
             return Err(TaskFileError::NameTaken { name: name.to_path_buf() });
         }
         let mut paths = BTreeSet::new();
-        match self.outputs.iter().find(|output| !paths.insert(&output.path)) {
-            Some(output) => Err(TaskFileError::PathTaken { path: output.path.clone() }),
+        if let Some(output) = self.outputs.iter().find(|output| !paths.insert(&output.path)) {
+            return Err(TaskFileError::PathTaken { path: output.path.clone() });
+        }
+        let lacks = |files: &[TaskFile], name: &&PathBuf| files.iter().all(|file| file.name != **name);
+        if let Some(name) = self.stdin.as_ref().filter(|name| lacks(&self.inputs, name)) {
+            return Err(TaskFileError::NoSuchInput { name: name.clone() });
+        }
+        match self.stdout.as_ref().filter(|name| lacks(&self.outputs, name)) {
+            Some(name) => Err(TaskFileError::NoSuchOutput { name: name.clone() }),
             None => Ok(()),
         }
     }

@@ -1,9 +1,9 @@
 //! Declared files of programs.
 
-use api::task::{RunTask, TASK_FILES_MAX, TaskFile};
+use api::task::{PIPELINE_PROGRAMS_MAX, PipelineEdge, RunTask, TASK_FILES_MAX, TaskFile};
 
 fn file(name: &str, path: &str) -> TaskFile {
-    TaskFile { name: name.into(), path: path.into() }
+    TaskFile { name: name.into(), path: path.into(), temporary: false }
 }
 
 #[test]
@@ -31,4 +31,52 @@ fn declared_files_have_places_of_their_own() {
     assert!(error(&[], &many, &[]).contains("at most 10000"));
     let idle = RunTask { outputs: vec![file("a", "/x")], ..RunTask::default() };
     assert!(idle.check_files().is_err());
+}
+
+/// Returns a program of a pipeline with files whose names are their paths.
+fn program(inputs: &[&str], outputs: &[&str]) -> RunTask {
+    let files = |paths: &[&str]| paths.iter().map(|path| file(&path[1..], path)).collect();
+    RunTask { words: vec!["cat".into()], inputs: files(inputs), outputs: files(outputs), ..RunTask::default() }
+}
+
+fn stdin(program: RunTask, name: &str) -> RunTask {
+    RunTask { stdin: Some(name.into()), ..program }
+}
+
+fn stdout(program: RunTask, name: &str) -> RunTask {
+    RunTask { stdout: Some(name.into()), ..program }
+}
+
+#[test]
+fn edges_of_a_pipeline_stream_between_standard_streams() {
+    let first = stdout(program(&["/text"], &["/words", "/log"]), "words");
+    let second = stdin(program(&["/words"], &["/counts"]), "words");
+    let third = program(&["/words", "/log"], &[]);
+    let task = RunTask { pipeline: vec![second, third], cores: 3, ..first };
+    assert_eq!(task.check_files(), Ok(()));
+    assert_eq!(task.slots(), 5);
+    let edge = |output, reader, input, streams| PipelineEdge { writer: 0, output, reader, input, streams };
+    assert_eq!(task.edges(), [edge(0, 1, 0, true), edge(0, 2, 0, false), edge(1, 2, 1, false)]);
+    assert_eq!(stdout(program(&["/a"], &["/b"]), "b").edges(), []);
+}
+
+#[test]
+fn bad_pipelines_get_a_sentence() {
+    let error = |first: RunTask, others: Vec<RunTask>| {
+        let task = RunTask { pipeline: others, ..first };
+        task.check_files().err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let good = || program(&["/b"], &["/c"]);
+    assert_eq!(error(program(&["/a"], &["/b"]), vec![good()]), "");
+    assert!(error(program(&["/c"], &["/b"]), vec![good()]).contains("wait for each other"));
+    assert!(error(program(&[], &["/c"]), vec![good()]).contains("two outputs have the path \"/c\""));
+    assert!(error(stdin(program(&["/a"], &[]), "b"), vec![]).contains("standard input \"b\""));
+    assert!(error(program(&[], &[]), vec![stdout(good(), "b")]).contains("standard output \"b\""));
+    let nested = RunTask { pipeline: vec![good()], ..program(&[], &["/d"]) };
+    assert!(error(program(&[], &[]), vec![nested]).contains("a pipeline of its own"));
+    let claims = RunTask { memory_bytes: 1, ..good() };
+    assert!(error(program(&[], &[]), vec![claims]).contains("\"cat\" of a pipeline has a memory claim"));
+    let many = vec![program(&[], &[]); PIPELINE_PROGRAMS_MAX];
+    assert!(error(program(&[], &[]), many).contains("at most 256"));
+    assert!(error(RunTask::default(), vec![good()]).contains("has no words"));
 }

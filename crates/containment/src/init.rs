@@ -117,10 +117,10 @@ impl Init {
                     _ => Answer::Ended(all_ended),
                 }
             }
-            Request::Holders { pipe_inode, then } => {
+            Request::Holders { file, then } => {
                 let all = self.children.descendants();
                 let holding: Vec<_> =
-                    all.into_iter().filter_map(|each| Some((each, holder(each.pid, pipe_inode)?))).collect();
+                    all.into_iter().filter_map(|each| Some((each, holder(each.pid, file)?))).collect();
                 if then == HoldersThen::End {
                     holding.iter().for_each(|(each, _)| each.kill());
                 }

@@ -106,8 +106,8 @@ pub(crate) enum Request {
     EndOthers { kept: Option<i32> },
     /// Ends everything, and gives the next programs new namespaces.
     NewJob(JobFiles),
-    /// Finds the processes that have a pipe open, and ends them if that is asked.
-    Holders { pipe_inode: u64, then: HoldersThen },
+    /// Finds the processes that have a pipe or a file open, and ends them if that is asked.
+    Holders { file: HeldFile, then: HoldersThen },
     /// Asks whether a program is the only process of its group.
     IsAlone { pid: i32 },
     /// Asks for the memory of a program.
@@ -116,7 +116,16 @@ pub(crate) enum Request {
     Usage { unlinked: UnlinkedFiles },
 }
 
-/// Fate of the processes that hold a pipe.
+/// A pipe or a file, and the access of those that hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldFile {
+    pub device: u64,
+    pub inode: u64,
+    /// True for those that can write to it; false: for those that can read from it.
+    pub by_writers: bool,
+}
+
+/// Fate of the processes that hold a pipe or a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HoldersThen {
     Live,

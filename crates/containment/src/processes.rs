@@ -1,9 +1,11 @@
 //! Processes as the kernel lists them: the descendants of this one, and the pipes they hold.
 
-use crate::message::Holder;
+use crate::message::{HeldFile, Holder};
+use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeSet;
-use std::fs::{read_dir, read_link, read_to_string};
+use std::fs::{read_dir, read_to_string, symlink_metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// A process and the parent with which it was found.
@@ -101,13 +103,21 @@ pub(crate) fn memory_of(pid: i32) -> Option<u64> {
     (pages > 0).then(|| pages * rustix::param::page_size() as u64)
 }
 
-/// Returns this process, if it has a pipe open.
-pub(crate) fn holder(pid: i32, pipe_inode: u64) -> Option<Holder> {
-    let link = format!("pipe:[{pipe_inode}]");
+/// Returns this process, if it has a pipe or a file open with this access.
+pub(crate) fn holder(pid: i32, file: HeldFile) -> Option<Holder> {
+    const READ: u32 = 0o400;
+    const WRITE: u32 = 0o200;
+    let is_it = |path: &Path| {
+        // A file system that hangs must not hang the init.
+        let opened = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO)?;
+        let device = makedev(opened.stx_dev_major, opened.stx_dev_minor);
+        // The rights of the link are those of the descriptor.
+        let rights = symlink_metadata(path)?.mode();
+        let has_access = rights & if file.by_writers { WRITE } else { READ } != 0;
+        std::io::Result::Ok(has_access && (device, opened.stx_ino) == (file.device, file.inode))
+    };
     let descriptors = read_dir(format!("/proc/{pid}/fd")).ok()?;
-    let holds = descriptors
-        .flatten()
-        .any(|entry| read_link(entry.path()).is_ok_and(|target| target == Path::new(&link)));
+    let holds = descriptors.flatten().any(|entry| is_it(&entry.path()).unwrap_or(false));
     holds.then(|| {
         let name = read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         Holder { pid, name: name.trim_end().to_string() }

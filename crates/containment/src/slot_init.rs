@@ -3,8 +3,10 @@
 use crate::channel::{Channel, is_ready_within};
 use crate::error::ContainmentError;
 use crate::message::{
-    Answer, Holder, HoldersThen, JobFiles, Launch, REPORT_BYTES, Report, Request, Space, UnlinkedFiles, Usage,
+    Answer, HeldFile, Holder, HoldersThen, JobFiles, Launch, REPORT_BYTES, Report, Request, Space,
+    UnlinkedFiles, Usage,
 };
+use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use serde::Serialize;
@@ -132,12 +134,19 @@ impl SlotInit {
         }
     }
 
-    /// Returns the processes of the slot that have a pipe open, and ends them if asked. Processes of other users are
-    /// not found.
-    pub fn holders(&self, pipe: BorrowedFd<'_>, then: HoldersThen) -> Result<Vec<Holder>, ContainmentError> {
-        let stat = rustix::fs::fstat(pipe)
-            .map_err(|error| ContainmentError::Io { step: "look at a pipe", error: error.into() })?;
-        match self.ask(&Request::Holders { pipe_inode: stat.st_ino, then })? {
+    /// Returns the processes of the slot that have the other end of a pipe open, or can write to a file, and ends them
+    /// if asked. Processes of other users are not found.
+    pub fn holders(&self, file: BorrowedFd<'_>, then: HoldersThen) -> Result<Vec<Holder>, ContainmentError> {
+        let looked = |error: rustix::io::Errno| ContainmentError::Io {
+            step: "look at a descriptor",
+            error: error.into(),
+        };
+        let stat = rustix::fs::fstat(file).map_err(looked)?;
+        let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
+        let is_written_here = rustix::fs::fcntl_getfl(file).map_err(looked)?.contains(OFlags::WRONLY);
+        let by_writers = !(is_pipe && is_written_here);
+        let file = HeldFile { device: stat.st_dev, inode: stat.st_ino, by_writers };
+        match self.ask(&Request::Holders { file, then })? {
             Answer::Holders(holders) => Ok(holders),
             _ => Err(ContainmentError::InitEnded),
         }

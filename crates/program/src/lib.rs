@@ -25,6 +25,7 @@ mod env_file;
 mod find;
 mod installation;
 mod limits;
+mod pipeline;
 mod process;
 mod programs;
 mod reports;
@@ -34,17 +35,19 @@ mod slots;
 mod spec;
 mod start;
 mod visible;
-mod without_input;
 
 pub use containment::{Containment, ContainmentError};
 pub use context::FunctionContext;
 pub use env_file::{EnvFileError, read_env_file};
 pub use find::{ProgramError, check_program};
 pub use limits::ProgramLimits;
+pub use pipeline::{
+    PipelineProgram, Relay, RelayFile, Stdout, Streams, run_pipeline, streams_to_file, streams_to_program,
+    streams_to_relay,
+};
 pub use programs::Programs;
 pub use reports::Reports;
 pub use running::{AfterTask, Feed, ProgramOutput, run, run_task};
 pub use sandbox::{Named, Network, NoSandbox, OpenNamed, Sandbox};
 pub use slots::TemporaryDir;
 pub use spec::ProgramSpec;
-pub use without_input::run_without_input;

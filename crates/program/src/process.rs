@@ -17,7 +17,7 @@ use crate::start::start;
 use api::TaskFailure;
 use containment::ProgramEnd;
 use rustix::pipe::{PipeFlags, pipe_with};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,31 +39,33 @@ pub(crate) struct Process {
     pub end: ProgramEnd,
 }
 
-/// Size of the pipes between a program and the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PipeSize {
-    /// For records.
-    Large,
-    /// As the kernel makes them.
-    Usual,
-}
-
 impl Process {
-    /// Starts a program and registers it for the attempt of this context.
-    pub fn start(context: &FunctionContext, spec: &ProgramSpec, size: PipeSize) -> Result<Self, TaskFailure> {
+    /// Starts a program whose input the engine feeds and whose output it reads, and registers it for the attempt of this
+    /// context.
+    pub fn start(context: &FunctionContext, spec: &ProgramSpec) -> Result<Self, TaskFailure> {
         let (its_stdin, stdin) = pipe()?;
         let (stdout, its_stdout) = pipe()?;
-        let (stderr, its_stderr) = pipe()?;
-        if size == PipeSize::Large {
-            for pipe in [&stdin, &stdout] {
-                let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
-            }
+        for pipe in [&stdin, &stdout] {
+            let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
         }
+        let (stdin, stdout) = (Some(Arc::new(stdin.into())), Some(Arc::new(stdout.into())));
+        Ok(Self { stdin, ..Self::start_with(context, spec, its_stdin, its_stdout, stdout)? })
+    }
+
+    /// Starts a program with these streams, and registers it for the attempt of this context. The engine reads `stdout`,
+    /// or watches it.
+    pub fn start_with(
+        context: &FunctionContext,
+        spec: &ProgramSpec,
+        its_stdin: OwnedFd,
+        its_stdout: OwnedFd,
+        stdout: Option<Arc<ChildStdout>>,
+    ) -> Result<Self, TaskFailure> {
+        let (stderr, its_stderr) = pipe()?;
         let streams = [its_stdin.as_fd(), its_stdout.as_fd(), its_stderr.as_fd()];
         let (member, end) = start(&context.programs, &context.named, spec, streams)?;
         let number = context.programs.register(member.clone(), &context.cancelled);
-        let (stdin, stdout) = (Some(Arc::new(stdin.into())), Some(Arc::new(stdout.into())));
-        Ok(Self { number, member, stdin, stdout, stderr: stderr.into(), end })
+        Ok(Self { number, member, stdin: None, stdout, stderr: stderr.into(), end })
     }
 
     /// Returns whether it lives, and its pipes have no unread data.
@@ -86,7 +88,8 @@ impl Process {
     }
 }
 
-fn pipe() -> Result<(std::os::fd::OwnedFd, std::os::fd::OwnedFd), TaskFailure> {
+/// Makes a pipe: the end to read, and the end to write.
+pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd), TaskFailure> {
     pipe_with(PipeFlags::CLOEXEC).map_err(pipe_failure)
 }
 

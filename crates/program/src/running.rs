@@ -7,7 +7,7 @@ use crate::process::limit_watch::LimitWatch;
 use crate::process::pipe_state::{InputPipe, PipeState};
 use crate::process::standard_error::Drain;
 use crate::process::supervise::{ProcessEnd, Supervised, supervise};
-use crate::process::{Lives, PipeSize, Process};
+use crate::process::{Lives, Process};
 use crate::programs::{ProgramNumber, Programs, cancelled_failure};
 use crate::reports::Reports;
 use crate::slots::environment;
@@ -343,7 +343,7 @@ fn take_or_start(
     let _starting = context.programs.starting()?;
     match purpose.and_then(|purpose| context.programs.take_idle(purpose)) {
         Some(process) => Ok(context.programs.register_again(process, &context.cancelled)),
-        None => Process::start(context, spec, PipeSize::Large),
+        None => Process::start(context, spec),
     }
 }
 

@@ -196,6 +196,7 @@ impl Roots {
                 (&other.directory, &other.files, &other.shipped, &other.pinned)
                     == (&task.directory, &task.files, &task.shipped, &task.pinned)
                     && (&other.inputs, &other.outputs) == (&task.inputs, &task.outputs)
+                    && other.pipeline == task.pipeline
                     && other.words.first() == task.words.first()
             };
             if !before.is_some_and(is_like) {
@@ -208,6 +209,11 @@ impl Roots {
 
     /// Checks one of them.
     pub fn check_task(&self, task: &RunTask) -> Result<(), OutsideRoots> {
+        task.programs().try_for_each(|program| self.check_program_of(task, program))
+    }
+
+    /// Checks a program of the pipeline of a job, whose shipped files all its programs have.
+    fn check_program_of(&self, job: &RunTask, task: &RunTask) -> Result<(), OutsideRoots> {
         if task.words.is_empty() {
             return Ok(());
         }
@@ -216,7 +222,7 @@ impl Roots {
         }
         task.inputs.iter().try_for_each(|input| self.check_path("input", &input.path))?;
         task.outputs.iter().try_for_each(|output| self.check_output(&output.path))?;
-        let brought = Brought { files: &task.files, shipped: &task.shipped, pinned: &task.pinned };
+        let brought = Brought { files: &task.files, shipped: &job.shipped, pinned: &job.pinned };
         for file in task.files.iter().filter(|file| !brought.has(file)) {
             self.check_path("file", file)?;
         }

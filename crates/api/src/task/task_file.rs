@@ -1,5 +1,6 @@
 //! Files that a task of one program declares.
 
+use super::pipeline::PIPELINE_PROGRAMS_MAX;
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
 use utoipa::ToSchema;
@@ -17,6 +18,9 @@ pub struct TaskFile {
     /// Absolute path of the file on the machine, or on all nodes.
     #[schema(value_type = String)]
     pub path: PathBuf,
+    /// Set for an output that only programs of its job read: it need not exist when these are done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub temporary: bool,
 }
 
 impl TaskFile {
@@ -53,6 +57,22 @@ pub enum TaskFileError {
     TooMany { count: usize },
     #[error("a task without a program declares files: give it a program")]
     NoProgram,
+    #[error("the standard input {name:?} is no declared input of the program: declare it, or name another one")]
+    NoSuchInput { name: PathBuf },
+    #[error(
+        "the standard output {name:?} is no declared output of the program: declare it, or name another one"
+    )]
+    NoSuchOutput { name: PathBuf },
+    #[error("a pipeline has {count} programs: give at most {PIPELINE_PROGRAMS_MAX}")]
+    TooManyPrograms { count: usize },
+    #[error(
+        "the program {program:?} of a pipeline has {field}, which only its first program may have: give it to that one"
+    )]
+    OfPipeline { program: String, field: &'static str },
+    #[error("the first program of a pipeline has no words, or opens stored files: give it words and plain files")]
+    FirstOfPipeline,
+    #[error("the programs of a pipeline wait for each other, as {path:?} shows: an input must be written before it")]
+    Circle { path: PathBuf },
 }
 
 #[cfg(test)]
@@ -61,7 +81,7 @@ mod tests {
 
     #[test]
     fn names_and_paths_have_one_spelling() {
-        let is_valid = |name: &str, path: &str| TaskFile { name: name.into(), path: path.into() }.is_valid();
+        let is_valid = |name: &str, path: &str| TaskFile { name: name.into(), path: path.into(), temporary: false }.is_valid();
         assert!(is_valid("a", "/a") && is_valid("a/b c\n", "/x/.y"));
         for name in ["", "..", "a/../b", "/a", "a/", "./a", "a//b", "."] {
             assert!(!is_valid(name, "/a"), "{name:?}");

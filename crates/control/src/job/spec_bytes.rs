@@ -34,8 +34,12 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
     (bytes + env_bytes(&spec.env)) as u64 + single + steps
 }
 
-/// Estimates the same bytes for a job of one task.
+/// Estimates the same bytes for a job of one task, with all programs of its pipeline.
 pub fn task_bytes(task: &RunTask) -> u64 {
+    task.programs().map(program_bytes).sum()
+}
+
+fn program_bytes(task: &RunTask) -> u64 {
     let files = task.files.iter().map(|file| file.as_os_str().len());
     let shipped = task.shipped.iter().map(|file| file.path.as_os_str().len() + NAMED_BYTES);
     let declared = task.inputs.iter().chain(&task.outputs);

@@ -47,14 +47,19 @@ fn hide_in_spec(spec: &mut JobSpec) {
     hide_values(&mut spec.env);
     // Some of them are words.
     spec.pinned.clear();
-    if let Some(RunTask { words, env, pinned, .. }) = spec.kind.program_mut() {
-        hide_words(words);
-        hide_values(env);
-        pinned.clear();
+    if let Some(task) = spec.kind.program_mut() {
+        task.pinned.clear();
+        hide_in_program(task);
+        task.pipeline.iter_mut().for_each(hide_in_program);
     }
     if let JobKind::Tasks { kind: TasksKind::Steps(steps) } = &mut spec.kind {
         steps.spec = Value::Null;
     }
+}
+
+fn hide_in_program(task: &mut RunTask) {
+    hide_words(&mut task.words);
+    hide_values(&mut task.env);
 }
 
 /// Hides all words except the name of the program.
@@ -145,9 +150,9 @@ mod tests {
         let task = RunTask {
             words: vec!["sh".into(), "-c".into(), SECRET.into()],
             env: vec![("PASSWORD".into(), SECRET.into())],
-            pinned: vec![pinned()],
             ..RunTask::default()
         };
+        let task = RunTask { pinned: vec![pinned()], pipeline: vec![task.clone()], ..task };
         let mut spec = JobSpec::of_one_task("job".to_string(), task);
         spec.mapper = Some(Function::Command { words: vec!["sed".into(), SECRET.into()] });
         spec.reducer = Some(Function::Builtin { name: "sum".into(), argument: None });

@@ -164,6 +164,7 @@ impl PlacedFiles {
     pub fn put_into_task(&self, task: &mut RunTask) {
         task.files.iter_mut().chain(&mut task.env_file).for_each(|file| self.replace(file));
         self.replace_program(&mut task.words);
+        task.pipeline.iter_mut().for_each(|program| self.put_into_task(program));
     }
 }
 

@@ -130,6 +130,11 @@ impl Ending {
         }
     }
 
+    /// Records processes that held standard output too long.
+    pub fn held_by(&mut self, names: String) {
+        self.holders = Some(names);
+    }
+
     /// Returns the failure of a program whose descendants held its output too long.
     pub fn check(&self, program: &str) -> Result<(), TaskFailure> {
         let Some(holders) = &self.holders else { return Ok(()) };

@@ -72,6 +72,11 @@ impl LimitWatch {
         self.next = None;
     }
 
+    /// Returns whether a limit was passed.
+    pub fn has_passed(&self) -> bool {
+        self.passed.is_some()
+    }
+
     /// Returns the limit that was passed.
     pub fn passed(self) -> Option<Passed> {
         self.passed

@@ -3,7 +3,7 @@
 use crate::context::FunctionContext;
 use crate::programs::Programs;
 use crate::sandbox::{Layers, Named, Sandbox};
-use crate::{ProgramSpec, run_without_input};
+use crate::{PipelineProgram, ProgramSpec, Streams, run_pipeline};
 use containment::Containment;
 use std::io::Write;
 use std::os::linux::net::SocketAddrExt;
@@ -245,8 +245,11 @@ fn attempt(outside: &Outside, code: &str, without: &str) -> Result<(), String> {
         named: Vec::new(),
     };
     let words = ["/usr/bin/python3".to_string(), "-c".to_string(), format!("{PRELUDE}\n{code}\n")];
-    let outcome = run_without_input(&context, &ProgramSpec::new(&words, &context), |_| {});
-    context.programs.leave_slot();
+    let programs = Arc::clone(&context.programs);
+    let spec = ProgramSpec::new(&words, &context);
+    let alone = [PipelineProgram::alone(context, spec)];
+    let outcome = run_pipeline(&alone, vec![Streams::shown()], Vec::new(), |_| Ok(()), |_| {});
+    programs.leave_slot();
     outcome.map_err(|failure| failure.stderr_tail.last().cloned().unwrap_or(failure.message))
 }
 

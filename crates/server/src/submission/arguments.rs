@@ -23,7 +23,7 @@ pub(crate) fn check_spec(spec: &JobSpec) -> Result<(), ServerError> {
 
 /// Does the same for a job of one task.
 pub(crate) fn check_task(task: &RunTask) -> Result<(), ServerError> {
-    check(&task.words, &task.env)
+    task.programs().try_for_each(|program| check(&program.words, &program.env))
 }
 
 fn check(words: &[String], env: &[(String, String)]) -> Result<(), ServerError> {

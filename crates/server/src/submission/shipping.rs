@@ -78,19 +78,18 @@ fn check_list(shipped: &[ShippedFile]) -> Result<(), ServerError> {
 /// user, and no file of the node.
 pub(crate) fn check_env_files(spec: &JobSpec) -> Result<(), ServerError> {
     check_env_file(spec.env_file.as_deref(), &spec.shipped)?;
-    spec.kind
-        .program()
-        .into_iter()
-        .try_for_each(|task| check_env_file(task.env_file.as_deref(), &task.shipped))
+    spec.kind.program().into_iter().try_for_each(check_task_env_files)
+}
+
+fn check_task_env_files(task: &RunTask) -> Result<(), ServerError> {
+    task.programs().try_for_each(|program| check_env_file(program.env_file.as_deref(), &task.shipped))
 }
 
 /// Checks the names of the files of a task, and in a cluster its environment file.
 pub(crate) fn check_task(task: &RunTask, service: Service) -> Result<(), ServerError> {
-    check_list(&task.shipped)?;
-    check_files(&task.files, &task.pinned)?;
-    task.check_files()?;
+    check_task_files(task)?;
     match service {
-        Service::Cluster => check_env_file(task.env_file.as_deref(), &task.shipped),
+        Service::Cluster => check_task_env_files(task),
         Service::Embedded => Ok(()),
     }
 }
@@ -125,11 +124,15 @@ pub(crate) fn check(spec: &JobSpec) -> Result<(), ServerError> {
         return Err(ServerError::BadFileName { name: PathBuf::from(&link.name) });
     }
     if let Some(task) = spec.kind.program() {
-        check_list(&task.shipped)?;
-        check_files(&task.files, &task.pinned)?;
-        task.check_files()?;
+        check_task_files(task)?;
     }
     Ok(())
+}
+
+fn check_task_files(task: &RunTask) -> Result<(), ServerError> {
+    check_list(&task.shipped)?;
+    task.programs().try_for_each(|program| check_files(&program.files, &task.pinned))?;
+    Ok(task.check_files()?)
 }
 
 /// Takes a hold on the files that a job needs. Fails if its user has not shipped one of them.

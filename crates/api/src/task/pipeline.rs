@@ -1,0 +1,131 @@
+//! Pipelines: programs that one attempt runs together on one node (Clustera, section 3.4).
+
+use super::{RunTask, TaskFile, TaskFileError};
+use crate::AttemptLimits;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Maximum number of programs of a pipeline.
+pub const PIPELINE_PROGRAMS_MAX: usize = 256;
+
+/// A file that one program of a pipeline writes and another reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PipelineEdge {
+    /// Position of the program that writes it, in [`RunTask::programs`].
+    pub writer: usize,
+    /// Position among the writer's outputs.
+    pub output: usize,
+    /// Position of the program that reads it.
+    pub reader: usize,
+    /// Position among the reader's inputs.
+    pub input: usize,
+    /// True if it is the standard output of one and the standard input of the other: both run at the same time.
+    pub streams: bool,
+}
+
+impl RunTask {
+    /// Returns all programs of its pipeline, itself first.
+    pub fn programs(&self) -> impl Iterator<Item = &RunTask> {
+        std::iter::once(self).chain(&self.pipeline)
+    }
+
+    /// Returns the slots of one node that it takes: the cores of all its programs.
+    pub fn slots(&self) -> u32 {
+        self.programs().fold(0, |slots, program| slots.saturating_add(program.cores.max(1)))
+    }
+
+    /// Returns the files that programs of the pipeline pass to each other.
+    pub fn edges(&self) -> Vec<PipelineEdge> {
+        let mut writers: BTreeMap<&Path, (usize, usize)> = BTreeMap::new();
+        for (writer, program) in self.programs().enumerate() {
+            for (output, file) in program.outputs.iter().enumerate() {
+                writers.insert(&file.path, (writer, output));
+            }
+        }
+        let mut edges = Vec::new();
+        for (reader, program) in self.programs().enumerate().filter(|_| !self.pipeline.is_empty()) {
+            for (input, file) in program.inputs.iter().enumerate() {
+                let Some((writer, output)) = writers.get(file.path.as_path()).copied() else { continue };
+                let is_stdin = program.stdin.as_ref() == Some(&file.name);
+                let wrote = self.programs().nth(writer).filter(|_| is_stdin);
+                let streams = wrote.is_some_and(|wrote| wrote.stdout.as_ref() == wrote.output_name(output));
+                edges.push(PipelineEdge { writer, output, reader, input, streams });
+            }
+        }
+        edges
+    }
+
+    fn output_name(&self, output: usize) -> Option<&std::path::PathBuf> {
+        self.outputs.get(output).map(|file| &file.name)
+    }
+
+    /// Returns an error for programs that cannot run as one pipeline.
+    pub(super) fn check_pipeline(&self) -> Result<(), TaskFileError> {
+        if self.pipeline.is_empty() {
+            return Ok(());
+        }
+        let count = 1 + self.pipeline.len();
+        if count > PIPELINE_PROGRAMS_MAX {
+            return Err(TaskFileError::TooManyPrograms { count });
+        }
+        if !self.pinned.is_empty() || self.words.is_empty() {
+            return Err(TaskFileError::FirstOfPipeline);
+        }
+        self.pipeline.iter().try_for_each(|program| program.check_member(self))?;
+        let mut paths = BTreeSet::new();
+        for output in self.programs().flat_map(|program| &program.outputs) {
+            if !paths.insert(&output.path) {
+                return Err(TaskFileError::PathTaken { path: output.path.clone() });
+            }
+        }
+        match self.edge_of_circle() {
+            Some(file) => Err(TaskFileError::Circle { path: file.path.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a program that is not the first: it has no fields that hold for the whole job.
+    fn check_member(&self, first: &RunTask) -> Result<(), TaskFileError> {
+        if self.words.is_empty() {
+            return Err(TaskFileError::NoProgram);
+        }
+        let whole_job = [
+            (!self.pipeline.is_empty(), "a pipeline of its own"),
+            (!self.shipped.is_empty(), "shipped files"),
+            (!self.pinned.is_empty(), "stored files"),
+            (self.memory_bytes > 0, "a memory claim"),
+            (self.architecture.is_some(), "an architecture"),
+            (self.retries > 0, "retries"),
+            (self.env_file.is_some() && self.env_file != first.env_file, "another environment file"),
+        ];
+        match whole_job.into_iter().find(|(has, _)| *has) {
+            Some((_, field)) => Err(TaskFileError::OfPipeline { program: self.words[0].clone(), field }),
+            None => self.check_own_files(),
+        }
+    }
+
+    /// Returns an input within the pipeline whose reader must end before it starts.
+    fn edge_of_circle(&self) -> Option<&TaskFile> {
+        let edges = self.edges();
+        let count = 1 + self.pipeline.len();
+        let mut waits = vec![0_usize; count];
+        edges.iter().for_each(|edge| waits[edge.reader] += 1);
+        let mut free: Vec<usize> = (0..count).filter(|program| waits[*program] == 0).collect();
+        while let Some(program) = free.pop() {
+            for edge in edges.iter().filter(|edge| edge.writer == program) {
+                waits[edge.reader] -= 1;
+                if waits[edge.reader] == 0 {
+                    free.push(edge.reader);
+                }
+            }
+        }
+        let left = edges.iter().find(|edge| waits[edge.reader] > 0 && waits[edge.writer] > 0)?;
+        self.programs().nth(left.reader)?.inputs.get(left.input)
+    }
+
+    /// Returns whether its limits hold for all processes of an attempt together, so that it cannot share one.
+    pub fn is_limited_as_a_whole(&self) -> bool {
+        let AttemptLimits { memory_bytes, disk_bytes, processes, .. } = *self.limits;
+        memory_bytes.is_some() || disk_bytes.is_some() || processes.is_some()
+    }
+}

@@ -1,0 +1,343 @@
+//! The programs of a pipeline, which run below one init and are watched by one thread: the one that starts them.
+//!
+//! Streams between them are plain pipes where one program reads and both run together, else relays with a buffer. A
+//! writer whose reader has ended goes on as if it wrote a file: the engine reads the rest.
+
+mod member;
+mod relay;
+mod spool;
+
+pub use relay::{Relay, RelayFile};
+
+use crate::context::FunctionContext;
+use crate::pipeline::member::{Failed, Running, Source};
+use crate::pipeline::relay::{RelayEnds, Signal, relay};
+use crate::process::pipe;
+use crate::running::as_cancelled;
+use crate::spec::ProgramSpec;
+use api::{Blame, TaskFailure};
+use rustix::event::{PollFd, Timespec, poll};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Time for which the writers of a failed program may end with their own failure, which is the cause then.
+const CAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// A program of a pipeline.
+#[derive(Debug)]
+pub struct PipelineProgram {
+    pub context: FunctionContext,
+    pub spec: ProgramSpec,
+    /// Positions of the programs whose files or streams it reads.
+    pub reads: BTreeSet<usize>,
+    /// Those of them that must have succeeded before it starts.
+    pub after: BTreeSet<usize>,
+}
+
+impl PipelineProgram {
+    /// Makes a program that reads nothing of others.
+    pub fn alone(context: FunctionContext, spec: ProgramSpec) -> Self {
+        Self { context, spec, reads: BTreeSet::new(), after: BTreeSet::new() }
+    }
+}
+
+impl Streams {
+    /// Returns an empty standard input and a standard output that is shown.
+    pub fn shown() -> Self {
+        Self { stdin: None, stdout: Stdout::Shown }
+    }
+}
+
+/// The standard streams of a program.
+#[derive(Debug)]
+pub struct Streams {
+    /// None: empty.
+    pub stdin: Option<OwnedFd>,
+    pub stdout: Stdout,
+}
+
+/// The place of a program's standard output.
+#[derive(Debug)]
+pub enum Stdout {
+    /// The caller of [`run_pipeline`] gets it.
+    Shown,
+    File(OwnedFd),
+    /// A pipe to another program, or to a relay.
+    Pipe {
+        writer: OwnedFd,
+        /// A copy of the end that is read.
+        copy: OwnedFd,
+        /// Position of the program that reads it; None for a relay.
+        reader: Option<usize>,
+    },
+}
+
+/// Returns a standard output to a file.
+pub fn streams_to_file(file: File) -> Stdout {
+    Stdout::File(file.into())
+}
+
+/// Returns a plain pipe to the program at a position, and the end for its standard input.
+pub fn streams_to_program(reader: usize) -> Result<(Stdout, OwnedFd), TaskFailure> {
+    let (stdin, writer) = pipe()?;
+    let copy = fcntl_dupfd_cloexec(&stdin, 3).map_err(watching)?;
+    Ok((Stdout::Pipe { writer, copy, reader: Some(reader) }, stdin))
+}
+
+/// Returns a stream to a number of programs, the ends for their standard inputs, and the relay to run.
+pub fn streams_to_relay(
+    readers: usize,
+    file: RelayFile,
+) -> Result<(Stdout, Vec<OwnedFd>, Relay), TaskFailure> {
+    let RelayEnds { relay, writer, copy, readers } = relay(readers, file)?;
+    Ok((Stdout::Pipe { writer, copy, reader: None }, readers, relay))
+}
+
+/// Runs programs with their streams, each when those before it have succeeded. `before_start` prepares the program at a
+/// position; `on_output` gets the standard output that is shown, piece by piece.
+///
+/// Errors: those of [`crate::run`], for the program whose failure caused the others; those of the closures; a relay's
+/// disk.
+pub fn run_pipeline(
+    programs: &[PipelineProgram],
+    streams: Vec<Streams>,
+    relays: Vec<Relay>,
+    before_start: impl FnMut(usize) -> Result<(), TaskFailure>,
+    on_output: impl FnMut(&[u8]),
+) -> Result<(), TaskFailure> {
+    let Some(first) = programs.first() else { return Ok(()) };
+    let outcome = match relays.is_empty() {
+        true => Pipeline::new(programs, streams, before_start, on_output).run(None),
+        false => with_relays(relays, |broken| {
+            let outcome = Pipeline::new(programs, streams, before_start, on_output).run(Some(broken));
+            if outcome.is_err() {
+                // What the programs left behind could hold the streams.
+                first.context.programs.end_attempt();
+            }
+            outcome
+        }),
+    };
+    as_cancelled(&first.context, outcome)
+}
+
+fn with_relays(
+    relays: Vec<Relay>,
+    run: impl FnOnce(&Signal) -> Result<(), TaskFailure>,
+) -> Result<(), TaskFailure> {
+    let (stop, broken) = (Signal::new()?, Signal::new()?);
+    std::thread::scope(|scope| {
+        let (stop, broken) = (&stop, &broken);
+        let relays: Vec<_> =
+            relays.into_iter().map(|relay| scope.spawn(move || relay.run(stop, broken))).collect();
+        let outcome = run(broken);
+        if outcome.is_err() {
+            stop.give();
+        }
+        // The failure of a relay breaks the pipes of its programs, so it is the cause.
+        let relayed = relays
+            .into_iter()
+            .map(|relay| relay.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        relayed.fold(Ok(()), |before, next| before.and(next)).and(outcome)
+    })
+}
+
+enum State<'a> {
+    Waits(Streams),
+    Runs(Box<Running<'a>>),
+    Over,
+}
+
+struct Pipeline<'a, BeforeStart, OnOutput> {
+    programs: &'a [PipelineProgram],
+    states: Vec<State<'a>>,
+    /// Position of the program that reads the plain pipe of each.
+    readers: Vec<Option<usize>>,
+    succeeded: BTreeSet<usize>,
+    failures: BTreeMap<usize, Failed>,
+    /// Set with the first failure.
+    until: Option<Instant>,
+    before_start: BeforeStart,
+    on_output: OnOutput,
+}
+
+impl<'a, BeforeStart, OnOutput> Pipeline<'a, BeforeStart, OnOutput>
+where
+    BeforeStart: FnMut(usize) -> Result<(), TaskFailure>,
+    OnOutput: FnMut(&[u8]),
+{
+    fn new(
+        programs: &'a [PipelineProgram],
+        streams: Vec<Streams>,
+        before_start: BeforeStart,
+        on_output: OnOutput,
+    ) -> Self {
+        let reader = |streams: &Streams| match streams.stdout {
+            Stdout::Pipe { reader, .. } => reader,
+            Stdout::Shown | Stdout::File(_) => None,
+        };
+        Self {
+            programs,
+            readers: streams.iter().map(reader).collect(),
+            states: streams.into_iter().map(State::Waits).collect(),
+            succeeded: BTreeSet::new(),
+            failures: BTreeMap::new(),
+            until: None,
+            before_start,
+            on_output,
+        }
+    }
+
+    /// `broken` is given if a relay fails, whose failure is the cause then.
+    fn run(mut self, broken: Option<&Signal>) -> Result<(), TaskFailure> {
+        loop {
+            self.start_ready()?;
+            if !self.goes_on() {
+                break;
+            }
+            self.step(broken)?;
+            self.take_ended();
+        }
+        match self.cause() {
+            None => Ok(()),
+            // The others are killed as they are dropped.
+            Some(failure) => Err(failure),
+        }
+    }
+
+    /// Starts the programs whose predecessors have succeeded.
+    fn start_ready(&mut self) -> Result<(), TaskFailure> {
+        if !self.failures.is_empty() {
+            return Ok(());
+        }
+        for position in 0..self.states.len() {
+            let program = &self.programs[position];
+            if !matches!(self.states[position], State::Waits(_)) || !program.after.is_subset(&self.succeeded)
+            {
+                continue;
+            }
+            (self.before_start)(position)?;
+            if let State::Waits(streams) = std::mem::replace(&mut self.states[position], State::Over) {
+                let running = Running::start(program, streams)?;
+                self.states[position] = State::Runs(Box::new(running));
+            }
+        }
+        Ok(())
+    }
+
+    fn running(&self) -> impl Iterator<Item = (usize, &Running<'a>)> {
+        self.states.iter().enumerate().filter_map(|(position, state)| match state {
+            State::Runs(running) => Some((position, &**running)),
+            State::Waits(_) | State::Over => None,
+        })
+    }
+
+    /// Returns whether something is still to come, after a failure only a cause of it.
+    fn goes_on(&self) -> bool {
+        match self.until {
+            None => self.running().next().is_some(),
+            Some(until) => {
+                let may_be_cause = |(position, running): (usize, &Running<'a>)| {
+                    let caused = |failed: &usize| self.stands_before(position, *failed);
+                    running.has_passed_limit()
+                        || running.is_about_to_end() && self.failures.keys().any(caused)
+                };
+                Instant::now() < until && self.running().any(may_be_cause)
+            }
+        }
+    }
+
+    /// Returns whether a program reads, directly or not, what another writes.
+    fn stands_before(&self, writer: usize, reader: usize) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut left = vec![reader];
+        while let Some(program) = left.pop() {
+            if program == writer {
+                return true;
+            }
+            left.extend(self.programs[program].reads.iter().copied().filter(|reads| seen.insert(*reads)));
+        }
+        false
+    }
+
+    /// Waits for news and takes it in.
+    fn step(&mut self, broken: Option<&Signal>) -> Result<(), TaskFailure> {
+        let (mut watched, mut sources) = (Vec::new(), Vec::new());
+        self.running().for_each(|(position, running)| running.watch(position, &mut watched, &mut sources));
+        let until = self.running().filter_map(|(_, running)| running.until()).chain(self.until).min();
+        let patience = until.map(|until| {
+            let left = until.saturating_duration_since(Instant::now());
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
+        });
+        watched.extend(broken.map(Signal::watched));
+        match poll(&mut watched, patience.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(watching(error)),
+        }
+        if broken.is_some() && watched.last().is_some_and(|watched| !watched.revents().is_empty()) {
+            return Err(TaskFailure::new(Blame::Environment, "a stream between programs broke"));
+        }
+        let has_news = |(watched, source): (&PollFd<'_>, (usize, Source))| {
+            (!watched.revents().is_empty()).then_some(source)
+        };
+        let news: Vec<(usize, Source)> = watched.iter().zip(sources).filter_map(has_news).collect();
+        for (position, source) in news {
+            if let State::Runs(running) = &mut self.states[position] {
+                running.take(source, &mut self.on_output)?;
+            }
+        }
+        for state in &mut self.states {
+            if let State::Runs(running) = state {
+                running.look();
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the programs off that are over.
+    fn take_ended(&mut self) {
+        for position in 0..self.states.len() {
+            if !matches!(&self.states[position], State::Runs(running) if !running.goes_on()) {
+                continue;
+            }
+            let State::Runs(running) = std::mem::replace(&mut self.states[position], State::Over) else {
+                continue;
+            };
+            match running.finish() {
+                Ok(()) => drop(self.succeeded.insert(position)),
+                Err(failed) => {
+                    self.failures.insert(position, failed);
+                    self.until.get_or_insert_with(|| Instant::now() + CAUSE_MAX);
+                }
+            }
+        }
+        for (position, reader) in self.readers.iter().enumerate() {
+            let is_over = reader.is_some_and(|reader| matches!(self.states[reader], State::Over));
+            if let State::Runs(running) = &mut self.states[position]
+                && is_over
+            {
+                running.loses_reader();
+            }
+        }
+    }
+
+    /// Returns the failure that caused the others: a passed limit, which ends all, else one with no failed writer.
+    fn cause(mut self) -> Option<TaskFailure> {
+        let by_limit = self.failures.iter().find(|(_, failed)| failed.passed_limit);
+        let mut cause = *by_limit.or_else(|| self.failures.iter().next())?.0;
+        if by_limit.is_none() {
+            while let Some(writer) =
+                self.programs[cause].reads.iter().find(|reads| self.failures.contains_key(reads))
+            {
+                cause = *writer;
+            }
+        }
+        self.failures.remove(&cause).map(|failed| failed.failure)
+    }
+}
+
+fn watching(error: Errno) -> TaskFailure {
+    TaskFailure::new(Blame::Environment, format!("watching a program: {error}"))
+}
