@@ -36,7 +36,12 @@ fn declared_files_have_places_of_their_own() {
 /// Returns a program of a pipeline with files whose names are their paths.
 fn program(inputs: &[&str], outputs: &[&str]) -> RunTask {
     let files = |paths: &[&str]| paths.iter().map(|path| file(&path[1..], path)).collect();
-    RunTask { words: vec!["cat".into()], inputs: files(inputs), outputs: files(outputs), ..RunTask::default() }
+    RunTask {
+        words: vec!["cat".into()],
+        inputs: files(inputs),
+        outputs: files(outputs),
+        ..RunTask::default()
+    }
 }
 
 fn stdin(program: RunTask, name: &str) -> RunTask {

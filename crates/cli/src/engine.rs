@@ -60,7 +60,8 @@ pub fn execute(
     let programs = contained_programs(containment)?;
     let interrupt = Interrupt::listen(programs.share())?;
     let stored_files = FileStore::data_dir(&plan.state_dir);
-    let server = Server::open(ServerOptions::embedded(plan.state_dir)).map_err(Failure::from_server)?;
+    let server = Server::open(ServerOptions::embedded(plan.state_dir, plan.spec.slots))
+        .map_err(Failure::from_server)?;
     let server = Arc::new(server);
     let options = NodeOptions {
         slots: plan.spec.slots,

@@ -13,8 +13,8 @@ use crate::intermediate_files::{
 };
 use crate::job::{JobEnds, Jobs, begin_job, spec_bytes, task_bytes};
 use crate::membership::{
-    Fleet, Joining, check_fits, departure, draining, end_drains, give_up_away, joining, lose_node, miss,
-    needs_of, polling, write_telemetry,
+    Fleet, Joining, check_fits, departure, draining, end_drains, give_up_away, joining, local_node_has,
+    lose_node, miss, needs_of, polling, write_telemetry,
 };
 use crate::program_jobs::steps::SteppedJobs;
 use crate::program_jobs::{
@@ -147,6 +147,16 @@ impl Control {
 
 /// Slots and nodes.
 impl Control {
+    /// Records the number of slots of this process, before they ask.
+    pub fn local_node_has(&mut self, outbox: &mut Outbox, slots: u32) {
+        local_node_has(&mut self.work, outbox, slots);
+    }
+
+    /// Returns the slots of the largest node; None without nodes.
+    pub fn largest_slots(&self) -> Option<u32> {
+        self.work.fleet.largest_slots(None)
+    }
+
     /// Handles a request for work by a slot of this process.
     pub fn pull(&mut self, outbox: &mut Outbox, request: PullRequest, reply: Reply<SlotOrder>) {
         let slot = Slot { node: request.node, slot: request.slot };

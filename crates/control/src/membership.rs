@@ -20,5 +20,5 @@ pub use joining::Joining;
 pub(crate) use node::{Away, Drain, Node, NodeProcess};
 pub use presence::{LEASE, Presence};
 pub(crate) use reports::{let_nodes_rest, output_so_far, write_telemetry};
-pub(crate) use resource_requests::{check_fits, needs_of, node_came, waits_for};
+pub(crate) use resource_requests::{check_fits, local_node_has, needs_of, node_came, waits_for};
 pub(crate) use telemetry::{OutputTail, Telemetry, hear};

@@ -66,8 +66,8 @@ pub(crate) fn recover_nodes(
             NodeState::Drained if row.last_seen_ns >= seen_since_ns => drained.push(row.node),
             NodeState::Drained | NodeState::Dead | NodeState::Left => continue,
         }
-        node_came(work, outbox, row.node, row.memory_bytes, &row.arch);
         let info = node_info(&row);
+        node_came(work, outbox, row.node, &info);
         let process = NodeProcess { incarnation: row.incarnation, join_token: row.join_token };
         work.fleet.restore(row.node, process, info, jobs, outbox.moment());
     }

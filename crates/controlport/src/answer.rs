@@ -180,6 +180,7 @@ pub(crate) fn document(text: &str) -> Response {
 fn code_of_control(error: &ControlError) -> ErrorCode {
     match error {
         ControlError::FitsNowhere { .. }
+        | ControlError::FewSlots { .. }
         | ControlError::NoSuchArchitecture { .. }
         | ControlError::CheckFailed { .. }
         | ControlError::DrillUnanswered { .. }

@@ -6,6 +6,7 @@ mod declared_files;
 pub(crate) mod map;
 pub(crate) mod merge;
 pub(crate) mod pinned_copies;
+mod pipeline_wiring;
 pub(crate) mod program;
 pub(crate) mod program_output;
 pub(crate) mod reduce;

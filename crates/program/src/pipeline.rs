@@ -97,7 +97,7 @@ pub fn streams_to_relay(
 }
 
 /// Runs programs with their streams, each when those before it have succeeded. `before_start` prepares the program at a
-/// position; `on_output` gets the standard output that is shown, piece by piece.
+/// position, and returns its standard input if that is known only now; `on_output` gets the standard output that is shown, piece by piece.
 ///
 /// Errors: those of [`crate::run`], for the program whose failure caused the others; those of the closures; a relay's
 /// disk.
@@ -105,7 +105,7 @@ pub fn run_pipeline(
     programs: &[PipelineProgram],
     streams: Vec<Streams>,
     relays: Vec<Relay>,
-    before_start: impl FnMut(usize) -> Result<(), TaskFailure>,
+    before_start: impl FnMut(usize) -> Result<Option<OwnedFd>, TaskFailure>,
     on_output: impl FnMut(&[u8]),
 ) -> Result<(), TaskFailure> {
     let Some(first) = programs.first() else { return Ok(()) };
@@ -165,7 +165,7 @@ struct Pipeline<'a, BeforeStart, OnOutput> {
 
 impl<'a, BeforeStart, OnOutput> Pipeline<'a, BeforeStart, OnOutput>
 where
-    BeforeStart: FnMut(usize) -> Result<(), TaskFailure>,
+    BeforeStart: FnMut(usize) -> Result<Option<OwnedFd>, TaskFailure>,
     OnOutput: FnMut(&[u8]),
 {
     fn new(
@@ -218,8 +218,9 @@ where
             {
                 continue;
             }
-            (self.before_start)(position)?;
+            let late = (self.before_start)(position)?;
             if let State::Waits(streams) = std::mem::replace(&mut self.states[position], State::Over) {
+                let streams = Streams { stdin: late.or(streams.stdin), ..streams };
                 let running = Running::start(program, streams)?;
                 self.states[position] = State::Runs(Box::new(running));
             }

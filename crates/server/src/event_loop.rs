@@ -116,6 +116,12 @@ impl EventLoop {
         }
     }
 
+    /// Records the number of slots of this process.
+    pub fn local_node_has(&mut self, slots: u32) {
+        self.tell_time();
+        self.control.local_node_has(&mut self.outbox, slots);
+    }
+
     /// Sets the time for control. Must come before every call of control.
     pub fn tell_time(&mut self) {
         self.outbox.set_now(clock::now());

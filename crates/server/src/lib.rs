@@ -109,7 +109,8 @@ impl Server {
         let (progress_board, signing) = (Arc::new(ProgressBoard::default()), Arc::new(Signing::begin()?));
         let (ready_sender, ready) = oneshot::channel();
         let state_dir = options.state_dir.clone();
-        let (service, database, files) = (options.service, options.database.clone(), options.shipped);
+        let (service, slots, database) = (options.service, options.slots, options.database.clone());
+        let files = options.shipped;
         let (loop_roots, roots) = (options.roots.clone(), options.roots.map(Arc::new));
         let (loop_kinds, kinds) = (options.kinds.clone(), options.kinds);
         let (loop_sender, loop_shared, loop_signing) =
@@ -136,7 +137,10 @@ impl Server {
                         let (shared, signing, kinds) = (loop_shared, loop_signing, loop_kinds);
                         let mut server = EventLoop::new(store, lock, shared, signing, service, files, kinds);
                         let recovered = match service {
-                            Service::Embedded => Ok(()),
+                            Service::Embedded => {
+                                server.local_node_has(slots);
+                                Ok(())
+                            }
                             Service::Cluster => server.recover().await,
                         };
                         match recovered {

@@ -27,6 +27,8 @@ pub struct ServerOptions {
     pub roots: Option<Roots>,
     /// Kinds of jobs with steps.
     pub kinds: Kinds,
+    /// Slots of the node in this process; 0 in a cluster.
+    pub slots: u32,
 }
 
 /// Limits of a user.
@@ -62,17 +64,17 @@ pub struct Submitter {
 
 impl ServerOptions {
     /// Returns the options of a server for the node in this process.
-    pub fn embedded(state_dir: PathBuf) -> Self {
+    pub fn embedded(state_dir: PathBuf, slots: u32) -> Self {
         let shipped = ShippedOptions::default();
         let kinds = jobkinds::all();
-        Self { state_dir, service: Service::Embedded, database: None, shipped, roots: None, kinds }
+        Self { state_dir, service: Service::Embedded, database: None, shipped, roots: None, kinds, slots }
     }
 
     /// Returns the options of a server for remote nodes.
     pub fn cluster(state_dir: PathBuf, database: Option<String>) -> Self {
         let shipped = ShippedOptions::default();
         let kinds = jobkinds::all();
-        Self { state_dir, service: Service::Cluster, database, shipped, roots: None, kinds }
+        Self { state_dir, service: Service::Cluster, database, shipped, roots: None, kinds, slots: 0 }
     }
 }
 

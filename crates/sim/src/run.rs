@@ -140,7 +140,8 @@ impl Simulation {
         let node = self.cluster.join();
         if self.world.memory_bytes > 0 {
             let memory_bytes = self.world.memory_bytes;
-            self.feed(Event::NodeCame { node, memory_bytes, architecture: 0 });
+            let slots = self.world.slots_per_node;
+            self.feed(Event::NodeCame { node, memory_bytes, architecture: 0, slots });
         }
         for slot in 0..self.world.slots_per_node {
             self.feed(Event::SlotFree { slot: Slot { node, slot } });

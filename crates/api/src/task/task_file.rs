@@ -57,7 +57,9 @@ pub enum TaskFileError {
     TooMany { count: usize },
     #[error("a task without a program declares files: give it a program")]
     NoProgram,
-    #[error("the standard input {name:?} is no declared input of the program: declare it, or name another one")]
+    #[error(
+        "the standard input {name:?} is no declared input of the program: declare it, or name another one"
+    )]
     NoSuchInput { name: PathBuf },
     #[error(
         "the standard output {name:?} is no declared output of the program: declare it, or name another one"
@@ -69,9 +71,13 @@ pub enum TaskFileError {
         "the program {program:?} of a pipeline has {field}, which only its first program may have: give it to that one"
     )]
     OfPipeline { program: String, field: &'static str },
-    #[error("the first program of a pipeline has no words, or opens stored files: give it words and plain files")]
+    #[error(
+        "the first program of a pipeline has no words, or opens stored files: give it words and plain files"
+    )]
     FirstOfPipeline,
-    #[error("the programs of a pipeline wait for each other, as {path:?} shows: an input must be written before it")]
+    #[error(
+        "the programs of a pipeline wait for each other, as {path:?} shows: an input must be written before it"
+    )]
     Circle { path: PathBuf },
 }
 
@@ -81,7 +87,9 @@ mod tests {
 
     #[test]
     fn names_and_paths_have_one_spelling() {
-        let is_valid = |name: &str, path: &str| TaskFile { name: name.into(), path: path.into(), temporary: false }.is_valid();
+        let is_valid = |name: &str, path: &str| {
+            TaskFile { name: name.into(), path: path.into(), temporary: false }.is_valid()
+        };
         assert!(is_valid("a", "/a") && is_valid("a/b c\n", "/x/.y"));
         for name in ["", "..", "a/../b", "/a", "a/", "./a", "a//b", "."] {
             assert!(!is_valid(name, "/a"), "{name:?}");

@@ -9,6 +9,11 @@ pub enum ControlError {
     #[error("a job needs {needs} MiB of memory on a node, and the largest node has {largest} MiB for jobs: give less with \
         --memory, or add a larger node", needs = needs_bytes.div_ceil(1 << 20), largest = largest_bytes >> 20)]
     FitsNowhere { needs_bytes: u64, largest_bytes: u64 },
+    #[error(
+        "a job needs {needs_slots} slots of one node at once, one for each core of its programs, and the largest node \
+        has {largest_slots}: ask for fewer cores, or add a larger node"
+    )]
+    FewSlots { needs_slots: u32, largest_slots: u32 },
     #[error("a job needs a node of the architecture {name:?}, and there are only nodes of {there}")]
     NoSuchArchitecture { name: String, there: String },
     #[error("there is no job {job} in this server")]

@@ -22,6 +22,8 @@ const DRAINED_SHOWN_MAX: usize = 64;
 /// All nodes of the server.
 pub(crate) struct Fleet {
     nodes: BTreeMap<NodeId, Node>,
+    /// Number of slots of the embedded node.
+    local_slots: Option<u32>,
     /// Slots of the embedded node that wait for work.
     pulls: BTreeMap<Slot, Reply<SlotOrder>>,
     last_tick: Moment,
@@ -47,6 +49,7 @@ impl Fleet {
     pub fn new(now: Now) -> Self {
         Self {
             nodes: BTreeMap::new(),
+            local_slots: None,
             pulls: BTreeMap::new(),
             last_tick: now.moment,
             lost_ns: now.unix_ns,
@@ -71,6 +74,15 @@ impl Fleet {
     /// Adds a slot of this process that waits for work.
     pub fn add_pull(&mut self, slot: Slot, reply: Reply<SlotOrder>) {
         self.pulls.insert(slot, reply);
+    }
+
+    pub fn has_local_slots(&mut self, slots: u32) {
+        self.local_slots = Some(slots);
+    }
+
+    /// Returns the number of slots of the embedded node; None in a cluster.
+    pub fn local_slots(&self) -> Option<u32> {
+        self.local_slots
     }
 
     pub fn take_pull(&mut self, slot: Slot) -> Option<Reply<SlotOrder>> {

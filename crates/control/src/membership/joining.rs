@@ -122,7 +122,7 @@ pub(crate) fn join(
         last_seen_ns: now_ns,
     };
     outbox.write(Change::NodeRegistered { node: row, disks: Vec::new() });
-    node_came(work, outbox, node, info.memory_bytes, &info.architecture);
+    node_came(work, outbox, node, &info);
     let process = NodeProcess { incarnation, join_token };
     let welcome = NodeWelcome { data_keys, disk_proof, ..work.fleet.add(node, process, info, outbox.now()) };
     let readmitted = readmit(work, outbox, node, left);

@@ -1,5 +1,5 @@
-//! Resource needs of jobs: memory of a node, and an architecture on request. The scheduler gets them as numbers, users
-//! as sentences.
+//! Resource needs of jobs: slots and memory of a node, and an architecture on request. The scheduler gets them as
+//! numbers, users as sentences.
 
 use crate::interface::{ControlError, Outbox, Service};
 use crate::membership::Fleet;
@@ -14,28 +14,33 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const MIB: u64 = 1 << 20;
 
-/// Returns the needs of a job. In the embedded engine they are empty: the job already has its memory.
+/// Returns the needs of a job. In the embedded engine it already has its memory.
 pub(crate) fn needs_of(scheduling: &mut Scheduling, service: Service, spec: &JobSpec) -> Needs {
+    let slots_beside = spec.kind.program().map_or(0, |task| task.slots().saturating_sub(1));
     if service == Service::Embedded {
-        return Needs::default();
+        return Needs { slots_beside, ..Needs::default() };
     }
     match spec.kind.program() {
         Some(task) => Needs {
+            slots_beside,
             memory_bytes: task.memory_bytes,
             architecture: task.architecture.as_deref().map(|name| scheduling.architectures().number(name)),
             everywhere: false,
         },
-        None => Needs { memory_bytes: spec.memory_bytes, architecture: None, everywhere: true },
+        None => Needs { memory_bytes: spec.memory_bytes, everywhere: true, ..Needs::default() },
     }
 }
 
 /// Returns an error for a job that none of the working nodes could ever run. Accepts every job while there is no node.
 pub(crate) fn check_fits(work: &Work, spec: &JobSpec) -> Result<(), ControlError> {
     // A refused name gets no number.
-    let (memory_bytes, architecture) = match spec.kind.program() {
-        Some(task) => (task.memory_bytes, task.architecture.as_deref()),
-        None => (spec.memory_bytes, None),
+    let (memory_bytes, architecture, needs_slots) = match spec.kind.program() {
+        Some(task) => (task.memory_bytes, task.architecture.as_deref(), task.slots()),
+        None => (spec.memory_bytes, None, 1),
     };
+    if let Some(largest_slots) = work.fleet.largest_slots(architecture).filter(|slots| *slots < needs_slots) {
+        return Err(ControlError::FewSlots { needs_slots, largest_slots });
+    }
     if work.service == Service::Embedded || (memory_bytes == 0 && architecture.is_none()) {
         return Ok(());
     }
@@ -58,15 +63,17 @@ pub(crate) fn check_fits(work: &Work, spec: &JobSpec) -> Result<(), ControlError
 }
 
 /// Tells the scheduler the resources of a node.
-pub(crate) fn node_came(
-    work: &mut Work,
-    outbox: &mut Outbox,
-    node: NodeId,
-    memory_bytes: u64,
-    architecture: &str,
-) {
-    let architecture = work.scheduling.architectures().number(architecture);
-    feed(work, outbox, Event::NodeCame { node, memory_bytes, architecture });
+pub(crate) fn node_came(work: &mut Work, outbox: &mut Outbox, node: NodeId, info: &NodeInfo) {
+    let architecture = work.scheduling.architectures().number(&info.architecture);
+    let (memory_bytes, slots) = (info.memory_bytes, info.slots);
+    feed(work, outbox, Event::NodeCame { node, memory_bytes, architecture, slots });
+}
+
+/// Tells the scheduler the slots of the node in this process, whose jobs have their memory already.
+pub(crate) fn local_node_has(work: &mut Work, outbox: &mut Outbox, slots: u32) {
+    work.fleet.has_local_slots(slots);
+    let event = Event::NodeCame { node: NodeId(0), memory_bytes: u64::MAX, architecture: 0, slots };
+    feed(work, outbox, event);
 }
 
 /// Returns a sentence about what a job waits for besides a slot.
@@ -79,6 +86,12 @@ impl Fleet {
     /// Returns the nodes that get work.
     fn working(&self) -> impl Iterator<Item = &NodeInfo> {
         self.all().filter(|node| node.drain.is_none()).map(|node| &node.info)
+    }
+
+    /// Returns the slots of the largest working node, of an architecture if one is named; None without such a node.
+    pub fn largest_slots(&self, architecture: Option<&str>) -> Option<u32> {
+        let is_right = |node: &&NodeInfo| architecture.is_none_or(|name| node.architecture == name);
+        self.working().filter(is_right).map(|node| node.slots).max().or(self.local_slots())
     }
 }
 
@@ -111,8 +124,15 @@ fn mib(bytes: u64) -> String {
 
 fn sentence(wait: &Wait, architectures: &Architectures) -> String {
     let architecture = wait.needs.architecture.map(|number| format!(" of {}", architectures.name(number)));
-    let what =
-        format!("{} of memory on a node{}", mib(wait.needs.memory_bytes), architecture.unwrap_or_default());
+    let slots = match wait.needs.slots_beside {
+        0 => String::new(),
+        beside => format!("{} slots at once and ", beside.saturating_add(1)),
+    };
+    let what = format!(
+        "{slots}{} of memory on a node{}",
+        mib(wait.needs.memory_bytes),
+        architecture.unwrap_or_default()
+    );
     if wait.nodes == 0 {
         return format!("it needs {what}, and no node is working yet");
     }
@@ -121,6 +141,7 @@ fn sentence(wait: &Wait, architectures: &Architectures) -> String {
         return format!("it needs {what}, which none of the {nodes} working nodes has: add a larger one");
     }
     let others = match wait.jobs_with_memory {
+        _ if wait.needs.slots_beside > 0 => "running tasks have too many of its slots".to_string(),
         0 => "running tasks on the nodes hold too much of it".to_string(),
         jobs => format!("{jobs} jobs hold {} of each node", mib(wait.held_bytes)),
     };
@@ -145,7 +166,7 @@ mod tests {
         let mut architectures = Architectures::default();
         let arm = architectures.number("aarch64");
         assert_eq!((architectures.number("x86_64"), architectures.number("aarch64")), (1, arm));
-        let needs = Needs { memory_bytes: 256 << 20, architecture: None, everywhere: true };
+        let needs = Needs { memory_bytes: 256 << 20, everywhere: true, ..Needs::default() };
         let wait = Wait {
             needs,
             nodes: 2,
@@ -163,5 +184,7 @@ mod tests {
         check(Wait { nodes_large_enough: 0, ..wait }, &["none of the 2 working nodes", "larger"]);
         let needs = Needs { architecture: Some(arm), everywhere: false, ..needs };
         check(Wait { needs, jobs_with_memory: 0, ..wait }, &["of aarch64", "running tasks on the nodes"]);
+        let needs = Needs { slots_beside: 3, memory_bytes: 0, architecture: None, ..needs };
+        check(Wait { needs, ..wait }, &["4 slots at once", "too many of its slots"]);
     }
 }

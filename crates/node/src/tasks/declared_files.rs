@@ -1,5 +1,5 @@
 //! The declared files of a program: its inputs stand in its directory before it starts, and its outputs are taken from
-//! there when it has succeeded.
+//! there when all programs of its pipeline have succeeded.
 
 use crate::failure::{file_failure, named_failure};
 use api::task::{RunTask, TaskFile};
@@ -9,7 +9,7 @@ use ids::AttemptKey;
 use roots::{HeldDir, JobPaths};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, linkat, openat, openat2, renameat, unlinkat};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata, Permissions};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -27,56 +27,101 @@ fn stamp(file: &Metadata) -> Stamp {
     (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec())
 }
 
-/// The inputs of an attempt, as they were before its program.
+/// The inputs of a program, as they were before it ran.
 pub(super) struct DeclaredFiles<'a> {
     task: &'a RunTask,
     paths: &'a JobPaths,
+    dir: PathBuf,
     inputs: Vec<(&'a TaskFile, Stamp)>,
+    /// Inputs from other programs of the pipeline: the places of their files, and their state when they were linked.
+    linked: Vec<(PathBuf, Stamp)>,
 }
 
 impl<'a> DeclaredFiles<'a> {
-    /// Links the inputs into the directory of the program.
+    /// Links the inputs into the directory of the program, except those at `passed` positions, which other programs of
+    /// its pipeline write.
     ///
     /// Errors: an input that is missing, is no plain file, or lies outside of the roots.
-    pub fn bring(task: &'a RunTask, paths: &'a JobPaths, dir: &Path) -> Result<Self, TaskFailure> {
+    pub fn bring(
+        task: &'a RunTask,
+        paths: &'a JobPaths,
+        dir: &Path,
+        passed: &BTreeSet<usize>,
+    ) -> Result<Self, TaskFailure> {
         let mut inputs = Vec::with_capacity(task.inputs.len());
-        for input in &task.inputs {
+        for (_, input) in task.inputs.iter().enumerate().filter(|(index, _)| !passed.contains(index)) {
             let found = stamp_of(paths, input)?;
             let place = make_room(dir, &input.name)?;
             let linked = io_call(IoCall::Create, &place).and_then(|()| symlink(&input.path, &place));
             linked.map_err(|error| file_failure("link", &place, error))?;
             inputs.push((input, found));
         }
-        for output in &task.outputs {
-            make_room(dir, &output.name)?;
+        let passed = passed.iter().filter_map(|index| task.inputs.get(*index));
+        for file in passed.chain(&task.outputs) {
+            make_room(dir, &file.name)?;
         }
-        Ok(Self { task, paths, inputs })
+        Ok(Self { task, paths, dir: dir.to_path_buf(), inputs, linked: Vec::new() })
     }
 
-    /// Publishes the outputs: all of them are complete beside their final paths before the first gets its name.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Opens an input that becomes the standard input of the program.
+    pub fn open_input(&self, input: &TaskFile) -> Result<File, TaskFailure> {
+        self.paths.open_file(&input.path).map_err(|error| input_failure(input, error))
+    }
+
+    /// Creates the file of the standard output of the program. Returns it and its path.
+    pub fn create_output(&self, output: &TaskFile) -> Result<(File, PathBuf), TaskFailure> {
+        let place = self.dir.join(&output.name);
+        let made = io_call(IoCall::Create, &place)
+            .and_then(|()| File::options().read(true).write(true).create_new(true).open(&place));
+        Ok((made.map_err(|error| file_failure("create", &place, error))?, place))
+    }
+
+    /// Links an output of a program that has succeeded, for another program of its pipeline. Returns the file.
+    pub fn link_passed(
+        &mut self,
+        input: &TaskFile,
+        writer: &DeclaredFiles<'_>,
+        output: &TaskFile,
+    ) -> Result<File, TaskFailure> {
+        let file = written(&writer.dir, output)?;
+        let source = writer.dir.join(&output.name);
+        let found = stamp(&file.metadata().map_err(|error| file_failure("read", &source, error))?);
+        let place = self.dir.join(&input.name);
+        let linked = io_call(IoCall::Create, &place).and_then(|()| symlink(&source, &place));
+        linked.map_err(|error| file_failure("link", &place, error))?;
+        self.linked.push((source, found));
+        Ok(file)
+    }
+
+    /// Publishes the outputs of all programs of a pipeline: all of them are complete beside their final paths before the
+    /// first gets its name. `streamed` has the programs and outputs that exist nowhere as files.
     ///
-    /// Errors: an input that changed while the program ran; an output that is missing or is no plain file; the job was
+    /// Errors: an input that changed while its program ran; an output that is missing or is no plain file; the job was
     /// stopped meanwhile.
-    pub fn take(&self, dir: &Path, attempt: AttemptKey, cancelled: &AtomicBool) -> Result<(), TaskFailure> {
-        self.check_inputs()?;
-        for output in &self.task.outputs {
-            written(dir, output)?;
+    pub fn take_all(
+        programs: &[Self],
+        streamed: &BTreeSet<(usize, usize)>,
+        attempt: AttemptKey,
+        cancelled: &AtomicBool,
+    ) -> Result<(), TaskFailure> {
+        programs.iter().try_for_each(Self::check_inputs)?;
+        let outputs = || {
+            let each = programs.iter().enumerate().flat_map(|(position, program)| {
+                let outputs = program.task.outputs.iter().enumerate();
+                outputs.map(move |(index, output)| ((position, index), program, output))
+            });
+            each.filter(|(place, ..)| !streamed.contains(place)).map(|(_, program, output)| (program, output))
+        };
+        for (program, output) in outputs() {
+            written(&program.dir, output)?;
         }
-        let mut directories: BTreeMap<&Path, Arc<HeldDir>> = BTreeMap::new();
-        let mut staged = Vec::with_capacity(self.task.outputs.len());
-        for (index, output) in self.task.outputs.iter().enumerate() {
-            let parent = output.path.parent().unwrap_or(Path::new("/"));
-            let above = match directories.get(parent) {
-                Some(above) => Arc::clone(above),
-                None => {
-                    let above =
-                        io_call(IoCall::Create, parent).and_then(|()| self.paths.create_dir_all(parent));
-                    let above = above.map_err(|error| named_failure("write", &output.path, error))?;
-                    Arc::clone(directories.entry(parent).or_insert(Arc::new(above)))
-                }
-            };
-            let hidden = hidden_name(output, attempt, index);
-            staged.push(Staged::begin(output, above, hidden, &written(dir, output)?)?);
+        let (mut directories, mut staged) = (BTreeMap::new(), Vec::new());
+        for (index, (program, output)) in outputs().filter(|(_, output)| !output.temporary).enumerate() {
+            staged.push(program.stage(output, &mut directories, hidden_name(output, attempt, index))?);
         }
         if cancelled.load(Ordering::Relaxed) {
             return Err(TaskFailure::new(
@@ -87,6 +132,25 @@ impl<'a> DeclaredFiles<'a> {
         staged.into_iter().try_for_each(Staged::publish)
     }
 
+    /// Brings an output beside its final path, under a hidden name.
+    fn stage(
+        &self,
+        output: &'a TaskFile,
+        directories: &mut BTreeMap<&'a Path, Arc<HeldDir>>,
+        hidden: String,
+    ) -> Result<Staged<'a>, TaskFailure> {
+        let parent = output.path.parent().unwrap_or(Path::new("/"));
+        let above = match directories.get(parent) {
+            Some(above) => Arc::clone(above),
+            None => {
+                let above = io_call(IoCall::Create, parent).and_then(|()| self.paths.create_dir_all(parent));
+                let above = above.map_err(|error| named_failure("write", &output.path, error))?;
+                Arc::clone(directories.entry(parent).or_insert(Arc::new(above)))
+            }
+        };
+        Staged::begin(output, above, hidden, &written(&self.dir, output)?)
+    }
+
     fn check_inputs(&self) -> Result<(), TaskFailure> {
         for (input, before) in &self.inputs {
             if stamp_of(self.paths, input)? != *before {
@@ -95,6 +159,16 @@ impl<'a> DeclaredFiles<'a> {
                     input.path.display()
                 );
                 return Err(TaskFailure::new(Blame::UserData, message));
+            }
+        }
+        for (source, before) in &self.linked {
+            let found = std::fs::symlink_metadata(source).map(|metadata| stamp(&metadata));
+            if found.ok() != Some(*before) {
+                let name = source.file_name().unwrap_or_default().display();
+                let message = format!(
+                    "the input {name} changed while the program ran: a program may only write its outputs"
+                );
+                return Err(TaskFailure::new(Blame::UserProgram, message));
             }
         }
         Ok(())
@@ -175,7 +249,7 @@ impl<'a> Staged<'a> {
         match linkat(CWD, source.as_str(), &*staged.above, name.as_str(), AtFlags::SYMLINK_FOLLOW) {
             Ok(()) => {}
             Err(Errno::XDEV | Errno::PERM | Errno::NOENT | Errno::OPNOTSUPP) => {
-                copy(file, mode & RIGHTS, &staged.above, &name).map_err(failed)?;
+                copy(file, mode & RIGHTS, &*staged.above, &name).map_err(failed)?;
             }
             Err(error) => return Err(failed(error.into())),
         }

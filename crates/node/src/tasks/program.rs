@@ -1,16 +1,16 @@
-//! The task of a job that is no MapReduce job: any executable, run once.
+//! The task of a job that is no MapReduce job: any executable, or a pipeline of several, run once.
 
 use crate::attempt::{Assignment, JobRun};
 use crate::failure::file_failure;
 use crate::shared::Shared;
 use crate::tasks::attempt_files::AttemptFiles;
-use crate::tasks::declared_files::DeclaredFiles;
+use crate::tasks::pipeline_wiring::{Edges, Wired, Wiring};
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
 use api::task::{RunResult, RunTask};
 use api::{LimitKind, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::JobId;
-use program::{FunctionContext, ProgramLimits, ProgramSpec, Sandbox, TemporaryDir};
+use program::{FunctionContext, PipelineProgram, ProgramLimits, ProgramSpec, Sandbox, TemporaryDir};
 use programport::OpenPort;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -53,52 +53,108 @@ fn temporary_dir(
     dir.transpose().map_err(|error| file_failure("create", Path::new(TEMPORARY), error))
 }
 
-/// Returns the sandbox of a program; None: the node has none.
-fn sandbox_in(
-    shared: &Shared,
-    assignment: &Assignment,
-    task: &RunTask,
-    files: &AttemptFiles,
-    temporary: Option<&TemporaryDir>,
-) -> Result<Option<Arc<Sandbox>>, TaskFailure> {
-    let Some(base) = &shared.options.sandbox else { return Ok(None) };
-    let work_dir = Some(task.directory.clone()).filter(|_| !task.has_own_directory());
-    let needs = SandboxNeeds {
-        readable: task
-            .files
-            .iter()
-            .map(PathBuf::as_path)
-            .chain(task.inputs.iter().map(|input| input.path.as_path()))
-            .chain(files.paths())
-            .map(Path::to_path_buf)
-            .collect(),
-        work_dir,
-        writable: temporary.map(|own| own.path().to_path_buf()).into_iter().collect(),
-        has_network: task.network,
-    };
-    sandbox_for(base, &assignment.job.paths, needs).map(Some)
-}
-
-/// Puts the files of a job and its declared inputs into the directory of its program.
-fn bring<'a>(
-    assignment: &'a Assignment,
+/// A program of an attempt and its directories.
+struct Member<'a> {
     task: &'a RunTask,
-    dir: &Path,
-) -> Result<DeclaredFiles<'a>, TaskFailure> {
-    link(&task.files, dir)?;
-    DeclaredFiles::bring(task, &assignment.job.paths, dir)
+    limits: ProgramLimits,
+    /// Directory of its own, in which it runs if it declares files.
+    own: Option<TemporaryDir>,
+    work_dir: PathBuf,
 }
 
-/// Publishes the outputs of a program that has succeeded.
-fn take(
-    shared: &Shared,
-    assignment: &Assignment,
-    declared: &DeclaredFiles<'_>,
-    dir: &Path,
-) -> Result<(), TaskFailure> {
-    // Processes that the program left behind could still write to its outputs.
-    shared.options.programs.end_attempt();
-    declared.take(dir, assignment.attempt, &assignment.cancelled)
+impl<'a> Member<'a> {
+    fn new(shared: &Shared, task: &'a RunTask) -> Result<Self, TaskFailure> {
+        let limits = ProgramLimits { of_job: *task.limits, of_node: shared.options.limits };
+        // The working directory belongs to the job; temporary files do not go there.
+        let own = temporary_dir(shared, task, &limits)?;
+        let runs_there = own.as_ref().filter(|_| task.has_own_directory());
+        let work_dir = runs_there.map_or(task.directory.as_path(), TemporaryDir::path).to_path_buf();
+        Ok(Self { task, limits, own, work_dir })
+    }
+
+    /// Returns the directory for its temporary files; None if it runs there.
+    fn temporary(&self, has_sandbox: bool) -> Option<&Path> {
+        let is_other = !self.task.has_own_directory() || has_sandbox;
+        self.own.as_ref().filter(|_| is_other).map(TemporaryDir::path)
+    }
+
+    fn own_path(&self) -> Option<&Path> {
+        self.own.as_ref().map(TemporaryDir::path)
+    }
+}
+
+/// The things of an attempt that all its programs share.
+struct Shares<'a> {
+    shared: &'a Shared,
+    assignment: &'a Assignment,
+    files: &'a AttemptFiles,
+    env: Vec<(String, String)>,
+    socket_dir: Option<&'a Path>,
+    error_path: &'a Path,
+}
+
+impl Shares<'_> {
+    /// Returns the sandbox of a program that reads what these others write; None: the node has none.
+    fn sandbox(&self, member: &Member<'_>, writers: &[&Path]) -> Result<Option<Arc<Sandbox>>, TaskFailure> {
+        let Some(base) = &self.shared.options.sandbox else { return Ok(None) };
+        let task = member.task;
+        let work_dir = Some(task.directory.clone()).filter(|_| !task.has_own_directory());
+        let inputs = task.inputs.iter().enumerate();
+        let needs = SandboxNeeds {
+            readable: task
+                .files
+                .iter()
+                .map(PathBuf::as_path)
+                .chain(inputs.map(|(_, input)| input.path.as_path()))
+                .chain(self.files.paths())
+                .chain(writers.iter().copied())
+                .map(Path::to_path_buf)
+                .collect(),
+            work_dir,
+            writable: member.own_path().map(Path::to_path_buf).into_iter().collect(),
+            has_network: task.network,
+        };
+        let paths = self.assignment.job.paths.with_more_own(writers.iter().map(|path| path.to_path_buf()));
+        sandbox_for(base, &paths, needs).map(Some)
+    }
+
+    /// Returns the program with its context.
+    fn program(&self, member: &Member<'_>, edges: Edges) -> Result<PipelineProgram, TaskFailure> {
+        let Edges { reads, after, writers } = edges;
+        let task = member.task;
+        let sandbox = self.sandbox(member, &writers)?;
+        let mut env = self.env.clone();
+        if let Some(own) = member.temporary(sandbox.is_some()) {
+            env.push(("TMPDIR".to_string(), own.to_string_lossy().into_owned()));
+        }
+        env.extend(env_of_file(task.env_file.as_deref())?);
+        env.extend(task.env.iter().cloned());
+        let own =
+            member.own_path().into_iter().chain(self.socket_dir).chain(self.files.paths()).chain(writers);
+        let named =
+            task.files.iter().chain(task.inputs.iter().map(|input| &input.path)).map(PathBuf::as_path);
+        let context = FunctionContext {
+            programs: Arc::clone(&self.shared.options.programs),
+            work_dir: member.work_dir.clone(),
+            start_dir: task.directory.clone(),
+            env,
+            limits: member.limits,
+            // The directory in which it runs belongs to the job, and may hold more.
+            disk_dirs: member.own_path().map(Path::to_path_buf).into_iter().collect(),
+            record_bytes_max: 0,
+            buffer_bytes: 0,
+            cancelled: Arc::clone(&self.assignment.cancelled),
+            stderr_log: Some(self.error_path.to_path_buf()),
+            reports: Arc::default(),
+            sandbox,
+            any_exit_code: false,
+            task_env: Vec::new(),
+            kept_for: None,
+            named: named.chain(own).map(Path::to_path_buf).collect(),
+        };
+        let spec = ProgramSpec::new(&task.words, &context);
+        Ok(PipelineProgram { context, spec, reads, after })
+    }
 }
 
 /// Runs the program, or nothing if none is named. A failure includes its output too.
@@ -122,7 +178,7 @@ pub(crate) fn run(
     ran.map_err(|failure| files.named_in(failure))
 }
 
-/// Runs the program, which may open these copies of stored files.
+/// Runs the program, which may open these copies of stored files, and the others of its pipeline.
 fn run_with(
     shared: &Shared,
     assignment: &Assignment,
@@ -139,45 +195,34 @@ fn run_with(
     env.extend(shared.options.program_env.iter().cloned());
     let socket = open_socket(shared, attempt.task.job)?;
     env.extend(socket.as_ref().map(socket_variable));
-    // The working directory belongs to the job; temporary files do not go there.
-    let limits = ProgramLimits { of_job: *task.limits, of_node: shared.options.limits };
-    let temporary = temporary_dir(shared, task, &limits)?;
-    let own_directory = temporary.as_ref().filter(|_| task.has_own_directory()).map(TemporaryDir::path);
-    let declared = own_directory.map(|own| bring(assignment, task, own)).transpose()?;
-    let work_dir = own_directory.unwrap_or(&task.directory).to_path_buf();
-    let sandbox = sandbox_in(shared, assignment, task, files, temporary.as_ref())?;
-    if let Some(own) = temporary.as_ref().filter(|_| own_directory.is_none() || sandbox.is_some()) {
-        env.push(("TMPDIR".to_string(), own.path().to_string_lossy().into_owned()));
-    }
-    env.extend(env_of_file(task.env_file.as_deref())?);
-    env.extend(task.env.iter().cloned());
     let socket_dir = socket.as_ref().and_then(|socket| socket.socket().parent());
-    let own = temporary.as_ref().map(TemporaryDir::path).into_iter().chain(socket_dir).chain(files.paths());
-    let named = task.files.iter().chain(task.inputs.iter().map(|input| &input.path)).map(PathBuf::as_path);
-    let context = FunctionContext {
-        programs: Arc::clone(&shared.options.programs),
-        work_dir,
-        start_dir: task.directory.clone(),
-        env,
-        limits,
-        // The directory in which it runs belongs to the job, and may hold more.
-        disk_dirs: temporary.iter().map(|own| own.path().to_path_buf()).collect(),
-        record_bytes_max: 0,
-        buffer_bytes: 0,
-        cancelled: Arc::clone(&assignment.cancelled),
-        stderr_log: Some(output.error_path().to_path_buf()),
-        reports: Arc::default(),
-        sandbox,
-        any_exit_code: false,
-        task_env: Vec::new(),
-        kept_for: None,
-        named: named.chain(own).map(Path::to_path_buf).collect(),
-    };
-    let spec = ProgramSpec::new(&task.words, &context);
-    let ran = program::run_without_input(&context, &spec, |bytes| output.add_output(bytes));
+    let shares = Shares { shared, assignment, files, env, socket_dir, error_path: output.error_path() };
+    let members = task.programs().map(|program| Member::new(shared, program));
+    let members: Vec<Member<'_>> = members.collect::<Result<_, _>>()?;
+    let mut pipeline = Wiring::new(task, &assignment.job.paths, |position| &members[position].work_dir)?;
+    for member in members.iter().filter(|member| member.task.has_own_directory()) {
+        link(&member.task.files, &member.work_dir)?;
+    }
+    let Wired { streams, relays } = pipeline.wire()?;
+    let own = |position: usize| members[position].work_dir.as_path();
+    let programs = members.iter().enumerate();
+    let programs = programs.map(|(position, member)| shares.program(member, pipeline.edges(position, own)));
+    let programs: Vec<PipelineProgram> = programs.collect::<Result<_, _>>()?;
+    let ran = program::run_pipeline(
+        &programs,
+        streams,
+        relays,
+        |position| pipeline.before_start(position),
+        |bytes| output.add_output(bytes),
+    );
     let outcome = ran.and_then(|()| {
         files.check_unchanged()?;
-        declared.map_or(Ok(()), |declared| take(shared, assignment, &declared, &context.work_dir))
+        if !members.iter().any(|member| member.task.has_own_directory()) {
+            return Ok(());
+        }
+        // Processes that the programs left behind could still write to their outputs.
+        shared.options.programs.end_attempt();
+        pipeline.take_outputs(attempt, &assignment.cancelled)
     });
     match outcome {
         Ok(()) => Ok(output.finish()),

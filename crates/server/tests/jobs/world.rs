@@ -53,7 +53,7 @@ impl Place {
 }
 
 pub fn open(dir: &Path) -> Arc<Server> {
-    Arc::new(Server::open(ServerOptions::embedded(dir.join("state"))).unwrap())
+    Arc::new(Server::open(ServerOptions::embedded(dir.join("state"), 2)).unwrap())
 }
 
 pub fn spec(dir: &Path, output: &str) -> JobSpec {

@@ -125,11 +125,10 @@ fn embedded(stages: &[Stage], display: Display, containment: Containment) -> Res
     let programs = engine::contained_programs(containment)?;
     let interrupt = Interrupt::listen(programs.share())?;
     let first = &stages[0].plan;
-    let server =
-        Server::open(ServerOptions::embedded(first.state_dir.clone())).map_err(Failure::from_server)?;
-    let server = Arc::new(server);
-    let start_dir = first.start_dir.clone();
     let slots = stages.iter().map(|stage| stage.plan.spec.slots).max().unwrap_or(1);
+    let server = Server::open(ServerOptions::embedded(first.state_dir.clone(), slots));
+    let server = Arc::new(server.map_err(Failure::from_server)?);
+    let start_dir = first.start_dir.clone();
     let (for_node, sandbox) = (programs.share(), None);
     let options = NodeOptions {
         slots,

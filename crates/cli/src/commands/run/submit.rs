@@ -234,8 +234,9 @@ pub(super) fn on_this_machine(
 ) -> Result<(), Failure> {
     let programs = engine::contained_programs(Containment::Subreaper)?;
     let interrupt = Interrupt::listen(programs.share())?;
-    let server =
-        Server::open(ServerOptions::embedded(state_dir.to_path_buf())).map_err(Failure::from_server)?;
+    let slots = machine::default_slots();
+    let server = Server::open(ServerOptions::embedded(state_dir.to_path_buf(), slots));
+    let server = server.map_err(Failure::from_server)?;
     let server = Arc::new(server);
     let submitted = submit(&server).map_err(Failure::from_server)?;
     let (cancelling, jobs) = (Arc::clone(&server), submitted.clone());
@@ -244,7 +245,7 @@ pub(super) fn on_this_machine(
     }));
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let options = NodeOptions {
-        slots: machine::default_slots(),
+        slots,
         start_dir,
         programs: programs.share(),
         sandbox: None,
