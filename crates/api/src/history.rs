@@ -180,11 +180,14 @@ pub struct JobRow {
 }
 
 /// The place of a job among the steps of another job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepOf {
     pub job: JobId,
     pub step: StepNumber,
+    /// Steps that the same job runs, as one pipeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<StepNumber>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -152,11 +152,6 @@ impl Control {
         local_node_has(&mut self.work, outbox, slots);
     }
 
-    /// Returns the slots of the largest node; None without nodes.
-    pub fn largest_slots(&self) -> Option<u32> {
-        self.work.fleet.largest_slots(None)
-    }
-
     /// Handles a request for work by a slot of this process.
     pub fn pull(&mut self, outbox: &mut Outbox, request: PullRequest, reply: Reply<SlotOrder>) {
         let slot = Slot { node: request.node, slot: request.slot };

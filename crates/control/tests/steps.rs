@@ -1,20 +1,20 @@
-//! Random jobs with steps, over random ends of steps, restarts and cancels. The test is the shell: slots pull, and the
-//! changes are the rows that a restarted server finds.
+//! Random jobs with steps, over random ends of steps, restarts and cancels. Steps run alone or as pipelines, which take
+//! several slots. The test is the shell: slots pull, and the changes are the rows that a restarted server finds.
 
 use api::control::JobOutcome;
 use api::data_access::DataKeys;
 use api::history::{JobState, StepOf};
-use api::task::RunResult;
+use api::task::{RunResult, RunTask};
 use api::{Blame, JobSpec, SteppedKind, TaskFailure, TaskResult};
 use control::{
     Asker, Control, ControlError, Finished as Ended, Moment, NewSteppedJob, Now, Outbox, PullRequest,
     RecoveredSteps, Service, SlotOrder,
 };
 use ids::{AttemptKey, JobId, NodeId, StepNumber};
-use jobkind::{FinishedSteps, Step, StepPlan, StepWork};
+use jobkind::{FinishedSteps, NodeSize, Step, StepPlan, StepWork};
 use proptest::prelude::*;
 use rows::{Change, StepRow};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,25 +25,45 @@ const SLOTS: u32 = 3;
 struct Dag(Vec<Vec<u32>>);
 
 impl Dag {
-    fn ready(&self, finished: impl Fn(u32) -> bool) -> Vec<Step> {
-        let is_ready = |step: &u32| self.0[*step as usize].iter().all(|before| finished(*before));
-        let step = |number: u32| Step {
-            number: StepNumber(number),
-            name: format!("s{number}").into(),
-            work: StepWork::Program(Arc::default()),
+    /// Returns the steps that may begin, each with later steps that need only it and finished ones.
+    fn ready(&self, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step> {
+        let mut taken = finished.begun.clone();
+        let count = self.0.len() as u32;
+        let is_ready = |step: u32, with: &[StepNumber]| {
+            let mut before = self.0[step as usize].iter().map(|before| StepNumber(*before));
+            before.all(|before| finished.has(before) || with.contains(&before))
         };
-        (0..self.0.len() as u32).filter(is_ready).map(step).collect()
+        let mut steps = Vec::new();
+        for first in (0..count).filter(|step| is_ready(*step, &[])) {
+            if !taken.insert(StepNumber(first)) {
+                continue;
+            }
+            let mut members = vec![StepNumber(first)];
+            for step in first + 1..count {
+                let fits = members.len() < size.slots as usize && is_ready(step, &members);
+                // Some may run with others, and do not.
+                if fits && (step + first) % 3 != 0 && taken.insert(StepNumber(step)) {
+                    members.push(StepNumber(step));
+                }
+            }
+            let beside = members.split_off(1);
+            let words = vec!["true".to_string()];
+            let pipeline = vec![RunTask { words: words.clone(), ..RunTask::default() }; beside.len()];
+            let work = StepWork::Program(Arc::new(RunTask { words, pipeline, ..RunTask::default() }));
+            steps.push(Step { number: StepNumber(first), name: format!("s{first}").into(), work, beside });
+        }
+        steps
     }
 }
 
 impl StepPlan for Dag {
-    fn first(&self) -> Vec<Step> {
-        self.ready(|_| false)
+    fn first(&self, size: NodeSize) -> Vec<Step> {
+        let none = BTreeSet::new();
+        self.ready(&FinishedSteps { all: &none, last: &[], begun: &none }, size)
     }
 
-    fn next(&self, finished: &FinishedSteps<'_>) -> Vec<Step> {
-        let ready = self.ready(|step| finished.has(StepNumber(step)));
-        ready.into_iter().filter(|step| !finished.has(step.number)).collect()
+    fn next(&self, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step> {
+        self.ready(finished, size)
     }
 }
 
@@ -86,11 +106,12 @@ struct World {
     running: BTreeMap<u32, AttemptKey>,
     jobs: BTreeMap<JobId, (Option<StepOf>, JobState)>,
     next_job: i64,
+    slots: u32,
     cancel_asked: Option<String>,
 }
 
 impl World {
-    fn new(dag: Vec<Vec<u32>>) -> Self {
+    fn new(dag: Vec<Vec<u32>>, slots: u32) -> Self {
         let mut world = Self {
             dag: Arc::new(Dag(dag)),
             control: Control::new(Service::Embedded, Now::default()),
@@ -99,6 +120,7 @@ impl World {
             running: BTreeMap::new(),
             jobs: BTreeMap::new(),
             next_job: 2,
+            slots,
             cancel_asked: None,
         };
         let new = NewSteppedJob {
@@ -111,9 +133,10 @@ impl World {
             server: "me".to_string(),
             file_hold: None,
         };
+        world.control.local_node_has(&mut world.outbox, slots);
         world.control.begin_stepped(&mut world.outbox, new);
         world.settle();
-        (0..SLOTS).for_each(|slot| world.pull(slot, None));
+        (0..slots).for_each(|slot| world.pull(slot, None));
         world
     }
 
@@ -169,11 +192,14 @@ impl World {
         }
         self.control = Control::new(Service::Embedded, Now::default());
         (self.outbox, self.orders) = (outbox(), Orders::default());
+        // The next node may be smaller.
+        self.slots = 1 + (self.next_job as u32 % SLOTS);
+        self.control.local_node_has(&mut self.outbox, self.slots);
         self.running.clear();
         let row = |(job, (step_of, state)): (&JobId, &(Option<StepOf>, JobState))| {
-            let step = (*step_of)?.step;
+            let StepOf { step, beside, .. } = step_of.clone()?;
             let name = format!("s{}", step.0);
-            Some(StepRow { job: *job, step, name, state: *state, exit_code: None })
+            Some(StepRow { job: *job, step, beside, name, state: *state, exit_code: None })
         };
         let recovered = RecoveredSteps {
             job: JOB,
@@ -194,7 +220,7 @@ impl World {
         let recovering = self.control.recover(&mut self.outbox, Vec::new(), Vec::new(), &DataKeys::default());
         self.control.recovered(&mut self.outbox, recovering, Vec::new());
         self.settle();
-        (0..SLOTS).for_each(|slot| self.pull(slot, None));
+        (0..self.slots).for_each(|slot| self.pull(slot, None));
     }
 
     fn state(&self) -> JobState {
@@ -204,7 +230,19 @@ impl World {
     /// Returns the steps whose jobs have this state, in the order of these jobs.
     fn steps(&self, wanted: JobState) -> Vec<u32> {
         let steps = self.jobs.values().filter(|(_, state)| *state == wanted);
-        steps.filter_map(|(step_of, _)| Some((*step_of)?.step.0)).collect()
+        let numbers = |of: &StepOf| -> Vec<u32> {
+            std::iter::once(of.step).chain(of.beside.iter().copied()).map(|step| step.0).collect()
+        };
+        steps.filter_map(|(step_of, _)| step_of.as_ref().map(numbers)).flatten().collect()
+    }
+
+    /// Returns the steps that run, or ran, in one job with this one.
+    fn pipeline_of(&self, step: u32) -> Vec<u32> {
+        let all = self.jobs.values().filter(|(_, state)| *state != JobState::Interrupted);
+        let numbers = all.filter_map(|(of, _)| of.as_ref()).map(|of| {
+            std::iter::once(of.step).chain(of.beside.iter().copied()).map(|step| step.0).collect::<Vec<_>>()
+        });
+        numbers.into_iter().find(|steps| steps.contains(&step)).unwrap_or_default()
     }
 
     fn happens(&mut self, event: &Event) {
@@ -231,7 +269,9 @@ impl World {
         prop_assert_eq!(once.len(), done.len(), "a finished step ran again: {:?}", done);
         for step in done.iter().chain(&self.steps(JobState::Running)) {
             let before = &self.dag.0[*step as usize];
-            prop_assert!(before.iter().all(|before| done.contains(before)), "{} before {:?}", step, before);
+            let with = |before: &u32| self.pipeline_of(*step).contains(before);
+            let may = before.iter().all(|before| done.contains(before) || with(before));
+            prop_assert!(may, "{} before {:?}", step, before);
         }
         if self.state().over() {
             prop_assert_eq!(self.steps(JobState::Running), Vec::<u32>::new());
@@ -274,7 +314,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 proptest! {
     #[test]
     fn steps_run_once_and_in_order(dag in any_dag(), events in prop::collection::vec(any_event(), 0..40)) {
-        let mut world = World::new(dag);
+        let mut world = World::new(dag, SLOTS);
         for event in &events {
             world.happens(event);
             world.check()?;
@@ -312,7 +352,7 @@ fn end_is_told_to_callers() {
         }
     }
 
-    let mut world = World::new(vec![Vec::new(), vec![0]]);
+    let mut world = World::new(vec![Vec::new(), vec![0]], 1);
     let told = Arc::new(Mutex::new(None));
     world.control.wait(JOB, Box::new(Waiter(Arc::clone(&told))));
     for _ in 0..2 {

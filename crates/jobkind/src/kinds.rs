@@ -1,6 +1,6 @@
 //! The list of kinds, and specifications that are read by it.
 
-use crate::{FinishedSteps, Step, StepPlanner};
+use crate::{FinishedSteps, NodeSize, Step, StepPlanner};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ type Reader = fn(&Value) -> Result<Arc<dyn StepPlan>, KindError>;
 /// A specification that its kind accepts.
 pub trait StepPlan: Send + Sync {
     /// Returns the steps that need no other step.
-    fn first(&self) -> Vec<Step>;
+    fn first(&self, size: NodeSize) -> Vec<Step>;
 
     /// Returns the steps that may begin now: see [`StepPlanner::next`].
-    fn next(&self, finished: &FinishedSteps<'_>) -> Vec<Step>;
+    fn next(&self, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step>;
 }
 
 /// The reason why a job of a kind is refused. Always the fault of its user.
@@ -66,12 +66,12 @@ impl fmt::Debug for Kinds {
 struct Checked<K: StepPlanner>(K::Spec);
 
 impl<K: StepPlanner> StepPlan for Checked<K> {
-    fn first(&self) -> Vec<Step> {
-        K::plan(&self.0)
+    fn first(&self, size: NodeSize) -> Vec<Step> {
+        K::plan(&self.0, size)
     }
 
-    fn next(&self, finished: &FinishedSteps<'_>) -> Vec<Step> {
-        K::next(&self.0, finished)
+    fn next(&self, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step> {
+        K::next(&self.0, finished, size)
     }
 }
 
@@ -85,7 +85,7 @@ fn read<K: StepPlanner>(spec: &Value) -> Result<Arc<dyn StepPlan>, KindError> {
 #[cfg(test)]
 mod tests {
     use super::{KindError, Kinds};
-    use crate::{FinishedSteps, Step, StepPlanner};
+    use crate::{FinishedSteps, NodeSize, Step, StepPlanner};
     use serde_json::json;
 
     struct Even;
@@ -98,11 +98,11 @@ mod tests {
             if spec.is_multiple_of(2) { Ok(()) } else { Err(format!("{spec} is odd")) }
         }
 
-        fn plan(_: &u32) -> Vec<Step> {
+        fn plan(_: &u32, _: NodeSize) -> Vec<Step> {
             Vec::new()
         }
 
-        fn next(_: &u32, _: &FinishedSteps<'_>) -> Vec<Step> {
+        fn next(_: &u32, _: &FinishedSteps<'_>, _: NodeSize) -> Vec<Step> {
             Vec::new()
         }
     }

@@ -1,8 +1,11 @@
 //! The laws of kinds, checked on a specification.
 
-use crate::{FinishedSteps, STEPS_MAX, Step, StepPlan};
+use crate::{FinishedSteps, NodeSize, STEPS_MAX, Step, StepPlan};
 use ids::StepNumber;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Slots of the largest node, which change at each end of a step.
+const SLOTS: [u32; 5] = [8, 1, 3, 2, 5];
 
 /// A law that a kind breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,82 +20,100 @@ pub enum BrokenLaw {
     ForgottenByRestart { step: StepNumber, finished: usize },
     #[error("after a restart with {finished} finished steps, {step} is returned too early")]
     EarlyAfterRestart { step: StepNumber, finished: usize },
+    #[error("{0} is beside a step, and has begun or is in another pipeline too")]
+    BesideTwice(StepNumber),
 }
 
 /// Ends all steps of a job, in the order that `choose` makes, and checks at each end that a restarted server would plan
-/// the same steps. `choose` returns a number below its argument. Returns the numbers of the steps in the order of their
-/// ends.
+/// the same steps, also if its largest node has another size. `choose` returns a number below its argument. Returns the
+/// numbers of the steps in the order of their ends.
 pub fn check(
     plan: &dyn StepPlan,
     mut choose: impl FnMut(usize) -> usize,
 ) -> Result<Vec<StepNumber>, BrokenLaw> {
-    let (mut begun, mut finished, mut order) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
-    let mut open = Vec::new();
-    begin(plan.first(), &mut begun, &mut open)?;
+    let (mut run, mut order, mut ends) = (Run::default(), Vec::new(), 0);
+    run.begin(plan.first(size(ends)))?;
     loop {
-        restart(plan, &begun, &finished)?;
-        if open.is_empty() {
+        run.restart(plan, size(ends + 1))?;
+        if run.open.is_empty() {
             return Ok(order);
         }
-        let last = open.swap_remove(choose(open.len()));
-        finished.insert(last);
-        order.push(last);
-        begin(plan.next(&FinishedSteps { all: &finished, last: Some(last) }), &mut begun, &mut open)?;
+        ends += 1;
+        let number = run.open.swap_remove(choose(run.open.len()));
+        let last: Vec<StepNumber> = run.steps[&number].numbers().collect();
+        run.finished.extend(&last);
+        order.extend(&last);
+        let finished = FinishedSteps { all: &run.finished, last: &last, begun: &run.begun };
+        let next = plan.next(&finished, size(ends));
+        run.begin(next)?;
     }
 }
 
-fn begin(
-    steps: Vec<Step>,
-    begun: &mut BTreeMap<StepNumber, Step>,
-    open: &mut Vec<StepNumber>,
-) -> Result<(), BrokenLaw> {
-    for step in steps {
-        let number = step.number;
-        if step.name.is_empty() {
-            return Err(BrokenLaw::Unnamed(number));
-        }
-        match begun.get(&number) {
-            Some(same) if *same == step => {}
-            Some(_) => return Err(BrokenLaw::NumberUsedTwice(number)),
-            None => {
-                begun.insert(number, step);
-                open.push(number);
+fn size(ends: usize) -> NodeSize {
+    NodeSize { slots: SLOTS[ends % SLOTS.len()], memory_bytes: u64::MAX }
+}
+
+#[derive(Default)]
+struct Run {
+    /// The steps that have jobs.
+    steps: BTreeMap<StepNumber, Step>,
+    /// Those, and the steps beside them.
+    begun: BTreeSet<StepNumber>,
+    finished: BTreeSet<StepNumber>,
+    open: Vec<StepNumber>,
+}
+
+impl Run {
+    fn begin(&mut self, steps: Vec<Step>) -> Result<(), BrokenLaw> {
+        for step in steps {
+            let number = step.number;
+            if step.name.is_empty() {
+                return Err(BrokenLaw::Unnamed(number));
             }
+            match self.steps.get(&number) {
+                Some(same) if *same == step => continue,
+                Some(_) => return Err(BrokenLaw::NumberUsedTwice(number)),
+                None => {}
+            }
+            if let Some(twice) = step.numbers().find(|number| !self.begun.insert(*number)) {
+                return Err(BrokenLaw::BesideTwice(twice));
+            }
+            self.steps.insert(number, step);
+            self.open.push(number);
+        }
+        match self.begun.len() > STEPS_MAX {
+            true => Err(BrokenLaw::TooManySteps),
+            false => Ok(()),
         }
     }
-    match begun.len() > STEPS_MAX {
-        true => Err(BrokenLaw::TooManySteps),
-        false => Ok(()),
-    }
-}
 
-/// Compares the begun steps with those that a restarted server begins.
-fn restart(
-    plan: &dyn StepPlan,
-    begun: &BTreeMap<StepNumber, Step>,
-    finished: &BTreeSet<StepNumber>,
-) -> Result<(), BrokenLaw> {
-    let again = plan.first().into_iter().chain(plan.next(&FinishedSteps { all: finished, last: None }));
-    let again: BTreeSet<StepNumber> = again.map(|step| step.number).collect();
-    let count = finished.len();
-    if let Some(step) = begun.keys().find(|step| !finished.contains(step) && !again.contains(step)) {
-        return Err(BrokenLaw::ForgottenByRestart { step: *step, finished: count });
-    }
-    match again.iter().find(|step| !begun.contains_key(step)) {
-        Some(step) => Err(BrokenLaw::EarlyAfterRestart { step: *step, finished: count }),
-        None => Ok(()),
+    /// Compares the begun steps with those that a restarted server begins if none of the open ones is known to it. They
+    /// may be in other pipelines.
+    fn restart(&self, plan: &dyn StepPlan, size: NodeSize) -> Result<(), BrokenLaw> {
+        let finished = FinishedSteps { all: &self.finished, last: &[], begun: &self.finished };
+        let again: Vec<Step> = plan.first(size).into_iter().chain(plan.next(&finished, size)).collect();
+        let covered: BTreeSet<StepNumber> = again.iter().flat_map(Step::numbers).collect();
+        let count = self.finished.len();
+        if let Some(step) = self.open.iter().find(|step| !covered.contains(step)) {
+            return Err(BrokenLaw::ForgottenByRestart { step: *step, finished: count });
+        }
+        match again.iter().find(|step| !self.begun.contains(&step.number)) {
+            Some(step) => Err(BrokenLaw::EarlyAfterRestart { step: step.number, finished: count }),
+            None => Ok(()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{BrokenLaw, check};
-    use crate::{FinishedSteps, Step, StepPlan, StepWork};
+    use crate::{FinishedSteps, NodeSize, Step, StepPlan, StepWork};
     use ids::StepNumber;
     use std::sync::Arc;
 
     fn step(number: u32, name: &str) -> Step {
-        Step { number: StepNumber(number), name: name.into(), work: StepWork::Program(Arc::default()) }
+        let work = StepWork::Program(Arc::default());
+        Step { number: StepNumber(number), name: name.into(), work, beside: Vec::new() }
     }
 
     /// A chain of steps 0, 1, 2 with one flaw.
@@ -101,16 +122,17 @@ mod tests {
     }
 
     impl StepPlan for Chain {
-        fn first(&self) -> Vec<Step> {
+        fn first(&self, _: NodeSize) -> Vec<Step> {
             vec![step(0, if self.flaw == "unnamed" { "" } else { "a" })]
         }
 
-        fn next(&self, finished: &FinishedSteps<'_>) -> Vec<Step> {
+        fn next(&self, finished: &FinishedSteps<'_>, _: NodeSize) -> Vec<Step> {
             let done = finished.all.len() as u32;
             match (self.flaw, finished.last) {
-                ("forgets", None) => Vec::new(),
-                ("hurries", None) if done == 1 => vec![step(1, "b"), step(2, "c")],
-                ("repeats", Some(_)) => vec![step(0, "other")],
+                ("forgets", []) => Vec::new(),
+                ("hurries", []) if done == 1 => vec![step(1, "b"), step(2, "c")],
+                ("repeats", [_]) => vec![step(0, "other")],
+                ("joins", [_]) => vec![Step { beside: vec![StepNumber(0)], ..step(1, "b") }],
                 _ if done < 3 => vec![step(done, ["a", "b", "c"][done as usize])],
                 _ => Vec::new(),
             }
@@ -124,6 +146,7 @@ mod tests {
         assert_eq!(check(""), Ok(vec![number(0), number(1), number(2)]));
         assert_eq!(check("unnamed"), Err(BrokenLaw::Unnamed(number(0))));
         assert_eq!(check("repeats"), Err(BrokenLaw::NumberUsedTwice(number(0))));
+        assert_eq!(check("joins"), Err(BrokenLaw::BesideTwice(number(0))));
         assert_eq!(check("forgets"), Err(BrokenLaw::ForgottenByRestart { step: number(1), finished: 1 }));
         assert_eq!(check("hurries"), Err(BrokenLaw::EarlyAfterRestart { step: number(2), finished: 1 }));
     }

@@ -21,7 +21,7 @@ pub mod laws;
 mod step;
 
 pub use kinds::{KindError, Kinds, StepPlan};
-pub use step::{FinishedSteps, Step, StepWork};
+pub use step::{FinishedSteps, NodeSize, Step, StepWork};
 
 use serde::de::DeserializeOwned;
 
@@ -31,6 +31,7 @@ pub const STEPS_MAX: usize = 1_000_000;
 /// A kind of job.
 ///
 /// All three functions are pure. A step keeps its number for ever: a number begins once, even if it is returned again.
+/// Steps may be returned as one pipeline, as large as the largest node allows.
 pub trait StepPlanner: 'static {
     /// Specification of a job, as its user wrote it.
     type Spec: DeserializeOwned + Send + Sync + 'static;
@@ -42,9 +43,10 @@ pub trait StepPlanner: 'static {
     fn check(spec: &Self::Spec) -> Result<(), String>;
 
     /// Returns the steps that need no other step. The job is over when all its steps are.
-    fn plan(spec: &Self::Spec) -> Vec<Step>;
+    fn plan(spec: &Self::Spec, size: NodeSize) -> Vec<Step>;
 
-    /// Returns the steps that may begin because of `finished.last`. Without a last one, after a restart, returns each
-    /// step that is not finished and needs finished steps only; those of [`StepPlanner::plan`] may be left out.
-    fn next(spec: &Self::Spec, finished: &FinishedSteps<'_>) -> Vec<Step>;
+    /// Returns the steps that may begin because of `finished.last`. If that is empty, after a restart, returns each step
+    /// that has not begun and needs finished steps only. Those of [`StepPlanner::plan`] may be left out by a kind without
+    /// pipelines.
+    fn next(spec: &Self::Spec, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step>;
 }

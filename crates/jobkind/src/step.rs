@@ -12,12 +12,21 @@ pub struct Step {
     /// Name of its job.
     pub name: Arc<str>,
     pub work: StepWork,
+    /// Steps that run with it as one pipeline: they begin and end with its job.
+    pub beside: Vec<StepNumber>,
+}
+
+impl Step {
+    /// Returns the numbers of all steps that its job runs.
+    pub fn numbers(&self) -> impl Iterator<Item = StepNumber> {
+        std::iter::once(self.number).chain(self.beside.iter().copied())
+    }
 }
 
 /// The work of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepWork {
-    /// A program runs once.
+    /// A program runs once, or all programs of a pipeline do.
     Program(Arc<RunTask>),
 }
 
@@ -25,8 +34,24 @@ pub enum StepWork {
 #[derive(Clone, Copy, Debug)]
 pub struct FinishedSteps<'a> {
     pub all: &'a BTreeSet<StepNumber>,
-    /// The step that has just finished; None after a restart.
-    pub last: Option<StepNumber>,
+    /// The steps that have just finished together; none after a restart.
+    pub last: &'a [StepNumber],
+    /// All steps that have begun, also the finished ones. None of them may be beside another step again.
+    pub begun: &'a BTreeSet<StepNumber>,
+}
+
+/// The largest node that works now. A pipeline must fit there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeSize {
+    pub slots: u32,
+    pub memory_bytes: u64,
+}
+
+impl Default for NodeSize {
+    /// Returns the size as long as no node is known: no pipeline fits.
+    fn default() -> Self {
+        Self { slots: 1, memory_bytes: 0 }
+    }
 }
 
 impl FinishedSteps<'_> {

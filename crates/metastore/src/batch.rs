@@ -263,7 +263,7 @@ impl Batch {
             created_ns: *now_ns,
             reduce_again: spec.kind.source().map(|source| source.0),
             waits: *waits,
-            step_of: *step_of,
+            step_of: step_of.clone(),
             spec: json(spec)?,
         };
         self.new_jobs.insert(*job, new);
@@ -427,12 +427,13 @@ impl Batch {
                 self.jobs_started.remove(&job).into(),
                 new.reduce_again.into(),
                 Some(1_i64).filter(|_| new.waits).into(),
-                new.step_of.map(|of| of.job.0).into(),
-                new.step_of.map(|of| of.step.0).into(),
+                new.step_of.as_ref().map(|of| of.job.0).into(),
+                new.step_of.as_ref().map(|of| of.step.0).into(),
+                new.step_of.as_ref().and_then(steps_beside).into(),
             ]);
         }
         let columns = "job, owner, user_name, priority, name, state, output, staging, disk_dirs, created_ns, \
-                       started_ns, reduce_again, waits, step_of, step";
+                       started_ns, reduce_again, waits, step_of, step, steps_beside";
         db.insert("jobs", columns, "", jobs).await?;
         db.insert("specs", "job, spec", "", specs).await?;
         let stages = std::mem::take(&mut self.new_stages).into_iter().map(|((job, stage), kind)| {
@@ -568,6 +569,12 @@ impl Batch {
 
 fn task_values(key: TaskKey) -> [Value; 3] {
     [key.job.0.into(), key.stage.0.into(), key.task.0.into()]
+}
+
+/// Returns the stored form of the steps that run with that of a job.
+fn steps_beside(of: &StepOf) -> Option<String> {
+    let numbers: Vec<String> = of.beside.iter().map(|step| step.0.to_string()).collect();
+    (!numbers.is_empty()).then(|| numbers.join(" "))
 }
 
 /// Ends the running attempts of jobs that get no more reports, and deletes the rows that are needed only for a restart.

@@ -410,6 +410,15 @@ impl Metastore {
     fn step_of(&self, row: &Row) -> Result<Option<StepOf>, StoreError> {
         let job = self.get::<Option<i64>>(row, "step_of")?.map(JobId);
         let step = self.number_or_none(row, "step")?.map(StepNumber);
-        Ok(job.zip(step).map(|(job, step)| StepOf { job, step }))
+        let beside = self.steps_beside(row)?;
+        Ok(job.zip(step).map(|(job, step)| StepOf { job, step, beside }))
+    }
+
+    /// Returns the steps that run with that of a job as one pipeline.
+    pub(crate) fn steps_beside(&self, row: &Row) -> Result<Vec<StepNumber>, StoreError> {
+        let Some(text) = self.get::<Option<String>>(row, "steps_beside")? else { return Ok(Vec::new()) };
+        let number = |word: &str| word.parse().map(StepNumber);
+        let numbers: Result<Vec<_>, _> = text.split(' ').map(number).collect();
+        numbers.map_err(|_| self.reader().damaged("jobs.steps_beside", text))
     }
 }

@@ -153,11 +153,12 @@ impl Metastore {
 
     /// Returns all steps of a job, oldest first.
     async fn steps_of(&self, job: JobId) -> Result<Vec<StepRow>, StoreError> {
-        let statement = "SELECT job, step, name, state, exit_code FROM jobs WHERE step_of = $1 ORDER BY job";
+        let statement = "SELECT job, step, steps_beside, name, state, exit_code FROM jobs WHERE step_of = $1 ORDER BY job";
         let step_row = |row: &Row| {
             Ok(StepRow {
                 job: JobId(self.number(row, "job")?),
                 step: StepNumber(self.number(row, "step")?),
+                beside: self.steps_beside(row)?,
                 name: self.get(row, "name")?,
                 state: self.word(row, "state", JobState::parse)?,
                 exit_code: self.number_or_none(row, "exit_code")?,

@@ -85,6 +85,8 @@ pub struct StepRow {
     /// Job of the step.
     pub job: JobId,
     pub step: StepNumber,
+    /// Steps that the same job runs.
+    pub beside: Vec<StepNumber>,
     pub name: String,
     pub state: JobState,
     pub exit_code: Option<i32>,

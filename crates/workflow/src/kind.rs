@@ -1,9 +1,10 @@
 //! The steps of a workflow, for the engine.
 
 use crate::PlannedWorkflow;
+use crate::pipelines::pipelines;
 use ids::StepNumber;
-use jobkind::{FinishedSteps, Step, StepPlanner, StepWork};
-use std::sync::Arc;
+use jobkind::{FinishedSteps, NodeSize, Step, StepPlanner};
+use std::collections::BTreeSet;
 
 /// The kind `workflow`.
 pub struct Workflow;
@@ -17,34 +18,28 @@ impl StepPlanner for Workflow {
         Ok(())
     }
 
-    fn plan(spec: &PlannedWorkflow) -> Vec<Step> {
-        let first = all(spec).filter(|number| spec.steps[number.0 as usize].after.is_empty());
-        first.map(|number| spec.step(number)).collect()
+    fn plan(spec: &PlannedWorkflow, size: NodeSize) -> Vec<Step> {
+        let first = all(spec).filter(|number| spec.step_at(*number).after.is_empty());
+        pipelines(spec, first, |_| false, &BTreeSet::new(), size)
     }
 
-    fn next(spec: &PlannedWorkflow, finished: &FinishedSteps<'_>) -> Vec<Step> {
+    fn next(spec: &PlannedWorkflow, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step> {
         // The latest is the most likely to be missing.
         let may_begin = |step: &StepNumber| {
-            let mut before = spec.steps[step.0 as usize].after.iter().rev();
-            before.all(|before| finished.has(*before))
+            let mut before = spec.step_at(*step).after.iter().rev();
+            !finished.begun.contains(step) && before.all(|before| finished.has(*before))
         };
-        let ready = |numbers: &mut dyn Iterator<Item = StepNumber>| -> Vec<Step> {
-            numbers.filter(may_begin).map(|number| spec.step(number)).collect()
-        };
+        let is_finished = |step| finished.has(step);
         match finished.last {
-            Some(last) => ready(&mut spec.steps[last.0 as usize].readers.iter().copied()),
-            None => ready(&mut all(spec).filter(|number| !finished.has(*number))),
+            [] => pipelines(spec, all(spec).filter(may_begin), is_finished, finished.begun, size),
+            last => {
+                let readers = last.iter().flat_map(|last| &spec.step_at(*last).readers).copied();
+                pipelines(spec, readers.filter(may_begin), is_finished, finished.begun, size)
+            }
         }
     }
 }
 
 fn all(spec: &PlannedWorkflow) -> impl Iterator<Item = StepNumber> + use<> {
-    (0..spec.steps.len() as u32).map(StepNumber)
-}
-
-impl PlannedWorkflow {
-    fn step(&self, number: StepNumber) -> Step {
-        let step = &self.steps[number.0 as usize];
-        Step { number, name: Arc::clone(&step.name), work: StepWork::Program(Arc::clone(&step.program)) }
-    }
+    spec.numbers()
 }

@@ -16,6 +16,7 @@
 
 mod check;
 mod kind;
+mod pipelines;
 mod spec;
 
 pub use kind::Workflow;

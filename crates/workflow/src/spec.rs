@@ -6,12 +6,14 @@ use api::task::RunTask;
 use ids::StepNumber;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A workflow that can run: names are unique, each output has one writer, and no step waits for itself.
 #[derive(Clone, Debug)]
 pub struct PlannedWorkflow {
-    pub(crate) steps: Vec<PlannedStep>,
+    steps: Vec<PlannedStep>,
 }
 
 #[derive(Clone, Debug)]
@@ -21,6 +23,10 @@ pub(crate) struct PlannedStep {
     pub after: Vec<StepNumber>,
     /// Steps that wait for it.
     pub readers: Vec<StepNumber>,
+    /// Steps whose standard input is its standard output.
+    pub stream_readers: Vec<StepNumber>,
+    /// Steps that read each of its outputs.
+    pub output_readers: Vec<Vec<StepNumber>>,
 }
 
 impl<'de> Deserialize<'de> for PlannedWorkflow {
@@ -29,15 +35,66 @@ impl<'de> Deserialize<'de> for PlannedWorkflow {
     }
 }
 
+impl PlannedWorkflow {
+    /// Returns a step. Its number is one of this workflow's.
+    pub(crate) fn step_at(&self, number: StepNumber) -> &PlannedStep {
+        &self.steps[number.0 as usize]
+    }
+
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = StepNumber> + use<> {
+        (0..self.steps.len() as u32).map(StepNumber)
+    }
+}
+
 fn planned(spec: WorkflowSpec) -> Result<PlannedWorkflow, String> {
     let before = steps_before(&spec.steps)?;
     let readers = readers(&before);
-    let all = spec.steps.into_iter().zip(before.into_iter().zip(readers));
-    let planned = |(step, (before, readers)): (WorkflowStep, (Vec<u32>, Vec<StepNumber>))| PlannedStep {
-        name: step.name.into(),
-        program: Arc::new(step.program),
-        after: before.into_iter().map(StepNumber).collect(),
-        readers,
-    };
-    Ok(PlannedWorkflow { steps: all.map(planned).collect() })
+    let (of_outputs, of_streams) = readers_of_outputs(&spec.steps);
+    let edges = before.into_iter().zip(readers).zip(of_outputs.into_iter().zip(of_streams));
+    let mut steps = Vec::with_capacity(spec.steps.len());
+    for (step, ((before, readers), (output_readers, stream_readers))) in spec.steps.into_iter().zip(edges) {
+        steps.push(PlannedStep {
+            name: step.name.into(),
+            program: Arc::new(step.program),
+            after: before.into_iter().map(StepNumber).collect(),
+            readers,
+            stream_readers,
+            output_readers,
+        });
+    }
+    Ok(PlannedWorkflow { steps })
+}
+
+/// Returns for each step the steps that read each of its outputs, and those whose standard input is its standard output
+/// and nothing else of it.
+fn readers_of_outputs(steps: &[WorkflowStep]) -> (Vec<Vec<Vec<StepNumber>>>, Vec<Vec<StepNumber>>) {
+    let mut places: BTreeMap<&Path, (usize, usize)> = BTreeMap::new();
+    for (writer, step) in steps.iter().enumerate() {
+        for (index, output) in step.program.outputs.iter().enumerate() {
+            places.insert(&output.path, (writer, index));
+        }
+    }
+    let mut of_outputs: Vec<Vec<Vec<StepNumber>>> =
+        steps.iter().map(|step| vec![Vec::new(); step.program.outputs.len()]).collect();
+    let mut of_streams = vec![Vec::new(); steps.len()];
+    for (reader, step) in steps.iter().enumerate() {
+        let number = StepNumber(reader as u32);
+        // Files that it needs of each writer, besides the stream.
+        let mut files: Vec<usize> = step.after.iter().map(|before| *before as usize).collect();
+        let mut stream = None;
+        for input in &step.program.inputs {
+            let Some((writer, index)) = places.get(input.path.as_path()).copied() else { continue };
+            of_outputs[writer][index].push(number);
+            let wrote = &steps[writer].program;
+            let is_stdin = step.program.stdin.as_ref() == Some(&input.name);
+            match is_stdin && wrote.stdout.as_ref() == Some(&wrote.outputs[index].name) {
+                true => stream = Some(writer),
+                false => files.push(writer),
+            }
+        }
+        if let Some(writer) = stream.filter(|writer| !files.contains(writer)) {
+            of_streams[writer].push(number);
+        }
+    }
+    (of_outputs, of_streams)
 }

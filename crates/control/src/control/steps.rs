@@ -43,7 +43,8 @@ impl Control {
         });
         self.stepped.insert(job, stepped);
         self.work.jobs.one_came();
-        let after = self.stepped.change(job, SteppedJob::plan);
+        let size = self.work.fleet.largest_node();
+        let after = self.stepped.change(job, |job| job.plan(size));
         self.follow(outbox, job, after);
         self.settle(outbox);
     }
@@ -73,7 +74,7 @@ impl Control {
         let batch = OfBatch { server, user_in_row, number, priority, file_hold, window, name_of_all };
         for (index, (step, spec)) in steps.iter().zip(specs).enumerate() {
             let job = JobId(first.0 + index as i64);
-            let step_of = Some(StepOf { job: of, step: step.number });
+            let step_of = Some(StepOf { job: of, step: step.number, beside: step.beside.clone() });
             self.begin_single(outbox, &batch, job, spec, None, step_of);
         }
         outbox.touch(of);
@@ -128,9 +129,10 @@ impl Control {
                     self.stepped.step_runs(step);
                 }
             }
+            let size = self.work.fleet.largest_node();
             let after = self.stepped.change(job, |job| match ends {
                 Some(outcome) => job.stop(outcome),
-                None => job.plan(),
+                None => job.plan(size),
             });
             self.follow(outbox, job, after);
             // Steps that were restored after the reason of the end are not stopped yet.
@@ -154,7 +156,7 @@ impl Control {
 
     /// Handles the end of a job, which may be a step of another one.
     pub(super) fn step_over(&mut self, outbox: &mut Outbox, job: JobId, outcome: &JobOutcome) {
-        if let Some((of, after)) = self.stepped.step_over(job, outcome) {
+        if let Some((of, after)) = self.stepped.step_over(job, outcome, self.work.fleet.largest_node()) {
             outbox.touch(of);
             self.follow(outbox, of, Some(after));
         }
@@ -203,7 +205,7 @@ fn write_interrupted(outbox: &mut Outbox, job: JobId, why: &str) {
 /// Restores the steps that had begun. An interrupted one was lost before it began; it gets another job.
 fn restore_steps(jobs: &mut SteppedJobs, job: JobId, steps: &[StepRow]) {
     for step in steps.iter().filter(|step| step.state != JobState::Interrupted) {
-        let of = StepOf { job, step: step.step };
+        let of = StepOf { job, step: step.step, beside: step.beside.clone() };
         match step.state {
             JobState::Running | JobState::Committing => jobs.restore(of, &step.name, Some(step.job)),
             JobState::Succeeded => jobs.restore(of, &step.name, None),

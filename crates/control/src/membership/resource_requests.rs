@@ -9,6 +9,7 @@ use crate::work::Work;
 use api::JobSpec;
 use api::control::NodeInfo;
 use ids::{JobId, NodeId};
+use jobkind::NodeSize;
 use scheduler::{Event, Needs, NodeRoom, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,6 +87,14 @@ impl Fleet {
     /// Returns the nodes that get work.
     fn working(&self) -> impl Iterator<Item = &NodeInfo> {
         self.all().filter(|node| node.drain.is_none()).map(|node| &node.info)
+    }
+
+    /// Returns the size of the working node with the most slots. The jobs of the node in this process have their memory.
+    pub fn largest_node(&self) -> NodeSize {
+        let size = |node: &NodeInfo| NodeSize { slots: node.slots, memory_bytes: node.memory_bytes };
+        let largest = self.working().map(size).max_by_key(|size| (size.slots, size.memory_bytes));
+        let local = || Some(NodeSize { slots: self.local_slots()?, memory_bytes: u64::MAX });
+        largest.or_else(local).unwrap_or_default()
     }
 
     /// Returns the slots of the largest working node, of an architecture if one is named; None without such a node.

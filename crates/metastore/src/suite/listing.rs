@@ -33,13 +33,13 @@ pub(crate) async fn jobs_are_listed_by_state_user_and_name(store: &Metastore) {
     let third = store.reserve_job_id().await.unwrap();
     let mut step = submitted(third, "me");
     let Change::JobSubmitted { step_of, .. } = &mut step else { unreachable!("a submit") };
-    *step_of = Some(StepOf { job: second, step: StepNumber(7) });
+    *step_of = Some(StepOf { job: second, step: StepNumber(7), beside: vec![StepNumber(9)] });
     store.apply(&[step]).await.unwrap();
     check(all(), &[second, first], 0).await;
     check(JobsQuestion { steps_of: Some(second), ..all() }, &[third], 0).await;
     check(JobsQuestion { steps_of: Some(first), ..all() }, &[], 0).await;
     let row = store.job(third).await.unwrap().unwrap();
-    assert_eq!(row.step_of, Some(StepOf { job: second, step: StepNumber(7) }));
+    assert_eq!(row.step_of, Some(StepOf { job: second, step: StepNumber(7), beside: vec![StepNumber(9)] }));
 }
 
 pub(crate) async fn logs_of_tasks_are_no_events(store: &Metastore) {

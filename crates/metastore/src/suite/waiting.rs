@@ -76,7 +76,11 @@ pub(crate) async fn jobs_that_wait_are_told_apart(store: &Metastore) {
     let step = |job: i64, of: i64| {
         let mut step = single(job, 5, true);
         let Change::JobSubmitted { step_of, .. } = &mut step else { unreachable!("a submit") };
-        *step_of = Some(StepOf { job: JobId(of), step: StepNumber(job as u32) });
+        *step_of = Some(StepOf {
+            job: JobId(of),
+            step: StepNumber(job as u32),
+            beside: vec![StepNumber(70), StepNumber(4)],
+        });
         step
     };
     let mut of_steps = single(11, 5, false);

@@ -5,7 +5,7 @@ use crate::users::{JobOwner, JobQuota};
 use api::control::{JobOutcome, JobProgress, StageProgress};
 use api::{Blame, ContentHash, TaskFailure};
 use ids::{JobId, StageKind, StepNumber};
-use jobkind::{FinishedSteps, Step, StepPlan};
+use jobkind::{FinishedSteps, NodeSize, Step, StepPlan};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -23,19 +23,25 @@ pub(crate) struct SteppedJob {
     /// Contents of these files.
     pub shipped: Arc<BTreeSet<ContentHash>>,
     plan: Option<Arc<dyn StepPlan>>,
-    /// All steps planned so far.
+    /// All steps planned so far, with those that run beside another one.
     planned: BTreeSet<StepNumber>,
     /// Planned steps that have not begun, in the order of planning.
     queued: VecDeque<Step>,
     /// Steps that the server checks.
     in_check: usize,
-    /// Steps that have begun, with their jobs.
-    open: BTreeMap<StepNumber, JobId>,
+    /// Steps that have begun, by the first of each pipeline.
+    open: BTreeMap<StepNumber, OpenPipeline>,
     finished: BTreeSet<StepNumber>,
     /// The open steps that have a running attempt, or had one.
     running: BTreeSet<StepNumber>,
     /// The outcome, once it is certain that the job does not succeed. It ends when no step is open.
     outcome: Option<JobOutcome>,
+}
+
+/// Steps that run as one pipeline, mostly a single one.
+struct OpenPipeline {
+    job: JobId,
+    beside: Vec<StepNumber>,
 }
 
 /// The consequence of an event for a job with steps.
@@ -77,33 +83,42 @@ impl SteppedJob {
         }
     }
 
-    /// Restores a step that had begun: it is open, or has finished.
-    pub fn restore(&mut self, step: StepNumber, open: Option<JobId>) {
-        self.planned.insert(step);
+    /// Restores a step that had begun, with those beside it: they are open, or have finished.
+    pub fn restore(&mut self, step: StepNumber, beside: &[StepNumber], open: Option<JobId>) {
+        let all = || std::iter::once(step).chain(beside.iter().copied());
+        self.planned.extend(all());
         match open {
-            Some(job) => drop(self.open.insert(step, job)),
-            None => drop(self.finished.insert(step)),
+            Some(job) => drop(self.open.insert(step, OpenPipeline { job, beside: beside.to_vec() })),
+            None => self.finished.extend(all()),
         }
     }
 
-    /// Forgets an open step, so that it is planned again.
+    /// Forgets an open step and those beside it, so that they are planned again.
     pub fn not_begun(&mut self, step: StepNumber) {
-        self.open.remove(&step);
+        let open = self.open.remove(&step);
         self.planned.remove(&step);
+        let beside = open.iter().flat_map(|open| &open.beside);
+        beside.for_each(|beside| {
+            self.planned.remove(beside);
+        });
     }
 
     /// Plans the first steps, and after a restart those that may begin now.
-    pub fn plan(&mut self) -> AfterStep {
+    pub fn plan(&mut self, size: NodeSize) -> AfterStep {
         if let Some(plan) = self.plan.clone() {
-            self.queue(plan.first());
-            self.queue(plan.next(&FinishedSteps { all: &self.finished, last: None }));
+            self.queue(plan.first(size));
+            let finished = FinishedSteps { all: &self.finished, last: &[], begun: &self.planned };
+            self.queue(plan.next(&finished, size));
         }
         self.after()
     }
 
     fn queue(&mut self, steps: Vec<Step>) {
         for step in steps.into_iter().filter(|_| self.outcome.is_none()) {
-            if self.planned.insert(step.number) {
+            // A kind returns some steps again, after a restart perhaps in another pipeline; those that it would lose
+            // so come from the second question.
+            if !step.numbers().any(|number| self.planned.contains(&number)) {
+                self.planned.extend(step.numbers());
                 self.queued.push_back(step);
             }
         }
@@ -124,10 +139,13 @@ impl SteppedJob {
 
     /// Records that the steps that were taken have these jobs. Returns whether they may begin: the job may have been
     /// stopped meanwhile.
-    pub fn begun(&mut self, jobs: impl Iterator<Item = (StepNumber, JobId)>) -> bool {
+    pub fn begun<'a>(&mut self, jobs: impl Iterator<Item = (&'a Step, JobId)>) -> bool {
         self.in_check = 0;
         if self.outcome.is_none() {
-            self.open.extend(jobs);
+            let open = |(step, job): (&Step, JobId)| {
+                (step.number, OpenPipeline { job, beside: step.beside.clone() })
+            };
+            self.open.extend(jobs.map(open));
         }
         self.outcome.is_none()
     }
@@ -137,15 +155,25 @@ impl SteppedJob {
         self.running.insert(step);
     }
 
-    /// Records the end of an open step.
-    pub fn step_over(&mut self, step: StepNumber, name: &str, outcome: &JobOutcome) -> AfterStep {
-        let Some(job) = self.open.remove(&step) else { return AfterStep::GoesOn };
+    /// Records the end of an open step, and of those beside it.
+    pub fn step_over(
+        &mut self,
+        step: StepNumber,
+        name: &str,
+        outcome: &JobOutcome,
+        size: NodeSize,
+    ) -> AfterStep {
+        let Some(OpenPipeline { job, mut beside }) = self.open.remove(&step) else {
+            return AfterStep::GoesOn;
+        };
         self.running.remove(&step);
         match outcome {
             JobOutcome::Succeeded(_) | JobOutcome::Done => {
-                self.finished.insert(step);
+                beside.push(step);
+                self.finished.extend(&beside);
                 if let Some(plan) = self.plan.clone() {
-                    self.queue(plan.next(&FinishedSteps { all: &self.finished, last: Some(step) }));
+                    let finished = FinishedSteps { all: &self.finished, last: &beside, begun: &self.planned };
+                    self.queue(plan.next(&finished, size));
                 }
                 self.after()
             }
@@ -168,7 +196,7 @@ impl SteppedJob {
         self.outcome.get_or_insert(outcome);
         self.queued.clear();
         match is_first && !self.open.is_empty() {
-            true => AfterStep::Stop(self.open.values().copied().collect()),
+            true => AfterStep::Stop(self.open_steps().collect()),
             false => self.after(),
         }
     }
@@ -203,17 +231,18 @@ impl SteppedJob {
 
     /// Returns the jobs of the open steps.
     pub fn open_steps(&self) -> impl Iterator<Item = JobId> {
-        self.open.values().copied()
+        self.open.values().map(|open| open.job)
     }
 
     /// Returns the progress: one stage, whose tasks are the steps planned so far.
     pub fn progress(&self) -> JobProgress {
+        let beside = |step: &StepNumber| self.open.get(step).map_or(0, |open| open.beside.len());
         let stage = StageProgress {
             kind: StageKind::Run,
             expanded: true,
             tasks: self.planned.len() as u32,
             done: self.finished.len() as u32,
-            running: self.running.len() as u32,
+            running: self.running.iter().map(|step| 1 + beside(step) as u32).sum(),
         };
         JobProgress { stages: vec![stage], over: false, parts_ready: false }
     }

@@ -6,7 +6,7 @@ use api::ContentHash;
 use api::control::JobOutcome;
 use api::history::StepOf;
 use ids::JobId;
-use jobkind::Step;
+use jobkind::{NodeSize, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ impl SteppedJobs {
 
     /// Returns the place of a job among the steps of another; None for a job that is no open step.
     pub fn place_of(&self, job: JobId) -> Option<StepOf> {
-        self.steps.get(&job).map(|step| step.of)
+        self.steps.get(&job).map(|step| step.of.clone())
     }
 
     /// Changes a job with steps. Returns the consequence; None for an unknown job.
@@ -87,7 +87,7 @@ impl SteppedJobs {
     /// Restores a step that had begun.
     pub fn restore(&mut self, of: StepOf, name: &str, open: Option<JobId>) {
         let Some(job) = self.jobs.get_mut(&of.job) else { return };
-        job.restore(of.step, open);
+        job.restore(of.step, &of.beside, open);
         if let Some(step) = open {
             self.steps.insert(step, OpenStep { of, name: name.into() });
         }
@@ -119,11 +119,11 @@ impl SteppedJobs {
         let numbered =
             || new.steps.iter().enumerate().map(|(index, step)| (step, JobId(first.0 + index as i64)));
         let Some(job) = self.jobs.get_mut(&new.job) else { return false };
-        if !job.begun(numbered().map(|(step, id)| (step.number, id))) {
+        if !job.begun(numbered()) {
             return false;
         }
         for (step, id) in numbered() {
-            let of = StepOf { job: new.job, step: step.number };
+            let of = StepOf { job: new.job, step: step.number, beside: step.beside.clone() };
             self.steps.insert(id, OpenStep { of, name: Arc::clone(&step.name) });
         }
         if job.has_ready() {
@@ -134,15 +134,20 @@ impl SteppedJobs {
 
     /// Records the first attempt of a job, if it is a step. Returns the job of which it is one.
     pub fn step_runs(&mut self, job: JobId) -> Option<JobId> {
-        let StepOf { job: of, step } = self.place_of(job)?;
+        let StepOf { job: of, step, .. } = self.place_of(job)?;
         self.jobs.get_mut(&of)?.step_runs(step);
         Some(of)
     }
 
     /// Records the end of a job, if it is a step. Returns the job of which it is one, and the consequence for it.
-    pub fn step_over(&mut self, job: JobId, outcome: &JobOutcome) -> Option<(JobId, AfterStep)> {
+    pub fn step_over(
+        &mut self,
+        job: JobId,
+        outcome: &JobOutcome,
+        size: NodeSize,
+    ) -> Option<(JobId, AfterStep)> {
         let OpenStep { of, name } = self.steps.remove(&job)?;
-        let after = self.change(of.job, |job| job.step_over(of.step, &name, outcome))?;
+        let after = self.change(of.job, |job| job.step_over(of.step, &name, outcome, size))?;
         Some((of.job, after))
     }
 
@@ -160,22 +165,23 @@ mod tests {
     use api::control::JobOutcome;
     use api::history::StepOf;
     use ids::{JobId, StepNumber};
-    use jobkind::{FinishedSteps, Step, StepPlan, StepWork};
+    use jobkind::{FinishedSteps, NodeSize, Step, StepPlan, StepWork};
     use std::sync::Arc;
 
     /// Steps that need nothing, and one after all of them.
     struct Wide(u32);
 
     fn step(number: u32) -> Step {
-        Step { number: StepNumber(number), name: "step".into(), work: StepWork::Program(Arc::default()) }
+        let work = StepWork::Program(Arc::default());
+        Step { number: StepNumber(number), name: "step".into(), work, beside: Vec::new() }
     }
 
     impl StepPlan for Wide {
-        fn first(&self) -> Vec<Step> {
+        fn first(&self, _: NodeSize) -> Vec<Step> {
             (0..self.0).map(step).collect()
         }
 
-        fn next(&self, finished: &FinishedSteps<'_>) -> Vec<Step> {
+        fn next(&self, finished: &FinishedSteps<'_>, _: NodeSize) -> Vec<Step> {
             if finished.all.len() as u32 == self.0 { vec![step(self.0)] } else { Vec::new() }
         }
     }
@@ -185,7 +191,7 @@ mod tests {
     fn wide(count: u32) -> SteppedJobs {
         let mut jobs = SteppedJobs::default();
         jobs.insert(JOB, SteppedJob::new(JobOwner::default(), 0, Some(Arc::new(Wide(count)))));
-        assert_eq!(jobs.change(JOB, SteppedJob::plan), Some(AfterStep::GoesOn));
+        assert_eq!(jobs.change(JOB, |job| job.plan(NodeSize::default())), Some(AfterStep::GoesOn));
         jobs
     }
 
@@ -206,9 +212,16 @@ mod tests {
     fn open_steps_are_bounded() {
         let (mut jobs, mut next) = (wide(10_500), 2);
         assert_eq!(begin(&mut jobs, &mut next), 10_000);
-        assert_eq!(jobs.step_over(JobId(2), &JobOutcome::Done), Some((JOB, AfterStep::GoesOn)));
+        assert_eq!(
+            jobs.step_over(JobId(2), &JobOutcome::Done, NodeSize::default()),
+            Some((JOB, AfterStep::GoesOn))
+        );
         assert_eq!(begin(&mut jobs, &mut next), 1);
-        assert_eq!(jobs.step_over(JobId(2), &JobOutcome::Done), None, "it is over already");
+        assert_eq!(
+            jobs.step_over(JobId(2), &JobOutcome::Done, NodeSize::default()),
+            None,
+            "it is over already"
+        );
     }
 
     #[test]
@@ -218,13 +231,13 @@ mod tests {
         job.quota = Some(JobQuota { jobs_max: 4, spec_bytes_max: 1 });
         let mut jobs = SteppedJobs::default();
         jobs.insert(JOB, job);
-        jobs.change(JOB, SteppedJob::plan);
+        jobs.change(JOB, |job| job.plan(NodeSize::default()));
         let new = jobs.next_steps(&users).expect("there is room for three");
         assert_eq!(new.steps.len(), 3);
         assert!(jobs.begun(&new, JobId(2)));
         users.jobs_begin("ann".to_string(), Has { jobs: 3, spec_bytes: 0 });
         assert!(jobs.next_steps(&users).is_none());
-        jobs.step_over(JobId(2), &JobOutcome::Done);
+        jobs.step_over(JobId(2), &JobOutcome::Done, NodeSize::default());
         users.job_over(0, 0);
         assert_eq!(jobs.next_steps(&users).map(|new| new.steps.len()), Some(1));
         // A job goes on even if other jobs of its user take all room.
@@ -240,12 +253,18 @@ mod tests {
     fn job_ends_with_its_last_step() {
         let (mut jobs, mut next) = (wide(2), 2);
         begin(&mut jobs, &mut next);
-        assert_eq!(jobs.step_over(JobId(3), &JobOutcome::Done), Some((JOB, AfterStep::GoesOn)));
+        assert_eq!(
+            jobs.step_over(JobId(3), &JobOutcome::Done, NodeSize::default()),
+            Some((JOB, AfterStep::GoesOn))
+        );
         assert_eq!(begin(&mut jobs, &mut next), 0);
-        assert_eq!(jobs.step_over(JobId(2), &JobOutcome::Done), Some((JOB, AfterStep::GoesOn)));
+        assert_eq!(
+            jobs.step_over(JobId(2), &JobOutcome::Done, NodeSize::default()),
+            Some((JOB, AfterStep::GoesOn))
+        );
         assert_eq!(begin(&mut jobs, &mut next), 1);
         let over = AfterStep::Over(JobOutcome::Done);
-        assert_eq!(jobs.step_over(JobId(4), &JobOutcome::Done), Some((JOB, over)));
+        assert_eq!(jobs.step_over(JobId(4), &JobOutcome::Done, NodeSize::default()), Some((JOB, over)));
     }
 
     /// The steps that are checked when a job is stopped never begin, and the job ends after them.
@@ -264,15 +283,18 @@ mod tests {
     fn finished_steps_stay_so_after_a_restart() {
         let mut jobs = SteppedJobs::default();
         jobs.insert(JOB, SteppedJob::new(JobOwner::default(), 0, Some(Arc::new(Wide(3)))));
-        let of = |number| StepOf { job: JOB, step: StepNumber(number) };
+        let of = |number| StepOf { job: JOB, step: StepNumber(number), beside: Vec::new() };
         jobs.restore(of(0), "step", None);
         jobs.restore(of(2), "step", Some(JobId(4)));
-        assert_eq!(jobs.change(JOB, SteppedJob::plan), Some(AfterStep::GoesOn));
+        assert_eq!(jobs.change(JOB, |job| job.plan(NodeSize::default())), Some(AfterStep::GoesOn));
         let new = jobs.next_steps(&Users::default()).expect("one has not begun");
         assert_eq!(new.steps, [step(1)]);
         assert!(jobs.begun(&new, JobId(5)));
         for job in [4, 5] {
-            assert_eq!(jobs.step_over(JobId(job), &JobOutcome::Done), Some((JOB, AfterStep::GoesOn)));
+            assert_eq!(
+                jobs.step_over(JobId(job), &JobOutcome::Done, NodeSize::default()),
+                Some((JOB, AfterStep::GoesOn))
+            );
         }
         assert_eq!(jobs.next_steps(&Users::default()).expect("the last").steps, [step(3)]);
     }

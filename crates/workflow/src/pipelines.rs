@@ -1,0 +1,122 @@
+//! The segmentation of a workflow into pipelines (Clustera, section 3.4): a step that may begin takes along the steps
+//! that read its standard output, theirs, and so on, as long as their cores fit on one node.
+//!
+//! All programs of such a pipeline start together, so no slot waits for a file. A step is left out if it needs a file or
+//! another step that is not finished; it begins later, as the start of another pipeline.
+
+use crate::PlannedWorkflow;
+use crate::spec::PlannedStep;
+use api::control::NAME_BYTES_MAX;
+use api::task::{PIPELINE_PROGRAMS_MAX, RunTask};
+use ids::StepNumber;
+use jobkind::{NodeSize, Step, StepWork};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Returns the pipelines that begin with these steps, whose predecessors are all finished. Of two that belong to one
+/// pipeline the first takes the second along.
+pub(crate) fn pipelines(
+    spec: &PlannedWorkflow,
+    ready: impl Iterator<Item = StepNumber>,
+    is_finished: impl Fn(StepNumber) -> bool,
+    begun: &BTreeSet<StepNumber>,
+    size: NodeSize,
+) -> Vec<Step> {
+    let mut taken = BTreeSet::new();
+    let mut pipelines = Vec::new();
+    for first in ready {
+        if begun.contains(&first) || !taken.insert(first) {
+            continue;
+        }
+        let mut pipeline = Growing::new(spec, first);
+        let mut place = 0;
+        while let Some(writer) = pipeline.members.get(place).copied() {
+            place += 1;
+            for reader in spec.step_at(writer).stream_readers.iter().copied() {
+                let others = spec.step_at(reader).after.iter().filter(|before| **before != writer);
+                let may_begin = others.into_iter().all(|before| is_finished(*before));
+                let is_free = !begun.contains(&reader) && !taken.contains(&reader);
+                if may_begin && is_free && pipeline.takes(reader, size) {
+                    taken.insert(reader);
+                }
+            }
+        }
+        pipelines.push(pipeline.step());
+    }
+    pipelines
+}
+
+/// A pipeline that grows from its first step.
+struct Growing<'a> {
+    spec: &'a PlannedWorkflow,
+    members: Vec<StepNumber>,
+    cores: u32,
+    memory_bytes: u64,
+}
+
+impl<'a> Growing<'a> {
+    fn new(spec: &'a PlannedWorkflow, first: StepNumber) -> Self {
+        let program = &spec.step_at(first).program;
+        Self { spec, members: vec![first], cores: program.slots(), memory_bytes: program.memory_bytes }
+    }
+
+    /// Takes a step if the pipeline still fits on a node, and both may be one attempt.
+    fn takes(&mut self, step: StepNumber, size: NodeSize) -> bool {
+        let first = &self.spec.step_at(self.members[0]).program;
+        let program = &self.spec.step_at(step).program;
+        let cores = self.cores.saturating_add(program.slots());
+        let memory_bytes = self.memory_bytes.saturating_add(program.memory_bytes);
+        let fits = cores <= size.slots && memory_bytes <= size.memory_bytes;
+        if !fits || self.members.len() >= PIPELINE_PROGRAMS_MAX || !may_share(first, program) {
+            return false;
+        }
+        (self.cores, self.memory_bytes) = (cores, memory_bytes);
+        self.members.push(step);
+        true
+    }
+
+    fn step(self) -> Step {
+        let spec = self.spec;
+        let (number, first) = (self.members[0], spec.step_at(self.members[0]));
+        let beside = self.members[1..].to_vec();
+        if beside.is_empty() && !first.program.outputs.iter().any(|output| output.temporary) {
+            let (name, work) = (Arc::clone(&first.name), StepWork::Program(Arc::clone(&first.program)));
+            return Step { number, name, work, beside };
+        }
+        let inside: BTreeSet<StepNumber> = self.members.iter().copied().collect();
+        let mut programs = self.members.iter().map(|member| program(spec.step_at(*member), &inside));
+        let mut task = programs.next().unwrap_or_default();
+        task.memory_bytes = self.memory_bytes;
+        for mut other in programs {
+            task.shipped.extend(other.shipped.drain(..).filter(|file| !first.program.shipped.contains(file)));
+            (other.memory_bytes, other.architecture, other.retries) = (0, None, 0);
+            task.pipeline.push(other);
+        }
+        let names = self.members.iter().map(|member| &*spec.step_at(*member).name);
+        let mut name = names.collect::<Vec<_>>().join(" | ");
+        name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
+        Step { number, name: name.into(), work: StepWork::Program(Arc::new(task)), beside }
+    }
+}
+
+/// Returns the program of a step. An output stays temporary only if all steps that read it are in its pipeline.
+fn program(step: &PlannedStep, inside: &BTreeSet<StepNumber>) -> RunTask {
+    let mut program = step.program.as_ref().clone();
+    for (output, readers) in program.outputs.iter_mut().zip(&step.output_readers) {
+        output.temporary &= !readers.is_empty() && readers.iter().all(|reader| inside.contains(reader));
+    }
+    program
+}
+
+/// Returns whether two programs may run in one attempt: nothing that holds for an attempt as a whole tells them apart.
+fn may_share(first: &RunTask, other: &RunTask) -> bool {
+    let limits = !first.is_limited_as_a_whole() && !other.is_limited_as_a_whole();
+    limits
+        && (first.retries, &first.architecture, &first.env_file)
+            == (other.retries, &other.architecture, &other.env_file)
+        && first.pinned.is_empty()
+        && other.pinned.is_empty()
+        && !other.words.is_empty()
+        && first.pipeline.is_empty()
+        && other.pipeline.is_empty()
+}
