@@ -243,8 +243,9 @@ impl Cluster {
     /// Returns the arguments of the node that is started as this one, counting from 0.
     fn node_args(&self, number: u32, more: &[&str]) -> Vec<OsString> {
         let (name, rack) = (format!("node-{number}"), &self.racks[number as usize]);
-        let own = ["node", "--server", &self.url, "--slots", "2", "--memory", NODE_MEMORY];
-        let own = own.into_iter().chain(["--name", &name, "--rack", rack]);
+        let own = ["node", "--server", &self.url, "--memory", NODE_MEMORY, "--name", &name, "--rack", rack];
+        let slots: &[&str] = if more.contains(&"--slots") { &[] } else { &["--slots", "2"] };
+        let own = own.into_iter().chain(slots.iter().copied());
         // Disks of test machines may be full.
         let reserve: &[&str] =
             if more.contains(&"--shuffle-reserve") { &[] } else { &["--shuffle-reserve", "0"] };

@@ -21,6 +21,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Time for which the writers of a failed program may end with their own failure, which is the cause then.
@@ -102,17 +103,18 @@ pub fn streams_to_relay(
 /// Errors: those of [`crate::run`], for the program whose failure caused the others; those of the closures; a relay's
 /// disk.
 pub fn run_pipeline(
-    programs: &[PipelineProgram],
+    programs: Vec<PipelineProgram>,
     streams: Vec<Streams>,
     relays: Vec<Relay>,
     before_start: impl FnMut(usize) -> Result<Option<OwnedFd>, TaskFailure>,
     on_output: impl FnMut(&[u8]),
 ) -> Result<(), TaskFailure> {
+    let programs = see_all(programs);
     let Some(first) = programs.first() else { return Ok(()) };
     let outcome = match relays.is_empty() {
-        true => Pipeline::new(programs, streams, before_start, on_output).run(None),
+        true => Pipeline::new(&programs, streams, before_start, on_output).run(None),
         false => with_relays(relays, |broken| {
-            let outcome = Pipeline::new(programs, streams, before_start, on_output).run(Some(broken));
+            let outcome = Pipeline::new(&programs, streams, before_start, on_output).run(Some(broken));
             if outcome.is_err() {
                 // What the programs left behind could hold the streams.
                 first.context.programs.end_attempt();
@@ -121,6 +123,17 @@ pub fn run_pipeline(
         }),
     };
     as_cancelled(&first.context, outcome)
+}
+
+/// Lets each program see the paths of all: the init has one space for an attempt, which its first program prepares.
+fn see_all(mut programs: Vec<PipelineProgram>) -> Vec<PipelineProgram> {
+    if programs.len() > 1 {
+        let named =
+            |program: &PipelineProgram| [&program.context.named[..], &program.spec.named_paths()].concat();
+        let all: BTreeSet<PathBuf> = programs.iter().flat_map(named).collect();
+        programs.iter_mut().for_each(|program| program.context.named = all.iter().cloned().collect());
+    }
+    programs
 }
 
 fn with_relays(

@@ -220,11 +220,9 @@ impl Slots {
             visible::check_work_dir(&spec.work_dir)?;
         }
         let visible = || {
-            let own = [spec.work_dir.as_path(), spec.start_dir.as_path(), executable].into_iter();
-            let named = own.chain(named.iter().map(PathBuf::as_path));
-            let texts = spec.words.iter().chain(spec.env.iter().map(|(_, value)| value));
-            let in_texts: Vec<PathBuf> = texts.flat_map(std::env::split_paths).collect();
-            visible::under_own_directories(named.chain(in_texts.iter().map(PathBuf::as_path)))
+            let of_program = spec.named_paths();
+            let all = named.iter().chain(&of_program).map(PathBuf::as_path);
+            visible::under_own_directories(all.chain([executable]))
         };
         let outcome = match self.ready(&mut slot, visible) {
             // It was killed. A new one is as good.

@@ -26,6 +26,15 @@ pub struct ProgramSpec {
 }
 
 impl ProgramSpec {
+    /// Returns its directories, and the paths in its words and variables.
+    pub(crate) fn named_paths(&self) -> Vec<PathBuf> {
+        let texts = self.words.iter().chain(self.env.iter().map(|(_, value)| value));
+        let program = self.words.first().filter(|word| word.contains('/'));
+        let own = [self.work_dir.clone(), self.start_dir.clone()];
+        let program = program.map(|word| self.start_dir.join(word));
+        own.into_iter().chain(program).chain(texts.flat_map(std::env::split_paths)).collect()
+    }
+
     /// Returns the executables that words and variables name by absolute paths: interpreters that scripts start.
     pub(crate) fn named_executables(&self) -> impl Iterator<Item = PathBuf> {
         let texts = self.words.iter().skip(1).chain(self.env.iter().map(|(_, value)| value));

@@ -43,8 +43,8 @@ fn run_alone(
     words: &[&str],
     on_output: impl FnMut(&[u8]),
 ) -> Result<(), TaskFailure> {
-    let programs = [program(context, words)];
-    run_pipeline(&programs, vec![Streams::shown()], Vec::new(), |_| Ok(None), on_output)
+    let programs = vec![program(context, words)];
+    run_pipeline(programs, vec![Streams::shown()], Vec::new(), |_| Ok(None), on_output)
 }
 
 fn program(context: &FunctionContext, words: &[&str]) -> PipelineProgram {
@@ -72,7 +72,7 @@ fn run_chain(context: &FunctionContext, scripts: &[&str]) -> (String, Result<(),
     }
     let mut output = Vec::new();
     let outcome =
-        run_pipeline(&programs, streams, Vec::new(), |_| Ok(None), |bytes| output.extend_from_slice(bytes));
+        run_pipeline(programs, streams, Vec::new(), |_| Ok(None), |bytes| output.extend_from_slice(bytes));
     assert_eq!(context.programs.live_count(), 0);
     (String::from_utf8(output).unwrap(), outcome)
 }
@@ -189,7 +189,13 @@ fn standard_output_goes_to_a_file() {
     let to_file = |text: &str| {
         let stdout = streams_to_file(File::create(&path).unwrap());
         let streams = vec![Streams { stdin: Some(File::open("/etc/passwd").unwrap().into()), stdout }];
-        run_pipeline(&[script(&context, text)], streams, Vec::new(), |_| Ok(None), |_| panic!("it is shown"))
+        run_pipeline(
+            vec![script(&context, text)],
+            streams,
+            Vec::new(),
+            |_| Ok(None),
+            |_| panic!("it is shown"),
+        )
     };
     to_file("cat; (sleep 0.2; echo late) &").unwrap();
     let written = std::fs::read_to_string(&path).unwrap();
@@ -215,7 +221,7 @@ fn run_relay(context: &FunctionContext, writer: &str, file: RelayFile) -> Result
         started.push(position);
         Ok(None)
     };
-    run_pipeline(&programs, streams, vec![relay], before, |bytes| output.extend_from_slice(bytes))?;
+    run_pipeline(programs, streams, vec![relay], before, |bytes| output.extend_from_slice(bytes))?;
     assert_eq!(started, [0, 1, 2]);
     let sizes = String::from_utf8(output).unwrap();
     Ok(sizes.lines().map(|line| line.trim().parse().unwrap()).collect())

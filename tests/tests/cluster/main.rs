@@ -18,6 +18,7 @@ mod odd_nodes;
 mod one_task;
 mod own_tokens;
 mod peer_reports;
+mod pipelines;
 mod postgres_cluster;
 mod program_socket;
 mod protocol;

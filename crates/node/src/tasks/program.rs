@@ -209,7 +209,7 @@ fn run_with(
     let programs = programs.map(|(position, member)| shares.program(member, pipeline.edges(position, own)));
     let programs: Vec<PipelineProgram> = programs.collect::<Result<_, _>>()?;
     let ran = program::run_pipeline(
-        &programs,
+        programs,
         streams,
         relays,
         |position| pipeline.before_start(position),

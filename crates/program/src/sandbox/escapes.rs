@@ -247,8 +247,8 @@ fn attempt(outside: &Outside, code: &str, without: &str) -> Result<(), String> {
     let words = ["/usr/bin/python3".to_string(), "-c".to_string(), format!("{PRELUDE}\n{code}\n")];
     let programs = Arc::clone(&context.programs);
     let spec = ProgramSpec::new(&words, &context);
-    let alone = [PipelineProgram::alone(context, spec)];
-    let outcome = run_pipeline(&alone, vec![Streams::shown()], Vec::new(), |_| Ok(None), |_| {});
+    let alone = vec![PipelineProgram::alone(context, spec)];
+    let outcome = run_pipeline(alone, vec![Streams::shown()], Vec::new(), |_| Ok(None), |_| {});
     programs.leave_slot();
     outcome.map_err(|failure| failure.stderr_tail.last().cloned().unwrap_or(failure.message))
 }

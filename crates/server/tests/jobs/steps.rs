@@ -52,12 +52,11 @@ fn steps_run_after_those_before() {
     );
     let (row, steps) = rows(&place, job);
     assert_eq!((row.state, row.step_of, row.cleaned_ns.is_some()), (JobState::Succeeded, None, true));
-    assert!(
-        steps
-            .iter()
-            .all(|step| step.state == JobState::Succeeded && step.step_of.is_some_and(|of| of.job == job))
-    );
-    let numbers: Vec<u32> = steps.iter().filter_map(|step| step.step_of).map(|of| of.step.0).collect();
+    assert!(steps.iter().all(
+        |step| step.state == JobState::Succeeded && step.step_of.as_ref().is_some_and(|of| of.job == job)
+    ));
+    let numbers: Vec<u32> =
+        steps.iter().filter_map(|step| step.step_of.as_ref()).map(|of| of.step.0).collect();
     assert_eq!((numbers[0], numbers[3], numbers.len()), (2, 0, 4));
     // Lists of jobs have no steps.
     let history = History::open(&place.path("state")).unwrap();

@@ -175,7 +175,7 @@ fn as_json(row: &JobRow) -> serde_json::Value {
         "started_ns": row.started_ns,
         "ended_ns": row.ended_ns,
         "reduce_again": row.reduce_again,
-        "step_of": row.step_of.map(|of| of.job),
+        "step_of": row.step_of.as_ref().map(|of| of.job),
         "ifiles": row.kept_files.map(KeptFiles::word),
         "ifile_bytes": kept_size(row),
         "keep_until_ns": row.keep_until_ns,

@@ -55,7 +55,7 @@ fn head(job: &JobRow, spec: &JobSpec, kept: &[KeptPlace]) -> String {
     if let Some(took) = took(job, now_ns()) {
         rows.push(("took", seconds(took)));
     }
-    if let Some(of) = job.step_of {
+    if let Some(of) = &job.step_of {
         rows.push(("step of", format!("job {}", of.job)));
     }
     if let Some(steps) = spec.kind.steps() {

@@ -45,8 +45,8 @@ pub struct LogsArgs {
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// Options that say how a program runs; the specification of a job with steps has them for each step.
-const OF_PROGRAMS: [&str; 10] =
-    ["count", "retries", "memory", "arch", "env", "env_file", "network", "limit", "file", "words"];
+const OF_PROGRAMS: [&str; 11] =
+    ["count", "retries", "cores", "memory", "arch", "env", "env_file", "network", "limit", "file", "words"];
 
 #[derive(Debug, Args)]
 pub struct SubmitArgs {
@@ -71,6 +71,9 @@ pub struct SubmitArgs {
     /// Jobs of a higher priority run first; above 0 only for administrators, if the server requires tokens
     #[arg(long, default_value_t = 0, allow_hyphen_values = true)]
     pub priority: i32,
+    /// Slots of one node that each program takes while it runs: a slot is a core
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub cores: u32,
     /// With --server: memory for jobs to reserve on the node while the program runs; actual use is not checked
     /// [default: 0]
     #[arg(long, value_name = "SIZE", requires = "server")]
@@ -155,6 +158,7 @@ struct Submitted {
 
 fn tasks(args: &SubmitArgs, mut pinning: Pinning<'_>) -> anyhow::Result<Submitted> {
     ensure!(args.count > 0, "--count 0: give at least 1");
+    ensure!(args.cores > 0, "--cores 0: give at least 1");
     let directory = std::env::current_dir().context("finding the current directory")?;
     let mut files = paths::files(&args.file, &directory)?;
     let mut words = args.words.clone();
@@ -189,6 +193,7 @@ fn tasks(args: &SubmitArgs, mut pinning: Pinning<'_>) -> anyhow::Result<Submitte
             network: args.network,
             limits: limits.clone(),
             retries: args.retries,
+            cores: if args.cores == 1 { 0 } else { args.cores },
             files: files.clone(),
             pinned: pinned.files.clone(),
             memory_bytes: memory.unwrap_or(0),

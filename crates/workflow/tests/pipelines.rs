@@ -1,0 +1,200 @@
+//! Segmentation of workflows into pipelines.
+
+use api::job::workflow::{WorkflowSpec, WorkflowStep};
+use api::task::{RunTask, TaskFile};
+use ids::StepNumber;
+use jobkind::{FinishedSteps, Kinds, NodeSize, Step, StepPlan, StepWork, laws};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use workflow::Workflow;
+
+/// A step of a random workflow.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    /// The step whose standard output it reads as its standard input.
+    stream: Option<usize>,
+    /// Steps whose standard output it reads as a file.
+    files: BTreeSet<usize>,
+    cores: u32,
+    temporary: bool,
+}
+
+fn file(step: usize, temporary: bool) -> TaskFile {
+    TaskFile { name: format!("f{step}").into(), path: format!("/w/f{step}").into(), temporary }
+}
+
+fn workflow_step((index, node): (usize, &Node)) -> WorkflowStep {
+    let inputs: BTreeSet<usize> = node.files.iter().copied().chain(node.stream).collect();
+    let program = RunTask {
+        words: vec!["cat".to_string()],
+        inputs: inputs.iter().map(|input| file(*input, false)).collect(),
+        outputs: vec![file(index, node.temporary)],
+        stdin: node.stream.map(|stream| file(stream, false).name),
+        stdout: Some(file(index, false).name),
+        cores: node.cores,
+        ..RunTask::default()
+    };
+    WorkflowStep { name: format!("s{index}"), program, after: Vec::new() }
+}
+
+fn plan(nodes: &[Node]) -> Arc<dyn StepPlan> {
+    let spec = WorkflowSpec { steps: nodes.iter().enumerate().map(workflow_step).collect() };
+    let spec = serde_json::to_value(spec).expect("a specification can be written");
+    Kinds::default().with::<Workflow>().read("workflow", &spec).expect("it has no cycle")
+}
+
+fn slots(slots: u32) -> NodeSize {
+    NodeSize { slots, memory_bytes: u64::MAX }
+}
+
+fn task(step: &Step) -> &RunTask {
+    let StepWork::Program(task) = &step.work;
+    task
+}
+
+fn numbers(step: &Step) -> Vec<u32> {
+    step.numbers().map(|number| number.0).collect()
+}
+
+fn chain(length: usize) -> Vec<Node> {
+    let node = |index: usize| Node { stream: index.checked_sub(1), temporary: true, ..Node::default() };
+    (0..length).map(node).collect()
+}
+
+/// Clustera, Figure 5: a linear pipeline.
+#[test]
+fn a_chain_of_streams_is_one_pipeline() {
+    let steps = plan(&chain(4)).first(slots(4));
+    assert_eq!(steps.iter().map(numbers).collect::<Vec<_>>(), [[0, 1, 2, 3]]);
+    let task = task(&steps[0]);
+    assert_eq!((&*steps[0].name, task.slots(), task.edges().len()), ("s0 | s1 | s2 | s3", 4, 3));
+    assert_eq!(task.check_files(), Ok(()));
+    let temporary: Vec<bool> = task.programs().map(|program| program.outputs[0].temporary).collect();
+    // No step reads the last one.
+    assert_eq!(temporary, [true, true, true, false]);
+}
+
+#[test]
+fn a_long_chain_is_cut_by_the_node() {
+    let plan = plan(&chain(5));
+    let first = plan.first(slots(2));
+    assert_eq!(numbers(&first[0]), [0, 1]);
+    // The cut is a file, which the next pipeline reads.
+    assert!(!task(&first[0]).pipeline[0].outputs[0].temporary);
+    let all: BTreeSet<StepNumber> = first[0].numbers().collect();
+    let last: Vec<StepNumber> = first[0].numbers().collect();
+    let finished = FinishedSteps { all: &all, last: &last, begun: &all };
+    let next = plan.next(&finished, slots(3));
+    assert_eq!(next.iter().map(numbers).collect::<Vec<_>>(), [[2, 3, 4]]);
+    assert_eq!(plan.first(slots(1)).iter().map(numbers).collect::<Vec<_>>(), [[0]]);
+}
+
+#[test]
+fn steps_of_different_needs_do_not_share() {
+    let alone = |change: fn(&mut RunTask)| {
+        let mut steps: Vec<WorkflowStep> = chain(2).iter().enumerate().map(workflow_step).collect();
+        change(&mut steps[1].program);
+        let spec = serde_json::to_value(WorkflowSpec { steps }).expect("it can be written");
+        let plan = Kinds::default().with::<Workflow>().read("workflow", &spec).expect("it can run");
+        let size = NodeSize { slots: 4, memory_bytes: 100 };
+        plan.first(size).iter().map(|step| step.beside.len()).sum::<usize>() == 0
+    };
+    assert!(!alone(|_| {}));
+    assert!(alone(|program| program.cores = 4));
+    assert!(alone(|program| program.memory_bytes = 101));
+    assert!(!alone(|program| program.memory_bytes = 100));
+    assert!(alone(|program| program.retries = 1));
+    assert!(alone(|program| program.architecture = Some("arm".to_string())));
+    assert!(alone(|program| program.limits.memory_bytes = Some(1)));
+    assert!(!alone(|program| program.limits.seconds = Some(1)));
+}
+
+fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
+    let node = (
+        prop::option::weighted(0.7, any::<prop::sample::Index>()),
+        prop::collection::vec(any::<prop::sample::Index>(), 0..2),
+        0..3_u32,
+        any::<bool>(),
+    );
+    prop::collection::vec(node, 1..25).prop_map(|nodes| {
+        let place = |(index, (stream, files, cores, temporary))| {
+            let (stream, files): (Option<prop::sample::Index>, Vec<prop::sample::Index>) = (stream, files);
+            let before = |pick: &prop::sample::Index| (index > 0).then(|| pick.index(index));
+            let stream = stream.as_ref().and_then(before);
+            // An input is declared once.
+            let files = files.iter().filter_map(before).filter(|file| Some(*file) != stream).collect();
+            Node { stream, files, cores, temporary }
+        };
+        nodes.into_iter().enumerate().map(place).collect()
+    })
+}
+
+/// Checks a pipeline against the model: what it reads is finished, or comes by a stream from one of its programs.
+fn check(
+    nodes: &[Node],
+    step: &Step,
+    finished: &BTreeSet<StepNumber>,
+    size: NodeSize,
+) -> Result<(), TestCaseError> {
+    let members: BTreeSet<u32> = step.numbers().map(|number| number.0).collect();
+    let task = task(step);
+    prop_assert_eq!(members.len(), 1 + task.pipeline.len());
+    prop_assert_eq!(task.check_files(), Ok(()));
+    prop_assert!(members.len() == 1 || task.slots() <= size.slots);
+    prop_assert!(task.edges().iter().all(|edge| edge.streams));
+    for (number, program) in step.numbers().zip(task.programs()) {
+        let node = &nodes[number.0 as usize];
+        let is_done = |step: &usize| finished.contains(&StepNumber(*step as u32));
+        prop_assert!(node.files.iter().all(is_done), "{:?}", step);
+        prop_assert!(node.stream.iter().all(|stream| is_done(stream) || members.contains(&(*stream as u32))));
+        // A file that a step outside reads is there.
+        let reads =
+            |node: &Node| node.stream == Some(number.0 as usize) || node.files.contains(&(number.0 as usize));
+        let mut outside =
+            (0..nodes.len()).filter(|other| reads(&nodes[*other]) && !members.contains(&(*other as u32)));
+        prop_assert!(!(program.outputs[0].temporary && outside.next().is_some()), "{:?}", step);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn pipelines_are_complete_and_fit(
+        nodes in any_nodes(),
+        sizes in prop::collection::vec(1..7_u32, 26),
+        picks in prop::collection::vec(any::<prop::sample::Index>(), 26),
+    ) {
+        let plan = plan(&nodes);
+        let (mut finished, mut begun) = (BTreeSet::new(), BTreeSet::new());
+        let mut open = Vec::new();
+        let mut new = plan.first(slots(sizes[0]));
+        for (size, pick) in sizes.iter().zip(&picks) {
+            for step in new {
+                check(&nodes, &step, &finished, slots(7))?;
+                for number in step.numbers() {
+                    prop_assert!(begun.insert(number), "{} begins twice", number);
+                }
+                open.push(step);
+            }
+            if open.is_empty() {
+                break;
+            }
+            let last: Vec<StepNumber> = open.swap_remove(pick.index(open.len())).numbers().collect();
+            finished.extend(&last);
+            let so_far = FinishedSteps { all: &finished, last: &last, begun: &begun };
+            new = plan.next(&so_far, slots(*size));
+        }
+        prop_assert_eq!(finished.len(), nodes.len());
+    }
+
+    #[test]
+    fn pipelines_keep_the_laws_of_kinds(
+        nodes in any_nodes(),
+        picks in prop::collection::vec(any::<prop::sample::Index>(), 26),
+    ) {
+        let mut picks = picks.into_iter();
+        let order = laws::check(&*plan(&nodes), |count| picks.next().map_or(0, |pick| pick.index(count)));
+        prop_assert_eq!(order.map(|order| order.len()), Ok(nodes.len()));
+    }
+}
