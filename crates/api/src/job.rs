@@ -4,6 +4,7 @@ mod kind;
 mod limits;
 pub mod seen;
 pub mod workflow;
+pub mod workflow_file;
 
 use crate::StoredOutput;
 use crate::task::RunTask;

@@ -107,6 +107,11 @@ pub struct RunTask {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(no_recursion)]
     pub pipeline: Vec<RunTask>,
+    /// In place of a program: files that earlier steps of the job wrote and no other one needs, to be removed. One that
+    /// is gone already is no error.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub removes: Vec<PathBuf>,
     /// Files that nodes fetch: some of `files`, and the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
@@ -140,6 +145,12 @@ impl RunTask {
         }
         if count > 0 && self.words.is_empty() {
             return Err(TaskFileError::NoProgram);
+        }
+        if !self.removes.is_empty() && (!self.words.is_empty() || self.removes.len() > TASK_FILES_MAX) {
+            return Err(TaskFileError::RemovesAndRuns);
+        }
+        if let Some(path) = self.removes.iter().find(|path| !task_file::is_file_path(path)) {
+            return Err(TaskFileError::BadRemoval { path: path.clone() });
         }
         let linked = self.files.iter().filter_map(|file| file.file_name()).map(Path::new);
         let mut names: BTreeSet<&Path> = linked.collect();

@@ -24,6 +24,7 @@ use crate::commands::run::streaming::StreamingArgs;
 use crate::commands::run::submit::{self, LogsArgs, SubmitArgs};
 use crate::commands::run::wait::ClusterJobArgs;
 use crate::commands::tera::TeraCommand;
+use crate::commands::workflow::WorkflowCommand;
 use crate::options::connect::{SERVER_VARIABLE, server_of_environment};
 use crate::options::run::{RunArgs, run_help};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -98,6 +99,9 @@ pub enum Command {
     /// Run any executable as a job of one task, here or on a cluster
     #[command(after_help = submit::EXAMPLES)]
     Submit(SubmitArgs),
+    /// Run a file of steps, each a command with the files that it reads and writes
+    #[command(subcommand)]
+    Workflow(WorkflowCommand),
     /// Print the output of the program of a one-task job
     Logs(LogsArgs),
     /// Cancel a job of a cluster

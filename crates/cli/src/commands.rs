@@ -9,3 +9,4 @@ pub mod inspect;
 pub mod mount;
 pub mod run;
 pub mod tera;
+pub mod workflow;

@@ -29,7 +29,7 @@ use commands::inspect::{
     explain, fsck, ifile_files, jobs, nodes, report, show as show_job, state, timeline, verify,
 };
 use commands::run::{self, rerun, streaming, submit, wait};
-use commands::{bench, drill, files, mount, tera};
+use commands::{bench, drill, files, mount, tera, workflow};
 use exit::Failure;
 use show::terminal;
 use std::ffi::OsString;
@@ -86,6 +86,7 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::Node(args) => cluster::run_node(&args),
         Command::Local(args) => cluster::run_local(&args, objects_config),
         Command::Submit(args) => submit::run(&args),
+        Command::Workflow(command) => workflow::run(command),
         Command::Logs(args) => submit::logs(&args),
         Command::Cancel(args) => wait::cancel(&args),
         Command::Wait(args) => wait::wait(&args),

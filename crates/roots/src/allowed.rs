@@ -196,7 +196,7 @@ impl Roots {
                 (&other.directory, &other.files, &other.shipped, &other.pinned)
                     == (&task.directory, &task.files, &task.shipped, &task.pinned)
                     && (&other.inputs, &other.outputs) == (&task.inputs, &task.outputs)
-                    && other.pipeline == task.pipeline
+                    && (&other.pipeline, &other.removes) == (&task.pipeline, &task.removes)
                     && other.words.first() == task.words.first()
             };
             if !before.is_some_and(is_like) {
@@ -214,6 +214,7 @@ impl Roots {
 
     /// Checks a program of the pipeline of a job, whose shipped files all its programs have.
     fn check_program_of(&self, job: &RunTask, task: &RunTask) -> Result<(), OutsideRoots> {
+        task.removes.iter().try_for_each(|path| self.check_output(path))?;
         if task.words.is_empty() {
             return Ok(());
         }

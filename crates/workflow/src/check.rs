@@ -12,7 +12,7 @@ const CYCLE_SHOWN_MAX: usize = 8;
 
 /// Returns for each step the positions of the steps before it, in order, each once: those that it names, and those
 /// whose outputs it reads. Returns a sentence for a workflow that cannot run.
-pub(crate) fn steps_before(steps: &[WorkflowStep]) -> Result<Vec<Vec<u32>>, String> {
+pub fn steps_before(steps: &[WorkflowStep]) -> Result<Vec<Vec<u32>>, String> {
     check_names(steps)?;
     let writers = writers(steps)?;
     let before = |step: &WorkflowStep| -> Vec<u32> {

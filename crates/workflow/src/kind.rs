@@ -30,6 +30,9 @@ impl StepPlanner for Workflow {
             !finished.begun.contains(step) && before.all(|before| finished.has(*before))
         };
         let is_finished = |step| finished.has(step);
+        if spec.is_done(finished) {
+            return spec.removal_steps().filter(|step| !finished.begun.contains(&step.number)).collect();
+        }
         match finished.last {
             [] => pipelines(spec, all(spec).filter(may_begin), is_finished, finished.begun, size),
             last => {

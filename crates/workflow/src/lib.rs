@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! The steps have no cycle, and each output has one writer. A step begins after the steps whose outputs it reads. The
-//! number of a step is its position in the specification.
+//! number of a step is its position in the specification; the numbers after them remove temporary files at the end.
 //!
 //! # Deliberately absent
 //! No caching. No bytes: nodes bring inputs and take outputs.
@@ -17,7 +17,10 @@
 mod check;
 mod kind;
 mod pipelines;
+mod preview;
 mod spec;
 
+pub use check::steps_before;
 pub use kind::Workflow;
+pub use preview::{PlannedPipeline, check, order, preview, removed};
 pub use spec::PlannedWorkflow;

@@ -2,18 +2,24 @@
 
 use crate::check::{readers, steps_before};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
-use api::task::RunTask;
+use api::task::{RunTask, TASK_FILES_MAX};
 use ids::StepNumber;
+use jobkind::{FinishedSteps, Step, StepWork};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Name of the steps that remove temporary files.
+const REMOVAL: &str = "remove temporary files";
 
 /// A workflow that can run: names are unique, each output has one writer, and no step waits for itself.
 #[derive(Clone, Debug)]
 pub struct PlannedWorkflow {
     steps: Vec<PlannedStep>,
+    /// Temporary outputs that steps read. They are removed when all steps are done, in lists of limited length.
+    removals: Vec<Vec<PathBuf>>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,12 +47,32 @@ impl PlannedWorkflow {
         &self.steps[number.0 as usize]
     }
 
+    /// Returns whether all programs have succeeded.
+    pub(crate) fn is_done(&self, finished: &FinishedSteps<'_>) -> bool {
+        finished.all.len() >= self.steps.len()
+    }
+
+    /// Returns the steps that remove temporary files. They follow when all others are finished.
+    pub(crate) fn removal_steps(&self) -> impl Iterator<Item = Step> {
+        let first = self.steps.len() as u32;
+        self.removals.iter().zip(first..).map(|(removes, number)| {
+            let work =
+                StepWork::Program(Arc::new(RunTask { removes: removes.clone(), ..RunTask::default() }));
+            Step { number: StepNumber(number), name: REMOVAL.into(), work, beside: Vec::new() }
+        })
+    }
+
+    /// Returns the paths of all temporary files.
+    pub(crate) fn removals(&self) -> impl Iterator<Item = &PathBuf> {
+        self.removals.iter().flatten()
+    }
+
     pub(crate) fn numbers(&self) -> impl Iterator<Item = StepNumber> + use<> {
         (0..self.steps.len() as u32).map(StepNumber)
     }
 }
 
-fn planned(spec: WorkflowSpec) -> Result<PlannedWorkflow, String> {
+pub(crate) fn planned(spec: WorkflowSpec) -> Result<PlannedWorkflow, String> {
     let before = steps_before(&spec.steps)?;
     let readers = readers(&before);
     let (of_outputs, of_streams) = readers_of_outputs(&spec.steps);
@@ -62,7 +88,16 @@ fn planned(spec: WorkflowSpec) -> Result<PlannedWorkflow, String> {
             output_readers,
         });
     }
-    Ok(PlannedWorkflow { steps })
+    let removals = removals(&steps);
+    Ok(PlannedWorkflow { steps, removals })
+}
+
+/// Returns the paths of temporary outputs that steps read.
+fn removals(steps: &[PlannedStep]) -> Vec<Vec<PathBuf>> {
+    let outputs = steps.iter().flat_map(|step| step.program.outputs.iter().zip(&step.output_readers));
+    let temporary = outputs.filter(|(output, readers)| output.temporary && !readers.is_empty());
+    let paths: Vec<PathBuf> = temporary.map(|(output, _)| output.path.clone()).collect();
+    paths.chunks(TASK_FILES_MAX).map(<[PathBuf]>::to_vec).collect()
 }
 
 /// Returns for each step the steps that read each of its outputs, and those whose standard input is its standard output

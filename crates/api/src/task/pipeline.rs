@@ -34,6 +34,11 @@ impl RunTask {
         self.programs().fold(0, |slots, program| slots.saturating_add(program.cores.max(1)))
     }
 
+    /// Returns whether it needs more of its node than one slot.
+    pub fn is_demanding(&self) -> bool {
+        self.memory_bytes > 0 || self.architecture.is_some() || self.slots() > 1
+    }
+
     /// Returns the files that programs of the pipeline pass to each other.
     pub fn edges(&self) -> Vec<PipelineEdge> {
         let mut writers: BTreeMap<&Path, (usize, usize)> = BTreeMap::new();
@@ -95,6 +100,7 @@ impl RunTask {
             (!self.pinned.is_empty(), "stored files"),
             (self.memory_bytes > 0, "a memory claim"),
             (self.architecture.is_some(), "an architecture"),
+            (!self.removes.is_empty(), "files to remove"),
             (self.retries > 0, "retries"),
             (self.env_file.is_some() && self.env_file != first.env_file, "another environment file"),
         ];

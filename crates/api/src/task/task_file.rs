@@ -26,12 +26,20 @@ pub struct TaskFile {
 impl TaskFile {
     /// Returns whether the name stays in the directory, and the path is absolute and names a file.
     pub fn is_valid(&self) -> bool {
-        let is_normal = |part: Component<'_>| matches!(part, Component::Normal(_));
         let is_name = !self.name.as_os_str().is_empty() && self.name.components().all(is_normal);
-        let mut parts = self.path.components();
-        let is_path = parts.next() == Some(Component::RootDir) && parts.all(is_normal);
-        is_name && is_path && self.path.file_name().is_some() && is_clean(&self.name) && is_clean(&self.path)
+        is_name && is_clean(&self.name) && is_file_path(&self.path)
     }
+}
+
+fn is_normal(part: Component<'_>) -> bool {
+    matches!(part, Component::Normal(_))
+}
+
+/// Returns whether a path is absolute and names a file, in one spelling.
+pub(super) fn is_file_path(path: &Path) -> bool {
+    let mut parts = path.components();
+    let is_path = parts.next() == Some(Component::RootDir) && parts.all(is_normal);
+    is_path && path.file_name().is_some() && is_clean(path)
 }
 
 /// Returns whether a path has one spelling: no `.`, no doubled or trailing slash.
@@ -57,6 +65,12 @@ pub enum TaskFileError {
     TooMany { count: usize },
     #[error("a task without a program declares files: give it a program")]
     NoProgram,
+    #[error(
+        "a task removes files and runs a program, or removes more than {TASK_FILES_MAX} files: give two tasks"
+    )]
+    RemovesAndRuns,
+    #[error("the file {path:?} cannot be removed: give an absolute path without `.` and `..`")]
+    BadRemoval { path: PathBuf },
     #[error(
         "the standard input {name:?} is no declared input of the program: declare it, or name another one"
     )]

@@ -45,7 +45,8 @@ fn program_bytes(task: &RunTask) -> u64 {
     let declared = task.inputs.iter().chain(&task.outputs);
     let declared = declared.map(|file| file.name.as_os_str().len() + file.path.as_os_str().len());
     let pinned = task.pinned.iter().map(pinned_bytes);
-    let names: usize = files.chain(shipped).chain(pinned).chain(declared).sum();
+    let removed = task.removes.iter().map(|path| path.as_os_str().len());
+    let names: usize = files.chain(shipped).chain(pinned).chain(declared).chain(removed).sum();
     (bytes_of(&task.words) + env_bytes(&task.env) + task.directory.as_os_str().len() + names) as u64
 }
 

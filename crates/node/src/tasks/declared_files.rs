@@ -312,3 +312,18 @@ fn input_failure(input: &TaskFile, error: std::io::Error) -> TaskFailure {
         _ => named_failure("read", &input.path, error),
     }
 }
+
+/// Removes files that earlier steps of the job wrote. One that is gone already is no error.
+pub(super) fn remove_files(paths: &JobPaths, files: &[PathBuf]) -> Result<(), TaskFailure> {
+    for path in files {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
+        let removed = paths.open_dir(parent).and_then(|above| Ok(unlinkat(&above, name, AtFlags::empty())?));
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(named_failure("remove", path, error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -4,6 +4,7 @@ use crate::attempt::{Assignment, JobRun};
 use crate::failure::file_failure;
 use crate::shared::Shared;
 use crate::tasks::attempt_files::AttemptFiles;
+use crate::tasks::declared_files::remove_files;
 use crate::tasks::pipeline_wiring::{Edges, Wired, Wiring};
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
 use api::task::{RunResult, RunTask};
@@ -164,6 +165,7 @@ pub(crate) fn run(
     task: &RunTask,
 ) -> Result<RunResult, TaskFailure> {
     if task.words.is_empty() {
+        remove_files(&assignment.job.paths, &task.removes)?;
         return Ok(RunResult::default());
     }
     if task.pinned.is_empty() {

@@ -98,8 +98,7 @@ impl EventLoop {
         reply: Reply<SubmittedBatch>,
     ) -> Result<(), StoreError> {
         let count = batch.tasks.len() as u32;
-        let demanding =
-            batch.tasks.iter().filter(|task| task.memory_bytes > 0 || task.architecture.is_some());
+        let demanding = batch.tasks.iter().filter(|task| task.is_demanding());
         let specs = demanding.map(|task| JobSpec::of_one_task(String::new(), task.clone()));
         let specs: Vec<JobSpec> = specs.collect();
         let spec_bytes = batch.tasks.iter().map(task_bytes).sum();

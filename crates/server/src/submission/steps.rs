@@ -56,7 +56,7 @@ impl EventLoop {
     /// Returns an error for a step that no node could run.
     fn check_fits(&self, step: &Step) -> Result<(), String> {
         let StepWork::Program(task) = &step.work;
-        if task.memory_bytes == 0 && task.architecture.is_none() && task.slots() == 1 {
+        if !task.is_demanding() {
             return Ok(());
         }
         let spec = JobSpec::of_one_task(String::new(), task.as_ref().clone());

@@ -1,4 +1,4 @@
-//! `sailfish submit --kind`: jobs with steps.
+//! Jobs with steps: `sailfish submit --kind`, `sailfish workflow run`.
 
 use crate::commands::run::submit::{SubmitArgs, on_this_machine, print_logs, said_code};
 use crate::engine::remote;
@@ -26,9 +26,24 @@ pub fn run(args: &SubmitArgs, state_dir: PathBuf, kind: &str, spec: &Path) -> Re
     let steps = SteppedKind { kind: kind.to_string(), spec: read(spec).map_err(Failure::refused)? };
     let spec = JobSpec::of_steps(name, steps);
     let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
-    match connection {
-        Some(connection) => on_cluster(&connection, args, spec),
-        None => on_this_machine(&state_dir, |server| Ok(vec![server.submit(spec, Vec::new())?.job])),
+    submit(&Target { connection, state_dir, priority: args.priority, waits: args.wait }, spec)
+}
+
+/// The place of a run.
+pub struct Target {
+    /// None: this machine.
+    pub connection: Option<Blocking>,
+    pub state_dir: PathBuf,
+    pub priority: i32,
+    /// True: the command waits for the end of the job. On this machine it always does.
+    pub waits: bool,
+}
+
+/// Submits a job with steps.
+pub fn submit(target: &Target, spec: JobSpec) -> Result<(), Failure> {
+    match &target.connection {
+        Some(connection) => on_cluster(connection, target, spec),
+        None => on_this_machine(&target.state_dir, |server| Ok(vec![server.submit(spec, Vec::new())?.job])),
     }
 }
 
@@ -37,13 +52,13 @@ fn read(path: &Path) -> anyhow::Result<serde_json::Value> {
     serde_json::from_str(&text).with_context(|| format!("reading {} as JSON", path.display()))
 }
 
-fn on_cluster(connection: &Blocking, args: &SubmitArgs, spec: JobSpec) -> Result<(), Failure> {
+fn on_cluster(connection: &Blocking, target: &Target, spec: JobSpec) -> Result<(), Failure> {
     let user = std::env::var("USER").unwrap_or_default();
-    let submission = JobSubmission { spec, splits: Vec::new(), user, priority: args.priority };
+    let submission = JobSubmission { spec, splits: Vec::new(), user, priority: target.priority };
     let submitted = connection.run(async |client| client.submit(&submission).await);
     let job = submitted.map_err(Failure::from_client)?.job;
     print(&format!("{job}\n"))?;
-    if !args.wait {
+    if !target.waits {
         return Ok(());
     }
     let outcome = remote::wait_for(connection, job)?;

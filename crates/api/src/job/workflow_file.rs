@@ -1,0 +1,65 @@
+//! A workflow as its user writes it, in TOML.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A workflow file. Relative paths start at its directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkflowFile {
+    /// Name of its job; by default that of the file.
+    pub name: Option<String>,
+    #[serde(default)]
+    pub step: Vec<WorkflowFileStep>,
+}
+
+/// A step: a command with the files that it reads and writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkflowFileStep {
+    pub name: String,
+    /// A command for the shell.
+    pub command: Option<String>,
+    /// A program and its arguments, in place of a command.
+    pub words: Option<Vec<String>>,
+    #[serde(default)]
+    pub inputs: Vec<PathBuf>,
+    #[serde(default)]
+    pub outputs: Vec<PathBuf>,
+    /// Input that is the standard input; it need not be listed among the inputs.
+    pub stdin: Option<PathBuf>,
+    /// Output that holds the standard output; it need not be listed among the outputs.
+    pub stdout: Option<PathBuf>,
+    /// True: its outputs stay even if other steps read them.
+    #[serde(default)]
+    pub keep: bool,
+    /// Names of steps that must succeed before, besides those whose outputs it reads.
+    #[serde(default)]
+    pub after: Vec<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Cores that it needs; default 1.
+    pub cores: Option<u32>,
+    /// Memory that it needs on a node of a server, as in `2G`.
+    pub memory: Option<String>,
+    /// Architecture of its node, as in `x86_64`.
+    pub arch: Option<String>,
+    /// Number of times that the program runs again after a failure.
+    #[serde(default)]
+    pub retries: u32,
+    /// Longest time of a run, as in `90s` or `2h`.
+    pub timeout: Option<String>,
+    /// True: the program reaches the network also in a sandbox.
+    #[serde(default)]
+    pub network: bool,
+}
+
+impl WorkflowFile {
+    /// Keys of the file, and of a step.
+    pub const KEYS: [&str; 2] = ["name", "step"];
+    pub const STEP_KEYS: [&str; 16] = [
+        "name", "command", "words", "inputs", "outputs", "stdin", "stdout", "keep", "after", "env", "cores",
+        "memory", "arch", "retries", "timeout", "network",
+    ];
+}

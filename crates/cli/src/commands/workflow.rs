@@ -1,0 +1,108 @@
+//! `sailfish workflow`: files with steps are checked, shown, run, and written as scripts.
+
+use crate::commands::run::steps::{self, Target};
+use crate::engine::machine;
+use crate::exit::Failure;
+use crate::options::connect::CredentialArgs;
+use crate::show::escape;
+use crate::show::tables::{left, right, table};
+use crate::show::terminal::print;
+use api::{JobSpec, SteppedKind};
+use clap::{Args, Subcommand};
+use jobspec::state_dir;
+use std::path::PathBuf;
+use workflowfile::{NamedWorkflow, Sources, StepLine};
+
+#[derive(Debug, Subcommand)]
+pub enum WorkflowCommand {
+    /// Check a workflow file; nothing is run
+    Check(FileArgs),
+    /// Show the jobs of a run in their order; nothing is run
+    Plan(PlanArgs),
+    /// Run a workflow file, here or on a cluster
+    Run(RunArgs),
+    /// Print a shell script that does the same without sailfish
+    Export(FileArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct FileArgs {
+    /// Workflow file, in TOML (docs/workflows.md)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    pub file: FileArgs,
+    /// Slots of the largest node [default: the cores of this machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub slots: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub file: FileArgs,
+    /// Run it on the nodes of this server, which must see its files, as in http://127.0.0.1:7070
+    #[arg(long, value_name = "URL", conflicts_with = "state")]
+    pub server: Option<String>,
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
+    /// Directory of the state [default: sailfish in the XDG state directory]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// Name of the job [default: the name in the file, else that of the file]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// With --server: urgency of the job, as for `submit`
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub priority: i32,
+    /// With --server: do not wait for its end
+    #[arg(long, requires = "server")]
+    pub detach: bool,
+}
+
+pub fn run(command: WorkflowCommand) -> Result<(), Failure> {
+    match command {
+        WorkflowCommand::Check(args) => {
+            let NamedWorkflow { name, spec } = read(&args, Sources::Here)?;
+            Ok(print(&format!("{name}: {} steps, no mistakes\n", spec.steps.len()))?)
+        }
+        WorkflowCommand::Plan(args) => plan(&args),
+        WorkflowCommand::Run(args) => run_file(&args),
+        WorkflowCommand::Export(args) => {
+            let script = workflowfile::script(&read(&args, Sources::Here)?.spec).map_err(anyhow::Error::msg);
+            Ok(print(&script.map_err(Failure::refused)?)?)
+        }
+    }
+}
+
+fn read(args: &FileArgs, sources: Sources) -> Result<NamedWorkflow, Failure> {
+    workflowfile::read(&args.file, sources).map_err(|error| Failure::refused(anyhow::Error::from(error)))
+}
+
+fn plan(args: &PlanArgs) -> Result<(), Failure> {
+    let slots = args.slots.unwrap_or_else(machine::default_slots);
+    let lines = workflowfile::lines(&read(&args.file, Sources::Here)?.spec, slots);
+    let lines = lines.map_err(|reason| Failure::refused(anyhow::Error::msg(reason)))?;
+    let cells = |line: &StepLine| {
+        let (steps, after) = (line.names.join(" | "), line.after.join(", "));
+        vec![line.level.to_string(), escape::cell(&steps), line.slots.to_string(), escape::cell(&after)]
+    };
+    let columns = [right("order"), left("steps"), right("slots"), left("after")];
+    Ok(print(&table(&columns, lines.iter().map(cells).collect()))?)
+}
+
+fn run_file(args: &RunArgs) -> Result<(), Failure> {
+    let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
+    let sources = if args.server.is_some() { Sources::OnNodes } else { Sources::Here };
+    let NamedWorkflow { name, spec } = read(&args.file, sources)?;
+    let spec = serde_json::to_value(&spec).map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
+    let steps = SteppedKind { kind: "workflow".to_string(), spec };
+    let spec = JobSpec::of_steps(args.name.clone().unwrap_or(name), steps);
+    let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
+    let target = Target { connection, state_dir, priority: args.priority, waits: !args.detach };
+    steps::submit(&target, spec)
+}

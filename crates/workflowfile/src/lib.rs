@@ -1,0 +1,26 @@
+//! # What it does
+//! Reads workflow files (TOML): to the specification of a job of the kind `workflow`, to a table of its steps, and to a
+//! shell script that does the same without the engine.
+//!
+//! # Where it sits
+//! Front ends read files with it. The specification goes to a server, which reads and checks it again.
+//!
+//! # Invariants
+//! A file that it accepts makes a workflow that the kind accepts. Relative paths start at the directory of the file, and
+//! stay below it.
+//!
+//! # Deliberately absent
+//! No running, no servers, no terminals.
+//!
+//! # How it is tested
+//! Files with each mistake and their sentences; scripts are run in a shell and compared with the engine (black box).
+
+mod error;
+mod read;
+mod script;
+mod table;
+
+pub use error::WorkflowFileError;
+pub use read::{NamedWorkflow, Sources, read};
+pub use script::script;
+pub use table::{StepLine, lines};

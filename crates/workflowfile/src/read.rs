@@ -1,0 +1,195 @@
+//! A workflow file to the specification of a job.
+
+use crate::error::{Nearest, WorkflowFileError};
+use api::job::workflow::{WorkflowSpec, WorkflowStep};
+use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
+use api::task::{RunTask, TaskFile};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+use toml::{Table, Value};
+
+/// Largest workflow file, in bytes.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+/// The shell of commands. It ends at the first failure, and at a variable that is not set.
+const SHELL: [&str; 3] = ["sh", "-eu", "-c"];
+
+/// A workflow and the name of its job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedWorkflow {
+    pub name: String,
+    pub spec: WorkflowSpec,
+}
+
+/// The machines that see the inputs that no step writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sources {
+    /// This one: the inputs must exist.
+    Here,
+    /// The nodes of a server.
+    OnNodes,
+}
+
+/// Reads and checks a workflow file.
+pub fn read(path: &Path, sources: Sources) -> Result<NamedWorkflow, WorkflowFileError> {
+    let unreadable = |source| WorkflowFileError::Unreadable { path: path.to_path_buf(), source };
+    let text = read_text(path)?;
+    let absolute = std::path::absolute(path).map_err(unreadable)?;
+    let dir = absolute.parent().unwrap_or(Path::new("/")).canonicalize().map_err(unreadable)?;
+    let file = parse(path, &text)?;
+    let name = file.name.clone();
+    let name = name.or_else(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+    let spec = spec(&file, &dir)?;
+    workflow::check(&spec).map_err(|reason| WorkflowFileError::CannotRun { reason })?;
+    if sources == Sources::Here {
+        check_sources(&spec)?;
+    }
+    Ok(NamedWorkflow { name: name.unwrap_or_default(), spec })
+}
+
+fn read_text(path: &Path) -> Result<String, WorkflowFileError> {
+    let unreadable = |source| WorkflowFileError::Unreadable { path: path.to_path_buf(), source };
+    let mut text = String::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(WorkflowFileError::TooLarge { path: path.to_path_buf(), bytes_max: FILE_BYTES_MAX }),
+        false => Ok(text),
+    }
+}
+
+fn parse(path: &Path, text: &str) -> Result<WorkflowFile, WorkflowFileError> {
+    let no_toml = |error: toml::de::Error| WorkflowFileError::NoToml {
+        path: path.to_path_buf(),
+        message: error.to_string().trim_end().to_string(),
+    };
+    check_keys(path, &text.parse::<Table>().map_err(no_toml)?)?;
+    toml::from_str(text).map_err(no_toml)
+}
+
+/// Refuses unknown keys, with the nearest one.
+fn check_keys(path: &Path, file: &Table) -> Result<(), WorkflowFileError> {
+    let check = |table: &Table, known: &[&'static str], place: String| match table
+        .keys()
+        .find(|key| !known.contains(&key.as_str()))
+    {
+        Some(key) => {
+            let nearest = Nearest::of(key, known.iter().copied());
+            Err(WorkflowFileError::UnknownKey { place, key: key.clone(), nearest })
+        }
+        None => Ok(()),
+    };
+    check(file, &WorkflowFile::KEYS, path.display().to_string())?;
+    let steps = file.get("step").and_then(Value::as_array).into_iter().flatten();
+    for (index, step) in steps.filter_map(Value::as_table).enumerate() {
+        let place = match step.get("name").and_then(Value::as_str) {
+            Some(name) => format!("the step {name:?}"),
+            None => format!("step {index}"),
+        };
+        check(step, &WorkflowFile::STEP_KEYS, place)?;
+    }
+    Ok(())
+}
+
+fn spec(file: &WorkflowFile, dir: &Path) -> Result<WorkflowSpec, WorkflowFileError> {
+    let numbers: BTreeMap<&str, u32> =
+        file.step.iter().zip(0..).map(|(step, number)| (step.name.as_str(), number)).collect();
+    let step = |step: &WorkflowFileStep| {
+        let after = |name: &String| {
+            numbers.get(name.as_str()).copied().ok_or_else(|| WorkflowFileError::UnknownStep {
+                step: step.name.clone(),
+                after: name.clone(),
+                nearest: Nearest::of(name, numbers.keys().copied()),
+            })
+        };
+        let after = step.after.iter().map(after).collect::<Result<_, _>>()?;
+        Ok(WorkflowStep { name: step.name.clone(), program: program(step, dir)?, after })
+    };
+    Ok(WorkflowSpec { steps: file.step.iter().map(step).collect::<Result<_, _>>()? })
+}
+
+fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileError> {
+    let words = match (&step.command, &step.words) {
+        (Some(command), None) => SHELL.iter().map(|word| word.to_string()).chain([command.clone()]).collect(),
+        (None, Some(words)) if !words.is_empty() => words.clone(),
+        _ => return Err(WorkflowFileError::NoCommand { step: step.name.clone() }),
+    };
+    let files = |listed: &[PathBuf], stream: &Option<PathBuf>, temporary: bool| {
+        let more = stream.iter().filter(|stream| !listed.contains(stream));
+        let file = |path: &PathBuf| task_file(step, path, dir, temporary);
+        listed.iter().chain(more).map(file).collect::<Result<Vec<TaskFile>, _>>()
+    };
+    let name = |stream: &Option<PathBuf>| {
+        stream.as_ref().map(|path| task_file(step, path, dir, false).map(|file| file.name)).transpose()
+    };
+    let bad = |key, value: &String, reason: String| WorkflowFileError::BadValue {
+        step: step.name.clone(),
+        key,
+        value: value.clone(),
+        reason,
+    };
+    let memory = step.memory.as_ref().map(|text| {
+        jobspec::memory_size::parse(text).map_err(|error| bad("memory", text, error.to_string()))
+    });
+    let timeout = step
+        .timeout
+        .as_ref()
+        .map(|text| jobspec::duration::parse(text).map_err(|error| bad("timeout", text, error.to_string())));
+    let mut task = RunTask {
+        words,
+        directory: dir.to_path_buf(),
+        env: step.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        network: step.network,
+        retries: step.retries,
+        inputs: files(&step.inputs, &step.stdin, false)?,
+        outputs: files(&step.outputs, &step.stdout, !step.keep)?,
+        stdin: name(&step.stdin)?,
+        stdout: name(&step.stdout)?,
+        cores: step.cores.unwrap_or(0),
+        memory_bytes: memory.transpose()?.unwrap_or(0),
+        architecture: step.arch.clone(),
+        ..RunTask::default()
+    };
+    task.limits.seconds = timeout.transpose()?.map(|timeout| timeout.as_secs());
+    Ok(task)
+}
+
+/// Returns a declared file: a relative path is its name too, an absolute one stands under its file name.
+fn task_file(
+    step: &WorkflowFileStep,
+    path: &Path,
+    dir: &Path,
+    temporary: bool,
+) -> Result<TaskFile, WorkflowFileError> {
+    let bad = || WorkflowFileError::BadPath { step: step.name.clone(), path: path.to_path_buf() };
+    if path.components().any(|part| part == Component::ParentDir) {
+        return Err(bad());
+    }
+    let is_normal = |part: &Component<'_>| matches!(part, Component::Normal(_));
+    let plain: PathBuf = path.components().filter(is_normal).collect();
+    let (name, path) = match path.is_absolute() {
+        true => (PathBuf::from(path.file_name().ok_or_else(bad)?), Path::new("/").join(plain)),
+        false => (plain.clone(), dir.join(plain)),
+    };
+    let file = TaskFile { name, path, temporary };
+    if file.is_valid() { Ok(file) } else { Err(bad()) }
+}
+
+/// Checks that the inputs that no step writes exist.
+fn check_sources(spec: &WorkflowSpec) -> Result<(), WorkflowFileError> {
+    let outputs = spec.steps.iter().flat_map(|step| &step.program.outputs);
+    let written: BTreeSet<&Path> = outputs.map(|output| output.path.as_path()).collect();
+    for step in &spec.steps {
+        let mut sources = step.program.inputs.iter().filter(|input| !written.contains(input.path.as_path()));
+        if let Some(missing) = sources.find(|input| !input.path.exists()) {
+            let names = written.iter().filter_map(|path| path.to_str());
+            return Err(WorkflowFileError::MissingInput {
+                step: step.name.clone(),
+                path: missing.path.clone(),
+                nearest: Nearest::of(&missing.path.to_string_lossy(), names),
+            });
+        }
+    }
+    Ok(())
+}

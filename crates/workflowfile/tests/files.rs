@@ -1,0 +1,129 @@
+//! Workflow files with and without mistakes.
+
+use std::fs;
+use std::path::Path;
+use workflowfile::{NamedWorkflow, Sources, WorkflowFileError, lines, read, script};
+
+const TEXT: &str = r#"
+name = "words of a text"
+
+[[step]]
+name = "words"
+command = "tr ' ' '\n'"
+stdin = "text"
+stdout = "made/words"
+
+[[step]]
+name = "counts"
+words = ["sort", "-u"]
+stdin = "made/words"
+stdout = "counts"
+cores = 2
+memory = "1.5G"
+timeout = "2m"
+retries = 1
+env = { LC_ALL = "C" }
+
+[[step]]
+name = "last"
+command = "touch last"
+outputs = ["last"]
+after = ["counts"]
+"#;
+
+fn in_directory(text: &str, check: impl FnOnce(&Path, Result<NamedWorkflow, WorkflowFileError>)) {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("text"), "a rose\n").unwrap();
+    let file = directory.path().join("flow.toml");
+    fs::write(&file, text).unwrap();
+    check(&directory.path().canonicalize().unwrap(), read(&file, Sources::Here));
+}
+
+#[test]
+fn files_are_read_as_they_say() {
+    in_directory(TEXT, |dir, workflow| {
+        let NamedWorkflow { name, spec } = workflow.unwrap();
+        assert_eq!((name.as_str(), spec.steps.len()), ("words of a text", 3));
+        let words = &spec.steps[0].program;
+        assert_eq!(words.words, ["sh", "-eu", "-c", "tr ' ' '\n'"]);
+        assert_eq!(
+            (&words.directory, words.inputs[0].path.as_path()),
+            (&dir.to_path_buf(), &*dir.join("text"))
+        );
+        let output = &words.outputs[0];
+        assert_eq!(
+            (output.name.as_path(), output.path.as_path()),
+            (Path::new("made/words"), &*dir.join("made/words"))
+        );
+        assert!(output.temporary && words.stdout.as_deref() == Some(Path::new("made/words")));
+        let counts = &spec.steps[1].program;
+        assert_eq!((counts.cores, counts.memory_bytes, counts.retries), (2, 3 << 29, 1));
+        assert_eq!((counts.limits.seconds, counts.env.len()), (Some(120), 1));
+        assert_eq!((&spec.steps[2].after, &spec.steps[1].after), (&vec![1], &vec![]));
+    });
+}
+
+#[test]
+fn plan_shows_levels_and_pipelines() {
+    let text = TEXT.replace("retries = 1", "");
+    in_directory(&text, |_, workflow| {
+        let spec = workflow.unwrap().spec;
+        let shown = |slots| {
+            let lines = lines(&spec, slots).unwrap();
+            let line = |line: &workflowfile::StepLine| format!("{} {}", line.level, line.names.join("|"));
+            lines.iter().map(line).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(3), ["1 words|counts", "2 last"]);
+        assert_eq!(shown(2), ["1 words", "2 counts", "3 last"]);
+    });
+}
+
+#[test]
+fn mistakes_are_named() {
+    let error = |text: &str| {
+        let mut said = String::new();
+        in_directory(text, |_, workflow| {
+            said = workflow.err().map(|error| error.to_string()).unwrap_or_default()
+        });
+        said
+    };
+    let changed = |from: &str, to: &str| error(&TEXT.replacen(from, to, 1));
+    let check = |said: String, parts: &[&str]| {
+        parts.iter().for_each(|part| assert!(said.contains(part), "{part:?} is not in {said:?}"));
+    };
+    assert_eq!(error(TEXT), "");
+    check(
+        changed("command =", "comand ="),
+        &["the step \"words\"", "no key `comand`", "did you mean `command`?"],
+    );
+    check(changed("name = \"words of", "nam = \"words of"), &["flow.toml", "`nam`", "`name`"]);
+    check(changed("[[step]]", "[[steps]]"), &["no key `steps`: did you mean `step`?"]);
+    check(changed("\"counts\"\nwords", "\"counts\"\ncommand = \"x\"\nwords"), &["\"counts\" has both"]);
+    check(changed("words = [\"sort\", \"-u\"]", "words = []"), &["\"counts\" has both"]);
+    check(changed("[\"counts\"]", "[\"count\"]"), &["waits for \"count\"", "did you mean `counts`?"]);
+    check(changed("\"text\"", "\"../text\""), &["\"words\" names \"../text\"", "without `..`"]);
+    check(changed("stdin = \"text\"", "stdin = \"texd\""), &["reads", "texd, which does not exist"]);
+    check(changed("1.5G", "much"), &["memory = \"much\"", "not a size"]);
+    check(changed("2m", "2 min"), &["timeout = \"2 min\""]);
+    check(changed("outputs = [\"last\"]", "outputs = [\"made/words\"]"), &["both write"]);
+    check(changed("name = \"last\"", "name = \"counts\""), &["two steps have the name \"counts\""]);
+    check(changed("after = [\"counts\"]", "after = [\"last\"]"), &["steps wait for each other"]);
+    check(changed("cores = 2", "cores = \"2\""), &["flow.toml is no TOML", "line"]);
+    check(error("x = "), &["flow.toml is no TOML"]);
+    check(error(""), &["it has no steps"]);
+    let missing = read(Path::new("/nowhere/flow.toml"), Sources::Here).unwrap_err();
+    assert!(missing.to_string().contains("cannot read /nowhere/flow.toml"), "{missing}");
+}
+
+#[test]
+fn script_does_the_same_in_a_shell() {
+    in_directory(TEXT, |dir, workflow| {
+        let script = script(&workflow.unwrap().spec).unwrap();
+        let file = dir.join("script");
+        fs::write(&file, &script).unwrap();
+        let ran = std::process::Command::new("sh").arg(&file).current_dir("/").output().unwrap();
+        assert!(ran.status.success(), "{script}\n{}", String::from_utf8_lossy(&ran.stderr));
+        assert_eq!(fs::read_to_string(dir.join("counts")).unwrap(), "a\nrose\n");
+        assert!(dir.join("last").exists() && !dir.join("made/words").exists());
+    });
+}
