@@ -64,7 +64,7 @@ fn quoted_path(path: &Path) -> String {
 /// Quotes a word for `sh`.
 fn quoted(word: &str) -> String {
     let is_plain = |each: char| each.is_ascii_alphanumeric() || "/._-=+:,".contains(each);
-    match !word.is_empty() && !word.starts_with('-') && word.chars().all(is_plain) {
+    match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_string(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }

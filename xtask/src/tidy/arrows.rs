@@ -75,6 +75,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "streaming",
         ],
     ),
+    ("workflowfile", &["api", "jobspec", "workflow"]),
     ("rows", &["ids", "api"]),
     ("filetree", &["ids", "api", "rows"]),
     ("filetransfer", &["ids", "api", "rows", "keys", "ifile", "functions", "concretefile", "filetree"]),
@@ -223,6 +224,7 @@ const CLI_BELOW: &[&str] = &[
     "objects",
     "output",
     "roots",
+    "workflowfile",
 ];
 
 /// Law 1: no I/O, no clock, no randomness.
