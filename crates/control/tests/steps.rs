@@ -94,6 +94,8 @@ enum Event {
         succeeds: bool,
     },
     Restart,
+    /// Pipelines must fit on a node of this size from now on.
+    Resize(u32),
     Cancel,
 }
 
@@ -254,6 +256,10 @@ impl World {
                 }
             }
             Event::Restart => self.restart(),
+            Event::Resize(slots) => {
+                self.control.local_node_has(&mut self.outbox, *slots);
+                self.settle();
+            }
             Event::Cancel => {
                 self.control.cancel(&mut self.outbox, JOB, "stopped by a test".to_string());
                 self.settle();
@@ -307,6 +313,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         20 => (any::<usize>(), prop::bool::weighted(0.95))
             .prop_map(|(slot, succeeds)| Event::End { slot, succeeds }),
         4 => Just(Event::Restart),
+        3 => (1..=SLOTS).prop_map(Event::Resize),
         1 => Just(Event::Cancel),
     ]
 }

@@ -115,23 +115,24 @@ pub fn run_pipeline(
         true => Pipeline::new(&programs, streams, before_start, on_output).run(None),
         false => with_relays(relays, |broken| {
             let outcome = Pipeline::new(&programs, streams, before_start, on_output).run(Some(broken));
-            if outcome.is_err() {
-                // What the programs left behind could hold the streams.
-                first.context.programs.end_attempt();
-            }
+            // What the programs left behind could hold the streams.
+            first.context.programs.end_attempt();
             outcome
         }),
     };
     as_cancelled(&first.context, outcome)
 }
 
-/// Lets each program see the paths of all: the init has one space for an attempt, which its first program prepares.
+/// Lets each program see the paths of all: the init has one space for an attempt, which the program that starts first
+/// prepares.
 fn see_all(mut programs: Vec<PipelineProgram>) -> Vec<PipelineProgram> {
-    if programs.len() > 1 {
+    if programs.len() > 1
+        && let Some(first) = programs.iter().position(|program| program.after.is_empty())
+    {
         let named =
             |program: &PipelineProgram| [&program.context.named[..], &program.spec.named_paths()].concat();
         let all: BTreeSet<PathBuf> = programs.iter().flat_map(named).collect();
-        programs.iter_mut().for_each(|program| program.context.named = all.iter().cloned().collect());
+        programs[first].context.named = all.into_iter().collect();
     }
     programs
 }
@@ -234,7 +235,11 @@ where
             let late = (self.before_start)(position)?;
             if let State::Waits(streams) = std::mem::replace(&mut self.states[position], State::Over) {
                 let streams = Streams { stdin: late.or(streams.stdin), ..streams };
-                let running = Running::start(program, streams)?;
+                let mut running = Running::start(program, streams)?;
+                let reader = self.readers[position].filter(|reader| *reader != position);
+                if reader.is_some_and(|reader| matches!(self.states[reader], State::Over)) {
+                    running.loses_reader();
+                }
                 self.states[position] = State::Runs(Box::new(running));
             }
         }

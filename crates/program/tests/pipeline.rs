@@ -8,7 +8,7 @@ use program::{
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 fn context(directory: &Path) -> FunctionContext {
     FunctionContext {
@@ -227,13 +227,17 @@ fn run_relay(context: &FunctionContext, writer: &str, file: RelayFile) -> Result
     Ok(sizes.lines().map(|line| line.trim().parse().unwrap()).collect())
 }
 
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
 #[test]
 fn readers_that_come_late_block_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let context = context(directory.path());
     // More than a relay keeps in memory.
     let writer = "head -c 30000000 /dev/urandom";
-    let spill = || RelayFile::Spill(directory.path().to_path_buf());
+    let spill = || {
+        RelayFile::Spill(directory.path().join(format!("spill-{}", COUNT.fetch_add(1, Ordering::Relaxed))))
+    };
     assert_eq!(run_relay(&context, writer, spill()).unwrap(), [30_000_000; 2]);
     let path = directory.path().join("kept");
     let open = || File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
@@ -244,10 +248,46 @@ fn readers_that_come_late_block_nobody() {
     assert!(kept.len() == 20_000_000 && kept.iter().all(|byte| *byte == b'x'));
     let failure = run_relay(&context, "seq 100; (setsid sleep 600 >/dev/null 2>&1 &) ; exit 5", spill());
     assert_eq!(failure.unwrap_err().exit_code, Some(5));
-    let gone = RelayFile::Spill(directory.path().join("none"));
+    let gone = RelayFile::Spill(directory.path().join("none/spill"));
     let failure = run_relay(&context, "head -c 30000000 /dev/zero", gone).unwrap_err();
     assert_eq!(failure.blame, Blame::Environment, "{}", failure.message);
     assert!(failure.message.contains("none"), "{}", failure.message);
     assert_eq!(run_relay(&context, ":", output()).unwrap(), [0; 2]);
     assert_eq!(std::fs::read(&path).unwrap(), b"");
+}
+
+/// A process that a reader leaves behind holds the stream, and reads nothing.
+#[test]
+fn what_readers_leave_behind_blocks_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let context = context(directory.path());
+    let (stdout, stdins, relay) =
+        streams_to_relay(1, RelayFile::Spill(directory.path().join("spill"))).unwrap();
+    let leaves = "setsid sleep 600 <&0 >/dev/null 2>&1 & exit 0";
+    let mut programs = vec![script(&context, "head -c 3000000 /dev/zero"), script(&context, leaves)];
+    programs[1].reads = [0].into();
+    let mut streams = vec![Streams { stdin: None, stdout }];
+    streams.extend(stdins.into_iter().map(|stdin| Streams { stdin: Some(stdin), stdout: Stdout::Shown }));
+    run_pipeline(programs, streams, vec![relay], |_| Ok(None), |_| {}).unwrap();
+    let (_, outcome) = run_chain(&context, &["head -c 3000000 /dev/zero", leaves]);
+    outcome.unwrap();
+    context.programs.end_attempt();
+}
+
+/// The reader has ended before its writer starts, which waits for another program.
+#[test]
+fn writer_starts_after_its_reader_has_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let context = context(directory.path());
+    let (stdout, stdin) = streams_to_program(1).unwrap();
+    let mut programs = vec![
+        script(&context, "head -c 1000000 /dev/zero"),
+        script(&context, "exit 0"),
+        script(&context, "sleep 0.3"),
+    ];
+    programs[1].reads = [0].into();
+    (programs[0].reads, programs[0].after) = ([2].into(), [2].into());
+    let reader = Streams { stdin: Some(stdin), stdout: Stdout::Shown };
+    let streams = vec![Streams { stdin: None, stdout }, reader, Streams::shown()];
+    run_pipeline(programs, streams, Vec::new(), |_| Ok(None), |_| {}).unwrap();
 }

@@ -44,6 +44,11 @@ fn check_names(steps: &[WorkflowStep]) -> Result<(), String> {
         if !names.insert(name) {
             return Err(format!("two steps have the name {name:?}"));
         }
+        if !program.pipeline.is_empty() || !program.removes.is_empty() {
+            return Err(format!(
+                "the step {name:?} is more than a program: give each program a step of its own"
+            ));
+        }
         program.check_files().map_err(|error| format!("the step {name:?}: {error}"))?;
         if let Some(missing) = after.iter().find(|before| **before as usize >= steps.len()) {
             let last = steps.len() - 1;

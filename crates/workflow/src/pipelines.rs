@@ -6,11 +6,14 @@
 
 use crate::PlannedWorkflow;
 use crate::spec::PlannedStep;
+use api::ShippedFile;
 use api::control::NAME_BYTES_MAX;
-use api::task::{PIPELINE_PROGRAMS_MAX, RunTask};
+use api::shipping::SHIPPED_FILES_MAX;
+use api::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX};
 use ids::StepNumber;
 use jobkind::{NodeSize, Step, StepWork};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Returns the pipelines that begin with these steps, whose predecessors are all finished. Of two that belong to one
@@ -52,12 +55,16 @@ struct Growing<'a> {
     members: Vec<StepNumber>,
     cores: u32,
     memory_bytes: u64,
+    files: usize,
+    shipped: BTreeMap<&'a Path, &'a ShippedFile>,
 }
 
 impl<'a> Growing<'a> {
     fn new(spec: &'a PlannedWorkflow, first: StepNumber) -> Self {
         let program = &spec.step_at(first).program;
-        Self { spec, members: vec![first], cores: program.slots(), memory_bytes: program.memory_bytes }
+        let shipped = program.shipped.iter().map(|file| (file.path.as_path(), file)).collect();
+        let (cores, memory_bytes, files) = (program.slots(), program.memory_bytes, files_of(program));
+        Self { spec, members: vec![first], cores, memory_bytes, files, shipped }
     }
 
     /// Takes a step if the pipeline still fits on a node, and both may be one attempt.
@@ -66,11 +73,20 @@ impl<'a> Growing<'a> {
         let program = &self.spec.step_at(step).program;
         let cores = self.cores.saturating_add(program.slots());
         let memory_bytes = self.memory_bytes.saturating_add(program.memory_bytes);
-        let fits = cores <= size.slots && memory_bytes <= size.memory_bytes;
+        let files = self.files + files_of(program);
+        let fits = cores <= size.slots && memory_bytes <= size.memory_bytes && files <= TASK_FILES_MAX;
         if !fits || self.members.len() >= PIPELINE_PROGRAMS_MAX || !may_share(first, program) {
             return false;
         }
-        (self.cores, self.memory_bytes) = (cores, memory_bytes);
+        let differs = |file: &ShippedFile| {
+            self.shipped.get(file.path.as_path()).is_some_and(|same| same.sha256 != file.sha256)
+        };
+        let more = program.shipped.iter().filter(|file| !self.shipped.contains_key(file.path.as_path()));
+        if program.shipped.iter().any(differs) || self.shipped.len() + more.count() > SHIPPED_FILES_MAX {
+            return false;
+        }
+        self.shipped.extend(program.shipped.iter().map(|file| (file.path.as_path(), file)));
+        (self.cores, self.memory_bytes, self.files) = (cores, memory_bytes, files);
         self.members.push(step);
         true
     }
@@ -87,8 +103,9 @@ impl<'a> Growing<'a> {
         let mut programs = self.members.iter().map(|member| program(spec.step_at(*member), &inside));
         let mut task = programs.next().unwrap_or_default();
         task.memory_bytes = self.memory_bytes;
+        task.shipped = self.shipped.into_values().cloned().collect();
         for mut other in programs {
-            task.shipped.extend(other.shipped.drain(..).filter(|file| !first.program.shipped.contains(file)));
+            other.shipped.clear();
             (other.memory_bytes, other.architecture, other.retries) = (0, None, 0);
             task.pipeline.push(other);
         }
@@ -108,12 +125,18 @@ fn program(step: &PlannedStep, inside: &BTreeSet<StepNumber>) -> RunTask {
     program
 }
 
+fn files_of(program: &RunTask) -> usize {
+    program.inputs.len() + program.outputs.len()
+}
+
 /// Returns whether two programs may run in one attempt: nothing that holds for an attempt as a whole tells them apart.
 fn may_share(first: &RunTask, other: &RunTask) -> bool {
     let limits = !first.is_limited_as_a_whole() && !other.is_limited_as_a_whole();
     limits
-        && (first.retries, &first.architecture, &first.env_file)
-            == (other.retries, &other.architecture, &other.env_file)
+        && (first.retries, &first.env_file) == (other.retries, &other.env_file)
+        // The largest node may have another architecture.
+        && first.architecture.is_none()
+        && other.architecture.is_none()
         && first.pinned.is_empty()
         && other.pinned.is_empty()
         && !other.words.is_empty()

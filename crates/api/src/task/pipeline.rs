@@ -1,6 +1,6 @@
 //! Pipelines: programs that one attempt runs together on one node (Clustera, section 3.4).
 
-use super::{RunTask, TaskFile, TaskFileError};
+use super::{RunTask, TASK_FILES_MAX, TaskFile, TaskFileError};
 use crate::AttemptLimits;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -76,6 +76,10 @@ impl RunTask {
         if !self.pinned.is_empty() || self.words.is_empty() {
             return Err(TaskFileError::FirstOfPipeline);
         }
+        let files = self.programs().map(|program| program.inputs.len() + program.outputs.len()).sum();
+        if files > TASK_FILES_MAX {
+            return Err(TaskFileError::TooMany { count: files });
+        }
         self.pipeline.iter().try_for_each(|program| program.check_member(self))?;
         let mut paths = BTreeSet::new();
         for output in self.programs().flat_map(|program| &program.outputs) {
@@ -116,9 +120,11 @@ impl RunTask {
         let count = 1 + self.pipeline.len();
         let mut waits = vec![0_usize; count];
         edges.iter().for_each(|edge| waits[edge.reader] += 1);
+        let mut by_writer: Vec<Vec<PipelineEdge>> = vec![Vec::new(); count];
+        edges.iter().for_each(|edge| by_writer[edge.writer].push(*edge));
         let mut free: Vec<usize> = (0..count).filter(|program| waits[*program] == 0).collect();
         while let Some(program) = free.pop() {
-            for edge in edges.iter().filter(|edge| edge.writer == program) {
+            for edge in &by_writer[program] {
                 waits[edge.reader] -= 1;
                 if waits[edge.reader] == 0 {
                     free.push(edge.reader);

@@ -51,7 +51,7 @@ impl Control {
 
     /// Takes steps that may begin now, of one job. The caller must begin or refuse them.
     pub fn next_steps(&mut self) -> Option<NewSteps> {
-        self.stepped.next_steps(&self.users)
+        self.stepped.next_steps(&self.users, self.work.fleet.largest_node())
     }
 
     /// Begins steps under numbers from `first` on. `server` is the owner in their rows.

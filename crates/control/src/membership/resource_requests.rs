@@ -47,7 +47,8 @@ pub(crate) fn check_fits(work: &Work, spec: &JobSpec) -> Result<(), ControlError
     }
     let working: Vec<&NodeInfo> = work.fleet.working().collect();
     let is_right = |node: &&&NodeInfo| architecture.is_none_or(|name| node.architecture == name);
-    let largest = working.iter().filter(is_right).map(|node| node.memory_bytes).max();
+    let has_slots = |node: &&&NodeInfo| node.slots >= needs_slots;
+    let largest = working.iter().filter(is_right).filter(has_slots).map(|node| node.memory_bytes).max();
     match (architecture, largest) {
         _ if working.is_empty() => Ok(()),
         (Some(name), None) => {

@@ -53,8 +53,8 @@ impl<'a> Wiring<'a> {
     }
 
     /// Makes the standard streams of all programs. A standard output goes through a plain pipe if one program reads it
-    /// at once and no file of it is needed; otherwise, if any reads it, through a relay.
-    pub fn wire(&mut self) -> Result<Wired, TaskFailure> {
+    /// at once and no file of it is needed; otherwise, if any reads it, through a relay, which may keep bytes in `spills`.
+    pub fn wire(&mut self, spills: Option<&Path>) -> Result<Wired, TaskFailure> {
         let mut stdins: BTreeMap<usize, OwnedFd> = BTreeMap::new();
         let (mut stdouts, mut relays) = (Vec::new(), Vec::new());
         for writer in 0..self.tasks.len() {
@@ -81,7 +81,10 @@ impl<'a> Wiring<'a> {
                             let (file, path) = declared.create_output(output)?;
                             RelayFile::Output(file, path)
                         }
-                        false => RelayFile::Spill(declared.dir().to_path_buf()),
+                        false => {
+                            let dir = spills.unwrap_or(declared.dir());
+                            RelayFile::Spill(dir.join(format!("stream-{writer}")))
+                        }
                     };
                     let (stdout, ends, relay) = streams_to_relay(readers.len(), file)?;
                     stdins.extend(readers.iter().copied().zip(ends));

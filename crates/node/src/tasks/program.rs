@@ -8,7 +8,7 @@ use crate::tasks::declared_files::remove_files;
 use crate::tasks::pipeline_wiring::{Edges, Wired, Wiring};
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
 use api::task::{RunResult, RunTask};
-use api::{LimitKind, TaskFailure};
+use api::{AttemptLimits, LimitKind, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::JobId;
 use program::{FunctionContext, PipelineProgram, ProgramLimits, ProgramSpec, Sandbox, TemporaryDir};
@@ -64,8 +64,8 @@ struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    fn new(shared: &Shared, task: &'a RunTask) -> Result<Self, TaskFailure> {
-        let limits = ProgramLimits { of_job: *task.limits, of_node: shared.options.limits };
+    fn new(shared: &Shared, task: &'a RunTask, slots: u32) -> Result<Self, TaskFailure> {
+        let limits = ProgramLimits { of_job: *task.limits, of_node: of_slots(shared.options.limits, slots) };
         // The working directory belongs to the job; temporary files do not go there.
         let own = temporary_dir(shared, task, &limits)?;
         let runs_there = own.as_ref().filter(|_| task.has_own_directory());
@@ -84,6 +84,18 @@ impl<'a> Member<'a> {
     }
 }
 
+/// Returns the limits of the node for an attempt that takes several slots. Each program is measured with all others of
+/// its attempt.
+fn of_slots(limits: AttemptLimits, slots: u32) -> AttemptLimits {
+    let times = |limit: Option<u64>| limit.map(|limit| limit.saturating_mul(u64::from(slots)));
+    AttemptLimits {
+        processes: times(limits.processes),
+        memory_bytes: times(limits.memory_bytes),
+        disk_bytes: times(limits.disk_bytes),
+        ..limits
+    }
+}
+
 /// The things of an attempt that all its programs share.
 struct Shares<'a> {
     shared: &'a Shared,
@@ -91,6 +103,8 @@ struct Shares<'a> {
     files: &'a AttemptFiles,
     env: Vec<(String, String)>,
     socket_dir: Option<&'a Path>,
+    /// Directories of all its programs, and of streams between them.
+    disk_dirs: Vec<PathBuf>,
     error_path: &'a Path,
 }
 
@@ -141,7 +155,7 @@ impl Shares<'_> {
             env,
             limits: member.limits,
             // The directory in which it runs belongs to the job, and may hold more.
-            disk_dirs: member.own_path().map(Path::to_path_buf).into_iter().collect(),
+            disk_dirs: self.disk_dirs.clone(),
             record_bytes_max: 0,
             buffer_bytes: 0,
             cancelled: Arc::clone(&self.assignment.cancelled),
@@ -198,14 +212,20 @@ fn run_with(
     let socket = open_socket(shared, attempt.task.job)?;
     env.extend(socket.as_ref().map(socket_variable));
     let socket_dir = socket.as_ref().and_then(|socket| socket.socket().parent());
-    let shares = Shares { shared, assignment, files, env, socket_dir, error_path: output.error_path() };
-    let members = task.programs().map(|program| Member::new(shared, program));
+    let members = task.programs().map(|program| Member::new(shared, program, task.slots()));
     let members: Vec<Member<'_>> = members.collect::<Result<_, _>>()?;
+    let spills = (members.len() > 1).then(|| shared.options.programs.private_directory()).transpose();
+    let spills = spills.map_err(|error| file_failure("create", Path::new(TEMPORARY), error))?;
+    let spill_dir = spills.as_ref().map(TemporaryDir::path);
+    let disk_dirs =
+        members.iter().filter_map(Member::own_path).chain(spill_dir).map(Path::to_path_buf).collect();
+    let error_path = output.error_path();
+    let shares = Shares { shared, assignment, files, env, socket_dir, disk_dirs, error_path };
     let mut pipeline = Wiring::new(task, &assignment.job.paths, |position| &members[position].work_dir)?;
     for member in members.iter().filter(|member| member.task.has_own_directory()) {
         link(&member.task.files, &member.work_dir)?;
     }
-    let Wired { streams, relays } = pipeline.wire()?;
+    let Wired { streams, relays } = pipeline.wire(spill_dir)?;
     let own = |position: usize| members[position].work_dir.as_path();
     let programs = members.iter().enumerate();
     let programs = programs.map(|(position, member)| shares.program(member, pipeline.edges(position, own)));

@@ -82,6 +82,8 @@ impl<'a> Running<'a> {
         let (its, ours, file, taking) = match streams.stdout {
             Stdout::Shown => {
                 let (ours, its) = pipe()?;
+                // A program may open and read its own output.
+                rustix::io::ioctl_fionbio(&ours, true).map_err(failed)?;
                 (its, Some(ours), None, Taking::Shown)
             }
             Stdout::Pipe { writer, copy, .. } => (writer, Some(copy), None, Taking::Watched),
@@ -134,8 +136,12 @@ impl<'a> Running<'a> {
 
     /// Reads the rest of its standard output, whose reader has ended.
     pub fn loses_reader(&mut self) {
-        if self.taking == Taking::Watched {
+        if self.taking == Taking::Watched && self.file.is_none() {
             self.taking = Taking::Discarded;
+            // What the reader left behind may take the bytes first.
+            if let Some(stdout) = self.process.stdout.as_deref() {
+                let _ = rustix::io::ioctl_fionbio(stdout, true);
+            }
         }
     }
 
@@ -191,7 +197,7 @@ impl<'a> Running<'a> {
                 match rustix::io::read(&self.process.stderr, &mut buffer) {
                     Ok(0) => self.is_stderr_open = false,
                     Ok(count) => self.drain.add(&buffer[..count]),
-                    Err(Errno::INTR) => {}
+                    Err(Errno::INTR | Errno::AGAIN) => {}
                     Err(error) => return Err(failed(error)),
                 }
             }

@@ -8,7 +8,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A relay of one stream, before its writer starts.
 #[derive(Debug)]
@@ -21,7 +21,8 @@ pub struct Relay {
 /// The file of a relay.
 #[derive(Debug)]
 pub enum RelayFile {
-    /// Bytes that fit in memory no more are kept in a file in this directory, without a name.
+    /// Bytes that fit in memory no more are kept in this file, which is made when it is needed, in a directory that no
+    /// program sees.
     Spill(PathBuf),
     /// This file gets all bytes.
     Output(File, PathBuf),
@@ -88,7 +89,9 @@ impl Relay {
         let (keeping, path, open) = file.opener();
         let spool_failed = |error: std::io::Error| {
             let message = format!("cannot keep a stream between programs in {}: {error}", path.display());
-            TaskFailure::new(Blame::Environment, message)
+            // The program has cut the file that its standard output goes to.
+            let is_cut = keeping == Keeping::All && error.kind() == std::io::ErrorKind::UnexpectedEof;
+            TaskFailure::new(if is_cut { Blame::UserProgram } else { Blame::Environment }, message)
         };
         let mut spool = Spool::new(WINDOW_BYTES, CHUNK_BYTES, keeping, open);
         let mut readers: Vec<Reader> =
@@ -99,6 +102,8 @@ impl Relay {
             if news.has_input {
                 read_more(&mut input, &mut spool, &readers).map_err(spool_failed)?;
             }
+            let slowest = readers.iter().map(|reader| reader.position).min();
+            slowest.into_iter().for_each(|slowest| spool.forget_before(slowest));
             let mut open = Vec::with_capacity(readers.len());
             for (mut reader, is_ready) in readers.into_iter().zip(news.ready) {
                 let goes_on = !is_ready || reader.write(&mut spool).map_err(spool_failed)?;
@@ -115,28 +120,13 @@ impl Relay {
 impl RelayFile {
     fn opener(self) -> (Keeping, PathBuf, OpenFile) {
         match self {
-            RelayFile::Spill(dir) => {
-                let path = dir.clone();
-                (Keeping::Unread, dir, Box::new(move || nameless(&path)))
+            RelayFile::Spill(path) => {
+                let place = path.clone();
+                let open = move || File::options().read(true).write(true).create_new(true).open(&place);
+                (Keeping::Unread, path, Box::new(open))
             }
             RelayFile::Output(file, path) => (Keeping::All, path, Box::new(move || file.try_clone())),
         }
-    }
-}
-
-/// Makes a file that vanishes with its descriptor.
-fn nameless(dir: &Path) -> std::io::Result<File> {
-    use rustix::fs::{CWD, Mode, OFlags, openat};
-    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    match openat(CWD, dir, flags, Mode::from_raw_mode(0o600)) {
-        Ok(file) => Ok(file.into()),
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT) if dir.is_dir() => {
-            let path = dir.join(".sailfish-stream");
-            let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-            std::fs::remove_file(&path)?;
-            Ok(file)
-        }
-        Err(error) => Err(error.into()),
     }
 }
 

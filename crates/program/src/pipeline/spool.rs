@@ -1,5 +1,6 @@
 //! The bytes of a stream that not all readers have taken yet: the latest ones in memory, the others in a file.
 
+use rustix::fs::{FallocateFlags, fallocate};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,6 +11,8 @@ pub(super) const WINDOW_BYTES: u64 = 8 << 20;
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes read from the file at once.
 const READ_BYTES: u64 = 256 << 10;
+/// Bytes whose disk is given back at once.
+const FORGET_BYTES: u64 = 16 << 20;
 
 /// Opens the file when it is first needed.
 pub(super) type OpenFile = Box<dyn FnMut() -> std::io::Result<File> + Send>;
@@ -27,6 +30,8 @@ pub(super) struct Spool {
     open: OpenFile,
     file: Option<File>,
     keeping: Keeping,
+    /// Position before which the file has no bytes any more.
+    forgotten: u64,
 }
 
 /// Bytes that go to the file.
@@ -40,7 +45,7 @@ pub(super) enum Keeping {
 impl Spool {
     pub fn new(window_bytes: u64, chunk_bytes: usize, keeping: Keeping, open: OpenFile) -> Self {
         let chunks = VecDeque::new();
-        Self { chunks, chunk_bytes, start: 0, end: 0, window_bytes, open, file: None, keeping }
+        Self { chunks, chunk_bytes, start: 0, end: 0, window_bytes, open, file: None, keeping, forgotten: 0 }
     }
 
     /// Returns the position after the last byte.
@@ -92,6 +97,20 @@ impl Spool {
         let place = (position - self.start) as usize;
         let chunk = self.chunks.get(place / self.chunk_bytes).map_or(&[][..], Vec::as_slice);
         Ok(chunk.get(place % self.chunk_bytes..).unwrap_or_default().into())
+    }
+
+    /// Gives back the disk of bytes that all readers have taken, in large pieces. Where the file system cannot, the file
+    /// grows.
+    pub fn forget_before(&mut self, position: u64) {
+        let position = position.min(self.start);
+        if self.keeping == Keeping::All || position < self.forgotten + FORGET_BYTES {
+            return;
+        }
+        if let Some(file) = &self.file {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(file, flags, self.forgotten, position - self.forgotten);
+        }
+        self.forgotten = position;
     }
 
     fn file(&mut self) -> std::io::Result<&mut File> {

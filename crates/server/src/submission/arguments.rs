@@ -8,6 +8,8 @@ use api::{Function, JobSpec};
 const STRING_BYTES_MAX: usize = 128 << 10;
 /// Maximum bytes of all words and variables together: a quarter of the usual stack of 8 MiB.
 const ALL_BYTES_MAX: usize = 2 << 20;
+/// Maximum bytes of the words and variables of all programs of a pipeline.
+const PIPELINE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the pointer that the kernel needs for each word and variable.
 const POINTER_BYTES: usize = 8;
 
@@ -23,7 +25,21 @@ pub(crate) fn check_spec(spec: &JobSpec) -> Result<(), ServerError> {
 
 /// Does the same for a job of one task.
 pub(crate) fn check_task(task: &RunTask) -> Result<(), ServerError> {
-    task.programs().try_for_each(|program| check(&program.words, &program.env))
+    task.programs().try_for_each(|program| check(&program.words, &program.env))?;
+    let strings = task.programs().flat_map(|program| {
+        program
+            .words
+            .iter()
+            .map(String::len)
+            .chain(program.env.iter().map(|(name, value)| name.len() + value.len()))
+    });
+    // Each program of a pipeline sees the paths in the words of all.
+    match strings.sum::<usize>() {
+        bytes if bytes > PIPELINE_BYTES_MAX => {
+            Err(ServerError::ManyArguments { bytes, max: PIPELINE_BYTES_MAX })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check(words: &[String], env: &[(String, String)]) -> Result<(), ServerError> {

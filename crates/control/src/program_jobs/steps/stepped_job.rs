@@ -5,7 +5,7 @@ use crate::users::{JobOwner, JobQuota};
 use api::control::{JobOutcome, JobProgress, StageProgress};
 use api::{Blame, ContentHash, TaskFailure};
 use ids::{JobId, StageKind, StepNumber};
-use jobkind::{FinishedSteps, NodeSize, Step, StepPlan};
+use jobkind::{FinishedSteps, NodeSize, Step, StepPlan, StepWork};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -122,6 +122,23 @@ impl SteppedJob {
                 self.queued.push_back(step);
             }
         }
+    }
+
+    /// Plans again the waiting pipelines that fit on no node any more, because the largest one is smaller now.
+    pub fn fit(&mut self, size: NodeSize) {
+        let is_too_large = |step: &Step| {
+            let StepWork::Program(task) = &step.work;
+            !step.beside.is_empty() && task.slots() > size.slots
+        };
+        let Some(plan) = self.plan.clone().filter(|_| self.queued.iter().any(is_too_large)) else { return };
+        let (large, others) = std::mem::take(&mut self.queued).into_iter().partition(is_too_large);
+        self.queued = others;
+        let large: VecDeque<Step> = large;
+        large.iter().flat_map(Step::numbers).for_each(|number| {
+            self.planned.remove(&number);
+        });
+        let finished = FinishedSteps { all: &self.finished, last: &[], begun: &self.planned };
+        self.queue(plan.next(&finished, size));
     }
 
     /// Takes steps that may begin, at most `count_max`, but one at least if none is open. They must be begun or refused.

@@ -100,9 +100,10 @@ impl SteppedJobs {
     }
 
     /// Takes the next steps of a job for which its user has room.
-    pub fn next_steps(&mut self, users: &Users) -> Option<NewSteps> {
+    pub fn next_steps(&mut self, users: &Users, size: NodeSize) -> Option<NewSteps> {
         let (id, steps) = self.ready.iter().find_map(|id| {
             let job = self.jobs.get_mut(id)?;
+            job.fit(size);
             let left = job.quota.map_or(u32::MAX, |quota| users.jobs_left(job.owner.number, quota));
             let steps = job.take_steps(STEPS_AT_ONCE.min(left as usize));
             (!steps.is_empty()).then_some((*id, steps))
@@ -198,9 +199,12 @@ mod tests {
     /// Begins all steps that may begin. Returns their number.
     fn begin(jobs: &mut SteppedJobs, next: &mut i64) -> usize {
         let mut count = 0;
-        while let Some(new) = jobs.next_steps(&Users::default()) {
+        while let Some(new) = jobs.next_steps(&Users::default(), NodeSize::default()) {
             assert!(new.steps.len() <= STEPS_AT_ONCE);
-            assert!(jobs.next_steps(&Users::default()).is_none(), "others are begun while some are checked");
+            assert!(
+                jobs.next_steps(&Users::default(), NodeSize::default()).is_none(),
+                "others are begun while some are checked"
+            );
             assert!(jobs.begun(&new, JobId(*next)));
             *next += new.steps.len() as i64;
             count += new.steps.len();
@@ -232,21 +236,21 @@ mod tests {
         let mut jobs = SteppedJobs::default();
         jobs.insert(JOB, job);
         jobs.change(JOB, |job| job.plan(NodeSize::default()));
-        let new = jobs.next_steps(&users).expect("there is room for three");
+        let new = jobs.next_steps(&users, NodeSize::default()).expect("there is room for three");
         assert_eq!(new.steps.len(), 3);
         assert!(jobs.begun(&new, JobId(2)));
         users.jobs_begin("ann".to_string(), Has { jobs: 3, spec_bytes: 0 });
-        assert!(jobs.next_steps(&users).is_none());
+        assert!(jobs.next_steps(&users, NodeSize::default()).is_none());
         jobs.step_over(JobId(2), &JobOutcome::Done, NodeSize::default());
         users.job_over(0, 0);
-        assert_eq!(jobs.next_steps(&users).map(|new| new.steps.len()), Some(1));
+        assert_eq!(jobs.next_steps(&users, NodeSize::default()).map(|new| new.steps.len()), Some(1));
         // A job goes on even if other jobs of its user take all room.
         let mut alone = wide(2);
         alone.change(JOB, |job| {
             job.quota = Some(JobQuota { jobs_max: 0, spec_bytes_max: 1 });
             AfterStep::GoesOn
         });
-        assert_eq!(alone.next_steps(&users).map(|new| new.steps.len()), Some(1));
+        assert_eq!(alone.next_steps(&users, NodeSize::default()).map(|new| new.steps.len()), Some(1));
     }
 
     #[test]
@@ -271,7 +275,7 @@ mod tests {
     #[test]
     fn stop_while_steps_are_checked() {
         let mut jobs = wide(2);
-        let new: NewSteps = jobs.next_steps(&Users::default()).expect("two may begin");
+        let new: NewSteps = jobs.next_steps(&Users::default(), NodeSize::default()).expect("two may begin");
         let stopped = JobOutcome::Cancelled { reason: "stopped".to_string() };
         assert_eq!(jobs.change(JOB, |job| job.stop(stopped.clone())), Some(AfterStep::GoesOn));
         assert!(!jobs.begun(&new, JobId(2)));
@@ -287,7 +291,7 @@ mod tests {
         jobs.restore(of(0), "step", None);
         jobs.restore(of(2), "step", Some(JobId(4)));
         assert_eq!(jobs.change(JOB, |job| job.plan(NodeSize::default())), Some(AfterStep::GoesOn));
-        let new = jobs.next_steps(&Users::default()).expect("one has not begun");
+        let new = jobs.next_steps(&Users::default(), NodeSize::default()).expect("one has not begun");
         assert_eq!(new.steps, [step(1)]);
         assert!(jobs.begun(&new, JobId(5)));
         for job in [4, 5] {
@@ -296,6 +300,9 @@ mod tests {
                 Some((JOB, AfterStep::GoesOn))
             );
         }
-        assert_eq!(jobs.next_steps(&Users::default()).expect("the last").steps, [step(3)]);
+        assert_eq!(
+            jobs.next_steps(&Users::default(), NodeSize::default()).expect("the last").steps,
+            [step(3)]
+        );
     }
 }
