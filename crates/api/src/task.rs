@@ -4,14 +4,12 @@
 //! -> `commit`; a job that reduces kept I-files of another job has `adopt` -> `merge` -> `reduce` -> `commit`.
 
 mod failure;
-mod pipeline;
 pub(crate) mod proof;
 mod task_file;
 
 pub use failure::{Blame, LostInput, TaskFailure};
-pub use pipeline::{PIPELINE_PROGRAMS_MAX, PipelineEdge};
 pub use proof::{DataSum, SourceCommit};
-pub use task_file::{TASK_FILES_MAX, TaskFile, TaskFileError};
+pub use task_file::{PIPELINE_PROGRAMS_MAX, TASK_FILES_MAX, TaskFile, TaskFileError};
 
 use crate::AttemptLimits;
 use crate::stored::cluster::RecordedPart;
@@ -138,7 +136,7 @@ impl RunTask {
         self.check_pipeline()
     }
 
-    fn check_own_files(&self) -> Result<(), TaskFileError> {
+    pub(crate) fn check_own_files(&self) -> Result<(), TaskFileError> {
         let count = self.inputs.len() + self.outputs.len();
         if count > TASK_FILES_MAX {
             return Err(TaskFileError::TooMany { count });

@@ -1,6 +1,7 @@
 //! Declared files of programs.
 
-use api::task::{PIPELINE_PROGRAMS_MAX, PipelineEdge, RunTask, TASK_FILES_MAX, TaskFile};
+use api::job::pipeline::PipelineEdge;
+use api::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX, TaskFile};
 
 fn file(name: &str, path: &str) -> TaskFile {
     TaskFile { name: name.into(), path: path.into(), temporary: false }

@@ -257,7 +257,8 @@ impl World {
             }
             Event::Restart => self.restart(),
             Event::Resize(slots) => {
-                self.control.local_node_has(&mut self.outbox, *slots);
+                let slots = (*slots).min(self.slots);
+                self.control.local_node_has(&mut self.outbox, slots);
                 self.settle();
             }
             Event::Cancel => {

@@ -54,6 +54,10 @@ struct NewJob {
     spec: String,
 }
 
+/// Columns of the row of a new job.
+const NEW_JOB_COLUMNS: &str = "job, owner, user_name, priority, name, state, output, staging, disk_dirs, created_ns, \
+                               started_ns, reduce_again, waits, step_of, step, steps_beside";
+
 /// New values of the row of a job; None keeps the value.
 #[derive(Default)]
 struct JobPatch {
@@ -432,9 +436,7 @@ impl Batch {
                 new.step_of.as_ref().and_then(steps_beside).into(),
             ]);
         }
-        let columns = "job, owner, user_name, priority, name, state, output, staging, disk_dirs, created_ns, \
-                       started_ns, reduce_again, waits, step_of, step, steps_beside";
-        db.insert("jobs", columns, "", jobs).await?;
+        db.insert("jobs", NEW_JOB_COLUMNS, "", jobs).await?;
         db.insert("specs", "job, spec", "", specs).await?;
         let stages = std::mem::take(&mut self.new_stages).into_iter().map(|((job, stage), kind)| {
             let patch = self.stages.remove(&(job, stage)).unwrap_or_default();

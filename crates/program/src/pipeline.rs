@@ -151,10 +151,12 @@ fn with_relays(
             stop.give();
         }
         // The failure of a relay breaks the pipes of its programs, so it is the cause.
-        let relayed = relays
+        // All of them are waited for.
+        let relayed: Vec<Result<(), TaskFailure>> = relays
             .into_iter()
-            .map(|relay| relay.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        relayed.fold(Ok(()), |before, next| before.and(next)).and(outcome)
+            .map(|relay| relay.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect();
+        relayed.into_iter().collect::<Result<(), TaskFailure>>().and(outcome)
     })
 }
 
@@ -170,7 +172,7 @@ struct Pipeline<'a, BeforeStart, OnOutput> {
     /// Position of the program that reads the plain pipe of each.
     readers: Vec<Option<usize>>,
     succeeded: BTreeSet<usize>,
-    failures: BTreeMap<usize, Failed>,
+    failures: BTreeMap<usize, Box<Failed>>,
     /// Set with the first failure.
     until: Option<Instant>,
     before_start: BeforeStart,

@@ -192,8 +192,73 @@ fn job_of_many_cores_does_not_starve() {
     submit(&["--cores", "3"], &["true"]).expect_failure(2, &["3 slots", "has 2"]);
     submit(&["--count", "2000"], &["sleep", "0.05"]).expect_success();
     let wide = submit(&["--wait", "--cores", "2"], &["echo", "wide"]);
-    assert_eq!(wide.expect_success().text(), "wide\n");
+    assert!(wide.expect_success().text().ends_with("\nwide\n"));
     let left = cluster.run(&["jobs", "--json", "--limit", "3000"]).expect_success().json();
     let waits = |row: &&Value| row["state"] == json!("running");
     assert!(left.as_array().expect("a list").iter().filter(waits).count() > 100);
+}
+
+/// Returns `sailfish workflow` with these words.
+fn workflow(sandbox: &Sandbox, words: &[&str]) -> Finished {
+    let mut command = sandbox.sailfish();
+    Running::start(command.arg("workflow").args(words)).wait()
+}
+
+const TEXT: &str = r#"
+[[step]]
+name = "words"
+command = "tr -cs A-Za-z '\n' | tr A-Z a-z"
+stdin = "text"
+stdout = "words"
+
+[[step]]
+name = "distinct"
+words = ["sort", "-u"]
+stdin = "words"
+stdout = "made/distinct"
+
+[[step]]
+name = "last"
+command = "tail -1 made/distinct > last; echo said"
+inputs = ["made/distinct"]
+outputs = ["last"]
+"#;
+
+#[test]
+fn workflow_files_run_here_and_there() {
+    let mut cluster = Cluster::builder().start();
+    cluster.add_node_with("", &["--slots", "4"]);
+    let sandbox = &cluster.sandbox;
+    sandbox.write("flow.toml", TEXT);
+    workflow(sandbox, &["check", "flow.toml"])
+        .expect_failure(2, &["\"words\" reads", "text, which does not exist"]);
+    sandbox.write("text", "A rose is a rose\n");
+    workflow(sandbox, &["check", "flow.toml"]).expect_success();
+    let plan = workflow(sandbox, &["plan", "flow.toml", "--slots", "4"]).expect_success().text();
+    assert!(plan.contains("words | distinct") && plan.contains("last"), "{plan}");
+    let made = || -> Vec<String> {
+        let read =
+            |name: &str| fs::read_to_string(sandbox.path(name)).unwrap_or_else(|_| "missing".to_string());
+        ["words", "made/distinct", "last"].map(read).to_vec()
+    };
+    let clean = || fs::remove_file(sandbox.path("last")).expect("it was made");
+    let state = sandbox.state().display().to_string();
+    let expected = ["missing", "missing", "rose\n"];
+    let said = workflow(sandbox, &["run", "flow.toml", "--state", &state]).expect_success();
+    assert_eq!((said.text().as_str(), made()), ("said\n", expected.map(String::from).to_vec()));
+    clean();
+    let mut command = cluster.sailfish(&["workflow", "run", "flow.toml"]);
+    Running::start(&mut command).wait().expect_success();
+    assert_eq!(made(), expected);
+    clean();
+    let script = workflow(sandbox, &["export", "flow.toml"]).expect_success().text();
+    let ran = Command::new("sh").args(["-c", &script]).current_dir("/").status().expect("a shell");
+    assert!(ran.success());
+    assert_eq!(made(), expected);
+    // A step that fails ends the run, and says why.
+    sandbox.write("flow.toml", TEXT.replace("tail -1", "false; tail -1"));
+    clean();
+    workflow(sandbox, &["run", "flow.toml", "--state", &state])
+        .expect_failure(1, &["the step \"last\"", "exit code 1"]);
+    assert_eq!(made()[2], "missing");
 }

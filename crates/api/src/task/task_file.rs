@@ -1,9 +1,11 @@
 //! Files that a task of one program declares.
 
-use super::pipeline::PIPELINE_PROGRAMS_MAX;
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
 use utoipa::ToSchema;
+
+/// Maximum number of programs of a pipeline.
+pub const PIPELINE_PROGRAMS_MAX: usize = 256;
 
 /// Maximum number of declared inputs and outputs of a program.
 pub const TASK_FILES_MAX: usize = 10_000;

@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::options::connect::CredentialArgs;
 use crate::show::escape;
 use crate::show::tables::{left, right, table};
-use crate::show::terminal::print;
+use crate::show::terminal::{print, tell};
 use api::{JobSpec, SteppedKind};
 use clap::{Args, Subcommand};
 use jobspec::state_dir;
@@ -99,10 +99,16 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
     let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
     let sources = if args.server.is_some() { Sources::OnNodes } else { Sources::Here };
     let NamedWorkflow { name, spec } = read(&args.file, sources)?;
+    let count = spec.steps.len();
     let spec = serde_json::to_value(&spec).map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
     let steps = SteppedKind { kind: "workflow".to_string(), spec };
-    let spec = JobSpec::of_steps(args.name.clone().unwrap_or(name), steps);
+    let name = args.name.clone().unwrap_or(name);
+    let spec = JobSpec::of_steps(name.clone(), steps);
     let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
     let target = Target { connection, state_dir, priority: args.priority, waits: !args.detach };
-    steps::submit(&target, spec)
+    steps::submit(&target, spec)?;
+    if target.waits {
+        tell(&format!("sailfish: {name}: {count} steps succeeded"));
+    }
+    Ok(())
 }

@@ -249,7 +249,7 @@ impl<'a> Staged<'a> {
         match linkat(CWD, source.as_str(), &*staged.above, name.as_str(), AtFlags::SYMLINK_FOLLOW) {
             Ok(()) => {}
             Err(Errno::XDEV | Errno::PERM | Errno::NOENT | Errno::OPNOTSUPP) => {
-                copy(file, mode & RIGHTS, &*staged.above, &name).map_err(failed)?;
+                copy(file, mode & RIGHTS, &staged.above, &name).map_err(failed)?;
             }
             Err(error) => return Err(failed(error.into())),
         }

@@ -2,7 +2,8 @@
 
 use crate::tasks::declared_files::DeclaredFiles;
 use api::TaskFailure;
-use api::task::{PipelineEdge, RunTask, TaskFile};
+use api::job::pipeline::PipelineEdge;
+use api::task::{RunTask, TaskFile};
 use ids::AttemptKey;
 use program::{Relay, RelayFile, Stdout, Streams, streams_to_file, streams_to_program, streams_to_relay};
 use roots::JobPaths;

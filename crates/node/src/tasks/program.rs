@@ -114,13 +114,13 @@ impl Shares<'_> {
         let Some(base) = &self.shared.options.sandbox else { return Ok(None) };
         let task = member.task;
         let work_dir = Some(task.directory.clone()).filter(|_| !task.has_own_directory());
-        let inputs = task.inputs.iter().enumerate();
+        let inputs = task.inputs.iter().map(|input| input.path.as_path());
         let needs = SandboxNeeds {
             readable: task
                 .files
                 .iter()
                 .map(PathBuf::as_path)
-                .chain(inputs.map(|(_, input)| input.path.as_path()))
+                .chain(inputs)
                 .chain(self.files.paths())
                 .chain(writers.iter().copied())
                 .map(Path::to_path_buf)

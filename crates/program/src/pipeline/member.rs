@@ -256,13 +256,13 @@ impl<'a> Running<'a> {
     }
 
     /// Returns the outcome of a program of which nothing more comes.
-    pub fn finish(mut self) -> Result<(), Failed> {
+    pub fn finish(mut self) -> Result<(), Box<Failed>> {
         let tail = self.drain.finish();
-        let other = |failure| Failed { failure, passed_limit: false };
+        let other = |failure| Box::new(Failed { failure, passed_limit: false });
         let context = &self.program.context;
         if let Some(passed) = self.limits.passed() {
             let failure = context.limits.failure(&passed, tail);
-            return Err(Failed { failure, passed_limit: true });
+            return Err(Box::new(Failed { failure, passed_limit: true }));
         }
         self.lives.ended = true;
         let Some(Ended { status, ending, .. }) = self.ended else {

@@ -1,12 +1,9 @@
 //! Pipelines: programs that one attempt runs together on one node (Clustera, section 3.4).
 
-use super::{RunTask, TASK_FILES_MAX, TaskFile, TaskFileError};
+use crate::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX, TaskFile, TaskFileError};
 use crate::AttemptLimits;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// Maximum number of programs of a pipeline.
-pub const PIPELINE_PROGRAMS_MAX: usize = 256;
 
 /// A file that one program of a pipeline writes and another reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +62,7 @@ impl RunTask {
     }
 
     /// Returns an error for programs that cannot run as one pipeline.
-    pub(super) fn check_pipeline(&self) -> Result<(), TaskFileError> {
+    pub(crate) fn check_pipeline(&self) -> Result<(), TaskFileError> {
         if self.pipeline.is_empty() {
             return Ok(());
         }
