@@ -87,6 +87,8 @@ fn check_slots_beside(state: &State) {
         assert!(owed > 0, "{attempt} gets slots that it has already");
         *taken.entry((attempt, node)).or_default() += owed;
     }
+    let occupied = |place: &Slot| state.occupied.has_any_of(place.node);
+    assert!(!state.places.iter().any(occupied), "an attempt shares its slots with the places of its node");
     let wide = state.jobs.values().filter(|job| job.claim.needs.is_wide());
     let expected = wide.flat_map(|job| {
         let beside = job.claim.needs.slots_beside;

@@ -179,6 +179,37 @@ fn places_never_get_wide_attempts() {
 }
 
 #[test]
+fn node_of_wide_attempt_gets_nothing_in_places() {
+    let mut world = World::with_nodes(1);
+    let places = || Event::PlacesFree { node: on(1), places: (SLOTS..SLOTS + 200).collect() };
+    world.feed(places());
+    world.submit(1, 3, 1);
+    world.expect_started(&[(1, 1)]);
+    (2..=101).for_each(|number| world.submit(number, 0, 1));
+    world.poll(1);
+    world.feed(places());
+    world.pass(SECOND_NS);
+    world.expect_started(&[]);
+    world.end(1);
+    world.poll(1);
+    assert_eq!(world.take_started().len(), SLOTS as usize);
+    world.feed(places());
+    assert_eq!(world.take_started().len(), 100 - SLOTS as usize);
+}
+
+#[test]
+fn owed_slots_keep_places_away_too() {
+    let mut world = World::default();
+    recover(&mut world, 1, 2);
+    world.feed(Event::PlacesFree { node: on(1), places: vec![SLOTS] });
+    world.submit(2, 0, 1);
+    world.expect_started(&[]);
+    world.end(1);
+    world.feed(Event::PlacesFree { node: on(1), places: vec![SLOTS] });
+    world.expect_started(&[(2, 1)]);
+}
+
+#[test]
 fn slots_that_stopped_asking_are_forgotten() {
     let mut world = World::with_nodes(1);
     world.submit(1, 3, 1);
@@ -389,11 +420,11 @@ fn reserved_node_runs_only_more_urgent_jobs() {
     world.end(5);
     (0..3).for_each(|_| world.end(1));
     world.poll(1);
-    // The reservation is over, so the place gets the job of one task.
-    world.expect_started(&[(2, 1), (3, 1)]);
+    // The reservation is over, but the slots of the wide attempt would run an order in the place.
+    world.expect_started(&[(2, 1)]);
     world.end(2);
     world.poll(1);
-    world.expect_started(&[(4, 1), (4, 1)]);
+    world.expect_started(&[(3, 1), (4, 1), (4, 1)]);
 }
 
 #[test]
