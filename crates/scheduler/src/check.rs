@@ -114,6 +114,7 @@ fn check_memory(state: &State) {
     let waits = |id: &JobId| state.jobs.get(id).is_some_and(|job| !job.has_memory && job.running.is_empty());
     assert!(state.line.iter().all(waits), "a job in line runs, or is gone");
     assert!(state.kept.is_none_or(|(job, _)| state.jobs.contains_key(&job)), "a node is kept for nobody");
+    assert!(state.kept.is_some() || state.holders_when_kept.is_none(), "a whole node is kept for nobody");
 }
 
 fn key(job: JobId, stage: u16, task: usize) -> TaskKey {
