@@ -87,6 +87,8 @@ fn check_slots_beside(state: &State) {
         assert!(owed > 0, "{attempt} gets slots that it has already");
         *taken.entry((attempt, node)).or_default() += owed;
     }
+    let occupied = |place: &Slot| state.occupied.has_any_of(place.node);
+    assert!(!state.places.iter().any(occupied), "an attempt shares its slots with the places of its node");
     let wide = state.jobs.values().filter(|job| job.claim.needs.is_wide());
     let expected = wide.flat_map(|job| {
         let beside = job.claim.needs.slots_beside;
@@ -112,6 +114,7 @@ fn check_memory(state: &State) {
     let waits = |id: &JobId| state.jobs.get(id).is_some_and(|job| !job.has_memory && job.running.is_empty());
     assert!(state.line.iter().all(waits), "a job in line runs, or is gone");
     assert!(state.kept.is_none_or(|(job, _)| state.jobs.contains_key(&job)), "a node is kept for nobody");
+    assert!(state.kept.is_some() || state.holders_when_kept.is_none(), "a whole node is kept for nobody");
 }
 
 fn key(job: JobId, stage: u16, task: usize) -> TaskKey {

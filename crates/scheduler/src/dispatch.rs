@@ -55,7 +55,9 @@ pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNan
 pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<(JobId, TaskIndex)> {
     let drains = state.draining.contains(&node);
     loop {
-        let (standing, user, queue) = best_claim(state, node, drains, now)?;
+        let Some((standing, user, queue)) = best_claim(state, node, drains, now) else {
+            return state.stranded_on_reserved(node);
+        };
         let (level, _, id) = standing;
         let job = state.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running);
         let is_current = job.as_ref().is_some_and(|job| job.level == level.0);

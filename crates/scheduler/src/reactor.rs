@@ -174,7 +174,8 @@ pub(crate) fn on_slots_gone(state: &mut State, node: NodeId) {
 
 fn on_places_free(state: &mut State, node: NodeId, places: Vec<u32>) {
     state.places.remove_node(node);
-    if !state.draining.contains(&node) {
+    // The node sends its places again with its next poll.
+    if !state.draining.contains(&node) && !state.occupied.has_any_of(node) {
         places.into_iter().for_each(|slot| state.places.insert(Slot { node, slot }));
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Ready {
     far: VecDeque<TaskIndex>,
     /// Tasks that are not in `far` yet, if the stage is planned.
     far_waits: FarWaits,
+    /// True if some tasks came that only some nodes can run.
+    has_bound: bool,
     /// Queues that have become non-empty since the last look.
     pub opened: BTreeSet<Queue>,
 }
@@ -162,6 +164,7 @@ impl Stage {
         // A task with entries from its last wait keeps its positions.
         let is_new = !std::mem::replace(&mut task.queued, true);
         let ready = &mut self.ready;
+        ready.has_bound |= task.only.is_some() || task.placement.is_bound();
         let mut open_with = |queue: Queue, tasks: &mut VecDeque<TaskIndex>, put: Put| {
             ready.opened.insert(queue);
             if is_new {
@@ -246,6 +249,27 @@ impl Stage {
                 None
             }
         }
+    }
+
+    /// Returns the first task that waits for a node and can run on no other one for which `works` holds. All tasks keep
+    /// their positions.
+    pub fn first_stranded(&mut self, node: NodeId, works: impl Fn(NodeId) -> bool) -> Option<TaskIndex> {
+        if !self.ready.has_bound {
+            return None;
+        }
+        self.first_waiting(Queue::Of(node))?;
+        let can_run_elsewhere = |task: &Task| match (&task.only, &task.placement) {
+            (Some(only), _) => only.iter().any(|other| *other != node && works(*other)),
+            (None, Placement::On(only)) => *only != node,
+            (None, placement) if placement.is_bound() => {
+                placement.near().iter().any(|other| *other != node && works(*other))
+            }
+            (None, _) => true,
+        };
+        let Ready { planned, by_node, .. } = &self.ready;
+        let there = [planned.get(&node), by_node.get(&node)].into_iter().flatten().flatten();
+        let is_stranded = |task: &Task| task.queued && task.winner.is_none() && !can_run_elsewhere(task);
+        there.copied().find(|index| is_stranded(&self.tasks[index.0 as usize]))
     }
 
     /// Returns the first task that waits for a node and can run on no other. Tasks with other nodes are in other queues

@@ -57,6 +57,8 @@ pub struct State {
     /// A job that needs memory or several slots where it runs and has waited long, and the node that is reserved for
     /// it.
     pub(crate) kept: Option<(JobId, NodeId)>,
+    /// Jobs that held memory on all nodes when the whole node was reserved; None if only memory is reserved.
+    pub(crate) holders_when_kept: Option<BTreeSet<JobId>>,
     /// True if a job may fit since the memory was last checked.
     pub(crate) room_changed: bool,
     /// True if a node may now be able to run a task that it could not run before: a job with needs came, or no older

@@ -179,6 +179,37 @@ fn places_never_get_wide_attempts() {
 }
 
 #[test]
+fn node_of_wide_attempt_gets_nothing_in_places() {
+    let mut world = World::with_nodes(1);
+    let places = || Event::PlacesFree { node: on(1), places: (SLOTS..SLOTS + 200).collect() };
+    world.feed(places());
+    world.submit(1, 3, 1);
+    world.expect_started(&[(1, 1)]);
+    (2..=101).for_each(|number| world.submit(number, 0, 1));
+    world.poll(1);
+    world.feed(places());
+    world.pass(SECOND_NS);
+    world.expect_started(&[]);
+    world.end(1);
+    world.poll(1);
+    assert_eq!(world.take_started().len(), SLOTS as usize);
+    world.feed(places());
+    assert_eq!(world.take_started().len(), 100 - SLOTS as usize);
+}
+
+#[test]
+fn owed_slots_keep_places_away_too() {
+    let mut world = World::default();
+    recover(&mut world, 1, 2);
+    world.feed(Event::PlacesFree { node: on(1), places: vec![SLOTS] });
+    world.submit(2, 0, 1);
+    world.expect_started(&[]);
+    world.end(1);
+    world.feed(Event::PlacesFree { node: on(1), places: vec![SLOTS] });
+    world.expect_started(&[(2, 1)]);
+}
+
+#[test]
 fn slots_that_stopped_asking_are_forgotten() {
     let mut world = World::with_nodes(1);
     world.submit(1, 3, 1);
@@ -389,11 +420,11 @@ fn reserved_node_runs_only_more_urgent_jobs() {
     world.end(5);
     (0..3).for_each(|_| world.end(1));
     world.poll(1);
-    // The reservation is over, so the place gets the job of one task.
-    world.expect_started(&[(2, 1), (3, 1)]);
+    // The reservation is over, but the slots of the wide attempt would run an order in the place.
+    world.expect_started(&[(2, 1)]);
     world.end(2);
     world.poll(1);
-    world.expect_started(&[(4, 1), (4, 1)]);
+    world.expect_started(&[(3, 1), (4, 1), (4, 1)]);
 }
 
 #[test]
@@ -520,4 +551,100 @@ fn wide_jobs_take_turns_and_oversized_one_waits() {
     assert!(position(3) < position(4) && position(4) < started.len() - 8, "{started:?}");
     assert_eq!(started.iter().filter(|job| **job == 5).count(), 40);
     assert!(world.waits(1) && has_jobs(&world.state));
+}
+
+fn holding(memory_bytes: u64) -> Claim {
+    Claim { needs: Needs { memory_bytes, everywhere: true, ..Needs::default() }, ..Claim::default() }
+}
+
+fn wide_with_memory(memory_bytes: u64) -> Claim {
+    Claim { needs: Needs { memory_bytes, slots_beside: 3, ..Needs::default() }, ..Claim::default() }
+}
+
+/// Tasks bound to each of two nodes.
+fn bound_to_both(each: usize) -> Vec<Placement> {
+    (0..2 * each).map(|task| Placement::On(on(task as u32 % 2 + 1))).collect()
+}
+
+/// Lets attempts of a second run until this number of rounds is over; `submit` adds jobs in each round. Returns all
+/// started jobs, in their order.
+fn run_rounds(world: &mut World, rounds: i64, mut submit: impl FnMut(&mut World, i64)) -> Vec<i64> {
+    let mut started = Vec::new();
+    for round in 0..rounds {
+        submit(world, round);
+        world.pass(SECOND_NS / 10);
+        world.end_old_ones();
+        started.extend(world.take_started().into_iter().map(|(job, _)| job));
+    }
+    started
+}
+
+#[test]
+fn held_memory_does_not_reserve_whole_nodes() {
+    let mut world = World::with_nodes(2);
+    world.submit_placed(1, holding(60), bound_to_both(24));
+    world.submit_of(2, wide_with_memory(50), 1);
+    let narrow = |world: &mut World, round| world.submit(100 + round, 0, 1);
+    let started = run_rounds(&mut world, 150, narrow);
+    assert_eq!(started.iter().filter(|job| **job == 1).count(), 48);
+    assert_eq!(started.iter().filter(|job| **job == 2).count(), 1);
+}
+
+#[test]
+fn older_job_in_line_goes_before_wide() {
+    let mut world = World::with_nodes(2);
+    world.submit_placed(1, holding(60), bound_to_both(24));
+    world.submit_placed(2, holding(60), bound_to_both(24));
+    world.submit_of(3, wide_with_memory(10), 1);
+    let narrow = |world: &mut World, round| world.submit(100 + round, 0, 1);
+    let started = run_rounds(&mut world, 200, narrow);
+    let count = |job: i64| started.iter().filter(|each| **each == job).count();
+    assert_eq!((count(1), count(2), count(3)), (48, 48, 1));
+    let first = |job: i64| started.iter().position(|each| *each == job).unwrap();
+    assert!(first(2) < first(3));
+}
+
+#[test]
+fn younger_holders_do_not_starve_wide_job() {
+    // In the long run of the first job, the waiting ones rise, and their waits begin anew.
+    for (memory_bytes, tasks_each) in [(0, 12), (10, 12), (50, 12), (50, 300)] {
+        let mut world = World::with_nodes(2);
+        world.submit_placed(1, holding(60), bound_to_both(tasks_each));
+        world.submit_of(2, wide_with_memory(memory_bytes), 1);
+        let holders =
+            |world: &mut World, round| world.submit_placed(100 + round, holding(20), bound_to_both(4));
+        let started = run_rounds(&mut world, 100 + 4 * tasks_each as i64, holders);
+        let position = started.iter().position(|job| *job == 2);
+        let most = 60 + 2 * tasks_each;
+        assert!(position.is_some_and(|position| position < most), "{memory_bytes}: {position:?}");
+    }
+}
+
+#[test]
+fn reserved_node_runs_stranded_tasks_of_holders() {
+    let mut world = World::with_nodes(2);
+    world.submit(1, 0, 8);
+    assert_eq!(world.take_started().len(), 8);
+    world.submit_placed(2, holding(60), vec![Placement::Near(vec![on(2)]), Placement::On(on(2))]);
+    world.submit_of(3, wide_with_memory(40), 1);
+    world.pass(MEMORY_PATIENCE_NS);
+    // The second node is reserved; jobs that come later start nothing there.
+    world.submit_placed(4, holding(0), vec![Placement::On(on(2))]);
+    world.submit_placed(5, Claim::default(), vec![Placement::On(on(2))]);
+    let on_second = |world: &World| {
+        let there = world.running.iter().find(|(_, (slot, _))| slot.node == on(2));
+        there.map(|(attempt, _)| *attempt)
+    };
+    let attempt = on_second(&world).unwrap();
+    world.running.remove(&attempt);
+    world.feed(Event::AttemptSucceeded { attempt });
+    world.poll(2);
+    world.expect_started(&[(2, 2)]);
+    // The wide job goes first as soon as it fits.
+    while let Some(attempt) = on_second(&world) {
+        world.running.remove(&attempt);
+        world.feed(Event::AttemptSucceeded { attempt });
+    }
+    world.poll(2);
+    world.expect_started(&[(3, 2)]);
 }

@@ -80,6 +80,11 @@ impl OccupiedSlots {
         asking
     }
 
+    /// Returns whether attempts have taken slots of a node besides their own, or will take them when they ask.
+    pub fn has_any_of(&self, node: NodeId) -> bool {
+        self.by_node.contains_key(&node)
+    }
+
     /// Returns all occupied slots, each with its attempt.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, AttemptKey)> {
         self.by_node.iter().flat_map(|(node, of_node)| {
@@ -103,9 +108,13 @@ impl State {
     }
 
     /// Takes slots for an attempt besides its own: the waiting ones of its node that have waited longest. If too few
-    /// wait, because a previous server gave them to the attempt, the next ones that ask are taken too.
+    /// wait, because a previous server gave them to the attempt, the next ones that ask are taken too. The node loses its
+    /// places: it gives an order in a place to any idle slot, and an occupied slot is idle there.
     pub(crate) fn take_slots_beside(&mut self, attempt: AttemptKey, node: NodeId) {
         let Some(job) = self.jobs.get(&attempt.task.job) else { return };
+        if job.claim.needs.is_wide() {
+            self.places.remove_node(node);
+        }
         for taken in 0..job.claim.needs.slots_beside {
             let waiting = self.free_slots.first_of(node).or_else(|| self.draining_slots.first_of(node));
             let Some(slot) = waiting else {
