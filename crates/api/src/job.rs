@@ -2,8 +2,8 @@
 
 mod kind;
 mod limits;
-pub mod seen;
 pub mod pipeline;
+pub mod seen;
 pub mod workflow;
 pub mod workflow_file;
 

@@ -1,8 +1,7 @@
 //! Assignment of tasks to slots: slots in the order in which they asked, each to the job with the best claim that has a
 //! task for its node. The cost of an event depends on the number of starts, not on the number of waiting jobs or slots.
 
-use crate::claims::ClaimRank;
-use crate::ready::Queue;
+use crate::ready::{NextClaim, Queue};
 use crate::state::{Phase, Running, State};
 use crate::{AGING_NS, Action, LOCALITY_DELAY_NS, Outbox, Slot, UnixNanos, Why, WhyHere};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, TaskIndex, TaskKey};
@@ -55,10 +54,10 @@ pub(crate) fn dispatch(state: &mut State, outbox: &mut impl Outbox, now: UnixNan
 pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<(JobId, TaskIndex)> {
     let drains = state.draining.contains(&node);
     loop {
-        let Some((standing, user, queue)) = best_claim(state, node, drains, now) else {
+        let Some(NextClaim { rank, user, queue }) = best_claim(state, node, drains, now) else {
             return state.stranded_on_reserved(node);
         };
-        let (level, _, id) = standing;
+        let (level, _, id) = rank;
         let job = state.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running);
         let is_current = job.as_ref().is_some_and(|job| job.level == level.0);
         let found = job.and_then(|job| {
@@ -88,7 +87,7 @@ pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<
 
 /// Returns the best claim over all kinds of queues; among equals a task near its data goes first. A node that drains,
 /// or that takes no part in jobs with data everywhere, is not offered the shared queues.
-fn best_claim(state: &State, node: NodeId, drains: bool, now: UnixNanos) -> Option<(ClaimRank, u64, Queue)> {
+fn best_claim(state: &State, node: NodeId, drains: bool, now: UnixNanos) -> Option<NextClaim> {
     // If a node takes no part in jobs with data everywhere, these jobs keep to the other nodes.
     let is_left_out = drains || !state.shares(node);
     let near = state.near.get(&node).map(|claims| (claims, Queue::Of(node)));
@@ -98,6 +97,7 @@ fn best_claim(state: &State, node: NodeId, drains: bool, now: UnixNanos) -> Opti
         claims.best(&state.users).map(|(standing, user)| (standing, user, queue))
     });
     let best = best.chain(state.best_needy(node, now)).min_by_key(|(standing, _, _)| *standing);
+    let best = best.map(|(rank, user, queue)| NextClaim { rank, user, queue });
     state.allowed_on(node, best, now)
 }
 

@@ -1,5 +1,6 @@
 //! The waiting tasks of a stage: queues by placement.
 
+use crate::claims::ClaimRank;
 use crate::locality::far_waits::{FarTask, FarWaits};
 use crate::state::{Stage, Task};
 use crate::{LOCALITY_DELAY_NS, Needs, RecoveredTask, UnixNanos, WhyHere};
@@ -36,6 +37,15 @@ impl Queue {
     pub fn is_far(self) -> bool {
         matches!(self, Self::Far | Self::Wide(None, _))
     }
+}
+
+/// The claim of a job that may start next on a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextClaim {
+    pub rank: ClaimRank,
+    pub user: u64,
+    /// Queue with its task.
+    pub queue: Queue,
 }
 
 /// Puts a task into a queue.

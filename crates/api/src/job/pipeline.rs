@@ -1,7 +1,7 @@
 //! Pipelines: programs that one attempt runs together on one node (Clustera, section 3.4).
 
-use crate::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX, TaskFile, TaskFileError};
 use crate::AttemptLimits;
+use crate::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX, TaskFile, TaskFileError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

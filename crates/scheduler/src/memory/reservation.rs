@@ -12,7 +12,7 @@
 
 use super::{MEMORY_PATIENCE_NS, Room, could_ever};
 use crate::claims::ClaimRank;
-use crate::ready::Queue;
+use crate::ready::{NextClaim, Queue};
 use crate::state::{Job, Phase, State};
 use crate::{Needs, UnixNanos};
 use ids::{JobId, NodeId, TaskIndex};
@@ -43,13 +43,13 @@ impl State {
     pub(crate) fn allowed_on(
         &self,
         node: NodeId,
-        best: Option<(ClaimRank, u64, Queue)>,
+        best: Option<NextClaim>,
         now: UnixNanos,
-    ) -> Option<(ClaimRank, u64, Queue)> {
+    ) -> Option<NextClaim> {
         let Some((id, _)) = self.kept_for_wide().filter(|(_, kept)| *kept == node) else { return best };
         let job = &self.jobs[&id];
         let (level, user, needs) = (job.level, job.claim.user, job.claim.needs);
-        if best.is_some_and(|((Reverse(other), _, _), _, _)| other > level) {
+        if best.is_some_and(|best| best.rank.0.0 > level) {
             return best;
         }
         if !self.fits(needs, node) || !self.may_take(needs, id, node, now) {
@@ -60,7 +60,7 @@ impl State {
             |queue: &Queue| self.claims_of(*queue).is_some_and(|claims| claims.contains(level, user, id));
         let queue = queues.into_iter().find(has_claim)?;
         let served = self.users.get(&user).map(|user| user.served).unwrap_or_default();
-        Some(((Reverse(level), served, id), user, queue))
+        Some(NextClaim { rank: (Reverse(level), served, id), user, queue })
     }
 
     /// Returns the task that goes on although its node is reserved as a whole: of a job that has held memory on all nodes
