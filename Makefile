@@ -39,7 +39,7 @@ FUZZ_SECONDS ?= 600
 FUZZ_SECONDS_IN_TEST ?= 5
 FUZZ_WHOLE ?=
 
-.PHONY: help demo cluster-demo package test test-stages tools build-tests bench bench-cluster bench-failures bench-files bench-python nightly chaos fmt release lint postgres packages tests python fuzz
+.PHONY: help demo cluster-demo package test test-stages tools build-tests bench bench-cluster bench-failures bench-files bench-workflows bench-python nightly chaos fmt release lint postgres packages tests python fuzz
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
@@ -49,6 +49,7 @@ help:
 	@echo "make bench-cluster  jobs per second, submit to start, restart of a server (JOBS=$(JOBS))"
 	@echo "make bench-failures  what failures cost, and to be ready for them: nodes in two racks are killed, cut off, slow (ROW=killed for one row, FAILURE_RUNS=$(FAILURE_RUNS))"
 	@echo "make bench-files  stored files beside cp (RUNS=$(RUNS), SCALE=$(SCALE), ROW=machine, mount, cluster, hdfs, repair, million or world for some)"
+	@echo "make bench-workflows  steps beside a shell, and beside jobs of one task (RUNS=$(RUNS), SCALE=$(SCALE), ROW=streams, steps or dag for some)"
 	@echo "make bench-python  jobs with functions of Python beside PySpark, Dask, multiprocessing, Hadoop Streaming (PYTHON_RUNS=$(PYTHON_RUNS), ROW=word_count,log_read for some)"
 	@echo "make chaos     half an hour of jobs on a cluster whose processes are killed and stopped and whose files are damaged (CHAOS_JOBS=$(CHAOS_JOBS), CHAOS_FAULTS=$(CHAOS_FAULTS), CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS), SEED=N); then stored files under kills (CHAOS_FILE_KILLS=$(CHAOS_FILE_KILLS))"
 	@echo "make nightly   the long versions: CASES=$(CASES) a property test, OPENAPI_CASES=$(OPENAPI_CASES) requests, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
@@ -146,6 +147,9 @@ bench-failures: release
 
 bench-files: release
 	SAILFISH=$(SAILFISH) bench/files.sh --runs $(RUNS) --scale $(SCALE) $(if $(ROW),--only $(ROW))
+
+bench-workflows: release
+	SAILFISH=$(SAILFISH) bench/workflows.sh --runs $(RUNS) --scale $(SCALE) $(if $(ROW),--only $(ROW))
 
 # Jobs with functions of Python, beside PySpark, Dask, multiprocessing and Hadoop Streaming.
 bench-python: release

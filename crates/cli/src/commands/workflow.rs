@@ -8,6 +8,7 @@ use crate::show::escape;
 use crate::show::tables::{left, right, table};
 use crate::show::terminal::{print, tell};
 use api::{JobSpec, SteppedKind};
+use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 use jobspec::state_dir;
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub file: FileArgs,
     /// Slots of the largest node [default: the cores of this machine]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = slots_parser())]
     pub slots: Option<u32>,
 }
 
@@ -59,9 +60,16 @@ pub struct RunArgs {
     /// With --server: urgency of the job, as for `submit`
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub priority: i32,
+    /// Slots of this machine: at most so many programs run at the same time [default: its cores]
+    #[arg(long, value_name = "N", conflicts_with = "server", value_parser = slots_parser())]
+    pub slots: Option<u32>,
     /// With --server: do not wait for its end
     #[arg(long, requires = "server")]
     pub detach: bool,
+}
+
+fn slots_parser() -> impl TypedValueParser<Value = u32> {
+    clap::value_parser!(u32).range(1..=i64::from(machine::SLOTS_MAX))
 }
 
 pub fn run(command: WorkflowCommand) -> Result<(), Failure> {
@@ -105,7 +113,8 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
     let name = args.name.clone().unwrap_or(name);
     let spec = JobSpec::of_steps(name.clone(), steps);
     let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
-    let target = Target { connection, state_dir, priority: args.priority, waits: !args.detach };
+    let target =
+        Target { connection, state_dir, priority: args.priority, slots: args.slots, waits: !args.detach };
     steps::submit(&target, spec)?;
     if target.waits {
         tell(&format!("sailfish: {name}: {count} steps succeeded"));

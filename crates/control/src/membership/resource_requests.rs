@@ -134,15 +134,12 @@ fn mib(bytes: u64) -> String {
 
 fn sentence(wait: &Wait, architectures: &Architectures) -> String {
     let architecture = wait.needs.architecture.map(|number| format!(" of {}", architectures.name(number)));
-    let slots = match wait.needs.slots_beside {
-        0 => String::new(),
-        beside => format!("{} slots at once and ", beside.saturating_add(1)),
-    };
-    let what = format!(
-        "{slots}{} of memory on a node{}",
-        mib(wait.needs.memory_bytes),
-        architecture.unwrap_or_default()
-    );
+    let slots = (wait.needs.slots_beside > 0)
+        .then(|| format!("{} slots at once", wait.needs.slots_beside.saturating_add(1)));
+    let needs_memory = wait.needs.memory_bytes > 0 || slots.is_none();
+    let memory = needs_memory.then(|| format!("{} of memory", mib(wait.needs.memory_bytes)));
+    let both: Vec<String> = slots.into_iter().chain(memory).collect();
+    let what = format!("{} on a node{}", both.join(" and "), architecture.unwrap_or_default());
     if wait.nodes == 0 {
         return format!("it needs {what}, and no node is working yet");
     }

@@ -26,7 +26,7 @@ pub fn run(args: &SubmitArgs, state_dir: PathBuf, kind: &str, spec: &Path) -> Re
     let steps = SteppedKind { kind: kind.to_string(), spec: read(spec).map_err(Failure::refused)? };
     let spec = JobSpec::of_steps(name, steps);
     let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
-    submit(&Target { connection, state_dir, priority: args.priority, waits: args.wait }, spec)
+    submit(&Target { connection, state_dir, priority: args.priority, slots: None, waits: args.wait }, spec)
 }
 
 /// The place of a run.
@@ -35,6 +35,8 @@ pub struct Target {
     pub connection: Option<Blocking>,
     pub state_dir: PathBuf,
     pub priority: i32,
+    /// Slots of this machine; None: its cores.
+    pub slots: Option<u32>,
     /// True: the command waits for the end of the job. On this machine it always does.
     pub waits: bool,
 }
@@ -43,7 +45,9 @@ pub struct Target {
 pub fn submit(target: &Target, spec: JobSpec) -> Result<(), Failure> {
     match &target.connection {
         Some(connection) => on_cluster(connection, target, spec),
-        None => on_this_machine(&target.state_dir, |server| Ok(vec![server.submit(spec, Vec::new())?.job])),
+        None => on_this_machine(&target.state_dir, target.slots, |server| {
+            Ok(vec![server.submit(spec, Vec::new())?.job])
+        }),
     }
 }
 

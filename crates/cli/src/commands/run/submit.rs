@@ -140,7 +140,7 @@ pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
     let batches: Vec<JobBatch> = batches.collect();
     match connection {
         Some(connection) => on_cluster(connection, args.wait, &batches),
-        None => on_this_machine(&state_dir, |server| {
+        None => on_this_machine(&state_dir, None, |server| {
             let mut jobs = Vec::new();
             for batch in batches {
                 jobs.extend(numbers(server.submit_batch(batch)?));
@@ -235,11 +235,12 @@ fn on_cluster(connection: Blocking, wait: bool, batches: &[JobBatch]) -> Result<
 /// Submits jobs to a server of this process, runs them, and prints their output.
 pub(super) fn on_this_machine(
     state_dir: &Path,
+    slots: Option<u32>,
     submit: impl FnOnce(&Server) -> Result<Vec<JobId>, ServerError>,
 ) -> Result<(), Failure> {
     let programs = engine::contained_programs(Containment::Subreaper)?;
     let interrupt = Interrupt::listen(programs.share())?;
-    let slots = machine::default_slots();
+    let slots = slots.unwrap_or_else(machine::default_slots);
     let server = Server::open(ServerOptions::embedded(state_dir.to_path_buf(), slots));
     let server = server.map_err(Failure::from_server)?;
     let server = Arc::new(server);

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Workflows beside a shell, and beside jobs of one task, on this machine.
+#
+#     bench/workflows.sh [--runs N] [--scale N] [--only streams|steps|dag]
+#
+# --runs: rounds (5), in opposite orders; --scale: by what sizes are divided (1: three programs over 2 GB, 5,000 steps, a file of 100,000
+# steps). `streams`: `cat` three times, as steps that stream to each other and as a pipe of `sh`; CPU seconds of all processes. `steps`: steps
+# that run `true`, and jobs of one task that do. `dag`: a chain and a fan of steps are read and checked. Prints each row with its must, its aim
+# and the median of the ratios; appends the figures to bench/results/DATE-workflows.tsv; ends non-zero when a must is missed. Environment:
+# SAILFISH (the program), BENCH_DIR (default /var/tmp).
+set -euo pipefail
+runs=5 scale=1 only=
+while [ $# -gt 0 ]; do
+    case $1 in
+        --runs) runs=$2; shift 2 ;;
+        --scale) scale=$2; shift 2 ;;
+        --only) only=$2; shift 2 ;;
+        *) echo "unknown option $1" >&2; exit 2 ;;
+    esac
+done
+sailfish=$(realpath "${SAILFISH:?names the program}")
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d "${BENCH_DIR:-/var/tmp}/workflows-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+results=$root/bench/results/$(date -u +%Y-%m-%d)-workflows.tsv
+[ -s "$results" ] || printf 'row\tround\tcontender\tseconds\tcpu_seconds\tpeak_kib\n' > "$results"
+touch "$work/rows"
+wants() { [ -z "$only" ] || [ "$only" = "$1" ]; } # wants ROWS
+timed() { # timed ROW ROUND CONTENDER COMMAND...
+    /usr/bin/time -f '%e %U %S %M' -o "$work/time" "${@:4}" > /dev/null 2>> "$work/log" || { tail -5 "$work/log" >&2; exit 1; }
+    read -r seconds user system peak < "$work/time"
+    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$seconds" "$(awk "BEGIN { print $user + $system }")" "$peak" \
+        | tee -a "$results" "$work/rows" > /dev/null
+}
+in_turn() { # in_turn ROUND FIRST SECOND: each names a function, which gets the round
+    if [ $(($1 % 2)) = 1 ]; then "$2" "$1" && "$3" "$1"; else "$3" "$1" && "$2" "$1"; fi
+}
+streamed() { timed streams "$1" ours "$sailfish" workflow run "$work/cats.toml" --state "$work/state" --slots 3; }
+in_shell() { timed streams "$1" shell sh -c "cat '$work/large' | cat | cat > '$work/by-shell'"; }
+if wants streams; then
+    head -c $((2000000000 / scale)) /dev/urandom > "$work/large"
+    cat > "$work/cats.toml" << END
+[[step]]
+name = "first"
+words = ["cat"]
+stdin = "large"
+stdout = "a"
+[[step]]
+name = "second"
+words = ["cat"]
+stdin = "a"
+stdout = "b"
+[[step]]
+name = "third"
+words = ["cat"]
+stdin = "b"
+stdout = "by-steps"
+END
+    for round in $(seq "$runs"); do
+        sync
+        in_turn "$round" streamed in_shell
+    done
+    cmp "$work/by-steps" "$work/by-shell"
+fi
+count=$((5000 / scale))
+as_steps() { timed steps "$1" ours "$sailfish" workflow run "$work/trues.toml" --state "$work/state"; }
+as_jobs() { timed steps "$1" jobs "$sailfish" submit --state "$work/state" --count "$count" -- true; }
+if wants steps; then
+    for number in $(seq "$count"); do printf '[[step]]\nname = "%s"\nwords = ["true"]\n' "$number"; done > "$work/trues.toml"
+    for round in $(seq "$runs"); do in_turn "$round" as_steps as_jobs; done
+fi
+if wants dag; then
+    python3 - "$work" $((100000 / scale)) << 'END'
+import sys
+work, count = sys.argv[1], int(sys.argv[2])
+open(f"{work}/start", "w").close()
+for name, before in (("chain", lambda step: step - 1), ("fan", lambda step: step // 100)):
+    with open(f"{work}/{name}.toml", "w") as file:
+        for step in range(1, count + 1):
+            source = f"{name}-{before(step)}" if before(step) else "start"
+            file.write(f'[[step]]\nname = "{step}"\nwords = ["cat"]\nstdin = "{source}"\nstdout = "{name}-{step}"\n')
+END
+    for round in $(seq "$runs"); do
+        for shape in chain fan; do
+            timed "dag, $shape" "$round" check "$sailfish" workflow check "$work/$shape.toml"
+            timed "dag, $shape" "$round" plan "$sailfish" workflow plan "$work/$shape.toml" --slots 2
+        done
+    done
+fi
+python3 - "$work/rows" << 'END'
+import statistics, sys
+rows = [line.rstrip("\n").split("\t") for line in open(sys.argv[1])]
+SECONDS, CPU, PEAK = 3, 4, 5
+def values(row, contender, column):
+    return [float(each[column]) for each in rows if each[0] == row and each[2] == contender]
+def ratio(row, above, below, column):
+    pairs = list(zip(values(row, above, column), values(row, below, column)))
+    return statistics.median(above / below for above, below in pairs) if pairs else None
+def most(row, contender, column):
+    found = values(row, contender, column)
+    return statistics.median(found) if found else None
+shown = [
+    ("three programs over 2 GB, CPU seconds: steps / pipe of a shell", ratio("streams", "ours", "shell", CPU), 1.1, 1.03, "<="),
+    ("the same, seconds", ratio("streams", "ours", "shell", SECONDS), None, None, ""),
+    ("`true`, as rates: steps / jobs of one task", ratio("steps", "jobs", "ours", SECONDS), 0.8, 0.95, ">="),
+]
+for shape in ("chain", "fan"):
+    shown.append((f"{shape} of 100,000 steps: check, seconds", most(f"dag, {shape}", "check", SECONDS), 5, 2, "<="))
+    shown.append((f"{shape} of 100,000 steps: plan, seconds", most(f"dag, {shape}", "plan", SECONDS), 5, 2, "<="))
+    peak = most(f"dag, {shape}", "check", PEAK)
+    shown.append((f"{shape} of 100,000 steps: peak MiB of check", peak and peak / 1024, None, None, ""))
+missed = False
+for name, value, must, aim, sign in shown:
+    if value is None:
+        continue
+    holds = must is None or (value <= must if sign == "<=" else value >= must)
+    missed |= not holds
+    limit = "report" if must is None else f"must {sign} {must}, aim {aim}"
+    print(f"{name:66} {value:8.3f}  {limit}{'' if holds else '  MISSED'}")
+sys.exit(missed)
+END
