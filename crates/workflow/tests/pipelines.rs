@@ -108,6 +108,7 @@ fn steps_of_different_needs_do_not_share() {
     assert!(alone(|program| program.architecture = Some("arm".to_string())));
     assert!(alone(|program| program.limits.memory_bytes = Some(1)));
     assert!(!alone(|program| program.limits.seconds = Some(1)));
+    assert!(alone(|program| program.env_file = Some("/env".into())));
 }
 
 fn any_nodes() -> impl Strategy<Value = Vec<Node>> {

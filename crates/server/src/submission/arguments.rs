@@ -59,8 +59,9 @@ fn check(words: &[String], env: &[(String, String)]) -> Result<(), ServerError> 
 
 #[cfg(test)]
 mod tests {
-    use super::{STRING_BYTES_MAX, check};
+    use super::{STRING_BYTES_MAX, check, check_task};
     use crate::ServerError;
+    use api::task::RunTask;
     use std::process::Command;
 
     /// Compares the limit with the kernel, which starts a program with the longest accepted word and refuses one byte
@@ -76,6 +77,16 @@ mod tests {
         for bytes in [STRING_BYTES_MAX - 1, STRING_BYTES_MAX] {
             assert_eq!(starts(bytes), passes(bytes), "{bytes}");
         }
+    }
+
+    #[test]
+    fn words_of_a_pipeline_count_together() {
+        let program = RunTask { words: vec!["x".repeat(100_000); 19], ..RunTask::default() };
+        let pipeline = |others: usize| {
+            let task = RunTask { pipeline: vec![program.clone(); others], ..program.clone() };
+            check_task(&task).is_ok()
+        };
+        assert!(pipeline(3) && !pipeline(4));
     }
 
     #[test]
