@@ -98,7 +98,8 @@ pub fn streams_to_relay(
 }
 
 /// Runs programs with their streams, each when those before it have succeeded. `before_start` prepares the program at a
-/// position, and returns its standard input if that is known only now; `on_output` gets the standard output that is shown, piece by piece.
+/// position, and returns its standard input if that is known only now; `on_output` gets the standard output that is
+/// shown, piece by piece.
 ///
 /// Errors: those of [`crate::run`], for the program whose failure caused the others; those of the closures; a relay's
 /// disk.

@@ -19,7 +19,7 @@ impl StepPlanner for Workflow {
     }
 
     fn plan(spec: &PlannedWorkflow, size: NodeSize) -> Vec<Step> {
-        let first = all(spec).filter(|number| spec.step_at(*number).after.is_empty());
+        let first = spec.numbers().filter(|number| spec.step_at(*number).after.is_empty());
         pipelines(spec, first, |_| false, &BTreeSet::new(), size)
     }
 
@@ -34,15 +34,11 @@ impl StepPlanner for Workflow {
             return spec.removal_steps().filter(|step| !finished.begun.contains(&step.number)).collect();
         }
         match finished.last {
-            [] => pipelines(spec, all(spec).filter(may_begin), is_finished, finished.begun, size),
+            [] => pipelines(spec, spec.numbers().filter(may_begin), is_finished, finished.begun, size),
             last => {
                 let readers = last.iter().flat_map(|last| &spec.step_at(*last).readers).copied();
                 pipelines(spec, readers.filter(may_begin), is_finished, finished.begun, size)
             }
         }
     }
-}
-
-fn all(spec: &PlannedWorkflow) -> impl Iterator<Item = StepNumber> + use<> {
-    spec.numbers()
 }

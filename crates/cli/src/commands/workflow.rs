@@ -5,6 +5,7 @@ use crate::engine::machine;
 use crate::exit::Failure;
 use crate::options::connect::CredentialArgs;
 use crate::show::escape;
+use crate::show::quantity::counted;
 use crate::show::tables::{left, right, table};
 use crate::show::terminal::{print, tell};
 use api::{JobSpec, SteppedKind};
@@ -76,7 +77,7 @@ pub fn run(command: WorkflowCommand) -> Result<(), Failure> {
     match command {
         WorkflowCommand::Check(args) => {
             let NamedWorkflow { name, spec } = read(&args, Sources::Here)?;
-            Ok(print(&format!("{name}: {} steps, no mistakes\n", spec.steps.len()))?)
+            Ok(print(&format!("{name}: {}, no mistakes\n", counted(spec.steps.len() as u64, "step")))?)
         }
         WorkflowCommand::Plan(args) => plan(&args),
         WorkflowCommand::Run(args) => run_file(&args),
@@ -107,7 +108,7 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
     let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
     let sources = if args.server.is_some() { Sources::OnNodes } else { Sources::Here };
     let NamedWorkflow { name, spec } = read(&args.file, sources)?;
-    let count = spec.steps.len();
+    let steps_text = counted(spec.steps.len() as u64, "step");
     let spec = serde_json::to_value(&spec).map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
     let steps = SteppedKind { kind: "workflow".to_string(), spec };
     let name = args.name.clone().unwrap_or(name);
@@ -117,7 +118,7 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
         Target { connection, state_dir, priority: args.priority, slots: args.slots, waits: !args.detach };
     steps::submit(&target, spec)?;
     if target.waits {
-        tell(&format!("sailfish: {name}: {count} steps succeeded"));
+        tell(&format!("sailfish: {name}: {steps_text} succeeded"));
     }
     Ok(())
 }
