@@ -5,10 +5,12 @@
 
 mod failure;
 pub(crate) mod proof;
+mod step_caching;
 mod task_file;
 
 pub use failure::{Blame, LostInput, TaskFailure};
 pub use proof::{DataSum, SourceCommit};
+pub use step_caching::StepCaching;
 pub use task_file::{PIPELINE_PROGRAMS_MAX, TASK_FILES_MAX, TaskFile, TaskFileError};
 
 use crate::AttemptLimits;
@@ -97,6 +99,10 @@ pub struct RunTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub stdout: Option<PathBuf>,
+    /// Set for a program that is skipped where a finished run of it is known. It reads below the user's own directories only
+    /// the files that it declares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caching: Option<Box<StepCaching>>,
     /// Slots of one node that the program takes while it runs; 0 is 1. A slot is a core.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cores: u32,

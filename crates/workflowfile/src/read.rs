@@ -3,7 +3,7 @@
 use crate::error::{Nearest, WorkflowFileError};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
-use api::task::{RunTask, TaskFile};
+use api::task::{RunTask, StepCaching, TaskFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
@@ -149,10 +149,19 @@ fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileE
         cores: step.cores.unwrap_or(0),
         memory_bytes: memory.transpose()?.unwrap_or(0),
         architecture: step.arch.clone(),
+        caching: caching(step, dir),
         ..RunTask::default()
     };
     task.limits.seconds = timeout.transpose()?.map(|timeout| timeout.as_secs());
     Ok(task)
+}
+
+/// Returns the rules by which a step is skipped; None if it always runs. Without outputs there is nothing to keep.
+fn caching(step: &WorkflowFileStep, dir: &Path) -> Option<Box<StepCaching>> {
+    let has_outputs = !step.outputs.is_empty() || step.stdout.is_some();
+    let at = |paths: &[PathBuf]| paths.iter().map(|path| dir.join(path)).collect();
+    (has_outputs && step.cache.unwrap_or(true))
+        .then(|| Box::new(StepCaching { reads: at(&step.reads), environment: at(&step.environment) }))
 }
 
 /// Returns a declared file: a relative path is its name too, an absolute one stands under its file name.

@@ -53,13 +53,39 @@ pub struct WorkflowFileStep {
     /// True: the program reaches the network also in a sandbox.
     #[serde(default)]
     pub network: bool,
+    /// False: it runs even if a finished run of it is known, and may read any file.
+    pub cache: Option<bool>,
+    /// Files and directories that it may read below the user's own directories, beside its inputs. A change of them does
+    /// not count.
+    #[serde(default)]
+    pub reads: Vec<PathBuf>,
+    /// Files that it depends on without reading them as inputs, such as lock files. A change of them counts.
+    #[serde(default)]
+    pub environment: Vec<PathBuf>,
 }
 
 impl WorkflowFile {
     /// Keys of the file, and of a step.
     pub const KEYS: [&str; 2] = ["name", "step"];
-    pub const STEP_KEYS: [&str; 16] = [
-        "name", "command", "words", "inputs", "outputs", "stdin", "stdout", "keep", "after", "env", "cores",
-        "memory", "arch", "retries", "timeout", "network",
+    pub const STEP_KEYS: [&str; 19] = [
+        "name",
+        "command",
+        "words",
+        "inputs",
+        "outputs",
+        "stdin",
+        "stdout",
+        "keep",
+        "after",
+        "env",
+        "cores",
+        "memory",
+        "arch",
+        "retries",
+        "timeout",
+        "network",
+        "cache",
+        "reads",
+        "environment",
     ];
 }
