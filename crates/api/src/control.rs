@@ -139,6 +139,13 @@ pub struct StageProgress {
     pub done: u32,
     /// Number of attempts that run now.
     pub running: u32,
+    /// Finished steps for which runs of earlier jobs stand, of a job with steps.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped: u32,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The answer to a wait: None while the job is not over.

@@ -4,11 +4,16 @@
 //! -> `commit`; a job that reduces kept I-files of another job has `adopt` -> `merge` -> `reduce` -> `commit`.
 
 mod failure;
+mod finished_run;
 pub(crate) mod proof;
 mod step_caching;
 mod task_file;
 
 pub use failure::{Blame, LostInput, TaskFailure};
+pub use finished_run::{
+    CACHING_RULES, FileStamp, FinishedRun, ProgramPlace, RecordedRun, RunDifference, RunFile, RunLook,
+    RunLooked,
+};
 pub use proof::{DataSum, SourceCommit};
 pub use step_caching::StepCaching;
 pub use task_file::{PIPELINE_PROGRAMS_MAX, TASK_FILES_MAX, TaskFile, TaskFileError};
@@ -116,6 +121,9 @@ pub struct RunTask {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub removes: Vec<PathBuf>,
+    /// In place of a program: finished runs of other steps, to be compared with the present state of all files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looks: Vec<RunLook>,
     /// Files that nodes fetch: some of `files`, and the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shipped: Vec<ShippedFile>,
@@ -152,6 +160,9 @@ impl RunTask {
         }
         if !self.removes.is_empty() && (!self.words.is_empty() || self.removes.len() > TASK_FILES_MAX) {
             return Err(TaskFileError::RemovesAndRuns);
+        }
+        if !self.looks.is_empty() && (!self.words.is_empty() || self.looks.len() > TASK_FILES_MAX) {
+            return Err(TaskFileError::LooksAndRuns);
         }
         if let Some(path) = self.removes.iter().find(|path| !task_file::is_file_path(path)) {
             return Err(TaskFileError::BadRemoval { path: path.clone() });
@@ -217,6 +228,12 @@ pub struct RunResult {
     pub standard_output_bytes: u64,
     #[serde(default, skip_serializing_if = "is_none_left_out")]
     pub standard_error_bytes: u64,
+    /// Runs of all programs of the pipeline, in their order, if any of them is remembered; one that is not has None.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<Option<FinishedRun>>,
+    /// Answers to [`RunTask::looks`], in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looked: Vec<RunLooked>,
 }
 
 fn is_none_left_out(bytes: &u64) -> bool {

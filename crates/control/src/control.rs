@@ -100,6 +100,7 @@ impl Control {
                 Fact::StepRuns { job } => {
                     self.stepped.step_runs(job).into_iter().for_each(|job| outbox.touch(job));
                 }
+                Fact::StepRan { job, result } => self.step_ran(outbox, job, *result),
             }
         }
     }
@@ -346,6 +347,9 @@ impl Control {
         let file_hold = batch.file_hold.clone();
         if waits {
             let name = batch.name_of_all.clone().unwrap_or_else(|| spec.name.as_str().into());
+            // The store has no questions about finished runs.
+            let is_look = spec.kind.program().is_some_and(|task| !task.looks.is_empty());
+            let shared = shared.or_else(|| is_look.then(|| WaitingSpec::Shared(Arc::clone(&spec))));
             let spec = shared.unwrap_or_else(|| WaitingSpec::of(&spec));
             self.backlog.waits(job, key, Waiting { name, spec, spec_bytes, file_hold });
         } else {

@@ -1,6 +1,6 @@
 //! The list of kinds, and specifications that are read by it.
 
-use crate::{FinishedSteps, NodeSize, Step, StepPlanner};
+use crate::{FinishedSteps, NodeSize, RunMemory, Step, StepPlanner};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -22,6 +22,11 @@ pub trait StepPlan: Send + Sync {
 
     /// Returns the steps that may begin now: see [`StepPlanner::next`].
     fn next(&self, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step>;
+
+    /// Returns the memory of finished runs, for a kind that has one.
+    fn memory(&self) -> Option<&dyn RunMemory> {
+        None
+    }
 }
 
 /// The reason why a job of a kind is refused. Always the fault of its user.
@@ -72,6 +77,10 @@ impl<K: StepPlanner> StepPlan for Checked<K> {
 
     fn next(&self, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step> {
         K::next(&self.0, finished, size)
+    }
+
+    fn memory(&self) -> Option<&dyn RunMemory> {
+        K::memory(&self.0)
     }
 }
 

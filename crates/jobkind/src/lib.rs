@@ -18,9 +18,11 @@
 
 mod kinds;
 pub mod laws;
+mod runs;
 mod step;
 
 pub use kinds::{KindError, Kinds, StepPlan};
+pub use runs::{Judgement, KnownRuns, LOOKS_FROM, RememberedStep, RunMemory};
 pub use step::{FinishedSteps, NodeSize, Step, StepWork};
 
 use serde::de::DeserializeOwned;
@@ -49,4 +51,9 @@ pub trait StepPlanner: 'static {
     /// that has not begun and needs finished steps only. Those of [`StepPlanner::plan`] may be left out by a kind without
     /// pipelines.
     fn next(spec: &Self::Spec, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step>;
+
+    /// Returns the memory of finished runs, for a kind that has one.
+    fn memory(_: &Self::Spec) -> Option<&dyn RunMemory> {
+        None
+    }
 }

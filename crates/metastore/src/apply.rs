@@ -3,13 +3,14 @@
 
 use crate::batch::Batch;
 use crate::database::{Connection, Session};
-use crate::tables::{fleet, intermediate_files, kept, people, reopen, shuffle_data};
+use crate::tables::{finished_runs, fleet, intermediate_files, kept, people, reopen, shuffle_data};
 use crate::transaction::{self, ApplyError, Ending};
 use crate::writer::Writer;
 use crate::{Metastore, StoreError};
 use api::history::EventKind;
 use ids::JobId;
 use rows::Change;
+use std::collections::BTreeMap;
 
 /// Maximum number of tries of a transaction that PostgreSQL rolled back because of another one.
 const SERIALIZATION_TRIES_MAX: u32 = 5;
@@ -105,7 +106,7 @@ async fn write(
 }
 
 async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), ApplyError> {
-    let mut batch = Batch::default();
+    let (mut batch, mut runs) = (Batch::default(), BTreeMap::new());
     for change in changes {
         match change {
             Change::OwnerStarted { uuid, pid, now_ns } => {
@@ -148,9 +149,10 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
                 kept::forget_dirs(db, *job).await?;
                 batch.take(change)?;
             }
+            Change::RunFinished { .. } => finished_runs::row(&mut runs, change)?,
             of_jobs => batch.take(of_jobs)?,
         }
     }
     batch.write(db).await?;
-    Ok(())
+    finished_runs::write(db, runs).await
 }

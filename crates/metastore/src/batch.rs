@@ -1,10 +1,10 @@
 //! Effect of a list of changes on the rows of jobs, stages, tasks and attempts: several changes of one row are merged,
 //! and rows of one kind are written by one statement, in the order of their keys.
 
-use crate::StoreError;
 use crate::convert::{json, path_text};
 use crate::database::{Rows, Session, Value};
 use crate::tables::shuffle_data::Data;
+use crate::{StoreError, stored_spec};
 use api::history::{AttemptState, EventKind, JobState, KeptFiles, StageState, StepOf};
 use api::{JobSpec, Task, TaskFailure};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskKey};
@@ -268,7 +268,7 @@ impl Batch {
             reduce_again: spec.kind.source().map(|source| source.0),
             waits: *waits,
             step_of: step_of.clone(),
-            spec: json(spec)?,
+            spec: stored_spec::written(spec)?,
         };
         self.new_jobs.insert(*job, new);
         for (index, kind) in stages.iter().copied().enumerate() {
@@ -354,7 +354,7 @@ impl Batch {
         patch.expanded_ns = Some(now_ns);
         for (index, task) in tasks.iter().enumerate() {
             let key = TaskKey { job, stage, task: ids::TaskIndex(index as u32) };
-            self.new_tasks.insert(key, json(task)?);
+            self.new_tasks.insert(key, stored_spec::written_task(task)?);
         }
         // The first stage of a job with tasks needs no event: the submit says it.
         if !self.new_jobs.contains_key(&job) {

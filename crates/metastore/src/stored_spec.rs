@@ -1,7 +1,27 @@
 //! Specifications of jobs as they are stored: as JSON of today, or as earlier versions wrote it.
 
-use api::JobSpec;
-use serde_json::{Map, Value, json};
+use crate::StoreError;
+use crate::convert::json;
+use api::task::RunTask;
+use api::{JobSpec, Task};
+use serde_json::{Map, Value};
+
+/// Returns the form of a specification that is stored. Questions about finished runs are left out: a server that restarts
+/// asks them again.
+pub(crate) fn written(spec: &JobSpec) -> Result<String, StoreError> {
+    match spec.kind.program().is_some_and(|task| !task.looks.is_empty()) {
+        true => json(&JobSpec::of_one_task(spec.name.clone(), RunTask::default())),
+        false => json(spec),
+    }
+}
+
+/// Returns the same for a task.
+pub(crate) fn written_task(task: &Task) -> Result<String, StoreError> {
+    match task {
+        Task::Run(run) if !run.looks.is_empty() => json(&Task::Run(RunTask::default())),
+        task => json(task),
+    }
+}
 
 /// Reads a stored specification.
 pub(crate) fn parse(text: &str) -> Result<JobSpec, serde_json::Error> {
@@ -20,11 +40,15 @@ fn from_flags(mut spec: Map<String, Value>) -> Map<String, Value> {
     let (map_only, generate) = (take("map_only"), take("generate"));
     let kind = match (program, source) {
         (Value::Null, Value::Null) if map_only == Value::Bool(true) => {
-            json!({ "map_reduce": { "map_only": { "generate": generate } } })
+            serde_json::json!({ "map_reduce": { "map_only": { "generate": generate } } })
         }
-        (Value::Null, Value::Null) => json!({ "map_reduce": { "shuffled": { "generate": generate } } }),
-        (Value::Null, source) => json!({ "map_reduce": { "reduce_again": { "source": source } } }),
-        (program, _) => json!({ "tasks": { "kind": { "program": program } } }),
+        (Value::Null, Value::Null) => {
+            serde_json::json!({ "map_reduce": { "shuffled": { "generate": generate } } })
+        }
+        (Value::Null, source) => {
+            serde_json::json!({ "map_reduce": { "reduce_again": { "source": source } } })
+        }
+        (program, _) => serde_json::json!({ "tasks": { "kind": { "program": program } } }),
     };
     spec.insert("kind".to_string(), kind);
     for input in spec.get_mut("inputs").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -42,12 +66,12 @@ mod tests {
     use api::task::RunTask;
     use api::{Compression, GeneratedRows, JobKind, JobSpec, MapReduce, TasksKind, TeraLayout};
     use ids::JobId;
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     /// Today's specification of this kind, and the same as an earlier version wrote it.
     fn check(kind: JobKind, flags: Value) {
         let mut spec = JobSpec { kind, ..JobSpec::named("a job") };
-        let input = json!({ "path": "/in", "size_bytes": 3, "mtime_ns": 4, "format": "gzip" });
+        let input = serde_json::json!({ "path": "/in", "size_bytes": 3, "mtime_ns": 4, "format": "gzip" });
         let mut written = serde_json::to_value(&spec).unwrap();
         let fields = written.as_object_mut().unwrap();
         fields.remove("kind");
@@ -68,23 +92,26 @@ mod tests {
         let program = serde_json::to_value(&task).unwrap();
         check(
             MapReduce::Shuffled { generate: None }.into(),
-            json!({ "map_only": false, "reduce_again": null }),
+            serde_json::json!({ "map_only": false, "reduce_again": null }),
         );
         check(
             MapReduce::Shuffled { generate: Some(rows) }.into(),
-            json!({ "map_only": false, "generate": made }),
+            serde_json::json!({ "map_only": false, "generate": made }),
         );
-        check(MapReduce::MapOnly { generate: None }.into(), json!({ "map_only": true, "generate": null }));
+        check(
+            MapReduce::MapOnly { generate: None }.into(),
+            serde_json::json!({ "map_only": true, "generate": null }),
+        );
         check(
             MapReduce::MapOnly { generate: Some(rows) }.into(),
-            json!({ "map_only": true, "generate": made }),
+            serde_json::json!({ "map_only": true, "generate": made }),
         );
         check(
             MapReduce::ReduceAgain { source: JobId(7) }.into(),
-            json!({ "map_only": false, "reduce_again": 7 }),
+            serde_json::json!({ "map_only": false, "reduce_again": 7 }),
         );
         let kind = TasksKind::Program(Box::new(task));
-        check(JobKind::Tasks { kind }, json!({ "map_only": true, "single": program }));
+        check(JobKind::Tasks { kind }, serde_json::json!({ "map_only": true, "single": program }));
     }
 
     #[test]

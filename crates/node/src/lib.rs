@@ -24,6 +24,7 @@
 
 mod attempt;
 mod clock;
+mod contents;
 mod control;
 mod disks;
 mod failure;

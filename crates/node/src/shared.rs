@@ -1,6 +1,7 @@
 //! State of a node: its jobs, and the counters of its threads.
 
 use crate::attempt::JobRun;
+use crate::contents::Contents;
 use crate::control::Control;
 use crate::job_data::{JobData, NodeFacts};
 use crate::shuffle::remote::{OtherNodes, RecordData};
@@ -51,6 +52,8 @@ pub(crate) struct Shared {
     pub record_data: OnceLock<Arc<dyn RecordData>>,
     pub outputs: RunningOutputs,
     pub meters: Meters,
+    /// Hashes of files that jobs read and wrote.
+    pub contents: Contents,
     /// On one machine: local copies for jobs of one task, which have no directories.
     copies: Mutex<Option<(TemporaryDir, Arc<LocalFiles>)>>,
     /// Promoted replicas that must be copied to one more node and that the replicator of the job has not taken yet.
@@ -69,6 +72,7 @@ impl Shared {
             record_data: OnceLock::new(),
             outputs: RunningOutputs::default(),
             meters: Meters::default(),
+            contents: Contents::default(),
             copies: Mutex::default(),
             again: Mutex::default(),
             draining: AtomicBool::new(false),

@@ -45,6 +45,15 @@ pub(crate) fn find_program(
     choose(program, start_dir, places)
 }
 
+/// Returns the executable of a program word that is no file of the work directory.
+pub fn find_executable(
+    word: &str,
+    start_dir: &Path,
+    env: &[(String, String)],
+) -> Result<PathBuf, ProgramError> {
+    choose(word, start_dir, places_outside(word, start_dir, env).into_iter())
+}
+
 fn places_outside(program: &str, start_dir: &Path, env: &[(String, String)]) -> Vec<PathBuf> {
     let mut places = Vec::new();
     if !program.contains('/') {

@@ -39,7 +39,7 @@ mod visible;
 pub use containment::{Containment, ContainmentError};
 pub use context::FunctionContext;
 pub use env_file::{EnvFileError, read_env_file};
-pub use find::{ProgramError, check_program};
+pub use find::{ProgramError, check_program, find_executable};
 pub use limits::ProgramLimits;
 pub use pipeline::{
     PipelineProgram, Relay, RelayFile, Stdout, Streams, run_pipeline, streams_to_file, streams_to_program,

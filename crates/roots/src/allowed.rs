@@ -197,6 +197,7 @@ impl Roots {
                     == (&task.directory, &task.files, &task.shipped, &task.pinned)
                     && (&other.inputs, &other.outputs) == (&task.inputs, &task.outputs)
                     && (&other.pipeline, &other.removes) == (&task.pipeline, &task.removes)
+                    && (&other.looks, &other.caching) == (&task.looks, &task.caching)
                     && other.words.first() == task.words.first()
             };
             if !before.is_some_and(is_like) {
@@ -215,6 +216,11 @@ impl Roots {
     /// Checks a program of the pipeline of a job, whose shipped files all its programs have.
     fn check_program_of(&self, job: &RunTask, task: &RunTask) -> Result<(), OutsideRoots> {
         task.removes.iter().try_for_each(|path| self.check_output(path))?;
+        let looked_at = task.looks.iter().flat_map(|look| look.run.paths());
+        looked_at.into_iter().try_for_each(|path| self.check_path("file", path))?;
+        let declared =
+            task.caching.iter().flat_map(|caching| caching.reads.iter().chain(&caching.environment));
+        declared.into_iter().try_for_each(|path| self.check_path("file", path))?;
         if task.words.is_empty() {
             return Ok(());
         }

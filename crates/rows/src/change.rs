@@ -8,7 +8,7 @@ use api::history::{AttemptState, EventKind, JobState, StepOf};
 use api::intermediate::IntermediateStatus;
 use api::kept::KeptPlace;
 use api::people::Role;
-use api::task::{ChunkSummary, Part, ReduceTask, RunSummary, TaskResult};
+use api::task::{ChunkSummary, Part, RecordedRun, ReduceTask, RunSummary, TaskResult};
 use api::{Boundaries, DataSum, JobReport, JobSpec, SourceCommit, Task, TaskFailure};
 use ids::{
     AttemptKey, IfileIndex, IntermediateId, JobId, NodeId, PlanVersion, RunId, StageIndex, StageKind,
@@ -297,6 +297,15 @@ pub enum Change {
     /// The file is deleted.
     IntermediateRemoved {
         file: IntermediateId,
+    },
+    /// A run that is remembered under this path; it replaces the earlier one there. The user is empty on one machine.
+    RunFinished {
+        user: String,
+        path: PathBuf,
+        /// Job of the step.
+        job: JobId,
+        run: Arc<RecordedRun>,
+        now_ns: u64,
     },
     /// Standard error of the programs of an attempt, in a job of many tasks.
     AttemptSaid {

@@ -5,6 +5,7 @@ use crate::event_loop::EventLoop;
 use crate::{ServerError, clock};
 use control::{DiskDirs, JobDirs, Leftover, RecoveredSteps, RecoveredWork};
 use metastore::{Change, Keep, RecoveredJob, StepRow, WinningCommits};
+use std::collections::BTreeMap;
 
 impl EventLoop {
     /// Restores the state of the previous server of this cluster.
@@ -16,7 +17,7 @@ impl EventLoop {
         for job in recovered.jobs.into_values() {
             if job.spec.kind.steps().is_some() {
                 let of_job = steps.remove(&job.row.job).unwrap_or_default();
-                stepped.push(self.recovered_steps(job, of_job));
+                stepped.push(self.recovered_steps(job, of_job).await?);
                 continue;
             }
             let commits = match job.spec.kind.source() {
@@ -42,14 +43,23 @@ impl EventLoop {
         Ok(())
     }
 
-    fn recovered_steps(&self, job: RecoveredJob, steps: Vec<StepRow>) -> RecoveredSteps {
+    async fn recovered_steps(
+        &self,
+        job: RecoveredJob,
+        steps: Vec<StepRow>,
+    ) -> Result<RecoveredSteps, ServerError> {
         let RecoveredJob { row, spec, cancel_asked, .. } = job;
         let plan = spec.kind.steps().map(|steps| self.kinds.read(&steps.kind, &steps.spec));
         let plan =
             plan.unwrap_or_else(|| unreachable!("{} has steps", row.job)).map_err(|error| error.to_string());
-        let file_hold = self.files.hold_what_is_here(&spec);
         let (user, priority) = (row.user.unwrap_or_default(), row.priority);
-        RecoveredSteps { job: row.job, spec, plan, user, priority, cancel_asked, steps, file_hold }
+        let recorded = match &plan {
+            Ok(plan) => self.recorded_runs(&user, plan.as_ref()).await?,
+            Err(_) => BTreeMap::new(),
+        };
+        let file_hold = self.files.hold_what_is_here(&spec);
+        let job = row.job;
+        Ok(RecoveredSteps { job, spec, plan, recorded, user, priority, cancel_asked, steps, file_hold })
     }
 
     fn remove(&mut self, leftover: Leftover) {

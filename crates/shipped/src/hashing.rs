@@ -14,6 +14,20 @@ pub fn hash_of(bytes: &[u8]) -> ContentHash {
     ContentHash(Sha256::digest(bytes).into())
 }
 
+/// The hash of a content that comes piece by piece.
+#[derive(Default)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub fn hash(self) -> ContentHash {
+        ContentHash(self.0.finalize().into())
+    }
+}
+
 /// Returns the hash of a file, and its length.
 pub fn hash_file(path: &Path) -> std::io::Result<(ContentHash, u64)> {
     hash_pieces(&mut File::open(path)?, |_| Ok(()))

@@ -24,4 +24,4 @@ mod hashing;
 pub use body::FileBody;
 pub use depot::{CopyMode, Depot, Figures, Hold, Incoming, Limits};
 pub use error::ShippedError;
-pub use hashing::{hash_file, hash_of};
+pub use hashing::{Hasher, hash_file, hash_of};

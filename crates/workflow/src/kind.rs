@@ -3,7 +3,7 @@
 use crate::PlannedWorkflow;
 use crate::pipelines::pipelines;
 use ids::StepNumber;
-use jobkind::{FinishedSteps, NodeSize, Step, StepPlanner};
+use jobkind::{FinishedSteps, NodeSize, RunMemory, Step, StepPlanner};
 use std::collections::BTreeSet;
 
 /// The kind `workflow`.
@@ -19,11 +19,17 @@ impl StepPlanner for Workflow {
     }
 
     fn plan(spec: &PlannedWorkflow, size: NodeSize) -> Vec<Step> {
+        if spec.only_judges {
+            return Vec::new();
+        }
         let first = spec.numbers().filter(|number| spec.step_at(*number).after.is_empty());
         pipelines(spec, first, |_| false, &BTreeSet::new(), size)
     }
 
     fn next(spec: &PlannedWorkflow, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step> {
+        if spec.only_judges {
+            return Vec::new();
+        }
         // The latest is the most likely to be missing.
         let may_begin = |step: &StepNumber| {
             let mut before = spec.step_at(*step).after.iter().rev();
@@ -40,5 +46,9 @@ impl StepPlanner for Workflow {
                 pipelines(spec, readers.filter(may_begin), is_finished, finished.begun, size)
             }
         }
+    }
+
+    fn memory(spec: &PlannedWorkflow) -> Option<&dyn RunMemory> {
+        Some(spec)
     }
 }

@@ -9,13 +9,14 @@
 //! number of a step is its position in the specification; the numbers after them remove temporary files at the end.
 //!
 //! # Deliberately absent
-//! No caching. No bytes: nodes bring inputs and take outputs.
+//! No bytes: nodes bring inputs, take outputs and hash both. No rows: the store remembers finished runs.
 //!
 //! # How it is tested
 //! Property tests against the laws of kinds: every order of ends runs each step once, after those before it.
 
 mod check;
 mod kind;
+mod memory;
 mod pipelines;
 mod preview;
 mod spec;

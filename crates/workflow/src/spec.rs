@@ -20,6 +20,8 @@ pub struct PlannedWorkflow {
     steps: Vec<PlannedStep>,
     /// Temporary outputs that steps read. They are removed when all steps are done, in lists of limited length.
     removals: Vec<Vec<PathBuf>>,
+    /// True if the job ends when it knows which steps would run.
+    pub(crate) only_judges: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -33,6 +35,25 @@ pub(crate) struct PlannedStep {
     pub stream_readers: Vec<StepNumber>,
     /// Steps that read each of its outputs.
     pub output_readers: Vec<Vec<StepNumber>>,
+    /// Inputs that other steps write.
+    pub made_inputs: Vec<MadeInput>,
+}
+
+/// An input that another step writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MadeInput {
+    /// Position among the inputs.
+    pub input: usize,
+    pub writer: StepNumber,
+    /// Position among the outputs of the writer.
+    pub output: usize,
+}
+
+impl PlannedStep {
+    /// Returns whether an output is removed at the end, because only steps read it.
+    pub fn is_removed(&self, output: usize) -> bool {
+        self.program.outputs[output].temporary && !self.output_readers[output].is_empty()
+    }
 }
 
 impl<'de> Deserialize<'de> for PlannedWorkflow {
@@ -67,69 +88,104 @@ impl PlannedWorkflow {
         self.removals.iter().flatten()
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Returns the numbers of the steps that remove temporary files.
+    pub(crate) fn removal_numbers(&self) -> impl Iterator<Item = StepNumber> {
+        let first = self.steps.len() as u32;
+        (first..first + self.removals.len() as u32).map(StepNumber)
+    }
+
     pub(crate) fn numbers(&self) -> impl Iterator<Item = StepNumber> + use<> {
         (0..self.steps.len() as u32).map(StepNumber)
     }
 }
 
 pub(crate) fn planned(spec: WorkflowSpec) -> Result<PlannedWorkflow, String> {
+    let only_judges = spec.only_judges;
     let before = steps_before(&spec.steps)?;
     let readers = readers(&before);
-    let (of_outputs, of_streams) = readers_of_outputs(&spec.steps);
-    let edges = before.into_iter().zip(readers).zip(of_outputs.into_iter().zip(of_streams));
+    let mut files = FilesOfSteps::new(&spec.steps);
     let mut steps = Vec::with_capacity(spec.steps.len());
-    for (step, ((before, readers), (output_readers, stream_readers))) in spec.steps.into_iter().zip(edges) {
+    for (number, (step, (before, readers))) in
+        spec.steps.into_iter().zip(before.into_iter().zip(readers)).enumerate()
+    {
         steps.push(PlannedStep {
             name: step.name.into(),
             program: Arc::new(step.program),
             after: before.into_iter().map(StepNumber).collect(),
             readers,
-            stream_readers,
-            output_readers,
+            stream_readers: std::mem::take(&mut files.stream_readers[number]),
+            output_readers: std::mem::take(&mut files.output_readers[number]),
+            made_inputs: std::mem::take(&mut files.made_inputs[number]),
         });
     }
     let removals = removals(&steps);
-    Ok(PlannedWorkflow { steps, removals })
+    Ok(PlannedWorkflow { steps, removals, only_judges })
 }
 
 /// Returns the paths of temporary outputs that steps read.
 fn removals(steps: &[PlannedStep]) -> Vec<Vec<PathBuf>> {
-    let outputs = steps.iter().flat_map(|step| step.program.outputs.iter().zip(&step.output_readers));
-    let temporary = outputs.filter(|(output, readers)| output.temporary && !readers.is_empty());
-    let paths: Vec<PathBuf> = temporary.map(|(output, _)| output.path.clone()).collect();
+    let temporary = steps.iter().flat_map(|step| {
+        let outputs = step.program.outputs.iter().enumerate();
+        outputs.filter(|(index, _)| step.is_removed(*index)).map(|(_, output)| output)
+    });
+    let paths: Vec<PathBuf> = temporary.map(|output| output.path.clone()).collect();
     paths.chunks(TASK_FILES_MAX).map(<[PathBuf]>::to_vec).collect()
 }
 
-/// Returns for each step the steps that read each of its outputs, and those whose standard input is its standard output
-/// and nothing else of it.
-fn readers_of_outputs(steps: &[WorkflowStep]) -> (Vec<Vec<Vec<StepNumber>>>, Vec<Vec<StepNumber>>) {
-    let mut places: BTreeMap<&Path, (usize, usize)> = BTreeMap::new();
-    for (writer, step) in steps.iter().enumerate() {
-        for (index, output) in step.program.outputs.iter().enumerate() {
-            places.insert(&output.path, (writer, index));
+/// The files that steps pass to each other, by step.
+struct FilesOfSteps {
+    /// Steps that read each output.
+    output_readers: Vec<Vec<Vec<StepNumber>>>,
+    /// Steps whose standard input is the standard output of the step, and nothing else of it.
+    stream_readers: Vec<Vec<StepNumber>>,
+    made_inputs: Vec<Vec<MadeInput>>,
+}
+
+impl FilesOfSteps {
+    fn new(steps: &[WorkflowStep]) -> Self {
+        let mut places: BTreeMap<&Path, (usize, usize)> = BTreeMap::new();
+        for (writer, step) in steps.iter().enumerate() {
+            for (index, output) in step.program.outputs.iter().enumerate() {
+                places.insert(&output.path, (writer, index));
+            }
         }
+        let output_readers = steps.iter().map(|step| vec![Vec::new(); step.program.outputs.len()]).collect();
+        let none = || vec![Vec::new(); steps.len()];
+        let mut files =
+            Self { output_readers, stream_readers: none(), made_inputs: vec![Vec::new(); steps.len()] };
+        for reader in 0..steps.len() {
+            files.add_reader(steps, reader, &places);
+        }
+        files
     }
-    let mut of_outputs: Vec<Vec<Vec<StepNumber>>> =
-        steps.iter().map(|step| vec![Vec::new(); step.program.outputs.len()]).collect();
-    let mut of_streams = vec![Vec::new(); steps.len()];
-    for (reader, step) in steps.iter().enumerate() {
-        let number = StepNumber(reader as u32);
+
+    fn add_reader(
+        &mut self,
+        steps: &[WorkflowStep],
+        reader: usize,
+        places: &BTreeMap<&Path, (usize, usize)>,
+    ) {
+        let (step, number) = (&steps[reader], StepNumber(reader as u32));
         // Files that it needs of each writer, besides the stream.
         let mut files: Vec<usize> = step.after.iter().map(|before| *before as usize).collect();
         let mut stream = None;
-        for input in &step.program.inputs {
-            let Some((writer, index)) = places.get(input.path.as_path()).copied() else { continue };
-            of_outputs[writer][index].push(number);
+        for (input, file) in step.program.inputs.iter().enumerate() {
+            let Some((writer, output)) = places.get(file.path.as_path()).copied() else { continue };
+            self.output_readers[writer][output].push(number);
+            self.made_inputs[reader].push(MadeInput { input, writer: StepNumber(writer as u32), output });
             let wrote = &steps[writer].program;
-            let is_stdin = step.program.stdin.as_ref() == Some(&input.name);
-            match is_stdin && wrote.stdout.as_ref() == Some(&wrote.outputs[index].name) {
+            let is_stdin = step.program.stdin.as_ref() == Some(&file.name);
+            match is_stdin && wrote.stdout.as_ref() == Some(&wrote.outputs[output].name) {
                 true => stream = Some(writer),
                 false => files.push(writer),
             }
         }
         if let Some(writer) = stream.filter(|writer| !files.contains(writer)) {
-            of_streams[writer].push(number);
+            self.stream_readers[writer].push(number);
         }
     }
-    (of_outputs, of_streams)
 }

@@ -22,6 +22,8 @@ pub enum WorkflowFileError {
     BadPath { step: String, path: PathBuf },
     #[error("the step {step:?} waits for {after:?}, which is no step{nearest}")]
     UnknownStep { step: String, after: String, nearest: Nearest },
+    #[error("there is no step {step:?}{nearest}")]
+    NoStep { step: String, nearest: Nearest },
     #[error("the step {step:?} has {key} = {value:?}: {reason}")]
     BadValue { step: String, key: &'static str, value: String, reason: String },
     #[error("the step {step:?} reads {path}, which does not exist, and no step writes it{nearest}", path = path.display())]

@@ -21,6 +21,6 @@ mod script;
 mod table;
 
 pub use error::WorkflowFileError;
-pub use read::{NamedWorkflow, Sources, read};
+pub use read::{NamedWorkflow, Sources, check_step, read};
 pub use script::script;
 pub use table::{StepLine, lines};

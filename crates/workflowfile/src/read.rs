@@ -48,6 +48,17 @@ pub fn read(path: &Path, sources: Sources) -> Result<NamedWorkflow, WorkflowFile
     Ok(NamedWorkflow { name: name.unwrap_or_default(), spec })
 }
 
+/// Returns an error if a workflow has no step of this name.
+pub fn check_step(spec: &WorkflowSpec, name: &str) -> Result<(), WorkflowFileError> {
+    let names = || spec.steps.iter().map(|step| step.name.as_str());
+    match names().any(|step| step == name) {
+        true => Ok(()),
+        false => {
+            Err(WorkflowFileError::NoStep { step: name.to_string(), nearest: Nearest::of(name, names()) })
+        }
+    }
+}
+
 fn read_text(path: &Path) -> Result<String, WorkflowFileError> {
     let unreadable = |source| WorkflowFileError::Unreadable { path: path.to_path_buf(), source };
     let mut text = String::new();
@@ -106,7 +117,8 @@ fn spec(file: &WorkflowFile, dir: &Path) -> Result<WorkflowSpec, WorkflowFileErr
         let after = step.after.iter().map(after).collect::<Result<_, _>>()?;
         Ok(WorkflowStep { name: step.name.clone(), program: program(step, dir)?, after })
     };
-    Ok(WorkflowSpec { steps: file.step.iter().map(step).collect::<Result<_, _>>()? })
+    let steps = file.step.iter().map(step).collect::<Result<_, _>>()?;
+    Ok(WorkflowSpec { steps, only_judges: false })
 }
 
 fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileError> {

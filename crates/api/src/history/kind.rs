@@ -119,6 +119,12 @@ pub enum EventKind {
     /// Kept I-files were removed.
     #[serde(rename = "I-files removed")]
     KeptDataRemoved,
+    /// A step of a job that is known from earlier jobs runs again, and why.
+    #[serde(rename = "step runs")]
+    StepRuns,
+    /// Number of steps of a job for which finished runs stand.
+    #[serde(rename = "steps skipped")]
+    StepsSkipped,
     /// Standard output of the program of a one-task job.
     #[serde(rename = "standard output")]
     StandardOutput,
@@ -183,6 +189,8 @@ ids::words!(
     ReadAgain = "read again",
     KeptDataLost = "I-files lost",
     KeptDataRemoved = "I-files removed",
+    StepRuns = "step runs",
+    StepsSkipped = "steps skipped",
     StandardOutput = "standard output",
     StandardOutputBytes = "standard output bytes",
     StandardError = "standard error",

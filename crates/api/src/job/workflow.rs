@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct WorkflowSpec {
     pub steps: Vec<WorkflowStep>,
+    /// True: nothing runs; the history of the job tells which steps would run, and why.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_judges: bool,
 }
 
 /// A step of a workflow.

@@ -71,6 +71,8 @@ pub enum TaskFileError {
         "a task removes files and runs a program, or removes more than {TASK_FILES_MAX} files: give two tasks"
     )]
     RemovesAndRuns,
+    #[error("a task looks at finished runs of programs and does something else: give two tasks")]
+    LooksAndRuns,
     #[error("the file {path:?} cannot be removed: give an absolute path without `.` and `..`")]
     BadRemoval { path: PathBuf },
     #[error(

@@ -1,5 +1,7 @@
 //! `sailfish workflow`: files with steps are checked, shown, run, and written as scripts.
 
+mod why;
+
 use crate::commands::run::steps::{self, Target};
 use crate::engine::machine;
 use crate::exit::Failure;
@@ -8,6 +10,8 @@ use crate::show::escape;
 use crate::show::quantity::counted;
 use crate::show::tables::{left, right, table};
 use crate::show::terminal::{print, tell};
+use api::history::{EventKind, EventRow};
+use api::job::workflow::WorkflowSpec;
 use api::{JobSpec, SteppedKind};
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
@@ -23,6 +27,8 @@ pub enum WorkflowCommand {
     Plan(PlanArgs),
     /// Run a workflow file, here or on a cluster
     Run(RunArgs),
+    /// Show the steps that a run would not skip, and why; nothing is run
+    Why(WhyArgs),
     /// Print a shell script that does the same without sailfish
     Export(FileArgs),
 }
@@ -43,10 +49,9 @@ pub struct PlanArgs {
     pub slots: Option<u32>,
 }
 
+/// The place of the finished runs that are known, and of new ones.
 #[derive(Debug, Args)]
-pub struct RunArgs {
-    #[command(flatten)]
-    pub file: FileArgs,
+pub struct PlaceArgs {
     /// Run it on the nodes of this server, which must see its files, as in http://127.0.0.1:7070
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     pub server: Option<String>,
@@ -55,6 +60,26 @@ pub struct RunArgs {
     /// Directory of the state [default: sailfish in the XDG state directory]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    fn target(&self) -> Result<Target, Failure> {
+        let state_dir = state_dir::state_dir(self.state.as_deref()).map_err(Failure::refused)?;
+        let connection = self.server.as_ref().map(|url| self.credentials.connect(url)).transpose()?;
+        Ok(Target { connection, state_dir, priority: 0, slots: None, waits: true })
+    }
+
+    fn sources(&self) -> Sources {
+        if self.server.is_some() { Sources::OnNodes } else { Sources::Here }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub file: FileArgs,
+    #[command(flatten)]
+    pub place: PlaceArgs,
     /// Name of the job [default: the name in the file, else that of the file]
     #[arg(long)]
     pub name: Option<String>,
@@ -69,6 +94,17 @@ pub struct RunArgs {
     pub detach: bool,
 }
 
+#[derive(Debug, Args)]
+pub struct WhyArgs {
+    #[command(flatten)]
+    pub file: FileArgs,
+    /// Name of a step [default: all steps that would run]
+    #[arg(value_name = "STEP")]
+    pub step: Option<String>,
+    #[command(flatten)]
+    pub place: PlaceArgs,
+}
+
 fn slots_parser() -> impl TypedValueParser<Value = u32> {
     clap::value_parser!(u32).range(1..=i64::from(machine::SLOTS_MAX))
 }
@@ -81,6 +117,7 @@ pub fn run(command: WorkflowCommand) -> Result<(), Failure> {
         }
         WorkflowCommand::Plan(args) => plan(&args),
         WorkflowCommand::Run(args) => run_file(&args),
+        WorkflowCommand::Why(args) => why::run(&args),
         WorkflowCommand::Export(args) => {
             let script = workflowfile::script(&read(&args, Sources::Here)?.spec).map_err(anyhow::Error::msg);
             Ok(print(&script.map_err(Failure::refused)?)?)
@@ -105,20 +142,27 @@ fn plan(args: &PlanArgs) -> Result<(), Failure> {
 }
 
 fn run_file(args: &RunArgs) -> Result<(), Failure> {
-    let state_dir = state_dir::state_dir(args.state.as_deref()).map_err(Failure::refused)?;
-    let sources = if args.server.is_some() { Sources::OnNodes } else { Sources::Here };
-    let NamedWorkflow { name, spec } = read(&args.file, sources)?;
+    let NamedWorkflow { name, spec } = read(&args.file, args.place.sources())?;
     let steps_text = counted(spec.steps.len() as u64, "step");
-    let spec = serde_json::to_value(&spec).map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
-    let steps = SteppedKind { kind: "workflow".to_string(), spec };
     let name = args.name.clone().unwrap_or(name);
-    let spec = JobSpec::of_steps(name.clone(), steps);
-    let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
     let target =
-        Target { connection, state_dir, priority: args.priority, slots: args.slots, waits: !args.detach };
-    steps::submit(&target, spec)?;
+        Target { priority: args.priority, slots: args.slots, waits: !args.detach, ..args.place.target()? };
+    let job = steps::submit(&target, job_of(name.clone(), &spec)?)?;
     if target.waits {
-        tell(&format!("sailfish: {name}: {steps_text} succeeded"));
+        let skipped = skipped(&steps::events(&target, job)?);
+        tell(&format!("sailfish: {name}: {steps_text} succeeded{skipped}"));
     }
     Ok(())
+}
+
+fn job_of(name: String, spec: &WorkflowSpec) -> Result<JobSpec, Failure> {
+    let spec = serde_json::to_value(spec).map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
+    Ok(JobSpec::of_steps(name, SteppedKind { kind: "workflow".to_string(), spec }))
+}
+
+/// Returns the end of a sentence about steps for which finished runs stood.
+fn skipped(events: &[EventRow]) -> String {
+    let counts = events.iter().filter(|event| event.kind == EventKind::StepsSkipped);
+    let count = counts.last().and_then(|event| event.detail.as_deref());
+    count.map_or(String::new(), |count| format!(", {count} of them skipped: nothing changed for them"))
 }

@@ -79,6 +79,7 @@ mod tests {
             tasks: *tasks,
             done: *done,
             running: 0,
+            skipped: 0,
         });
         let job = JobProgress { stages: stages.collect(), over: false, parts_ready: false };
         let node = NodeProgress {

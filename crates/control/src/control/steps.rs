@@ -11,11 +11,12 @@ use crate::program_jobs::window;
 use crate::users::{Has, JobOwner};
 use api::control::JobOutcome;
 use api::history::{EventKind, JobState, StepOf};
+use api::task::RunResult;
 use api::{Blame, JobSpec, TaskFailure};
 use ids::JobId;
-use jobkind::{Step, StepWork};
+use jobkind::{LOOKS_FROM, Step, StepWork};
 use rows::{Change, Keep, StepRow};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The reason for the end of steps whose job does not succeed.
@@ -24,10 +25,11 @@ const JOB_ENDS: &str = "stopped with the job of which it is a step";
 impl Control {
     /// Begins a job with steps. Its steps follow by [`Control::next_steps`].
     pub fn begin_stepped(&mut self, outbox: &mut Outbox, new: NewSteppedJob) {
-        let NewSteppedJob { job, spec, plan, user, priority, quota, server, file_hold } = new;
+        let NewSteppedJob { job, spec, plan, recorded, user, priority, quota, server, file_hold } = new;
         let owner = self.users.job_begins(user.clone(), spec_bytes(&spec));
         let mut stepped = SteppedJob::new(owner, priority, Some(plan));
         (stepped.file_hold, stepped.shipped, stepped.quota) = (file_hold, shipped_contents(&spec), quota);
+        stepped.remembers(recorded);
         outbox.write(Change::JobSubmitted {
             job,
             owner: server,
@@ -91,11 +93,12 @@ impl Control {
     /// Restores jobs with steps. Must come before their steps are restored.
     pub fn recover_stepped(&mut self, jobs: Vec<RecoveredSteps>) {
         for recovered in jobs {
-            let RecoveredSteps { job, spec, plan, user, priority, cancel_asked, steps, file_hold } =
+            let RecoveredSteps { job, spec, plan, recorded, user, priority, cancel_asked, steps, file_hold } =
                 recovered;
             let owner = self.users.job_begins(user, spec_bytes(&spec));
             let mut stepped = SteppedJob::new(owner, priority, plan.clone().ok());
             (stepped.file_hold, stepped.shipped) = (file_hold, shipped_contents(&spec));
+            stepped.remembers(recorded);
             self.stepped.insert(job, stepped);
             restore_steps(&mut self.stepped, job, &steps);
             let with = |state: JobState| steps.iter().find(|step| step.state == state);
@@ -154,6 +157,16 @@ impl Control {
         true
     }
 
+    /// Remembers the runs of the programs of a job, if it is a step.
+    pub(super) fn step_ran(&mut self, outbox: &mut Outbox, job: JobId, result: RunResult) {
+        let Some((user, runs)) = self.stepped.ran(job, result) else { return };
+        for run in runs {
+            let Some(path) = run.run.key_path().map(Path::to_path_buf) else { continue };
+            let (user, now_ns) = (user.to_string(), outbox.now_ns());
+            outbox.write(Change::RunFinished { user, path, job, run, now_ns });
+        }
+    }
+
     /// Handles the end of a job, which may be a step of another one.
     pub(super) fn step_over(&mut self, outbox: &mut Outbox, job: JobId, outcome: &JobOutcome) {
         if let Some((of, after)) = self.stepped.step_over(job, outcome, self.work.fleet.largest_node()) {
@@ -163,6 +176,9 @@ impl Control {
     }
 
     fn follow(&mut self, outbox: &mut Outbox, job: JobId, after: Option<AfterStep>) {
+        for (kind, detail) in self.stepped.take_notes(job) {
+            outbox.note(job, kind, detail);
+        }
         match after {
             None | Some(AfterStep::GoesOn) => {}
             Some(AfterStep::Stop(steps)) => {
@@ -204,7 +220,9 @@ fn write_interrupted(outbox: &mut Outbox, job: JobId, why: &str) {
 
 /// Restores the steps that had begun. An interrupted one was lost before it began; it gets another job.
 fn restore_steps(jobs: &mut SteppedJobs, job: JobId, steps: &[StepRow]) {
-    for step in steps.iter().filter(|step| step.state != JobState::Interrupted) {
+    // Files are compared again with finished runs.
+    let begun = |step: &&StepRow| step.state != JobState::Interrupted && step.step.0 < LOOKS_FROM;
+    for step in steps.iter().filter(begun) {
         let of = StepOf { job, step: step.step, beside: step.beside.clone() };
         match step.state {
             JobState::Running | JobState::Committing => jobs.restore(of, &step.name, Some(step.job)),

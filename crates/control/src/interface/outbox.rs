@@ -2,6 +2,7 @@
 
 use crate::interface::{ControlError, Moment, Now, Reply};
 use api::history::EventKind;
+use api::task::RunResult;
 use ids::{JobId, NodeId};
 use rows::Change;
 use scheduler::UnixNanos;
@@ -42,6 +43,8 @@ pub(crate) enum Fact {
     JobCleaned { job: JobId },
     /// The first attempt of a job that may be a step begins.
     StepRuns { job: JobId },
+    /// The programs of a job that may be a step have succeeded.
+    StepRan { job: JobId, result: Box<RunResult> },
 }
 
 impl Outbox {

@@ -1,6 +1,6 @@
 //! Ends of attempts: their rows in the history, and the consequences of a winner's result.
 
-use crate::interface::{Ended, Outbox};
+use crate::interface::{Ended, Fact, Outbox};
 use crate::job::Job;
 use crate::job::result_validation::SAID_BYTES_MAX;
 use api::history::{AttemptState, EventKind};
@@ -137,7 +137,12 @@ impl Job {
                 outbox.write(Change::Part { attempt, part: reduce.part.clone() });
             }
             TaskResult::Commit(_) => {}
-            TaskResult::Run(run) => self.remember_output(attempt, run, outbox),
+            TaskResult::Run(run) => {
+                self.remember_output(attempt, run, outbox);
+                if !run.runs.is_empty() || !run.looked.is_empty() {
+                    outbox.tell(Fact::StepRan { job, result: Box::new(run.clone()) });
+                }
+            }
         }
         self.results.record(attempt, result);
     }

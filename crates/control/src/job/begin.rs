@@ -71,6 +71,7 @@ fn stage_progress(stage: StageCounts) -> StageProgress {
         tasks: stage.tasks,
         done: stage.done,
         running: stage.running,
+        skipped: 0,
     }
 }
 
@@ -82,7 +83,7 @@ fn last_progress(job: &Job) -> Vec<StageProgress> {
         let won = |attempt: &&AttemptTime| usize::from(attempt.stage.0) == index && attempt.won;
         let done = job.results.attempts.iter().filter(won).count() as u32;
         let expanded = index < job.tasks.len();
-        stages.push(StageProgress { kind, expanded, tasks, done, running: 0 });
+        stages.push(StageProgress { kind, expanded, tasks, done, running: 0, skipped: 0 });
     }
     stages
 }

@@ -3,8 +3,8 @@
 
 use crate::job::Job;
 use api::task::{
-    AdoptResult, AdoptTask, AdoptedCopy, ChunkSummary, KeptRun, MapResult, MapTask, Part, RunSummary,
-    TASK_WARNINGS_MAX,
+    AdoptResult, AdoptTask, AdoptedCopy, ChunkSummary, KeptRun, MapResult, MapTask, Part, RunResult,
+    RunSummary, RunTask, TASK_WARNINGS_MAX,
 };
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, RunId};
@@ -66,11 +66,7 @@ impl Job {
                 (problem, Some((task.part_index, &reduce.part)))
             }
             (Some(Task::Commit(_)), TaskResult::Commit(_)) => (None, None),
-            (Some(Task::Run(_)), TaskResult::Run(run)) => {
-                let most = run.standard_output.len().max(run.standard_error.len());
-                let long = most > SAID_BYTES_MAX;
-                (long.then_some("more program output than the history stores"), None)
-            }
+            (Some(Task::Run(task)), TaskResult::Run(run)) => (problem_of_program(task, run), None),
             _ => (Some("a result of another kind of task"), None),
         };
         if let Some(what) = problem {
@@ -291,5 +287,21 @@ mod tests {
         for name in ["", "..", "a/b", "/a", "../part-00000"] {
             check(reduce(name, 3), Some("name is not valid"));
         }
+    }
+}
+
+fn problem_of_program(task: &RunTask, run: &RunResult) -> Option<&'static str> {
+    let most = run.standard_output.len().max(run.standard_error.len());
+    let foreign = || {
+        let programs = task.programs().zip(&run.runs);
+        let mut runs = programs.filter_map(|(program, run)| Some((program, run.as_ref()?)));
+        runs.any(|(program, run)| !run.is_of(program))
+    };
+    let counts = || !run.runs.is_empty() && run.runs.len() != task.programs().count();
+    match () {
+        () if most > SAID_BYTES_MAX => Some("more program output than the history stores"),
+        () if counts() || foreign() => Some("runs of other programs"),
+        () if run.looked.len() != task.looks.len() => Some("answers to other questions"),
+        () => None,
     }
 }

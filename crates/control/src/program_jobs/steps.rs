@@ -1,5 +1,6 @@
 //! Jobs with steps: their kind plans the steps, each of which is a job of its own (Clustera, section 3.3).
 
+mod step_runs;
 mod stepped_job;
 mod stepped_jobs;
 
@@ -9,11 +10,12 @@ pub(crate) use stepped_jobs::SteppedJobs;
 
 use crate::program_jobs::FileHold;
 use crate::users::JobQuota;
+use api::task::RecordedRun;
 use api::{ContentHash, JobSpec};
-use ids::JobId;
+use ids::{JobId, StepNumber};
 use jobkind::StepPlan;
 use rows::StepRow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A job with steps whose number is assigned.
@@ -22,6 +24,8 @@ pub struct NewSteppedJob {
     pub spec: Arc<JobSpec>,
     /// Its specification, as its kind has read it.
     pub plan: Arc<dyn StepPlan>,
+    /// Finished runs of its steps, from the store.
+    pub recorded: BTreeMap<StepNumber, Arc<RecordedRun>>,
     pub user: String,
     pub priority: i32,
     /// Quota of the user, which limits the steps that are jobs at one time.
@@ -37,6 +41,8 @@ pub struct RecoveredSteps {
     pub spec: JobSpec,
     /// Its specification, as its kind has read it; an error if this server does not accept it.
     pub plan: Result<Arc<dyn StepPlan>, String>,
+    /// Finished runs of its steps, from the store.
+    pub recorded: BTreeMap<StepNumber, Arc<RecordedRun>>,
     pub user: String,
     pub priority: i32,
     /// The reason of a requested cancellation.

@@ -86,6 +86,7 @@ async fn both_names(connection: &mut SqliteConnection) -> Result<(), sqlx::Error
 /// column, and the expression shown instead.
 const HIDDEN: &[(&str, &str, &str)] = &[
     ("tasks", "payload", "NULL"),
+    ("finished_runs", "run", "NULL"),
     ("reports", "report", "json_remove(report, '$.mapper', '$.combiner', '$.reducer')"),
     (
         "attempts",

@@ -1,8 +1,10 @@
 //! The declared files of a program: its inputs stand in its directory before it starts, and its outputs are taken from
 //! there when all programs of its pipeline have succeeded.
 
+use crate::contents::{Contents, stamp};
 use crate::failure::{file_failure, named_failure};
-use api::task::{RunTask, TaskFile};
+use crate::tasks::finished_runs::{Reading, run_file};
+use api::task::{FileStamp, RunFile, RunTask, TaskFile};
 use api::{Blame, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
@@ -10,9 +12,9 @@ use roots::{HeldDir, JobPaths};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, linkat, openat, openat2, renameat, unlinkat};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, Metadata, Permissions};
+use std::fs::{File, Permissions};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,21 +22,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Rights of an output that are kept: none to run as another user.
 const RIGHTS: u32 = 0o777;
 
-/// Facts that a write to a file changes: device, number, size, and modification time in seconds and nanoseconds.
-type Stamp = (u64, u64, u64, i64, i64);
-
-fn stamp(file: &Metadata) -> Stamp {
-    (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec())
+/// Returns the stamp of a file without the time of its inode, which new names and rights change too.
+fn content_stamp(stamp: FileStamp) -> FileStamp {
+    FileStamp { changed_ns: 0, ..stamp }
 }
+
+/// Outputs with their contents, by the positions of program and output.
+pub(super) type OutputContents = BTreeMap<(usize, usize), RunFile>;
 
 /// The inputs of a program, as they were before it ran.
 pub(super) struct DeclaredFiles<'a> {
     task: &'a RunTask,
     paths: &'a JobPaths,
     dir: PathBuf,
-    inputs: Vec<(&'a TaskFile, Stamp)>,
+    inputs: Vec<(usize, FileStamp)>,
     /// Inputs from other programs of the pipeline: the places of their files, and their state when they were linked.
-    linked: Vec<(PathBuf, Stamp)>,
+    linked: Vec<(PathBuf, FileStamp)>,
 }
 
 impl<'a> DeclaredFiles<'a> {
@@ -49,12 +52,12 @@ impl<'a> DeclaredFiles<'a> {
         passed: &BTreeSet<usize>,
     ) -> Result<Self, TaskFailure> {
         let mut inputs = Vec::with_capacity(task.inputs.len());
-        for (_, input) in task.inputs.iter().enumerate().filter(|(index, _)| !passed.contains(index)) {
+        for (index, input) in task.inputs.iter().enumerate().filter(|(index, _)| !passed.contains(index)) {
             let found = stamp_of(paths, input)?;
             let place = make_room(dir, &input.name)?;
             let linked = io_call(IoCall::Create, &place).and_then(|()| symlink(&input.path, &place));
             linked.map_err(|error| file_failure("link", &place, error))?;
-            inputs.push((input, found));
+            inputs.push((index, found));
         }
         let passed = passed.iter().filter_map(|index| task.inputs.get(*index));
         for file in passed.chain(&task.outputs) {
@@ -89,7 +92,7 @@ impl<'a> DeclaredFiles<'a> {
     ) -> Result<File, TaskFailure> {
         let file = written(&writer.dir, output)?;
         let source = writer.dir.join(&output.name);
-        let found = stamp(&file.metadata().map_err(|error| file_failure("read", &source, error))?);
+        let found = stamp(&file).map_err(|error| file_failure("read", &source, error))?;
         let place = self.dir.join(&input.name);
         let linked = io_call(IoCall::Create, &place).and_then(|()| symlink(&source, &place));
         linked.map_err(|error| file_failure("link", &place, error))?;
@@ -98,7 +101,8 @@ impl<'a> DeclaredFiles<'a> {
     }
 
     /// Publishes the outputs of all programs of a pipeline: all of them are complete beside their final paths before the
-    /// first gets its name. `streamed` has the programs and outputs that exist nowhere as files.
+    /// first gets its name. `streamed` has the programs and outputs that exist nowhere as files. Returns the contents of
+    /// all others if `contents` is given.
     ///
     /// Errors: an input that changed while its program ran; an output that is missing or is no plain file; the job was
     /// stopped meanwhile.
@@ -107,20 +111,27 @@ impl<'a> DeclaredFiles<'a> {
         streamed: &BTreeSet<(usize, usize)>,
         attempt: AttemptKey,
         cancelled: &AtomicBool,
-    ) -> Result<(), TaskFailure> {
+        contents: Option<&Contents>,
+    ) -> Result<OutputContents, TaskFailure> {
         programs.iter().try_for_each(Self::check_inputs)?;
         let outputs = || {
             let each = programs.iter().enumerate().flat_map(|(position, program)| {
                 let outputs = program.task.outputs.iter().enumerate();
                 outputs.map(move |(index, output)| ((position, index), program, output))
             });
-            each.filter(|(place, ..)| !streamed.contains(place)).map(|(_, program, output)| (program, output))
+            each.filter(|(place, ..)| !streamed.contains(place))
         };
-        for (program, output) in outputs() {
-            written(&program.dir, output)?;
+        let mut hashed = OutputContents::new();
+        for (place, program, output) in outputs() {
+            let file = written(&program.dir, output)?;
+            if let Some(contents) = contents {
+                let content = contents.of(&file, cancelled);
+                let content = content.map_err(|error| file_failure("read", &output.path, error))?;
+                hashed.insert(place, run_file(&output.path, &content));
+            }
         }
         let (mut directories, mut staged) = (BTreeMap::new(), Vec::new());
-        for (index, (program, output)) in outputs().filter(|(_, output)| !output.temporary).enumerate() {
+        for (index, (_, program, output)) in outputs().filter(|(.., output)| !output.temporary).enumerate() {
             staged.push(program.stage(output, &mut directories, hidden_name(output, attempt, index))?);
         }
         if cancelled.load(Ordering::Relaxed) {
@@ -129,7 +140,19 @@ impl<'a> DeclaredFiles<'a> {
                 "the job was stopped before its outputs were published",
             ));
         }
-        staged.into_iter().try_for_each(Staged::publish)
+        staged.into_iter().try_for_each(Staged::publish)?;
+        Ok(hashed)
+    }
+
+    /// Returns the inputs that no other program of the pipeline wrote, by position, with their contents; None if one
+    /// changed since its program began.
+    pub fn read_inputs(&self, reading: Reading<'_>) -> Option<BTreeMap<usize, RunFile>> {
+        let read = |(index, before): &(usize, FileStamp)| {
+            let path = &self.task.inputs[*index].path;
+            let content = reading.content(path).ok()?;
+            (content.stamp == *before).then(|| (*index, run_file(path, &content)))
+        };
+        self.inputs.iter().map(read).collect()
     }
 
     /// Brings an output beside its final path, under a hidden name.
@@ -152,8 +175,9 @@ impl<'a> DeclaredFiles<'a> {
     }
 
     fn check_inputs(&self) -> Result<(), TaskFailure> {
-        for (input, before) in &self.inputs {
-            if stamp_of(self.paths, input)? != *before {
+        for (index, before) in &self.inputs {
+            let input = &self.task.inputs[*index];
+            if content_stamp(stamp_of(self.paths, input)?) != content_stamp(*before) {
                 let message = format!(
                     "the input {} changed while the program ran: a program may only write its outputs",
                     input.path.display()
@@ -162,8 +186,8 @@ impl<'a> DeclaredFiles<'a> {
             }
         }
         for (source, before) in &self.linked {
-            let found = std::fs::symlink_metadata(source).map(|metadata| stamp(&metadata));
-            if found.ok() != Some(*before) {
+            let found = File::open(source).and_then(|file| stamp(&file));
+            if found.ok().map(content_stamp) != Some(content_stamp(*before)) {
                 let name = source.file_name().unwrap_or_default().display();
                 let message = format!(
                     "the input {name} changed while the program ran: a program may only write its outputs"
@@ -175,11 +199,11 @@ impl<'a> DeclaredFiles<'a> {
     }
 }
 
-fn stamp_of(paths: &JobPaths, input: &TaskFile) -> Result<Stamp, TaskFailure> {
+fn stamp_of(paths: &JobPaths, input: &TaskFile) -> Result<FileStamp, TaskFailure> {
     let file = paths.open_file(&input.path).map_err(|error| input_failure(input, error))?;
     let metadata = file.metadata().map_err(|error| input_failure(input, error))?;
     match metadata.is_file() {
-        true => Ok(stamp(&metadata)),
+        true => stamp(&file).map_err(|error| input_failure(input, error)),
         false => {
             let message = format!("the input {} is no plain file", input.path.display());
             Err(TaskFailure::new(Blame::UserData, message))

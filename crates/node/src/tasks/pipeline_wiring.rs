@@ -1,16 +1,16 @@
 //! The streams and files between the programs of a pipeline.
 
-use crate::tasks::declared_files::DeclaredFiles;
+use crate::tasks::declared_files::{DeclaredFiles, OutputContents};
+use crate::tasks::finished_runs::Reading;
 use api::TaskFailure;
 use api::job::pipeline::PipelineEdge;
-use api::task::{RunTask, TaskFile};
+use api::task::{FinishedRun, RunFile, RunTask, TaskFile};
 use ids::AttemptKey;
 use program::{Relay, RelayFile, Stdout, Streams, streams_to_file, streams_to_program, streams_to_relay};
 use roots::JobPaths;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::path::{Path, PathBuf};
 
 /// The programs of a pipeline with their files.
 pub(super) struct Wiring<'a> {
@@ -152,10 +152,55 @@ impl<'a> Wiring<'a> {
         Ok(stdin)
     }
 
-    /// Publishes the outputs of all programs, which have succeeded.
-    pub fn take_outputs(&self, attempt: AttemptKey, cancelled: &AtomicBool) -> Result<(), TaskFailure> {
-        DeclaredFiles::take_all(&self.declared, &self.streamed, attempt, cancelled)
+    /// Publishes the outputs of all programs, which have succeeded. Returns their runs, if any is to be remembered.
+    pub fn take_outputs(
+        &self,
+        attempt: AttemptKey,
+        begun: Vec<Option<FinishedRun>>,
+        reading: Reading<'_>,
+    ) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
+        let any = begun.iter().any(Option::is_some);
+        let contents = any.then_some(reading.contents);
+        let outputs =
+            DeclaredFiles::take_all(&self.declared, &self.streamed, attempt, reading.cancelled, contents)?;
+        if !any {
+            return Ok(Vec::new());
+        }
+        let run = |(position, begun): (usize, Option<FinishedRun>)| {
+            begun.and_then(|begun| self.finished_run(position, begun, &outputs, reading))
+        };
+        Ok(begun.into_iter().enumerate().map(run).collect())
     }
+
+    /// Completes the record of a run; None if an input changed.
+    fn finished_run(
+        &self,
+        position: usize,
+        begun: FinishedRun,
+        outputs: &OutputContents,
+        reading: Reading<'_>,
+    ) -> Option<FinishedRun> {
+        let task = self.tasks[position];
+        let mut read = self.declared[position].read_inputs(reading)?;
+        for edge in self.edges.iter().filter(|edge| edge.reader == position) {
+            let path = task.inputs[edge.input].path.clone();
+            let file = match outputs.get(&(edge.writer, edge.output)) {
+                Some(wrote) => RunFile { path, ..wrote.clone() },
+                None => streamed(path),
+            };
+            read.insert(edge.input, file);
+        }
+        let wrote = task.outputs.iter().enumerate().map(|(index, output)| {
+            let content = outputs.get(&(position, index)).cloned();
+            content.unwrap_or_else(|| streamed(output.path.clone()))
+        });
+        Some(FinishedRun { inputs: read.into_values().collect(), outputs: wrote.collect(), ..begun })
+    }
+}
+
+/// Returns a file that is none: its bytes went from one program to another.
+fn streamed(path: PathBuf) -> RunFile {
+    RunFile { path, sha256: None, bytes: 0, stamp: None, made_by: None }
 }
 
 /// Returns the output that holds the standard output of a program, and its position.

@@ -5,10 +5,11 @@ use crate::failure::file_failure;
 use crate::shared::Shared;
 use crate::tasks::attempt_files::AttemptFiles;
 use crate::tasks::declared_files::remove_files;
+use crate::tasks::finished_runs::{self, Reading, look};
 use crate::tasks::pipeline_wiring::{Edges, Wired, Wiring};
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
-use api::task::{RunResult, RunTask};
-use api::{AttemptLimits, LimitKind, TaskFailure};
+use api::task::{FinishedRun, RunResult, RunTask};
+use api::{AttemptLimits, Blame, LimitKind, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::JobId;
 use program::{FunctionContext, PipelineProgram, ProgramLimits, ProgramSpec, Sandbox, TemporaryDir};
@@ -16,6 +17,7 @@ use programport::OpenPort;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Names of directories of programs in errors.
 const SOCKETS: &str = "the directory for sockets of programs";
@@ -172,6 +174,19 @@ impl Shares<'_> {
     }
 }
 
+/// Returns access to the files of a job, for hashing.
+fn reading<'a>(shared: &'a Shared, assignment: &'a Assignment) -> Reading<'a> {
+    let (contents, paths) = (&shared.contents, &assignment.job.paths);
+    Reading { contents, paths, cancelled: &assignment.cancelled }
+}
+
+/// Begins the records of the runs of all programs of a pipeline that are remembered.
+fn begin_runs(task: &RunTask, reading: Reading<'_>) -> Vec<Option<FinishedRun>> {
+    let run =
+        |program: &RunTask| program.is_remembered().then(|| finished_runs::begin(program, reading)).flatten();
+    task.programs().map(run).collect()
+}
+
 /// Runs the program, or nothing if none is named. A failure includes its output too.
 pub(crate) fn run(
     shared: &Shared,
@@ -180,7 +195,9 @@ pub(crate) fn run(
 ) -> Result<RunResult, TaskFailure> {
     if task.words.is_empty() {
         remove_files(&assignment.job.paths, &task.removes)?;
-        return Ok(RunResult::default());
+        let looked = look(&task.looks, reading(shared, assignment));
+        let looked = looked.map_err(|error| TaskFailure::new(Blame::Cancelled, error.to_string()))?;
+        return Ok(RunResult { looked, ..RunResult::default() });
     }
     if task.pinned.is_empty() {
         return run_with(shared, assignment, task, &AttemptFiles::default());
@@ -226,10 +243,13 @@ fn run_with(
         link(&member.task.files, &member.work_dir)?;
     }
     let Wired { streams, relays } = pipeline.wire(spill_dir)?;
+    let reading = reading(shared, assignment);
+    let begun = begin_runs(task, reading);
     let own = |position: usize| members[position].work_dir.as_path();
     let programs = members.iter().enumerate();
     let programs = programs.map(|(position, member)| shares.program(member, pipeline.edges(position, own)));
     let programs: Vec<PipelineProgram> = programs.collect::<Result<_, _>>()?;
+    let start = Instant::now();
     let ran = program::run_pipeline(
         programs,
         streams,
@@ -237,17 +257,19 @@ fn run_with(
         |position| pipeline.before_start(position),
         |bytes| output.add_output(bytes),
     );
+    let ran_ms = start.elapsed().as_millis() as u64;
     let outcome = ran.and_then(|()| {
         files.check_unchanged()?;
         if !members.iter().any(|member| member.task.has_own_directory()) {
-            return Ok(());
+            return Ok(Vec::new());
         }
         // Processes that the programs left behind could still write to their outputs.
         shared.options.programs.end_attempt();
-        pipeline.take_outputs(attempt, &assignment.cancelled)
+        let begun = begun.into_iter().map(|run| run.map(|run| FinishedRun { ran_ms, ..run }));
+        pipeline.take_outputs(attempt, begun.collect(), reading)
     });
     match outcome {
-        Ok(()) => Ok(output.finish()),
+        Ok(runs) => Ok(RunResult { runs, ..output.finish() }),
         Err(failure) => Err(TaskFailure { said: Some(Box::new(output.finish())), ..failure }),
     }
 }

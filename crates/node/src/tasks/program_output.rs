@@ -128,7 +128,13 @@ impl OutputTails {
         inner.read_error(&self.error_path);
         let (standard_output, standard_output_bytes) = inner.output.finish();
         let (standard_error, standard_error_bytes) = inner.error.finish();
-        RunResult { standard_output, standard_error, standard_output_bytes, standard_error_bytes }
+        RunResult {
+            standard_output,
+            standard_error,
+            standard_output_bytes,
+            standard_error_bytes,
+            ..RunResult::default()
+        }
     }
 }
 

@@ -6,10 +6,13 @@ use crate::submission::{arguments, program_jobs, shipping};
 use crate::{ServerError, check_names};
 use api::JobSpec;
 use api::control::SubmittedJob;
+use api::task::RecordedRun;
 use control::program_jobs::FileHold;
 use control::{NewSteppedJob, NewSteps, RoomWanted, Service, spec_bytes};
-use jobkind::{Step, StepPlan, StepWork};
+use ids::StepNumber;
+use jobkind::{RememberedStep, Step, StepPlan, StepWork};
 use metastore::StoreError;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,12 +31,27 @@ impl EventLoop {
             self.answer(reply, Err(error.into()));
             return Ok(());
         }
+        let recorded = self.recorded_runs(&user, plan.as_ref()).await?;
         let job = self.numbers.take(&self.store, self.service, 1).await?;
         let (server, file_hold) = (self.owner(), hold.map(|hold| hold as FileHold));
-        let new = NewSteppedJob { job, spec, plan, user, priority, quota, server, file_hold };
+        let new = NewSteppedJob { job, spec, plan, recorded, user, priority, quota, server, file_hold };
         self.control.begin_stepped(&mut self.outbox, new);
         self.answer(reply, Ok(SubmittedJob { job, staging: PathBuf::new(), disk_dirs: Vec::new() }));
         Ok(())
+    }
+
+    /// Returns the finished runs of the steps of a job that the store remembers.
+    pub async fn recorded_runs(
+        &self,
+        user: &str,
+        plan: &dyn StepPlan,
+    ) -> Result<BTreeMap<StepNumber, Arc<RecordedRun>>, StoreError> {
+        let Some(memory) = plan.memory() else { return Ok(BTreeMap::new()) };
+        // A path that is no text is not remembered.
+        let text = |step: RememberedStep| Some((step.path.into_os_string().into_string().ok()?, step.step));
+        let steps: BTreeMap<String, StepNumber> = memory.remembered().into_iter().filter_map(text).collect();
+        let runs = self.store.finished_runs(user, &steps.keys().cloned().collect()).await?;
+        Ok(runs.into_iter().map(|(path, run)| (steps[&path], Arc::new(run))).collect())
     }
 
     /// Begins the steps whose turn has come. A check that reads file systems runs on another thread, and its steps

@@ -419,7 +419,8 @@ mod tests {
     fn a_moment_comes_and_goes() {
         let moment = Moment { stage: StageKind::Map, percent: 50 };
         let check = |done, running, over, expected: &str| {
-            let stage = StageProgress { kind: StageKind::Map, expanded: true, tasks: 4, done, running };
+            let stage =
+                StageProgress { kind: StageKind::Map, expanded: true, tasks: 4, done, running, skipped: 0 };
             let now = match moment.compare(&[stage], over) {
                 Now::Early => "early",
                 Now::Here => "here",

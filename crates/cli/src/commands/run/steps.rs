@@ -1,19 +1,23 @@
 //! Jobs with steps: `sailfish submit --kind`, `sailfish workflow run`.
 
 use crate::commands::run::submit::{SubmitArgs, on_this_machine, print_logs, said_code};
-use crate::engine::remote;
+use crate::engine::{remote, store};
 use crate::exit::Failure;
 use crate::show::terminal::print;
 use anyhow::Context;
 use api::control::JobSubmission;
-use api::history::JobsQuestion;
+use api::history::{EventRow, JobsQuestion};
 use api::{JobSpec, SteppedKind};
 use client::Blocking;
 use ids::JobId;
+use metastore::Metastore;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of steps whose output is printed.
 const STEPS_PRINTED_MAX: u32 = 1_000;
+
+/// Maximum number of events that are read of a job: the reasons for its steps are among the latest.
+const EVENTS_MAX: u32 = 10_100;
 
 /// Returns the question for the steps of a job.
 pub fn of_job(job: JobId) -> JobsQuestion {
@@ -26,7 +30,8 @@ pub fn run(args: &SubmitArgs, state_dir: PathBuf, kind: &str, spec: &Path) -> Re
     let steps = SteppedKind { kind: kind.to_string(), spec: read(spec).map_err(Failure::refused)? };
     let spec = JobSpec::of_steps(name, steps);
     let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
-    submit(&Target { connection, state_dir, priority: args.priority, slots: None, waits: args.wait }, spec)
+    let (priority, waits) = (args.priority, args.wait);
+    submit(&Target { connection, state_dir, priority, slots: None, waits }, spec).map(drop)
 }
 
 /// The place of a run.
@@ -41,14 +46,28 @@ pub struct Target {
     pub waits: bool,
 }
 
-/// Submits a job with steps.
-pub fn submit(target: &Target, spec: JobSpec) -> Result<(), Failure> {
-    match &target.connection {
-        Some(connection) => on_cluster(connection, target, spec),
-        None => on_this_machine(&target.state_dir, target.slots, |server| {
-            Ok(vec![server.submit(spec, Vec::new())?.job])
-        }),
+/// Submits a job with steps. Returns its number.
+pub fn submit(target: &Target, spec: JobSpec) -> Result<JobId, Failure> {
+    if let Some(connection) = &target.connection {
+        return on_cluster(connection, target, spec);
     }
+    let jobs = on_this_machine(&target.state_dir, target.slots, |server| {
+        Ok(vec![server.submit(spec, Vec::new())?.job])
+    })?;
+    Ok(*jobs.first().context("the job has no number")?)
+}
+
+/// Returns the latest events of a job.
+pub fn events(target: &Target, job: JobId) -> Result<Vec<EventRow>, Failure> {
+    if let Some(connection) = &target.connection {
+        let details = connection.run(async |client| client.job(job, EVENTS_MAX).await);
+        return Ok(details.map_err(Failure::from_client)?.events);
+    }
+    let read = async {
+        let store = Metastore::open(&target.state_dir).await.map_err(Failure::refused)?;
+        Ok(store.events(job, EVENTS_MAX).await?)
+    };
+    store::run(read)?
 }
 
 fn read(path: &Path) -> anyhow::Result<serde_json::Value> {
@@ -56,14 +75,14 @@ fn read(path: &Path) -> anyhow::Result<serde_json::Value> {
     serde_json::from_str(&text).with_context(|| format!("reading {} as JSON", path.display()))
 }
 
-fn on_cluster(connection: &Blocking, target: &Target, spec: JobSpec) -> Result<(), Failure> {
+fn on_cluster(connection: &Blocking, target: &Target, spec: JobSpec) -> Result<JobId, Failure> {
     let user = std::env::var("USER").unwrap_or_default();
     let submission = JobSubmission { spec, splits: Vec::new(), user, priority: target.priority };
     let submitted = connection.run(async |client| client.submit(&submission).await);
     let job = submitted.map_err(Failure::from_client)?.job;
     print(&format!("{job}\n"))?;
     if !target.waits {
-        return Ok(());
+        return Ok(job);
     }
     let outcome = remote::wait_for(connection, job)?;
     let list = connection.run(async |client| client.list_jobs(&of_job(job)).await);
@@ -72,5 +91,5 @@ fn on_cluster(connection: &Blocking, target: &Target, spec: JobSpec) -> Result<(
             &connection.run(async |client| client.logs(step.job).await).map_err(Failure::from_client)?,
         )?;
     }
-    said_code(job, &outcome).map_or(Ok(()), |code| Err(Failure::said(code)))
+    said_code(job, &outcome).map_or(Ok(job), |code| Err(Failure::said(code)))
 }

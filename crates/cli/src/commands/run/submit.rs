@@ -146,7 +146,8 @@ pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
                 jobs.extend(numbers(server.submit_batch(batch)?));
             }
             Ok(jobs)
-        }),
+        })
+        .map(drop),
     }
 }
 
@@ -237,7 +238,7 @@ pub(super) fn on_this_machine(
     state_dir: &Path,
     slots: Option<u32>,
     submit: impl FnOnce(&Server) -> Result<Vec<JobId>, ServerError>,
-) -> Result<(), Failure> {
+) -> Result<Vec<JobId>, Failure> {
     let programs = engine::contained_programs(Containment::Subreaper)?;
     let interrupt = Interrupt::listen(programs.share())?;
     let slots = slots.unwrap_or_else(machine::default_slots);
@@ -270,7 +271,7 @@ pub(super) fn on_this_machine(
     store::run(async {
         let store = Metastore::open(state_dir).await?;
         let mut code = None;
-        for job in submitted {
+        for job in submitted.iter().copied() {
             let row = store::job_row(&store, job).await?;
             for step in store.list_jobs(&steps::of_job(job)).await?.jobs.iter().rev() {
                 print_logs(&server::job_logs(&store, step.job, step.state).await?)?;
@@ -285,7 +286,8 @@ pub(super) fn on_this_machine(
             }
         }
         code.map_or(Ok(()), |code| Err(Failure::said(code)))
-    })?
+    })??;
+    Ok(submitted)
 }
 
 /// Prints the outcome of a job. Returns its exit code if it has not succeeded.

@@ -1,11 +1,14 @@
 //! A job with steps.
 
 use crate::program_jobs::FileHold;
+use crate::program_jobs::steps::step_runs::StepRuns;
 use crate::users::{JobOwner, JobQuota};
 use api::control::{JobOutcome, JobProgress, StageProgress};
+use api::history::EventKind;
+use api::task::{RecordedRun, RunResult};
 use api::{Blame, ContentHash, TaskFailure};
 use ids::{JobId, StageKind, StepNumber};
-use jobkind::{FinishedSteps, NodeSize, Step, StepPlan, StepWork};
+use jobkind::{FinishedSteps, LOOKS_FROM, NodeSize, Step, StepPlan, StepWork};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -34,6 +37,7 @@ pub(crate) struct SteppedJob {
     finished: BTreeSet<StepNumber>,
     /// The open steps that have a running attempt, or had one.
     running: BTreeSet<StepNumber>,
+    runs: StepRuns,
     /// The outcome, once it is certain that the job does not succeed. It ends when no step is open.
     outcome: Option<JobOutcome>,
 }
@@ -79,8 +83,14 @@ impl SteppedJob {
             open: BTreeMap::new(),
             finished: BTreeSet::new(),
             running: BTreeSet::new(),
+            runs: StepRuns::default(),
             outcome: None,
         }
+    }
+
+    /// Sets the finished runs of its steps in earlier jobs. Must come before anything is planned.
+    pub fn remembers(&mut self, recorded: BTreeMap<StepNumber, Arc<RecordedRun>>) {
+        self.runs = StepRuns::new(recorded);
     }
 
     /// Restores a step that had begun, with those beside it: they are open, or have finished.
@@ -103,24 +113,59 @@ impl SteppedJob {
         });
     }
 
-    /// Plans the first steps, and after a restart those that may begin now.
+    /// Plans the first steps, and after a restart those that may begin now. If finished runs of steps are known, their
+    /// files are compared first.
     pub fn plan(&mut self, size: NodeSize) -> AfterStep {
-        if let Some(plan) = self.plan.clone() {
-            self.queue(plan.first(size));
-            let finished = FinishedSteps { all: &self.finished, last: &[], begun: &self.planned };
-            self.queue(plan.next(&finished, size));
+        let plan = self.plan.clone();
+        let looks = plan.as_ref().and_then(|plan| Some(self.runs.look_steps(plan.memory()?)));
+        match looks.unwrap_or_default() {
+            looks if looks.is_empty() => self.go_on(size),
+            looks => self.queued.extend(looks),
         }
         self.after()
     }
 
-    fn queue(&mut self, steps: Vec<Step>) {
-        for step in steps.into_iter().filter(|_| self.outcome.is_none()) {
-            // A kind returns some steps again, after a restart perhaps in another pipeline; those that it would lose
-            // so come from the second question.
-            if !step.numbers().any(|number| self.planned.contains(&number)) {
-                self.planned.extend(step.numbers());
-                self.queued.push_back(step);
+    /// Skips the steps for which finished runs stand, and plans others that may begin now.
+    fn go_on(&mut self, size: NodeSize) {
+        let Some(plan) = self.plan.clone() else { return };
+        if let Some(judgement) = plan.memory().and_then(|memory| self.runs.judge(memory)) {
+            let skipped: Vec<StepNumber> = judgement.skipped.difference(&self.planned).copied().collect();
+            self.runs.count_skipped(skipped.len());
+            for done in [skipped, judgement.needless] {
+                self.planned.extend(&done);
+                self.finished.extend(&done);
             }
+        }
+        self.queue(plan.first(size), size);
+        let finished = FinishedSteps { all: &self.finished, last: &[], begun: &self.planned };
+        self.queue(plan.next(&finished, size), size);
+    }
+
+    /// Queues steps that may begin. Those for which a finished run stands are finished at once, and others follow.
+    fn queue(&mut self, mut steps: Vec<Step>, size: NodeSize) {
+        let Some(plan) = self.plan.clone().filter(|_| self.outcome.is_none()) else { return };
+        while !steps.is_empty() {
+            let mut last = Vec::new();
+            for step in steps {
+                // A kind returns some steps again, after a restart perhaps in another pipeline; those that it would lose
+                // so come from the second question.
+                if step.numbers().any(|number| self.planned.contains(&number)) {
+                    continue;
+                }
+                self.planned.extend(step.numbers());
+                let stands = |memory| self.runs.stands_for(memory, step.number);
+                match step.beside.is_empty() && plan.memory().is_some_and(stands) {
+                    true => last.push(step.number),
+                    false => self.queued.push_back(step),
+                }
+            }
+            if last.is_empty() {
+                return;
+            }
+            self.finished.extend(&last);
+            self.runs.count_skipped(last.len());
+            let finished = FinishedSteps { all: &self.finished, last: &last, begun: &self.planned };
+            steps = plan.next(&finished, size);
         }
     }
 
@@ -138,7 +183,7 @@ impl SteppedJob {
             self.planned.remove(&number);
         });
         let finished = FinishedSteps { all: &self.finished, last: &[], begun: &self.planned };
-        self.queue(plan.next(&finished, size));
+        self.queue(plan.next(&finished, size), size);
     }
 
     /// Takes steps that may begin, at most `count_max`, but one at least if none is open. They must be begun or refused.
@@ -187,11 +232,7 @@ impl SteppedJob {
         match outcome {
             JobOutcome::Succeeded(_) | JobOutcome::Done => {
                 beside.push(step);
-                self.finished.extend(&beside);
-                if let Some(plan) = self.plan.clone() {
-                    let finished = FinishedSteps { all: &self.finished, last: &beside, begun: &self.planned };
-                    self.queue(plan.next(&finished, size));
-                }
+                self.succeeded(&beside, size);
                 self.after()
             }
             JobOutcome::Failed { failure, exit_code, .. } => {
@@ -205,6 +246,41 @@ impl SteppedJob {
                 self.stop(JobOutcome::Cancelled { reason: step_stopped(name, job) })
             }
         }
+    }
+
+    /// Plans the steps that follow on those that have succeeded together.
+    fn succeeded(&mut self, last: &[StepNumber], size: NodeSize) {
+        if last.iter().any(|step| step.0 >= LOOKS_FROM) {
+            if last.iter().all(|step| self.runs.look_over(*step)) {
+                self.go_on(size);
+            }
+            return;
+        }
+        self.finished.extend(last);
+        let Some(plan) = self.plan.clone() else { return };
+        let finished = FinishedSteps { all: &self.finished, last, begun: &self.planned };
+        self.queue(plan.next(&finished, size), size);
+    }
+
+    /// Takes the results of the programs of an open step. Returns the runs to be remembered.
+    pub fn ran(&mut self, step: StepNumber, result: RunResult) -> Vec<Arc<RecordedRun>> {
+        let RunResult { runs, looked, .. } = result;
+        if step.0 >= LOOKS_FROM {
+            return self.runs.looked(step, looked);
+        }
+        let Some(open) = self.open.get(&step) else { return Vec::new() };
+        let numbers: Vec<StepNumber> = std::iter::once(step).chain(open.beside.iter().copied()).collect();
+        let plan = self.plan.clone();
+        let memory = plan.as_ref().and_then(|plan| plan.memory());
+        memory.map_or(Vec::new(), |memory| self.runs.ended(memory, numbers.into_iter().zip(runs)))
+    }
+
+    /// Takes the notes for the history of the job; the last ones when it is over.
+    pub fn take_notes(&mut self) -> Vec<(EventKind, String)> {
+        if matches!(self.after(), AfterStep::Over(_)) {
+            self.runs.note_skipped();
+        }
+        self.runs.take_notes()
     }
 
     /// Ends the job early: no further step begins. The first reason counts.
@@ -260,6 +336,7 @@ impl SteppedJob {
             tasks: self.planned.len() as u32,
             done: self.finished.len() as u32,
             running: self.running.iter().map(|step| 1 + beside(step) as u32).sum(),
+            skipped: self.runs.skipped(),
         };
         JobProgress { stages: vec![stage], over: false, parts_ready: false }
     }

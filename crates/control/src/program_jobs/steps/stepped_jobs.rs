@@ -4,7 +4,8 @@ use crate::program_jobs::steps::{AfterStep, SteppedJob};
 use crate::users::Users;
 use api::ContentHash;
 use api::control::JobOutcome;
-use api::history::StepOf;
+use api::history::{EventKind, StepOf};
+use api::task::{RecordedRun, RunResult};
 use ids::JobId;
 use jobkind::{NodeSize, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,6 +139,19 @@ impl SteppedJobs {
         let StepOf { job: of, step, .. } = self.place_of(job)?;
         self.jobs.get_mut(&of)?.step_runs(step);
         Some(of)
+    }
+
+    /// Takes the results of the programs of a job, if it is a step. Returns the user and the runs to be remembered.
+    pub fn ran(&mut self, job: JobId, result: RunResult) -> Option<(Arc<str>, Vec<Arc<RecordedRun>>)> {
+        let of = &self.steps.get(&job)?.of;
+        let stepped = self.jobs.get_mut(&of.job)?;
+        let runs = stepped.ran(of.step, result);
+        Some((Arc::clone(&stepped.owner.name), runs))
+    }
+
+    /// Takes the notes for the history of a job.
+    pub fn take_notes(&mut self, job: JobId) -> Vec<(EventKind, String)> {
+        self.jobs.get_mut(&job).map(SteppedJob::take_notes).unwrap_or_default()
     }
 
     /// Records the end of a job, if it is a step. Returns the job of which it is one, and the consequence for it.

@@ -1,0 +1,202 @@
+//! A finished run of a program: the contents that it read and wrote, by which a later run is skipped.
+
+use super::{RunTask, TaskFile};
+use crate::ContentHash;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use utoipa::ToSchema;
+
+/// Version of the rules by which a finished run stands for another one.
+pub const CACHING_RULES: u32 = 1;
+
+/// Facts of a file that each write to it changes. A content hash is remembered by them where they are certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileStamp {
+    pub device: u64,
+    pub inode: u64,
+    pub bytes: u64,
+    /// Times of the last change of the content and of the inode, in nanoseconds since 1970.
+    pub modified_ns: i64,
+    pub changed_ns: i64,
+}
+
+/// A file with its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunFile {
+    #[schema(value_type = String)]
+    pub path: PathBuf,
+    /// None for bytes that were never a file: they streamed from one program of a pipeline to another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<ContentHash>,
+    pub bytes: u64,
+    /// None if the file may have changed since without a trace in its stamp.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamp: Option<FileStamp>,
+    /// For an input that another step wrote: the identity of the run that wrote it. Equal runs have equal identities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<ContentHash>,
+}
+
+/// A finished run of a program with declared files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FinishedRun {
+    /// The program and, for a script, its interpreters.
+    pub executables: Vec<RunFile>,
+    /// Files of [`super::StepCaching::environment`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<RunFile>,
+    /// In the order of the task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<RunFile>,
+    /// In the order of the task.
+    pub outputs: Vec<RunFile>,
+    /// Time from the start of all programs of its attempt to their end.
+    #[serde(default)]
+    pub ran_ms: u64,
+}
+
+/// A finished run as the store remembers it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedRun {
+    pub rules: u32,
+    /// Hash of the words after the program, and of the names of all files.
+    pub words: ContentHash,
+    /// Hash of the declared environment.
+    pub env: ContentHash,
+    /// Identity: runs of the same program on the same contents have the same one.
+    pub identity: ContentHash,
+    pub run: FinishedRun,
+}
+
+/// The facts that determine the executable of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramPlace {
+    pub word: String,
+    #[schema(value_type = String)]
+    pub directory: PathBuf,
+    /// Directories in which it is searched, as PATH has them; None for those of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search_path: Option<String>,
+    /// The input that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub input: Option<PathBuf>,
+}
+
+/// A question to a node: are all files still as a finished run left them?
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunLook {
+    pub program: ProgramPlace,
+    /// Positions of inputs that other steps write: their contents are compared elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made_inputs: Vec<u32>,
+    pub run: FinishedRun,
+}
+
+/// The answer to a [`RunLook`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunLooked {
+    /// Differences from the finished run, which is invalid if there is any besides a missing output.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<RunDifference>,
+    /// The finished run with more certain stamps, if that saves reading files at the next question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refreshed: Option<Box<FinishedRun>>,
+}
+
+/// A difference between a finished run and a program as it would run now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RunDifference {
+    /// Another version of the engine recorded it.
+    Rules,
+    /// The command, its arguments, or the names of its files.
+    Words,
+    Env,
+    /// The executable, its interpreter, or their places.
+    Executable {
+        #[schema(value_type = String)]
+        path: PathBuf,
+    },
+    /// An input or a file of the environment has another content, or is gone.
+    Read {
+        #[schema(value_type = String)]
+        path: PathBuf,
+    },
+    /// An output of the task, by position, has another content.
+    Written {
+        output: u32,
+    },
+    /// An output of the task, by position, is gone.
+    Gone {
+        output: u32,
+    },
+}
+
+impl FinishedRun {
+    /// Returns the path under which the run is remembered: that of its first output.
+    pub fn key_path(&self) -> Option<&Path> {
+        self.outputs.first().map(|output| output.path.as_path())
+    }
+
+    /// Returns whether it can be a run of this program.
+    pub fn is_of(&self, program: &RunTask) -> bool {
+        let same = |files: &[RunFile], declared: &[TaskFile]| {
+            files.iter().map(|file| &file.path).eq(declared.iter().map(|file| &file.path))
+        };
+        let environment = program.caching.iter().flat_map(|caching| &caching.environment);
+        same(&self.outputs, &program.outputs)
+            && same(&self.inputs, &program.inputs)
+            && self.environment.iter().map(|file| &file.path).eq(environment)
+    }
+
+    /// Returns the paths of all its files that a job names.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        let files = self.environment.iter().chain(&self.inputs).chain(&self.outputs);
+        files.map(|file| file.path.as_path())
+    }
+}
+
+impl RunTask {
+    /// Returns whether runs of the program are remembered: all that it reads is declared, and it writes something.
+    pub fn is_remembered(&self) -> bool {
+        let has_others = !self.files.is_empty() || !self.pinned.is_empty() || self.env_file.is_some();
+        self.caching.is_some() && !self.outputs.is_empty() && !has_others
+    }
+
+    /// Returns the facts that determine its executable.
+    pub fn place(&self) -> ProgramPlace {
+        let word = self.words.first().cloned().unwrap_or_default();
+        let plain_name = Path::new(word.strip_prefix("./").unwrap_or(&word));
+        let input = self.inputs.iter().find(|input| input.name == plain_name);
+        let search_path = self.env.iter().rev().find(|(name, _)| name == "PATH");
+        ProgramPlace {
+            input: input.map(|input| input.path.clone()),
+            search_path: search_path.map(|(_, value)| value.clone()),
+            directory: self.directory.clone(),
+            word,
+        }
+    }
+}
+
+impl fmt::Display for RunDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rules => f.write_str("another version of sailfish ran it"),
+            Self::Words => f.write_str("its command or the names of its files changed"),
+            Self::Env => f.write_str("its environment variables changed"),
+            Self::Executable { path } => write!(f, "its program {} changed", path.display()),
+            Self::Read { path } => write!(f, "{} changed", path.display()),
+            Self::Written { output } => write!(f, "its output {output} was changed"),
+            Self::Gone { output } => write!(f, "its output {output} is missing"),
+        }
+    }
+}

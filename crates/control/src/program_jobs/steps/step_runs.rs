@@ -1,0 +1,143 @@
+//! Finished runs of the steps of a job: the questions to nodes, the judgement, and the runs of the job itself.
+
+use api::history::EventKind;
+use api::task::{FinishedRun, RecordedRun, RunFile, RunLook, RunLooked, RunTask};
+use ids::StepNumber;
+use jobkind::{Judgement, KnownRuns, LOOKS_FROM, RunMemory, Step, StepWork};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Questions of one task.
+const LOOKS_MAX: usize = 500;
+/// Name of the steps that ask them.
+const LOOKS: &str = "compare files with finished runs";
+/// Reasons that are noted of one job.
+const REASONS_MAX: usize = 10_000;
+
+/// Finished runs of the steps of a job.
+#[derive(Default)]
+pub(super) struct StepRuns {
+    known: KnownRuns,
+    /// The steps about which each open task asks.
+    asked: BTreeMap<StepNumber, Vec<StepNumber>>,
+    is_judged: bool,
+    /// Steps for which finished runs stand.
+    skipped: u32,
+    notes: Vec<(EventKind, String)>,
+}
+
+impl StepRuns {
+    pub fn new(recorded: BTreeMap<StepNumber, Arc<RecordedRun>>) -> Self {
+        Self { known: KnownRuns { recorded, ..KnownRuns::default() }, ..Self::default() }
+    }
+
+    pub fn skipped(&self) -> u32 {
+        self.skipped
+    }
+
+    /// Returns the steps that ask nodes about the files of finished runs.
+    pub fn look_steps(&mut self, memory: &dyn RunMemory) -> Vec<Step> {
+        let looks = memory.looks(&self.known);
+        let step = |(index, looks): (usize, &[(StepNumber, RunLook)])| {
+            let number = StepNumber(LOOKS_FROM + index as u32);
+            self.asked.insert(number, looks.iter().map(|(step, _)| *step).collect());
+            let looks = looks.iter().map(|(_, look)| look.clone()).collect();
+            let work = StepWork::Program(Arc::new(RunTask { looks, ..RunTask::default() }));
+            Step { number, name: LOOKS.into(), work, beside: Vec::new() }
+        };
+        looks.chunks(LOOKS_MAX).enumerate().map(step).collect()
+    }
+
+    /// Takes the answers of a step that asked. Returns the finished runs whose stamps are more certain now.
+    pub fn looked(&mut self, number: StepNumber, answers: Vec<RunLooked>) -> Vec<Arc<RecordedRun>> {
+        let mut refreshed = Vec::new();
+        let steps = self.asked.get(&number).cloned().unwrap_or_default();
+        for (step, mut answer) in steps.into_iter().zip(answers) {
+            if let (Some(run), Some(recorded)) = (answer.refreshed.take(), self.known.recorded.get_mut(&step))
+            {
+                // An answer tells stamps: all else is kept as it was.
+                let contents = |run: &FinishedRun| run.paths().map(PathBuf::from).collect::<Vec<_>>();
+                if contents(&run) == contents(&recorded.run) {
+                    *recorded = Arc::new(RecordedRun { run: *run, ..recorded.as_ref().clone() });
+                    refreshed.push(Arc::clone(recorded));
+                }
+            }
+            self.known.looked.insert(step, answer);
+        }
+        refreshed
+    }
+
+    /// Records that a step that asked is over. Returns whether all are.
+    pub fn look_over(&mut self, number: StepNumber) -> bool {
+        self.asked.remove(&number);
+        self.asked.is_empty()
+    }
+
+    /// Judges once which steps are skipped.
+    pub fn judge(&mut self, memory: &dyn RunMemory) -> Option<Judgement> {
+        if std::mem::replace(&mut self.is_judged, true) {
+            return None;
+        }
+        let judgement = memory.judge(&self.known);
+        if !self.known.recorded.is_empty() || memory.only_judges() {
+            let reasons = judgement.reasons.values().take(REASONS_MAX);
+            self.notes.extend(reasons.map(|reason| (EventKind::StepRuns, reason.clone())));
+        }
+        let looked = &self.known.looked;
+        self.known.recorded.retain(|step, recorded| {
+            if judgement.skipped.contains(step) {
+                *recorded = slim(recorded);
+                return true;
+            }
+            looked.get(step).is_some_and(|looked| looked.differences.is_empty())
+        });
+        self.known.looked.retain(|step, _| self.known.recorded.contains_key(step));
+        Some(judgement)
+    }
+
+    pub fn count_skipped(&mut self, count: usize) {
+        self.skipped += count as u32;
+    }
+
+    /// Notes the number of skipped steps, at the end of the job.
+    pub fn note_skipped(&mut self) {
+        if self.skipped > 0 {
+            self.notes.push((EventKind::StepsSkipped, self.skipped.to_string()));
+        }
+    }
+
+    /// Returns whether a finished run stands for a step whose turn has come.
+    pub fn stands_for(&self, memory: &dyn RunMemory, step: StepNumber) -> bool {
+        memory.stands_for(step, &self.known)
+    }
+
+    /// Takes the runs of steps of this job, each after those of the steps whose outputs it reads. Returns their records.
+    pub fn ended(
+        &mut self,
+        memory: &dyn RunMemory,
+        runs: impl Iterator<Item = (StepNumber, Option<FinishedRun>)>,
+    ) -> Vec<Arc<RecordedRun>> {
+        let mut records = Vec::new();
+        for (step, run) in runs {
+            let record = run.and_then(|run| memory.recorded(step, run, &self.known));
+            if let Some(record) = record.map(Arc::new) {
+                self.known.ended.insert(step, slim(&record));
+                records.push(record);
+            }
+        }
+        records
+    }
+
+    /// Takes the notes for the history of the job.
+    pub fn take_notes(&mut self) -> Vec<(EventKind, String)> {
+        std::mem::take(&mut self.notes)
+    }
+}
+
+/// Returns the parts of a record that readers of its outputs need.
+fn slim(record: &RecordedRun) -> Arc<RecordedRun> {
+    let output = |file: &RunFile| RunFile { path: PathBuf::new(), stamp: None, ..file.clone() };
+    let outputs = record.run.outputs.iter().map(output).collect();
+    Arc::new(RecordedRun { run: FinishedRun { outputs, ..FinishedRun::default() }, ..*record })
+}

@@ -1,0 +1,93 @@
+//! Finished runs of steps, by which later runs are skipped.
+
+use crate::convert::{json, path_text};
+use crate::database::{Rows, Session};
+use crate::transaction::ApplyError;
+use crate::{Metastore, StoreError};
+use api::task::RecordedRun;
+use rows::Change;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rows of one statement.
+const PAGE: u32 = 10_000;
+/// Rows that are read beyond the wanted ones before each path is looked up alone.
+const OTHERS_MAX: usize = 20_000;
+
+impl Metastore {
+    /// Returns the finished runs of a user that are remembered under these paths. One that this version cannot read is
+    /// left out.
+    pub async fn finished_runs(
+        &self,
+        user: &str,
+        paths: &BTreeSet<String>,
+    ) -> Result<BTreeMap<String, RecordedRun>, StoreError> {
+        let (mut runs, mut others) = (BTreeMap::new(), 0);
+        let (Some(first), Some(last)) = (paths.first(), paths.last()) else { return Ok(runs) };
+        // The outputs of a workflow lie together: most often a page has them and nothing else.
+        let statement = "SELECT path, run FROM finished_runs WHERE user_name = $1 AND path >= $2 AND path <= $3 \
+                         ORDER BY path LIMIT $4";
+        let mut from = first.clone();
+        while others <= OTHERS_MAX {
+            let values = [user.into(), from.as_str().into(), last.as_str().into(), PAGE.into()];
+            let rows = self.rows(statement, values).await?;
+            for row in &rows {
+                let path: String = self.get(row, "path")?;
+                match paths.contains(&path) {
+                    true => add(&mut runs, path, &self.get::<String>(row, "run")?),
+                    false => others += 1,
+                }
+            }
+            match rows.last() {
+                Some(last) if rows.len() == PAGE as usize => from = self.get::<String>(last, "path")? + "\0",
+                _ => return Ok(runs),
+            }
+        }
+        for path in paths.range(from..) {
+            let statement = "SELECT run FROM finished_runs WHERE user_name = $1 AND path = $2";
+            let rows = self.rows(statement, [user.into(), path.as_str().into()]).await?;
+            if let Some(row) = rows.first() {
+                add(&mut runs, path.clone(), &self.get::<String>(row, "run")?);
+            }
+        }
+        Ok(runs)
+    }
+}
+
+fn add(runs: &mut BTreeMap<String, RecordedRun>, path: String, text: &str) {
+    if let Ok(run) = serde_json::from_str(text) {
+        runs.insert(path, run);
+    }
+}
+
+/// Adds the row of a finished run, which replaces an earlier one.
+pub(crate) fn row(
+    rows: &mut BTreeMap<(String, String), FinishedRow>,
+    change: &Change,
+) -> Result<(), StoreError> {
+    let Change::RunFinished { user, path, job, run, now_ns } = change else { return Ok(()) };
+    let key = (user.clone(), path_text(path)?.to_string());
+    rows.insert(key, FinishedRow { job: job.0, ended_ns: *now_ns, run: json(run.as_ref())? });
+    Ok(())
+}
+
+/// Values of a row beside its key.
+pub(crate) struct FinishedRow {
+    job: i64,
+    ended_ns: u64,
+    run: String,
+}
+
+pub(crate) async fn write(
+    db: &mut Session<'_>,
+    rows: BTreeMap<(String, String), FinishedRow>,
+) -> Result<(), ApplyError> {
+    let rows: Rows = rows
+        .into_iter()
+        .map(|((user, path), row)| {
+            [user.into(), path.into(), row.job.into(), row.ended_ns.into(), row.run.into()]
+        })
+        .collect();
+    let after = "ON CONFLICT (user_name, path) DO UPDATE SET job = excluded.job, ended_ns = excluded.ended_ns, \
+                 run = excluded.run";
+    Ok(db.insert("finished_runs", "user_name, path, job, ended_ns, run", after, rows).await?)
+}

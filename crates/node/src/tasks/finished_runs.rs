@@ -1,0 +1,220 @@
+//! Finished runs of programs: their record, and the question whether one still stands for a program.
+
+use crate::contents::{Content, Contents};
+use api::task::{FileStamp, FinishedRun, ProgramPlace, RunDifference, RunFile, RunLook, RunLooked, RunTask};
+use program::find_executable;
+use roots::JobPaths;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// Longest first line of a script, as in the kernel.
+const FIRST_LINE_BYTES_MAX: usize = 256;
+/// Maximum number of scripts that interpret each other.
+const INTERPRETERS_MAX: usize = 4;
+
+/// Access to the files of a job, for hashing.
+#[derive(Clone, Copy)]
+pub(super) struct Reading<'a> {
+    pub contents: &'a Contents,
+    pub paths: &'a JobPaths,
+    pub cancelled: &'a AtomicBool,
+}
+
+impl Reading<'_> {
+    pub fn content(&self, path: &Path) -> std::io::Result<Content> {
+        self.contents.of(&self.paths.open_file(path)?, self.cancelled)
+    }
+
+    /// Returns a file with its present content.
+    pub fn file(&self, path: &Path) -> std::io::Result<RunFile> {
+        self.content(path).map(|content| run_file(path, &content))
+    }
+
+    /// Compares a file with its recorded content. Returns the file as it is recorded now, if it is the same.
+    fn same(
+        &self,
+        recorded: &RunFile,
+        open: impl Fn(&Path) -> std::io::Result<File>,
+    ) -> std::io::Result<Found> {
+        let file = open(&recorded.path)?;
+        let stamp = crate::contents::stamp(&file)?;
+        if recorded.stamp == Some(stamp) {
+            return Ok(Found::Same(None));
+        }
+        if recorded.bytes != stamp.bytes {
+            return Ok(Found::Other);
+        }
+        let content = self.contents.of(&file, self.cancelled)?;
+        match recorded.sha256 == Some(content.sha256) {
+            true => Ok(Found::Same(content.certain_stamp())),
+            false => Ok(Found::Other),
+        }
+    }
+}
+
+enum Found {
+    /// The content is the recorded one; a stamp that is not recorded, if it is certain.
+    Same(Option<FileStamp>),
+    Other,
+}
+
+pub(super) fn run_file(path: &Path, content: &Content) -> RunFile {
+    RunFile {
+        path: path.to_path_buf(),
+        sha256: Some(content.sha256),
+        bytes: content.stamp.bytes,
+        stamp: content.certain_stamp(),
+        made_by: None,
+    }
+}
+
+/// Returns the record of a run without its inputs and outputs; None if its executables cannot be read.
+pub(super) fn begin(task: &RunTask, reading: Reading<'_>) -> Option<FinishedRun> {
+    let environment = task.caching.iter().flat_map(|caching| &caching.environment);
+    Some(FinishedRun {
+        executables: executables(&task.place(), reading)?,
+        environment: environment.map(|path| reading.file(path).ok()).collect::<Option<_>>()?,
+        ..FinishedRun::default()
+    })
+}
+
+/// Returns the executable of a program, and the interpreters of scripts. Anyone may execute them, so they may lie outside
+/// of the roots.
+fn executables(program: &ProgramPlace, reading: Reading<'_>) -> Option<Vec<RunFile>> {
+    let mut next = match &program.input {
+        Some(input) => Some(input.clone()),
+        None => Some(found(&program.word, program)?),
+    };
+    let mut files = Vec::new();
+    while let Some(path) = next.take().filter(|_| files.len() < INTERPRETERS_MAX) {
+        next = interpreter(&mut File::open(&path).ok()?, program);
+        let content = reading.contents.of(&File::open(&path).ok()?, reading.cancelled);
+        files.push(run_file(&path, &content.ok()?));
+    }
+    Some(files)
+}
+
+fn found(word: &str, program: &ProgramPlace) -> Option<PathBuf> {
+    let path = program.search_path.iter().map(|path| ("PATH".to_string(), path.clone()));
+    find_executable(word, &program.directory, &path.collect::<Vec<_>>()).ok()
+}
+
+/// Returns the program of the first line of a script; for `env`, the program that it starts.
+fn interpreter(file: &mut File, program: &ProgramPlace) -> Option<PathBuf> {
+    let mut line = Vec::new();
+    file.take(FIRST_LINE_BYTES_MAX as u64).read_to_end(&mut line).ok()?;
+    let line = line.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_whitespace();
+    let interpreter = words.next()?;
+    let is_env = Path::new(interpreter).file_name().is_some_and(|name| name == "env");
+    let started = words.find(|word| !word.starts_with('-') && !word.contains('='));
+    match started.filter(|_| is_env) {
+        Some(started) => found(started, program),
+        None => Some(PathBuf::from(interpreter)),
+    }
+}
+
+/// Compares finished runs with the present state of all files.
+///
+/// Errors: the job was stopped.
+pub(super) fn look(looks: &[RunLook], reading: Reading<'_>) -> std::io::Result<Vec<RunLooked>> {
+    looks.iter().map(|look| Looking::new(look, reading).look()).collect()
+}
+
+/// The comparison of one run.
+struct Looking<'a> {
+    look: &'a RunLook,
+    reading: Reading<'a>,
+    differences: Vec<RunDifference>,
+    run: FinishedRun,
+    is_refreshed: bool,
+}
+
+impl<'a> Looking<'a> {
+    fn new(look: &'a RunLook, reading: Reading<'a>) -> Self {
+        Self { look, reading, differences: Vec::new(), run: look.run.clone(), is_refreshed: false }
+    }
+
+    fn look(mut self) -> std::io::Result<RunLooked> {
+        self.executables();
+        if self.differences.is_empty() {
+            self.read_files()?;
+            self.outputs()?;
+        }
+        let refreshed = (self.is_refreshed && self.differences.is_empty()).then(|| Box::new(self.run));
+        Ok(RunLooked { differences: self.differences, refreshed })
+    }
+
+    fn executables(&mut self) {
+        let found = executables(&self.look.program, self.reading).unwrap_or_default();
+        let identity = |file: &RunFile| (file.path.clone(), file.sha256);
+        let same = found.iter().map(identity).eq(self.run.executables.iter().map(identity));
+        if !same {
+            let path = found.first().map(|file| file.path.clone());
+            let path = path.unwrap_or_else(|| PathBuf::from(&self.look.program.word));
+            self.differences.push(RunDifference::Executable { path });
+        }
+    }
+
+    fn read_files(&mut self) -> std::io::Result<()> {
+        for index in 0..self.run.environment.len() {
+            let found = self.compare(&self.run.environment[index])?;
+            let of = |run: &mut FinishedRun, stamp| run.environment[index].stamp = Some(stamp);
+            self.read(found, of, self.run.environment[index].path.clone());
+        }
+        for index in 0..self.run.inputs.len() {
+            if self.look.made_inputs.contains(&(index as u32)) {
+                continue;
+            }
+            let found = self.compare(&self.run.inputs[index])?;
+            let of = |run: &mut FinishedRun, stamp| run.inputs[index].stamp = Some(stamp);
+            self.read(found, of, self.run.inputs[index].path.clone());
+        }
+        Ok(())
+    }
+
+    fn outputs(&mut self) -> std::io::Result<()> {
+        for index in 0..self.run.outputs.len() {
+            let output = index as u32;
+            if self.run.outputs[index].sha256.is_none() {
+                self.differences.push(RunDifference::Gone { output });
+                continue;
+            }
+            match self.compare(&self.run.outputs[index])? {
+                Some(Found::Same(stamp)) => {
+                    self.refresh(stamp, |run, stamp| run.outputs[index].stamp = Some(stamp));
+                }
+                Some(Found::Other) => self.differences.push(RunDifference::Written { output }),
+                None => self.differences.push(RunDifference::Gone { output }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares a file; None if it is not there.
+    fn compare(&self, recorded: &RunFile) -> std::io::Result<Option<Found>> {
+        match self.reading.same(recorded, |path| self.reading.paths.open_file(path)) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Err(error),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(_) => Ok(Some(Found::Other)),
+        }
+    }
+
+    fn read(&mut self, found: Option<Found>, set: impl Fn(&mut FinishedRun, FileStamp), path: PathBuf) {
+        match found {
+            Some(Found::Same(stamp)) => self.refresh(stamp, set),
+            Some(Found::Other) | None => self.differences.push(RunDifference::Read { path }),
+        }
+    }
+
+    fn refresh(&mut self, stamp: Option<FileStamp>, set: impl Fn(&mut FinishedRun, FileStamp)) {
+        if let Some(stamp) = stamp {
+            set(&mut self.run, stamp);
+            self.is_refreshed = true;
+        }
+    }
+}

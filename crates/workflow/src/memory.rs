@@ -1,0 +1,273 @@
+//! Finished runs of steps: which of them still stand, so that their steps are skipped.
+//!
+//! A run stands for a step if all that the step declares is as it was: the command, the environment, the executable, and
+//! the content of each input. Contents are compared where both are known. Bytes that streamed within a pipeline have no
+//! known content: there the identity of the run that wrote them counts.
+
+use crate::PlannedWorkflow;
+use crate::spec::{MadeInput, PlannedStep};
+use api::ContentHash;
+use api::task::{
+    CACHING_RULES, FinishedRun, RecordedRun, RunDifference, RunFile, RunLook, RunTask, TaskFile,
+};
+use ids::StepNumber;
+use jobkind::{Judgement, KnownRuns, RememberedStep, RunMemory};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+impl RunMemory for PlannedWorkflow {
+    fn remembered(&self) -> Vec<RememberedStep> {
+        let path = |step: StepNumber| {
+            let program = &self.step_at(step).program;
+            let first = program.outputs.first().filter(|_| program.is_remembered())?;
+            Some(RememberedStep { step, path: first.path.clone() })
+        };
+        self.numbers().filter_map(path).collect()
+    }
+
+    fn looks(&self, known: &KnownRuns) -> Vec<(StepNumber, RunLook)> {
+        let look = |(step, recorded): (&StepNumber, &std::sync::Arc<RecordedRun>)| {
+            let planned = self.step_at(*step);
+            if declared_difference(&planned.program, recorded).is_some() {
+                return None;
+            }
+            let made_inputs = planned.made_inputs.iter().map(|made| made.input as u32).collect();
+            let look = RunLook { program: planned.program.place(), made_inputs, run: recorded.run.clone() };
+            Some((*step, look))
+        };
+        known.recorded.iter().filter_map(look).collect()
+    }
+
+    fn only_judges(&self) -> bool {
+        self.only_judges
+    }
+
+    fn judge(&self, known: &KnownRuns) -> Judgement {
+        let order = self.in_order();
+        let mut judge =
+            Judge { spec: self, known, unchanged: BTreeSet::new(), judgement: Judgement::default() };
+        order.iter().for_each(|step| judge.find_changes(*step));
+        order.iter().rev().for_each(|step| judge.skip_or_run(*step));
+        let Judge { mut judgement, .. } = judge;
+        if judgement.skipped.len() == order.len() && self.has_no_temporary(known) {
+            judgement.needless.extend(self.removal_numbers());
+        }
+        judgement
+    }
+
+    fn stands_for(&self, step: StepNumber, known: &KnownRuns) -> bool {
+        let (Some(recorded), Some(looked)) = (known.recorded.get(&step), known.looked.get(&step)) else {
+            return false;
+        };
+        let planned = self.step_at(step);
+        let made = |made: &MadeInput| {
+            let writer = known.newest(made.writer);
+            writer.is_some_and(|writer| is_same(&recorded.run.inputs[made.input], writer, made.output))
+        };
+        declared_difference(&planned.program, recorded).is_none()
+            && looked.differences.is_empty()
+            && planned.made_inputs.iter().all(made)
+    }
+
+    fn recorded(&self, step: StepNumber, mut run: FinishedRun, known: &KnownRuns) -> Option<RecordedRun> {
+        if step.0 as usize >= self.count() {
+            return None;
+        }
+        let planned = self.step_at(step);
+        if !run.is_of(&planned.program) {
+            return None;
+        }
+        for made in &planned.made_inputs {
+            let writer = known.newest(made.writer);
+            run.inputs[made.input].made_by = writer.map(|writer| output_identity(writer, made.output));
+        }
+        if run.inputs.iter().any(|input| input.sha256.is_none() && input.made_by.is_none()) {
+            return None;
+        }
+        let (words, env) = declared(&planned.program);
+        let identity = identity(words, env, &run);
+        Some(RecordedRun { rules: CACHING_RULES, words, env, identity, run })
+    }
+}
+
+impl PlannedWorkflow {
+    /// Returns all steps, each after those that it waits for.
+    fn in_order(&self) -> Vec<StepNumber> {
+        let mut waits: Vec<usize> = self.numbers().map(|step| self.step_at(step).after.len()).collect();
+        let mut order: Vec<StepNumber> = self.numbers().filter(|step| waits[step.0 as usize] == 0).collect();
+        let mut place = 0;
+        while let Some(step) = order.get(place).copied() {
+            place += 1;
+            for reader in &self.step_at(step).readers {
+                waits[reader.0 as usize] -= 1;
+                if waits[reader.0 as usize] == 0 {
+                    order.push(*reader);
+                }
+            }
+        }
+        order
+    }
+
+    /// Returns whether the temporary outputs of all steps are gone.
+    fn has_no_temporary(&self, known: &KnownRuns) -> bool {
+        self.numbers().all(|step| {
+            let planned = self.step_at(step);
+            let gone = |output: usize| {
+                let gone = RunDifference::Gone { output: output as u32 };
+                known.looked.get(&step).is_some_and(|looked| looked.differences.contains(&gone))
+            };
+            (0..planned.program.outputs.len()).all(|output| !planned.is_removed(output) || gone(output))
+        })
+    }
+}
+
+/// The steps of a workflow while it is judged which of them are skipped.
+struct Judge<'a> {
+    spec: &'a PlannedWorkflow,
+    known: &'a KnownRuns,
+    /// Steps that would write the recorded outputs again if they ran.
+    unchanged: BTreeSet<StepNumber>,
+    judgement: Judgement,
+}
+
+impl Judge<'_> {
+    /// Decides whether a step is unchanged. Those before it must be decided.
+    fn find_changes(&mut self, step: StepNumber) {
+        match self.change(step) {
+            None => drop(self.unchanged.insert(step)),
+            Some(reason) => self.add_reason(step, &reason),
+        }
+    }
+
+    fn add_reason(&mut self, step: StepNumber, reason: &str) {
+        let name = &self.spec.step_at(step).name;
+        self.judgement.reasons.insert(step, format!("{name:?}: {reason}"));
+    }
+
+    fn change(&self, step: StepNumber) -> Option<String> {
+        let planned = self.spec.step_at(step);
+        if !planned.program.is_remembered() {
+            return Some("its runs are not remembered".to_string());
+        }
+        let Some(recorded) = self.known.recorded.get(&step) else {
+            return Some("no finished run of it is known".to_string());
+        };
+        if let Some(difference) = declared_difference(&planned.program, recorded) {
+            return Some(difference.to_string());
+        }
+        let Some(looked) = self.known.looked.get(&step) else {
+            return Some("the files of its finished run were not compared".to_string());
+        };
+        let is_of_output = |difference: &&RunDifference| {
+            matches!(difference, RunDifference::Written { .. } | RunDifference::Gone { .. })
+        };
+        if let Some(difference) = looked.differences.iter().find(|difference| !is_of_output(difference)) {
+            return Some(difference.to_string());
+        }
+        planned.made_inputs.iter().find_map(|made| self.change_of_input(planned, recorded, *made))
+    }
+
+    fn change_of_input(
+        &self,
+        planned: &PlannedStep,
+        recorded: &RecordedRun,
+        made: MadeInput,
+    ) -> Option<String> {
+        let path = shown(&planned.program, &planned.program.inputs[made.input].path);
+        let writer = &self.spec.step_at(made.writer).name;
+        if !self.unchanged.contains(&made.writer) {
+            return Some(format!("{path} comes from {writer:?}, which runs"));
+        }
+        let wrote = self.known.recorded.get(&made.writer)?;
+        match is_same(&recorded.run.inputs[made.input], wrote, made.output) {
+            true => None,
+            false => Some(format!("{path} was written again by {writer:?} since")),
+        }
+    }
+
+    /// Decides whether a step is skipped. Those after it must be decided.
+    fn skip_or_run(&mut self, step: StepNumber) {
+        if !self.unchanged.contains(&step) {
+            return;
+        }
+        match self.lost_output(step) {
+            None => drop(self.judgement.skipped.insert(step)),
+            Some(reason) => self.add_reason(step, &reason),
+        }
+    }
+
+    /// Returns the reason why a step must run although nothing that it reads changed.
+    fn lost_output(&self, step: StepNumber) -> Option<String> {
+        let planned = self.spec.step_at(step);
+        let looked = self.known.looked.get(&step)?;
+        looked.differences.iter().find_map(|difference| {
+            let (output, what) = match difference {
+                RunDifference::Written { output } => (*output as usize, "was changed"),
+                RunDifference::Gone { output } => (*output as usize, "is gone"),
+                _ => return None,
+            };
+            let path = shown(&planned.program, &planned.program.outputs[output].path);
+            if !planned.is_removed(output) {
+                return Some(format!("{path} {what}"));
+            }
+            let readers = &planned.output_readers[output];
+            let reader = readers.iter().find(|reader| !self.judgement.skipped.contains(reader))?;
+            let reader = &self.spec.step_at(*reader).name;
+            Some(format!("{reader:?} needs {path}, which was temporary"))
+        })
+    }
+}
+
+/// Returns a path as its user wrote it.
+fn shown(program: &RunTask, path: &Path) -> String {
+    path.strip_prefix(&program.directory).unwrap_or(path).display().to_string()
+}
+
+/// Compares an input of a finished run with an output of another one.
+fn is_same(input: &RunFile, writer: &RecordedRun, output: usize) -> bool {
+    let wrote = writer.run.outputs.get(output).and_then(|wrote| wrote.sha256);
+    match (input.sha256, wrote) {
+        (Some(read), Some(wrote)) => read == wrote,
+        _ => input.made_by == Some(output_identity(writer, output)),
+    }
+}
+
+/// Returns the first difference between a finished run and the declaration of a step.
+fn declared_difference(program: &RunTask, recorded: &RecordedRun) -> Option<RunDifference> {
+    let (words, env) = declared(program);
+    match () {
+        () if recorded.rules != CACHING_RULES => Some(RunDifference::Rules),
+        () if recorded.words != words || !recorded.run.is_of(program) => Some(RunDifference::Words),
+        () if recorded.env != env => Some(RunDifference::Env),
+        () => None,
+    }
+}
+
+/// Returns the hashes of the words after the program with the names of all files, and of the environment.
+fn declared(program: &RunTask) -> (ContentHash, ContentHash) {
+    let name = |name: &Path| name.as_os_str().as_encoded_bytes().to_vec();
+    let names = |files: &[TaskFile]| files.iter().map(|file| name(&file.name)).collect::<Vec<_>>();
+    let streams = (program.stdin.as_deref().map(name), program.stdout.as_deref().map(name));
+    let (inputs, outputs) = (names(&program.inputs), names(&program.outputs));
+    let words = program.words.get(1..).unwrap_or_default();
+    (hash(&(words, inputs, outputs, streams)), hash(&program.env))
+}
+
+fn identity(words: ContentHash, env: ContentHash, run: &FinishedRun) -> ContentHash {
+    let content = |file: &RunFile| file.sha256.or(file.made_by);
+    let contents = |files: &[RunFile]| files.iter().map(content).collect::<Vec<_>>();
+    let executable = |file: &RunFile| (file.path.as_os_str().as_encoded_bytes().to_vec(), file.sha256);
+    let executables: Vec<_> = run.executables.iter().map(executable).collect();
+    hash(&(words, env, executables, contents(&run.environment), contents(&run.inputs)))
+}
+
+fn output_identity(writer: &RecordedRun, output: usize) -> ContentHash {
+    hash(&(writer.identity, output))
+}
+
+fn hash(value: &impl Serialize) -> ContentHash {
+    let written = serde_json::to_vec(value).expect("texts, bytes and hashes can be written");
+    ContentHash(Sha256::digest(written).into())
+}
