@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from ._ship import is_installed_at
 
@@ -155,6 +155,9 @@ class Identifier:
             return _hash("cell", self.identity(_content(value)))
         if isinstance(value, (GetSetDescriptorType, MemberDescriptorType)):
             return _hash("descriptor", value.__name__.encode())
+        if isinstance(value, TypeVar):
+            # cloudpickle gives it a random number.
+            return _hash("typevar", self.identity((value.__name__, value.__bound__, value.__constraints__)))
         reduced = _reduced(value)
         if isinstance(reduced, str):
             owner = getattr(value, "__module__", None) or type(value).__module__

@@ -214,7 +214,7 @@ class Workflow:
             raise ValueError(f"the workflow {self.name!r}: slots and state are of a run on this machine, not on server={server!r}")
         options = {"--slots": slots, "--server": server, "--state": None if state is None else os.fspath(state)}
         words = [f"{option}={value}" for option, value in options.items() if value is not None]
-        self._run = WorkflowRun(self, words, progress, server is not None)
+        self._run = WorkflowRun(self, words, progress, server)
         return self._run
 
     def _wait(self, what: str) -> None:
@@ -301,8 +301,8 @@ class Workflow:
 class WorkflowRun:
     """A run of a workflow, made by `Workflow.start` or `Workflow.run`."""
 
-    def __init__(self, workflow: Workflow, options: list[str], progress: bool | None, is_on_server: bool) -> None:
-        self._name, self._is_on_server = workflow.name, is_on_server
+    def __init__(self, workflow: Workflow, options: list[str], progress: bool | None, server: str | None) -> None:
+        self._name, self._server = workflow.name, server
         #: The number of the job on a server; None on this machine, and before the run has ended.
         self.job: int | None = None
         self._failed: BaseException | None = None
@@ -325,29 +325,43 @@ class WorkflowRun:
                 self._program.wait()
             except _engine.JobFailed as failed:
                 self._failed = _engine.JobFailed(f"the workflow {self._name!r} failed: {failed}", failed.exit_code)
-                raise self._failed from None
             except BaseException as error:
                 self._failed = error
+                self._end()
+                self._cancel()
                 raise
-            finally:
-                self._has_ended = True
-                self._remove()
-                self._show(self._program.printed.decode(errors="replace"))
-        elif self._failed is not None:
+            self._end()
+        if self._failed is not None:
             raise self._failed
         return self
 
     def stop(self) -> None:
-        """Stops the run and waits until its processes have ended. `wait` raises `JobFailed` afterwards, unless the run had succeeded."""
-        if not self._has_ended:
-            self._program.stop()
+        """Stops the run and waits until its processes have ended; on a server, cancels its job. `wait` raises `JobFailed` afterwards,
+        unless the run had succeeded. Error: `JobFailed` if the server cannot cancel the job."""
+        if self.done():
+            return
+        self._program.stop()
+        try:
+            self.wait()
+        except _engine.JobFailed as failed:
+            self._cancel()
+            if self._server is not None:
+                self._failed = _engine.JobFailed(f"the workflow {self._name!r} failed: job {self.job} was cancelled", failed.exit_code)
 
-    def _show(self, printed: str) -> None:
-        if self._is_on_server:
+    def _end(self) -> None:
+        self._has_ended = True
+        self._remove()
+        printed = self._program.printed.decode(errors="replace")
+        if self._server is not None:
             # The program prints the number of the job first.
             job, _, printed = printed.partition("\n")
             self.job = int(job) if job.isdigit() else None
         sys.stdout.write(printed)
+
+    def _cancel(self) -> None:
+        """Cancels the job of a program that was interrupted: on a server, the job goes on without the program."""
+        if self._server is not None and self.job is not None:
+            _engine.Running(["cancel", str(self.job), f"--server={self._server}"], None).wait()
 
 
 def _remove(path: str) -> None:

@@ -83,19 +83,23 @@ def test_result_waits_for_the_run(text: Path, tmp_path: Path) -> None:
     assert Path(upper.output()).read_bytes() == upper.output().read_bytes() == b"TO BE OR NOT TO BE\n"
 
 
-def test_stopped_run_is_a_failure(tmp_path: Path) -> None:
+def test_stopped_run_is_a_failure(place: dict[str, Any], tmp_path: Path) -> None:
     wf = sf.Workflow("endless", tmp_path)
     os.mkfifo(tmp_path / "begun")
     endless = wf.command("endless", f"echo > '{tmp_path}/begun'; sleep 1000", stdout="never")
-    run = wf.start()
+    run = wf.start(**place)
     assert (tmp_path / "begun").read_text() == "\n"
     with pytest.raises(RuntimeError, match="the workflow 'endless' already runs"):
         wf.start()
     run.stop()
-    with pytest.raises(sf.JobFailed, match="stopped by a signal"):
+    said = f"the workflow 'endless' failed: job {run.job} was cancelled" if place else "stopped by a signal"
+    with pytest.raises(sf.JobFailed, match=said):
         endless.output().result()
-    with pytest.raises(sf.JobFailed, match="stopped by a signal"):
+    with pytest.raises(sf.JobFailed, match=said):
         run.wait()
+    if place:
+        words = [_engine.program(), "wait", str(run.job), "--server", place["server"]]
+        assert "was cancelled" in subprocess.run(words, capture_output=True, text=True).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["begun"]
 
 
