@@ -1,4 +1,4 @@
-"""MapReduce and dataflows in Python, run by the Sailfish engine.
+"""MapReduce, dataflows and workflows in Python, run by the Sailfish engine.
 
 import sailfish as sf
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ._result import Result
     from ._ship import CannotInstall
     from ._spec import CannotSend
+    from ._workflow import Workflow, WorkflowRun
+    from ._workflow_files import WorkflowFile, WorkflowStep
 
 __all__ = [
     "CannotInstall",
@@ -31,6 +33,10 @@ __all__ = [
     "JobFailed",
     "MapReduce",
     "Result",
+    "Workflow",
+    "WorkflowFile",
+    "WorkflowRun",
+    "WorkflowStep",
     "__version__",
     "counter",
     "files",
@@ -52,6 +58,10 @@ _PLACES = {
     "JobFailed": "_engine",
     "MapReduce": "_job",
     "Result": "_result",
+    "Workflow": "_workflow",
+    "WorkflowFile": "_workflow_files",
+    "WorkflowRun": "_workflow",
+    "WorkflowStep": "_workflow_files",
     "counter": "_context",
     "from_iterable": "_dataset",
     "read_csv": "_dataset",

@@ -70,39 +70,72 @@ def program() -> str:
 
 def run(words: list[str], display: Display | None) -> Any:
     """Runs the program and returns the JSON that it prints: one report, or a list with a report per stage. `display` shows its progress and
-    its messages. Errors: `JobFailed`; `KeyboardInterrupt`, raised after the program has ended."""
-    environment = {**os.environ, "SAILFISH_PROGRESS": "json" if display else "none"}
-    # The program gets a session of its own. Otherwise Ctrl-C would also reach it from the terminal, and a second signal makes it stop
-    # without cleaning up.
-    child = subprocess.Popen(
-        [program(), *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=_ends_with_us(),
-        env=environment,
-    )
-    assert child.stdout is not None and child.stderr is not None
-    said: list[str] = []
-    listening = threading.Thread(target=_listen, args=(child.stderr, said, display), daemon=True)
-    listening.start()
-    report = b""
-    try:
-        report = child.stdout.read()
-        code = child.wait()
-    except KeyboardInterrupt:
-        _interrupt(child)
-        raise
-    finally:
-        if child.poll() is None:
-            child.kill()
-            child.wait()
-        listening.join()
-        child.stdout.close()
-        child.stderr.close()
-    if code != 0:
-        raise JobFailed(_of_arguments("\n".join(said).removeprefix("sailfish: ")) or f"sailfish exited with code {code}", code)
-    return json.loads(report)
+    its messages. Errors: the errors of `Running.wait`."""
+    return json.loads(Running(words, display).wait())
+
+
+class Running:
+    """A run of the program. The kernel interrupts the program when the thread that created the object ends."""
+
+    def __init__(self, words: list[str], display: Display | None) -> None:
+        environment = {**os.environ, "SAILFISH_PROGRESS": "json" if display else "none"}
+        # The program gets a session of its own. Otherwise Ctrl-C would also reach it from the terminal, and a second signal makes it stop
+        # without cleaning up.
+        self._child = subprocess.Popen(
+            [program(), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=_ends_with_us(),
+            env=environment,
+        )
+        self._said: list[str] = []
+        #: The standard output of the program, when `wait` has returned or raised.
+        self.printed = b""
+        assert self._child.stderr is not None
+        listening = threading.Thread(target=_listen, args=(self._child.stderr, self._said, display), daemon=True)
+        self._threads = [listening, threading.Thread(target=self._read, daemon=True)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        self.printed = self._child.stdout.read()
+
+    def has_ended(self) -> bool:
+        """Returns whether the program has ended."""
+        return self._child.poll() is not None
+
+    def wait(self) -> bytes:
+        """Waits until the program has ended, and returns its standard output. Errors: `JobFailed`; `KeyboardInterrupt`, raised after the
+        program has ended."""
+        try:
+            code = self._child.wait()
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+        finally:
+            if self._child.poll() is None:
+                self._child.kill()
+                self._child.wait()
+            self._close()
+        if code != 0:
+            said = "\n".join(self._said).removeprefix("sailfish: ")
+            raise JobFailed(_of_arguments(said) or f"sailfish exited with code {code}", code)
+        return self.printed
+
+    def stop(self) -> None:
+        """Interrupts the program and waits until it has ended."""
+        if self._child.poll() is None:
+            _interrupt(self._child)
+        self._close()
+
+    def _close(self) -> None:
+        assert self._child.stdout is not None and self._child.stderr is not None
+        for thread in self._threads:
+            thread.join()
+        self._child.stdout.close()
+        self._child.stderr.close()
 
 
 def _of_arguments(message: str) -> str:

@@ -244,13 +244,13 @@ def _job_file(stages: list[Stage], output: str, settings: Settings, directory: P
         tables.append(_table(stage, shlex.join(worker), [str(spec), *shipped], output if is_last else None))
     if len(tables) == 1:
         name = {} if settings.name is None else {"name": settings.name}
-        return _toml({**common, **tables[0], **name})
+        return toml({**common, **tables[0], **name})
     prefix = "" if settings.name is None else f"{settings.name}."
     for table in tables:
         if "from" in table:
             table["from"] = [prefix + name for name in table["from"]]
     named = ({"name": prefix + stage.name, **table} for stage, table in zip(stages, tables))
-    return _toml(common) + "".join(f"\n[[stage]]\n{_toml(table)}" for table in named)
+    return toml(common) + "".join(f"\n[[stage]]\n{toml(table)}" for table in named)
 
 
 def _table(stage: Stage, program: str, files: list[str], output: str | None) -> dict[str, Any]:
@@ -315,7 +315,8 @@ def _not_installed(entries: Iterable[str]) -> list[str]:
     ]
 
 
-def _toml(table: Mapping[str, Any]) -> str:
+def toml(table: Mapping[str, Any]) -> str:
+    """Returns the lines of a table in TOML."""
     return "".join(f"{key} = {_toml_value(value)}\n" for key, value in table.items())
 
 

@@ -77,14 +77,14 @@ def write_modules(directory: Path, modules: Iterable[ModuleType]) -> list[Path]:
         wanted[package] = sys.modules.get(package, module)
     files: dict[str, Path] = {}
     for name, module in wanted.items():
-        files.update(_sources(name, module))
+        files.update(sources(name, module))
     if not files:
         return []
     return [_write_archive(directory / MODULES_FILE, files)]
 
 
-def _sources(name: str, module: ModuleType) -> Iterator[tuple[str, Path]]:
-    """Yields the files of a module or a package, each with its name in the archive."""
+def sources(name: str, module: ModuleType) -> Iterator[tuple[str, Path]]:
+    """Yields the files of a module or a package, each with its path in an archive or a directory of modules."""
     folders = [Path(folder) for folder in getattr(module, "__path__", ())]
     for folder in folders:
         for source in sorted(folder.rglob("*")):
@@ -161,8 +161,10 @@ def modules_of(spec: Spec) -> list[ModuleType]:
 
 
 def _is_installed(module: ModuleType) -> bool:
-    if getattr(module, "__file__", None) is None:
-        return True
-    path = Path(str(module.__file__)).resolve()
+    return getattr(module, "__file__", None) is None or is_installed_at(Path(str(module.__file__)))
+
+
+def is_installed_at(path: Path) -> bool:
+    """Returns whether a file belongs to the standard library or to an installed package."""
     installed = (Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return any(path.is_relative_to(directory) for directory in installed)
+    return any(path.resolve().is_relative_to(directory) for directory in installed)

@@ -28,6 +28,8 @@ MODULES_FILE = "sailfish-modules.zip"
 PARQUET = ("parquet", "rows")
 #: Before the name of a stored file, in place of a path.
 STORED_PREFIX = "files:"
+#: The advice about an object in a function of a job that cannot be pickled.
+IN_SETUP = "create it inside the function, or in setup"
 #: Built-in functions that may be reduce functions, and those that may also be combine functions.
 FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, len, list, set, sorted, any, all)
 PARTIAL_FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all)
@@ -96,6 +98,13 @@ class CannotSend(TypeError):
 def dump(spec: Spec, modules: Iterable[ModuleType]) -> bytes:
     """Returns the bytes of a spec. Functions and classes of `modules` are pickled by value. Error: `CannotSend`, which names the function
     and, if known, the object in it that cannot be pickled."""
+    with pickled_by_value(modules):
+        return _dump(spec)
+
+
+@contextlib.contextmanager
+def pickled_by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
+    """Makes cloudpickle pickle the functions and classes of modules by value."""
     import cloudpickle
 
     by_value = set(cloudpickle.list_registry_pickle_by_value())
@@ -104,19 +113,19 @@ def dump(spec: Spec, modules: Iterable[ModuleType]) -> bytes:
         for module in wanted.values():
             cloudpickle.register_pickle_by_value(module)
             registered.callback(cloudpickle.unregister_pickle_by_value, module)
-        return _dump(spec)
+        yield
 
 
 def _dump(spec: Spec) -> bytes:
     # All functions are pickled together, so that they still share objects in the worker.
     try:
-        data = _pickled(spec)
+        data = pickled(spec)
     except Exception as error:
         raise CannotSend(_reason(spec, error)) from error
     return pickle.dumps({"version": VERSION, "python": list(sys.version_info[:2]), "spec": data})
 
 
-def _pickled(spec: Spec) -> bytes:
+def pickled(value: object) -> bytes:
     """Pickles functions with the names of their source files, so that tracebacks show source lines. cloudpickle omits them since 3.1.3."""
     import cloudpickle
 
@@ -128,7 +137,7 @@ def _pickled(spec: Spec) -> bytes:
 
     table = ChainMap({CodeType: with_file}, cloudpickle.Pickler.dispatch_table)
     with io.BytesIO() as file:
-        type("Pickler", (cloudpickle.Pickler,), {"dispatch_table": table})(file).dump(spec)
+        type("Pickler", (cloudpickle.Pickler,), {"dispatch_table": table})(file).dump(value)
         return file.getvalue()
 
 
@@ -143,11 +152,11 @@ def _reason(spec: Spec, error: Exception) -> str:
         try:
             cloudpickle.dumps(function)
         except Exception as own:
-            return f"the {name} function cannot be sent to the workers: {own}{_hint(function)}"
+            return f"the {name} function cannot be sent to the workers: {own}{hint(function, IN_SETUP)}"
     return f"the functions of the job cannot be sent to the workers: {error}"
 
 
-def _hint(function: Any) -> str:
+def hint(function: Any, advice: str) -> str:
     """Returns a hint that names the object in a function that cannot be pickled; an empty text if it is unknown."""
     import cloudpickle
 
@@ -166,10 +175,7 @@ def _hint(function: Any) -> str:
         try:
             cloudpickle.dumps(value)
         except Exception:
-            return (
-                f"; it uses {name!r}, a {type(value).__module__}.{type(value).__qualname__}, which cannot be pickled: "
-                "create it inside the function, or in setup"
-            )
+            return f"; it uses {name!r}, a {type(value).__module__}.{type(value).__qualname__}, which cannot be pickled: {advice}"
     return ""
 
 

@@ -18,7 +18,9 @@ API = ROOT / "docs" / "python-api.md"
 PAGES = sorted((ROOT / "docs").glob("python*.md"))
 TUTORIAL = ROOT / "examples" / "tutorial.ipynb"
 #: Classes whose methods and properties have headings on the API page.
-METHODS_WITH_HEADINGS = (sf.MapReduce, sf.Dataset, sf.Groups)
+METHODS_WITH_HEADINGS = (sf.MapReduce, sf.Dataset, sf.Groups, sf.Workflow)
+#: Classes whose objects only this package creates.
+CREATED_HERE = {"Dataset", "Groups", "Result", "WorkflowFile", "WorkflowRun", "WorkflowStep"}
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 PROMPT = re.compile(r"^ *>>> ", re.MULTILINE)
 
@@ -83,7 +85,7 @@ def test_examples_of_docstrings(name: str, text: str, tmp_path: Path, monkeypatc
 
 
 def test_classes_begin_with_an_example() -> None:
-    for value in (sf.Dataset, sf.MapReduce):
+    for value in (sf.Dataset, sf.MapReduce, sf.Workflow):
         assert PROMPT.search(value.__doc__ or "")
 
 
@@ -106,8 +108,7 @@ def test_api_page_has_all_names() -> None:
 @pytest.mark.parametrize(("name", "value"), [pytest.param(*each, id=each[0]) for each in documented() if callable(each[1])])
 def test_api_page_has_all_arguments(name: str, value: Any) -> None:
     body = described().get(name) or described()[name.split(".")[0]]
-    if name in {"Dataset", "Groups", "Result"} or issubclass_of_exception(value):
-        # The user does not create objects of these classes.
+    if name in CREATED_HERE or issubclass_of_exception(value):
         return
     called = name.rpartition(".")[2]
     signature = re.search(rf"{called}\(([^`]*?)\)(?:`| ->|\n\n)", body, re.DOTALL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -85,12 +86,35 @@ def dicts_of_pairs() -> None:
     assert dict(sales.reduce_by_key(sum)) == {"Ulm": 7, "Bonn": 5}
 
 
+def steps_of_workflows() -> None:
+    def shout(text: Path, count: int, shouted: Path) -> None:
+        shouted.write_text(text.read_text().upper() * count)
+
+    wf = sf.Workflow("types")
+    said = wf.command("said", ["echo", "a"], stdout="said", cores=1, timeout="90s", env={"A": "b"})
+    assert_type(said, sf.WorkflowStep)
+    assert_type(said.output(), sf.WorkflowFile)
+    assert_type(wf.function(shout, said, 2, outputs=["shouted"], memory=1 << 20, after=[said, "said"]), sf.WorkflowStep)
+
+    @wf.step(said.output("said"), outputs=["copy"], keep=True)
+    def copy(text: Path, copied: Path) -> None:
+        copied.write_text(text.read_text())
+
+    assert_type(copy, sf.WorkflowStep)
+    assert_type(said.output().path, Path)
+    with pytest.raises(TypeError, match="there is no option 'core'"):
+        wf.command("wrong", "true", core=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="cores='1' must be a whole number"):
+        wf.command("wrong", "true", cores="1")  # type: ignore[arg-type]
+
+
 CHECKED: list[Callable[[], None]] = [
     groups_of_pairs,
     groups_by_a_key,
     functions_of_the_user,
     groups_of_any_items,
     dicts_of_pairs,
+    steps_of_workflows,
 ]
 
 
