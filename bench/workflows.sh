@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # Workflows beside a shell, and beside jobs of one task, on this machine.
 #
-#     bench/workflows.sh [--runs N] [--scale N] [--only streams|steps|dag]
+#     bench/workflows.sh [--runs N] [--scale N] [--seed N] [--only streams|steps|dag|sim]
 #
 # --runs: rounds (5), in opposite orders; --scale: by what sizes are divided (1: three programs over 2 GB, 5,000 steps, a file of 100,000
 # steps). `streams`: `cat` three times, as steps that stream to each other and as a pipe of `sh`; CPU seconds of all processes. The output is
 # durable in both. `steps`: steps that run `true`, and jobs of one task that do. `dag`: a chain and a fan of steps are read, checked and planned.
+# `sim`: simulated clusters run the shape of BLAST, and workflows of all recipes of the package wfcommons, generated from --seed (1); never divided. The
+# first time it installs the package below BENCH_DIR.
 # Prints each row with its must, its aim and the median of the ratios; appends the figures to bench/results/DATE-workflows.tsv; ends non-zero when a must is missed. Environment:
 # SAILFISH (the program), BENCH_DIR (default /var/tmp).
 set -euo pipefail
-runs=5 scale=1 only=
+runs=5 scale=1 seed=1 only=
 while [ $# -gt 0 ]; do
     case $1 in
         --runs) runs=$2; shift 2 ;;
         --scale) scale=$2; shift 2 ;;
+        --seed) seed=$2; shift 2 ;;
         --only) only=$2; shift 2 ;;
         *) echo "unknown option $1" >&2; exit 2 ;;
     esac
@@ -89,7 +92,21 @@ END
         done
     done
 fi
-python3 - "$work/rows" << 'END'
+missed=0
+sim_rows() {
+    local venv=${BENCH_DIR:-/var/tmp}/sailfish-wfcommons-1.6 # one folder for all runs
+    if ! [ -x "$venv/bin/python" ]; then python3 -m venv "$venv.new" && mv "$venv.new" "$venv"; fi
+    "$venv/bin/python" -c 'import wfcommons' 2> "$work/log" || "$venv/bin/python" -m pip install --quiet wfcommons==1.6
+    PYTHONHASHSEED=0 "$venv/bin/python" "$root/bench/workflows/recipes.py" "$seed" 1000 > "$work/tasks.tsv"
+    (cd "$root" && cargo run --quiet --release --locked --package sim --example workflow_figures -- "$seed" "$work/tasks.tsv") > "$work/sim" || missed=1
+    awk -F '\t' -v seed="$seed" -v results="$results" '
+        /^#/ { print; next }
+        $3 == "s" { sub(/^ +/, "", $1); printf "sim, %s\t%s\t%s\t%s\t\t\n", of, seed, $1, $2 >> results; next }
+        { if (!/^ /) { of = $1; sub(/: makespan \/.*/, "", of) }
+          printf "%-83s %8.3f  %s%s\n", $1, $2, $4 == "-" ? "report" : "must <= " $4 ", aim " $5, $6 == "" ? "" : "  MISSED" }' "$work/sim"
+}
+if wants sim; then sim_rows; fi
+python3 - "$work/rows" << 'END' || missed=1
 import statistics, sys
 rows = [line.rstrip("\n").split("\t") for line in open(sys.argv[1])]
 rows = [row for row in rows if row[1] != "0"]
@@ -122,3 +139,4 @@ for name, value, must, aim, sign in shown:
     print(f"{name:66} {value:8.3f}  {limit}{'' if holds else '  MISSED'}")
 sys.exit(missed)
 END
+exit $missed

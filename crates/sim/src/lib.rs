@@ -2,12 +2,13 @@
 //! Runs the real scheduler over artificial nodes, users and jobs: a thousand nodes for an hour of their time in seconds
 //! of ours. Nodes die and join, their results are lost, attempts fail and come back late. In [`Stragglers`] attempts
 //! are slow for known causes, and are raced by copies. [`copies`] runs a job over the links and disks of [`Racks`].
-//! [`world`] runs tasks where their inputs lie, and spreads inputs that many tasks share.
+//! [`world`] runs tasks where their inputs lie, spreads inputs that many tasks share, and runs workflows.
 //! [`shuffle`] runs whole jobs at the level of records, while processes die, messages are lost, late or repeated, and
 //! disks lose unsynced data: the output must hold each record once.
 //!
 //! # Where it sits
 //! Beside the road: scheduler and control -> sim -> tests and measurements. Nothing of the engine depends on it.
+//! Workflows of [`world`] are planned by the real `workflow` and run by the real `control`; messages take no time.
 //! [`shuffle`] runs the real `control` (with scheduler, `mapreduce` and workbuilder under it), appender, chunk
 //! accounts, order of frames, merge and winners. It has short versions of code that needs threads, sockets, files or a
 //! database: the shell of the server (`src/shuffle/server.rs`) and its store (`store.rs`), frames in flight

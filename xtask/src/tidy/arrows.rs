@@ -154,6 +154,8 @@ const SIM_BELOW: &[&str] = &[
     "mapreduce",
     "scheduler",
     "rows",
+    "jobkind",
+    "workflow",
     "control",
 ];
 

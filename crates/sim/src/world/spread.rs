@@ -66,6 +66,12 @@ impl Fetching {
 
 /// Returns the time until all readers have the file, in seconds.
 pub fn spread(input: SharedInput) -> f64 {
+    arrivals(input).into_iter().fold(0.0, f64::max)
+}
+
+/// Returns the time at which each node has the file, in seconds, by the number of the node. Nodes that have it at the
+/// beginning, and those that do not read it, get 0.
+pub fn arrivals(input: SharedInput) -> Vec<f64> {
     let mut random = fastrand::Rng::with_seed(input.seed);
     let (holders, readers) = choose_nodes(&input, &mut random);
     let trees = match input.spreading {
@@ -85,14 +91,19 @@ pub fn spread(input: SharedInput) -> f64 {
         }
     }
     let (capacities, mut now_s) = (input.machines.capacities(), 0.0);
+    let mut arrived = vec![0.0; input.machines.nodes() as usize];
     while fetching.iter().any(|fetch| !fetch.is_over()) {
         let rates = settled_rates(&input, &capacities, &fetching);
         let step_s = next_change_s(&fetching, &rates);
         assert!(step_s.is_finite(), "a fetch waits, and nothing will happen");
         now_s += step_s;
-        fetching.iter_mut().zip(&rates).for_each(|(fetch, rate)| fetch.got += rate * step_s);
+        for (fetch, rate) in fetching.iter_mut().zip(&rates).filter(|(fetch, _)| !fetch.is_over()) {
+            fetch.got += rate * step_s;
+            // With two trees, the later half counts.
+            arrived[fetch.to] = now_s;
+        }
     }
-    now_s
+    arrived
 }
 
 /// Returns the time of one fetch between two nodes of a rack without other work.
