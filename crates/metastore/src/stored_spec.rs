@@ -76,7 +76,7 @@ mod tests {
         let fields = written.as_object_mut().unwrap();
         fields.remove("kind");
         fields.extend(flags.as_object().unwrap().clone());
-        fields.insert("inputs".to_string(), json!([input]));
+        fields.insert("inputs".to_string(), serde_json::json!([input]));
         let read = parse(&written.to_string()).unwrap();
         spec.inputs.clone_from(&read.inputs);
         assert_eq!(read, spec);

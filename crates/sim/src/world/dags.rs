@@ -211,6 +211,7 @@ impl<'a> Model<'a> {
             job: JOB,
             spec: Arc::new(JobSpec::of_steps("workflow".to_string(), spec)),
             plan,
+            recorded: BTreeMap::new(),
             user: String::new(),
             priority: 0,
             quota: None,
@@ -360,7 +361,8 @@ fn ends_ns(world: &DagWorld<'_>, of: &StepOf, node: NodeId, began_ns: u64) -> u6
 
 /// Returns the specification of the workflow, and its plan as a server reads it.
 fn planned(steps: &[DagStep]) -> (SteppedKind, Arc<dyn StepPlan>) {
-    let spec = WorkflowSpec { steps: steps.iter().enumerate().map(workflow_step).collect() };
+    let spec =
+        WorkflowSpec { steps: steps.iter().enumerate().map(workflow_step).collect(), only_judges: false };
     let spec = serde_json::to_value(spec).expect("a specification can be written");
     let plan = Kinds::default().with::<Workflow>().read("workflow", &spec);
     let plan = plan.unwrap_or_else(|error| panic!("{error}"));
