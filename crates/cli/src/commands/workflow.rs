@@ -10,7 +10,6 @@ use crate::show::escape;
 use crate::show::quantity::counted;
 use crate::show::tables::{left, right, table};
 use crate::show::terminal::{print, tell};
-use api::history::{EventKind, EventRow};
 use api::job::workflow::WorkflowSpec;
 use api::{JobSpec, SteppedKind};
 use clap::builder::TypedValueParser;
@@ -149,7 +148,7 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
         Target { priority: args.priority, slots: args.slots, waits: !args.detach, ..args.place.target()? };
     let job = steps::submit(&target, job_of(name.clone(), &spec)?)?;
     if target.waits {
-        let skipped = skipped(&steps::events(&target, job)?);
+        let skipped = steps::skipped(&steps::events(&target, job)?);
         tell(&format!("sailfish: {name}: {steps_text} succeeded{skipped}"));
     }
     Ok(())
@@ -158,11 +157,4 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
 fn job_of(name: String, spec: &WorkflowSpec) -> Result<JobSpec, Failure> {
     let spec = serde_json::to_value(spec).map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
     Ok(JobSpec::of_steps(name, SteppedKind { kind: "workflow".to_string(), spec }))
-}
-
-/// Returns the end of a sentence about steps for which finished runs stood.
-fn skipped(events: &[EventRow]) -> String {
-    let counts = events.iter().filter(|event| event.kind == EventKind::StepsSkipped);
-    let count = counts.last().and_then(|event| event.detail.as_deref());
-    count.map_or(String::new(), |count| format!(", {count} of them skipped: nothing changed for them"))
 }

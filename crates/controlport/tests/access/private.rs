@@ -38,6 +38,7 @@ const PRIVATE: &[(&str, &str, Hides)] = &[
     ("get", "/v1/jobs/{job}/progress", Hides::AsMissing(&[""])),
     ("get", "/v1/jobs/{job}/report", Hides::AsMissing(&[""])),
     ("get", "/v1/jobs/{job}/placements", Hides::AsMissing(&[""])),
+    ("get", "/v1/lineage?path=/secret&direction=up", Hides::LeavesOut("")),
     ("post", "/v1/jobs/{job}/cancel", Hides::AsMissing(&[r#"{"reason": "test"}"#])),
     ("post", "/v1/jobs/{job}/fsck", Hides::AsMissing(&["{}"])),
     ("post", "/v1/jobs/{job}/brief", Hides::NotAsked),
