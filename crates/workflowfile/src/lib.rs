@@ -16,11 +16,13 @@
 //! Files with each mistake and their sentences; scripts are run in a shell and compared with the engine (black box).
 
 mod error;
+mod expand;
 mod read;
 mod script;
 mod table;
 
 pub use error::WorkflowFileError;
+pub use expand::ExpansionError;
 pub use read::{NamedWorkflow, Sources, read};
 pub use script::script;
 pub use table::{StepLine, lines};
