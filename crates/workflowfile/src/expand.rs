@@ -112,6 +112,7 @@ impl<'a> Template<'a> {
 /// A file that a step with wildcards has matched.
 struct Match {
     template: usize,
+    combination: usize,
     /// The match from which the file follows.
     before: Option<usize>,
 }
@@ -188,7 +189,7 @@ impl<'a> Expansion<'a> {
         let template = &mut self.templates[number];
         let mut ancestor = before;
         while let Some(found) = ancestor.map(|ancestor| &self.matches[ancestor]) {
-            if found.template == number {
+            if (found.template, found.combination) == (number, combination) {
                 return Err(ExpansionError::EndlessGrowth {
                     step: template.step.name.clone(),
                     pattern: pattern.text.clone(),
@@ -205,7 +206,7 @@ impl<'a> Expansion<'a> {
             (name, Bound { text: value.to_string(), source: BoundBy::FileName })
         };
         own.extend(bound.into_iter().map(wildcard));
-        self.matches.push(Match { template: number, before });
+        self.matches.push(Match { template: number, combination, before });
         self.add(number, combination, path.to_string(), own, Some(self.matches.len() - 1))
     }
 

@@ -184,6 +184,24 @@ fn wildcards_and_sweeps_combine() {
 }
 
 #[test]
+fn combinations_may_follow_each_other() {
+    let text = r#"
+        [[step]]
+        name = "{k} {s}"
+        each = "{k}/{s}"
+        sweep = { k = ["a", "aa"] }
+        words = ["true"]
+        outputs = ["{k}a/{s}"]
+    "#;
+    check(&["a/x"], text, &["a x: true [>aa/x] []", "aa x: true [>aaa/x] []"]);
+    check_mistake(
+        &["a/x"],
+        &text.replace("{k}a/{s}", "{k}/{s}s"),
+        &["grows without end", "\"a/{s}\"", "a/xs"],
+    );
+}
+
+#[test]
 fn star_in_brackets_names_the_star() {
     let step = |input: &str| format!("[[step]]\nname = \"s\"\ncommand = \"true\"\ninputs = [{input}]\n");
     check(&["a*b", "axb"], &step("'a[*]b'"), &["s: true [a*b>] []"]);
@@ -261,10 +279,10 @@ fn mistakes_of_wildcards_are_named() {
     mistake(&[], "each = \"{a}{b}\"", &["text between two wildcards"]);
     mistake(&[], "each = \"{a}.{b}.{c}.{d}.{e}.{f}.{g}.{h}.{i}\"", &["at most 8 wildcards"]);
     let grows = "each = \"d/{a}.txt\"\noutputs = [\"d/{a}.up.txt\"]";
-    mistake(&["d/x.txt"], grows, &["never ends to grow", "d/x.up.txt", "do not match"]);
+    mistake(&["d/x.txt"], grows, &["grows without end", "d/x.up.txt", "do not match"]);
     let other = "\n[[step]]\nname = \"t\"\neach = \"e/{a}\"\nwords = [\"x\"]\noutputs = [\"d/{a}x\"]";
     let grows = format!("each = \"d/{{a}}\"\noutputs = [\"e/{{a}}\"]{other}");
-    mistake(&["d/x"], &grows, &["the step \"s\" never ends to grow", "d/xx"]);
+    mistake(&["d/x"], &grows, &["the step \"s\" grows without end", "d/xx"]);
     for name in ["a b", "$(x)", "a;b", "-r", "a'b", "a\nb", "~", "*"] {
         let file = format!("d/{name}.txt");
         mistake(&[&file], "each = \"d/{a}.txt\"", &["has {a} in `command`", "NAME", "words"]);

@@ -37,7 +37,7 @@ pub enum ExpansionError {
     #[error("the step {step:?}: {files} matches {pattern:?}, and no step writes such a file")]
     NoMatch { step: String, pattern: String, files: &'static str },
     #[error(
-        "the step {step:?} never ends to grow: {pattern:?} matches {path}, which follows from its own outputs: choose \
+        "the step {step:?} grows without end: {pattern:?} matches {path}, which follows from its own outputs: choose \
          names for these that do not match", path = path.display()
     )]
     EndlessGrowth { step: String, pattern: String, path: PathBuf },
