@@ -14,7 +14,7 @@ use api::data_access::{BriefQuestion, SecretText, TokensAnswer, TokensQuestion};
 use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::flow::{FlowSubmission, SubmittedFlow};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer, FsckRequest};
-use api::history::lineage::{Lineage, LineageDirection, LineageQuestion};
+use api::history::lineage::{Lineage, LineageQuestion};
 use api::history::{JobDetails, JobList, JobsQuestion, StateQuestion, Table};
 use api::intermediate::{
     ChangeIntermediate, CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews,
@@ -510,18 +510,7 @@ impl Client {
 
     /// Returns the lineage of a file.
     pub async fn lineage(&self, question: &LineageQuestion) -> Result<Lineage, ClientError> {
-        let direction = match question.direction {
-            LineageDirection::Up => "up",
-            LineageDirection::Down => "down",
-        };
-        let path = question.path.to_string_lossy();
-        let mut url = self.addresses.current().clone();
-        url.query_pairs_mut().clear().append_pair("path", &path).append_pair("direction", direction);
-        if let Some(sha256) = question.sha256 {
-            url.query_pairs_mut().append_pair("sha256", &sha256.to_string());
-        }
-        let path = format!("/v1/lineage?{}", url.query().unwrap_or_default());
-        self.patiently(async || self.get(&path).await).await
+        self.patiently(async || self.post("/v1/lineage", question).await).await
     }
 
     /// Returns the reasons for the placement of a job's attempts.

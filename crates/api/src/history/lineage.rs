@@ -10,10 +10,11 @@ use utoipa::ToSchema;
 pub const LINEAGE_RUNS_MAX: usize = 10_000;
 
 /// A question for the lineage of a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LineageQuestion {
     /// Absolute path of the file.
+    #[schema(value_type = String)]
     pub path: PathBuf,
     pub direction: LineageDirection,
     /// Its content, by which a file is found that was moved after it was made.

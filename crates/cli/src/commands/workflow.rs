@@ -24,6 +24,8 @@ pub enum WorkflowCommand {
     Check(FileArgs),
     /// Show the jobs of a run in their order; nothing is run
     Plan(PlanArgs),
+    /// Print a drawing of the steps and their order, in SVG
+    Plot(FileArgs),
     /// Run a workflow file, here or on a cluster
     Run(RunArgs),
     /// Show the steps that a run would not skip, and why; nothing is run
@@ -115,6 +117,10 @@ pub fn run(command: WorkflowCommand) -> Result<(), Failure> {
             Ok(print(&format!("{name}: {}, no mistakes\n", counted(spec.steps.len() as u64, "step")))?)
         }
         WorkflowCommand::Plan(args) => plan(&args),
+        WorkflowCommand::Plot(args) => {
+            let svg = workflowfile::plot(&read(&args, Sources::Here)?.spec).map_err(anyhow::Error::msg);
+            Ok(print(&svg.map_err(Failure::refused)?)?)
+        }
         WorkflowCommand::Run(args) => run_file(&args),
         WorkflowCommand::Why(args) => why::run(&args),
         WorkflowCommand::Export(args) => {

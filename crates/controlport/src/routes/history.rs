@@ -6,7 +6,7 @@ use crate::port::Port;
 use crate::routes::of_others::{hide_in_details, hide_in_row, sees_all};
 use api::console::ConsoleQuestion;
 use api::control::ErrorCode;
-use api::history::lineage::{Lineage, LineageDirection, LineageQuestion};
+use api::history::lineage::{Lineage, LineageQuestion};
 use api::history::{JobDetails, JobList, JobState, JobsQuestion, Limit, StateQuestion, Table};
 use api::placement::JobPlacements;
 use axum::extract::rejection::QueryRejection;
@@ -100,21 +100,18 @@ pub(crate) async fn placements(
 }
 
 #[utoipa::path(
-    get,
+    post,
     path = "/v1/lineage",
     tag = "clients",
-    params(("path" = String, Query, description = "Absolute path of the file"),
-        ("direction" = LineageDirection, Query, description = "To the runs that made it, or to those that read it"),
-        ("sha256" = Option<String>, Query, description = "Its content, by which a moved file is found")),
+    request_body = LineageQuestion,
     responses((status = 200, description = "The finished runs behind a file, or those that read it", body = Lineage),
         (status = "default", response = Refusal))
 )]
 pub(crate) async fn lineage(
     State(port): State<Port>,
     caller: Caller,
-    question: Result<Query<LineageQuestion>, QueryRejection>,
+    Message(question): Message<LineageQuestion>,
 ) -> Result<Message<Lineage>, Problem> {
-    let Query(question) = question.map_err(|error| Problem::new(ErrorCode::BadRequest, error.body_text()))?;
     let user = port.hides_from(&caller).then(|| caller.owner_name());
     Ok(Message(server::lineage(&port.store, user, &question).await?))
 }
