@@ -39,11 +39,12 @@ FUZZ_SECONDS ?= 600
 FUZZ_SECONDS_IN_TEST ?= 5
 FUZZ_WHOLE ?=
 
-.PHONY: help demo cluster-demo package test test-stages tools build-tests bench bench-cluster bench-failures bench-files bench-workflows bench-python nightly chaos fmt release lint postgres packages tests python fuzz
+.PHONY: help demo cluster-demo workflow-demo package test test-stages tools build-tests bench bench-cluster bench-failures bench-files bench-workflows bench-python nightly chaos fmt release lint postgres packages tests python fuzz
 
 help:
 	@echo "make demo      build, count the words of our dependencies' sources, sort 1 GB of TeraSort data, print reports"
 	@echo "make cluster-demo  PostgreSQL, a server and four nodes in two racks as processes: jobs of two users, a node that is drained, a question in SQL"
+	@echo "make workflow-demo  a workflow on four nodes of which one is killed, the lineage of its result, and a run after one input changed"
 	@echo "make test      what CI runs: format, lints, tidy, all tests, each fuzz target for a few seconds"
 	@echo "make bench     the speed table against references and peers (RUNS=$(RUNS), ROWS=tera,words,... for some of it)"
 	@echo "make bench-cluster  jobs per second, submit to start, restart of a server (JOBS=$(JOBS))"
@@ -66,6 +67,11 @@ cluster-demo: postgres
 	cargo build --release --locked --package cli
 	@mkdir -p $(DEMO)
 	demo/cluster.sh $(abspath $(SAILFISH)) $(abspath $(DEMO)/cluster)
+
+workflow-demo:
+	cargo build --release --locked --package cli
+	@mkdir -p $(DEMO)
+	demo/workflow.sh $(abspath $(SAILFISH)) $(abspath $(DEMO)/workflow)
 
 test:
 	@cold=$$([ -e $(TARGET)/debug ] || echo yes); rm -rf $(LEDGER); mkdir -p $(LEDGER); [ -z "$$cold" ] || : > $(LEDGER)/cold

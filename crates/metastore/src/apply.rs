@@ -3,6 +3,7 @@
 
 use crate::batch::Batch;
 use crate::database::{Connection, Session};
+use crate::tables::finished_runs::FinishedRows;
 use crate::tables::{finished_runs, fleet, intermediate_files, kept, people, reopen, shuffle_data};
 use crate::transaction::{self, ApplyError, Ending};
 use crate::writer::Writer;
@@ -10,7 +11,6 @@ use crate::{Metastore, StoreError};
 use api::history::EventKind;
 use ids::JobId;
 use rows::Change;
-use std::collections::BTreeMap;
 
 /// Maximum number of tries of a transaction that PostgreSQL rolled back because of another one.
 const SERIALIZATION_TRIES_MAX: u32 = 5;
@@ -106,7 +106,7 @@ async fn write(
 }
 
 async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), ApplyError> {
-    let (mut batch, mut runs) = (Batch::default(), BTreeMap::new());
+    let (mut batch, mut runs) = (Batch::default(), FinishedRows::default());
     for change in changes {
         match change {
             Change::OwnerStarted { uuid, pid, now_ns } => {

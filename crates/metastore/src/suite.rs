@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 mod cluster_files;
 mod files;
+mod finished_runs;
 mod intermediate_files;
 mod listing;
 mod lost_data;
@@ -37,6 +38,7 @@ use cluster_files::{
 use files::{
     files_have_names_and_versions, old_versions_go_unless_they_are_read, puts_are_remembered_until_they_end,
 };
+use finished_runs::last_run_of_each_path_is_found;
 use intermediate_files::intermediate_files_are_remembered;
 use listing::{
     dead_nodes_are_listed_for_a_while, jobs_are_listed_by_state_user_and_name, logs_of_tasks_are_no_events,
@@ -772,6 +774,7 @@ on_every_back_end!(
     programs_are_hidden_from_questions,
     answers_end_where_they_are_large,
     questions_find_tables_by_both_names,
+    last_run_of_each_path_is_found,
     intermediate_files_are_remembered,
     files_have_names_and_versions,
     old_versions_go_unless_they_are_read,

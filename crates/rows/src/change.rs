@@ -302,8 +302,8 @@ pub enum Change {
     RunFinished {
         user: String,
         path: PathBuf,
-        /// Job of the step.
-        job: JobId,
+        /// Job of the step; None for a run that is known, with more certain stamps.
+        job: Option<JobId>,
         run: Arc<RecordedRun>,
         now_ns: u64,
     },

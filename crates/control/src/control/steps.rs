@@ -159,10 +159,12 @@ impl Control {
 
     /// Remembers the runs of the programs of a job, if it is a step.
     pub(super) fn step_ran(&mut self, outbox: &mut Outbox, job: JobId, result: RunResult) {
+        let is_look = !result.looked.is_empty();
         let Some((user, runs)) = self.stepped.ran(job, result) else { return };
         for run in runs {
             let Some(path) = run.run.key_path().map(Path::to_path_buf) else { continue };
             let (user, now_ns) = (user.to_string(), outbox.now_ns());
+            let job = Some(job).filter(|_| !is_look);
             outbox.write(Change::RunFinished { user, path, job, run, now_ns });
         }
     }

@@ -144,7 +144,7 @@ impl Place {
         let (rules, step, words, env, identity) = (CACHING_RULES, step.to_string(), none, none, none);
         let run = Arc::new(RecordedRun { rules, step, words, env, identity, run });
         let (user, path) = (user.to_string(), path.into());
-        let change = Change::RunFinished { user, path, job: JobId(1), run, now_ns: 1 };
+        let change = Change::RunFinished { user, path, job: Some(JobId(1)), run, now_ns: 1 };
         self.runtime.block_on(async {
             let store = Metastore::open(self.state.path()).await.expect("a store");
             store.apply(&[change]).await.expect("it is stored");

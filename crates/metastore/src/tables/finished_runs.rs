@@ -1,13 +1,14 @@
 //! Finished runs of steps, by which later runs are skipped.
 
 use crate::convert::{json, path_text};
-use crate::database::{Rows, Session};
+use crate::database::{Rows, Session, Value};
 use crate::transaction::ApplyError;
 use crate::{Metastore, StoreError};
 use api::task::RecordedRun;
 use ids::JobId;
 use rows::Change;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// Rows of one statement.
 const PAGE: u32 = 10_000;
@@ -24,33 +25,44 @@ impl Metastore {
     ) -> Result<BTreeMap<String, RecordedRun>, StoreError> {
         let (mut runs, mut others) = (BTreeMap::new(), 0);
         let (Some(first), Some(last)) = (paths.first(), paths.last()) else { return Ok(runs) };
+        self.add_one(user, first, &mut runs).await?;
         // The outputs of a workflow lie together: most often a page has them and nothing else.
-        let statement = "SELECT path, run FROM finished_runs WHERE user_name = $1 AND path >= $2 AND path <= $3 \
+        let statement = "SELECT path, run FROM finished_runs WHERE user_name = $1 AND path > $2 AND path <= $3 \
                          ORDER BY path LIMIT $4";
-        let mut from = first.clone();
+        let mut after = first.clone();
         while others <= OTHERS_MAX {
-            let values = [user.into(), from.as_str().into(), last.as_str().into(), PAGE.into()];
+            let values = [user.into(), after.as_str().into(), last.as_str().into(), PAGE.into()];
             let rows = self.rows(statement, values).await?;
             for row in &rows {
                 let path: String = self.get(row, "path")?;
                 match paths.contains(&path) {
-                    true => add(&mut runs, path, &self.get::<String>(row, "run")?),
+                    true => add(&mut runs, &path, &self.get::<String>(row, "run")?),
                     false => others += 1,
                 }
+                after = path;
             }
-            match rows.last() {
-                Some(last) if rows.len() == PAGE as usize => from = self.get::<String>(last, "path")? + "\0",
-                _ => return Ok(runs),
+            if rows.len() < PAGE as usize {
+                return Ok(runs);
             }
         }
-        for path in paths.range(from..) {
-            let statement = "SELECT run FROM finished_runs WHERE user_name = $1 AND path = $2";
-            let rows = self.rows(statement, [user.into(), path.as_str().into()]).await?;
-            if let Some(row) = rows.first() {
-                add(&mut runs, path.clone(), &self.get::<String>(row, "run")?);
-            }
+        for path in paths.range::<String, _>((Bound::Excluded(&after), Bound::Unbounded)) {
+            self.add_one(user, path, &mut runs).await?;
         }
         Ok(runs)
+    }
+
+    async fn add_one(
+        &self,
+        user: &str,
+        path: &str,
+        runs: &mut BTreeMap<String, RecordedRun>,
+    ) -> Result<(), StoreError> {
+        let statement = "SELECT run FROM finished_runs WHERE user_name = $1 AND path = $2";
+        let rows = self.rows(statement, [user.into(), path.into()]).await?;
+        if let Some(row) = rows.first() {
+            add(runs, path, &self.get::<String>(row, "run")?);
+        }
+        Ok(())
     }
 }
 
@@ -78,7 +90,7 @@ impl Metastore {
             after.unwrap_or_else(|| (user.unwrap_or_default().to_string(), String::new()));
         let values = [from_user.into(), from_path.into(), user.into(), PAGE.into()];
         let statement = "SELECT * FROM finished_runs WHERE (user_name > $1 OR (user_name = $1 AND path > $2)) \
-                         AND ($3 IS NULL OR user_name = $3) ORDER BY user_name, path LIMIT $4";
+                         AND (CAST($3 AS TEXT) IS NULL OR user_name = $3) ORDER BY user_name, path LIMIT $4";
         let rows = self.rows(statement, values).await?;
         let (mut runs, mut last) = (Vec::with_capacity(rows.len()), None);
         for row in &rows {
@@ -93,35 +105,45 @@ impl Metastore {
     }
 }
 
-fn add(runs: &mut BTreeMap<String, RecordedRun>, path: String, text: &str) {
+fn add(runs: &mut BTreeMap<String, RecordedRun>, path: &str, text: &str) {
     if let Ok(run) = serde_json::from_str(text) {
-        runs.insert(path, run);
+        runs.insert(path.to_string(), run);
     }
 }
 
 /// Adds the row of a finished run, which replaces an earlier one.
-pub(crate) fn row(
-    rows: &mut BTreeMap<(String, String), FinishedRow>,
-    change: &Change,
-) -> Result<(), StoreError> {
+pub(crate) fn row(rows: &mut FinishedRows, change: &Change) -> Result<(), StoreError> {
     let Change::RunFinished { user, path, job, run, now_ns } = change else { return Ok(()) };
     let key = (user.clone(), path_text(path)?.to_string());
-    rows.insert(key, FinishedRow { job: job.0, ended_ns: *now_ns, run: json(run.as_ref())? });
+    let run = json(run.as_ref())?;
+    match job {
+        Some(job) => {
+            rows.refreshed.remove(&key);
+            rows.finished.insert(key, FinishedRow { job: job.0, ended_ns: *now_ns, run });
+        }
+        None => drop(rows.refreshed.insert(key, run)),
+    }
     Ok(())
 }
 
+/// Rows of one transaction, by user and path.
+#[derive(Default)]
+pub(crate) struct FinishedRows {
+    finished: BTreeMap<(String, String), FinishedRow>,
+    /// New forms of known runs.
+    refreshed: BTreeMap<(String, String), String>,
+}
+
 /// Values of a row beside its key.
-pub(crate) struct FinishedRow {
+struct FinishedRow {
     job: i64,
     ended_ns: u64,
     run: String,
 }
 
-pub(crate) async fn write(
-    db: &mut Session<'_>,
-    rows: BTreeMap<(String, String), FinishedRow>,
-) -> Result<(), ApplyError> {
-    let rows: Rows = rows
+pub(crate) async fn write(db: &mut Session<'_>, rows: FinishedRows) -> Result<(), ApplyError> {
+    let finished: Rows = rows
+        .finished
         .into_iter()
         .map(|((user, path), row)| {
             [user.into(), path.into(), row.job.into(), row.ended_ns.into(), row.run.into()]
@@ -129,5 +151,12 @@ pub(crate) async fn write(
         .collect();
     let after = "ON CONFLICT (user_name, path) DO UPDATE SET job = excluded.job, ended_ns = excluded.ended_ns, \
                  run = excluded.run";
-    Ok(db.insert("finished_runs", "user_name, path, job, ended_ns, run", after, rows).await?)
+    db.insert("finished_runs", "user_name, path, job, ended_ns, run", after, finished).await?;
+    let refreshed: Rows = rows
+        .refreshed
+        .into_iter()
+        .map(|((user, path), run)| [Value::from(user), Value::from(path), Value::from(run)])
+        .collect();
+    let tail = "WHERE finished_runs.user_name = v.column1 AND finished_runs.path = v.column2";
+    Ok(db.update("UPDATE finished_runs SET run = v.column3", tail, refreshed).await?)
 }

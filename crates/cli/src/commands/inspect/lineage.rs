@@ -9,6 +9,8 @@ use crate::show::tables::{left, right, table};
 use crate::show::terminal::print;
 use anyhow::Context;
 use api::history::lineage::{Lineage, LineageDirection, LineageFile, LineageQuestion, LineageRun};
+use api::job::workflow::{WorkflowSpec, WorkflowStep};
+use api::task::{RunTask, TaskFile};
 use clap::Args;
 use metastore::Metastore;
 use std::collections::BTreeSet;
@@ -33,8 +35,11 @@ pub struct LineageArgs {
     #[command(flatten)]
     pub from: StateArgs,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "svg")]
     pub json: bool,
+    /// Print a drawing of the steps
+    #[arg(long)]
+    pub svg: bool,
 }
 
 /// Prints a line for each run.
@@ -49,7 +54,29 @@ pub fn run(args: &LineageArgs) -> Result<(), Failure> {
         let (path, did) = (lineage.path.display(), if args.down { "read" } else { "wrote" });
         return Err(Failure::refused(anyhow::anyhow!("no finished run is known that {did} {path}")));
     }
+    if args.svg {
+        let drawing = workflowfile::plot(&as_workflow(&lineage)).map_err(anyhow::Error::msg);
+        return Ok(print(&drawing.map_err(Failure::refused)?)?);
+    }
     Ok(print(&text(&lineage, direction))?)
+}
+
+/// Returns the runs as the steps of a workflow, for a drawing.
+fn as_workflow(lineage: &Lineage) -> WorkflowSpec {
+    let base = lineage.path.parent().unwrap_or(Path::new("/"));
+    let file = |file: &LineageFile| {
+        let below = file.path.strip_prefix(base).or_else(|_| file.path.strip_prefix("/"));
+        let name = below.unwrap_or(&file.path).to_path_buf();
+        TaskFile { name, path: file.path.clone(), temporary: file.sha256.is_none() }
+    };
+    let step = |run: &LineageRun| {
+        let words = run.executables.iter().map(|file| file.path.display().to_string()).collect();
+        let (inputs, outputs) =
+            (run.inputs.iter().map(file).collect(), run.outputs.iter().map(file).collect());
+        let program = RunTask { words, inputs, outputs, ..RunTask::default() };
+        WorkflowStep { name: format!("{} (job {})", run.step, run.job), program, after: Vec::new() }
+    };
+    WorkflowSpec { steps: lineage.runs.iter().map(step).collect(), only_judges: false }
 }
 
 /// Asks for the lineage of a file.
