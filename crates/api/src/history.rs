@@ -1,6 +1,7 @@
 //! Jobs as the store has them: read, sent and shown. Times are nanoseconds since 1970.
 
 mod kind;
+pub mod lineage;
 
 use crate::kept::KeptPlace;
 use crate::{JobSpec, KeyBytes, TaskFailure};

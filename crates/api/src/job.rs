@@ -6,6 +6,7 @@ pub mod pipeline;
 pub mod seen;
 pub mod workflow;
 pub mod workflow_file;
+pub mod workflow_param;
 
 use crate::StoredOutput;
 use crate::task::RunTask;

@@ -12,6 +12,7 @@ use crate::commands::inspect::explain::ExplainArgs;
 use crate::commands::inspect::fsck::{self, FsckArgs};
 use crate::commands::inspect::ifile_files::IfileCommand;
 use crate::commands::inspect::jobs::JobsArgs;
+use crate::commands::inspect::lineage::LineageArgs;
 use crate::commands::inspect::nodes::NodesArgs;
 use crate::commands::inspect::report::ReportArgs;
 use crate::commands::inspect::show::ShowArgs;
@@ -19,6 +20,7 @@ use crate::commands::inspect::state::QueryArgs;
 use crate::commands::inspect::timeline::TimelineArgs;
 use crate::commands::inspect::verify::VerifyArgs;
 use crate::commands::mount::{MountArgs, WatcherArgs};
+use crate::commands::run::downstream::RerunDownstreamArgs;
 use crate::commands::run::rerun::{self, RerunArgs};
 use crate::commands::run::streaming::StreamingArgs;
 use crate::commands::run::submit::{self, LogsArgs, SubmitArgs};
@@ -108,6 +110,10 @@ pub enum Command {
     Cancel(ClusterJobArgs),
     /// Wait for the end of a job of a cluster; exits with the job's code
     Wait(ClusterJobArgs),
+    /// Show the steps and files from which a file was made, or that were made from it
+    Lineage(LineageArgs),
+    /// Run workflows again that read a file; steps that do not depend on it are skipped
+    Rerun(RerunDownstreamArgs),
     /// Explain why each attempt of a job runs on its node
     Explain(ExplainArgs),
     /// List the nodes of a cluster, or drain one

@@ -26,9 +26,9 @@ use command_line::{Cli, Command};
 use commands::admin::{gc, groups, intermediate_files, tokens};
 use commands::cluster::{self, console};
 use commands::inspect::{
-    explain, fsck, ifile_files, jobs, nodes, report, show as show_job, state, timeline, verify,
+    explain, fsck, ifile_files, jobs, lineage, nodes, report, show as show_job, state, timeline, verify,
 };
-use commands::run::{self, rerun, streaming, submit, wait};
+use commands::run::{self, downstream, rerun, streaming, submit, wait};
 use commands::{bench, drill, files, mount, tera, workflow};
 use exit::Failure;
 use show::terminal;
@@ -91,6 +91,8 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::Cancel(args) => wait::cancel(&args),
         Command::Wait(args) => wait::wait(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Lineage(args) => lineage::run(&args),
+        Command::Rerun(args) => downstream::run(&args),
         Command::Nodes(args) => nodes::run(&args),
         Command::Token(command) => tokens::run(&command),
         Command::Group(command) => groups::run(&command),

@@ -14,6 +14,7 @@ use api::data_access::{BriefQuestion, SecretText, TokensAnswer, TokensQuestion};
 use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::flow::{FlowSubmission, SubmittedFlow};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer, FsckRequest};
+use api::history::lineage::{Lineage, LineageQuestion};
 use api::history::{JobDetails, JobList, JobsQuestion, StateQuestion, Table};
 use api::intermediate::{
     ChangeIntermediate, CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews,
@@ -505,6 +506,11 @@ impl Client {
     /// Returns everything about a job except its report, with at most `events_max` of its latest events.
     pub async fn job(&self, job: JobId, events_max: u32) -> Result<JobDetails, ClientError> {
         self.patiently(async || self.get(&format!("/v1/jobs/{job}?limit={events_max}")).await).await
+    }
+
+    /// Returns the lineage of a file.
+    pub async fn lineage(&self, question: &LineageQuestion) -> Result<Lineage, ClientError> {
+        self.patiently(async || self.post("/v1/lineage", question).await).await
     }
 
     /// Returns the reasons for the placement of a job's attempts.

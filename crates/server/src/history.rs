@@ -1,9 +1,11 @@
 //! Reads from the store without a server: `sailfish jobs`, `show`, `report`, `state`.
 
 mod gone;
+mod lineage;
 mod placements;
 
 pub use gone::gone_nodes;
+pub use lineage::lineage;
 pub use placements::job_placements;
 
 use crate::ServerError;

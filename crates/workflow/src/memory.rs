@@ -88,7 +88,8 @@ impl RunMemory for PlannedWorkflow {
         }
         let (words, env) = declared(&planned.program);
         let identity = identity(words, env, &run);
-        Some(RecordedRun { rules: CACHING_RULES, words, env, identity, run })
+        let step = planned.name.to_string();
+        Some(RecordedRun { rules: CACHING_RULES, step, words, env, identity, run })
     }
 }
 

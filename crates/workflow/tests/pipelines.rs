@@ -39,7 +39,8 @@ fn workflow_step((index, node): (usize, &Node)) -> WorkflowStep {
 }
 
 fn plan(nodes: &[Node]) -> Arc<dyn StepPlan> {
-    let spec = WorkflowSpec { steps: nodes.iter().enumerate().map(workflow_step).collect(), only_judges: false };
+    let spec =
+        WorkflowSpec { steps: nodes.iter().enumerate().map(workflow_step).collect(), only_judges: false };
     let spec = serde_json::to_value(spec).expect("a specification can be written");
     Kinds::default().with::<Workflow>().read("workflow", &spec).expect("it has no cycle")
 }
@@ -95,7 +96,8 @@ fn steps_of_different_needs_do_not_share() {
     let alone = |change: fn(&mut RunTask)| {
         let mut steps: Vec<WorkflowStep> = chain(2).iter().enumerate().map(workflow_step).collect();
         change(&mut steps[1].program);
-        let spec = serde_json::to_value(WorkflowSpec { steps, only_judges: false }).expect("it can be written");
+        let spec =
+            serde_json::to_value(WorkflowSpec { steps, only_judges: false }).expect("it can be written");
         let plan = Kinds::default().with::<Workflow>().read("workflow", &spec).expect("it can run");
         let size = NodeSize { slots: 4, memory_bytes: 100 };
         plan.first(size).iter().map(|step| step.beside.len()).sum::<usize>() == 0

@@ -39,7 +39,8 @@ fn known(times_ms: &[Option<u64>]) -> KnownRuns {
     let hash = ContentHash([0; 32]);
     let record = |(index, ran_ms): (usize, &Option<u64>)| {
         let run = FinishedRun { ran_ms: (*ran_ms)?, ..FinishedRun::default() };
-        let recorded = RecordedRun { rules: CACHING_RULES, words: hash, env: hash, identity: hash, run };
+        let (step, rules) = (String::new(), CACHING_RULES);
+        let recorded = RecordedRun { rules, step, words: hash, env: hash, identity: hash, run };
         Some((StepNumber(index as u32), Arc::new(recorded)))
     };
     KnownRuns { recorded: times_ms.iter().enumerate().filter_map(record).collect(), ..KnownRuns::default() }

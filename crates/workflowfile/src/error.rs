@@ -1,5 +1,6 @@
 //! Mistakes in workflow files.
 
+use crate::expand::ExpansionError;
 use std::path::PathBuf;
 
 /// A mistake in a workflow file, which its user can fix.
@@ -30,6 +31,8 @@ pub enum WorkflowFileError {
     MissingInput { step: String, path: PathBuf, nearest: Nearest },
     #[error("the workflow cannot run: {reason}")]
     CannotRun { reason: String },
+    #[error(transparent)]
+    Expansion(ExpansionError),
 }
 
 /// A name that is like a wrong one.

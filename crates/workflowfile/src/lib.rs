@@ -1,6 +1,6 @@
 //! # What it does
-//! Reads workflow files (TOML): to the specification of a job of the kind `workflow`, to a table of its steps, and to a
-//! shell script that does the same without the engine.
+//! Reads workflow files (TOML): to the specification of a job of the kind `workflow`, to a table of its steps, to a
+//! drawing, and to a shell script that does the same without the engine.
 //!
 //! # Where it sits
 //! Front ends read files with it. The specification goes to a server, which reads and checks it again.
@@ -16,11 +16,15 @@
 //! Files with each mistake and their sentences; scripts are run in a shell and compared with the engine (black box).
 
 mod error;
+mod expand;
+mod plot;
 mod read;
 mod script;
 mod table;
 
 pub use error::WorkflowFileError;
+pub use expand::ExpansionError;
+pub use plot::plot;
 pub use read::{NamedWorkflow, Sources, check_step, read};
 pub use script::script;
 pub use table::{StepLine, lines};

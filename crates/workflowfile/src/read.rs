@@ -1,6 +1,7 @@
 //! A workflow file to the specification of a job.
 
 use crate::error::{Nearest, WorkflowFileError};
+use crate::expand::{check_values, expand};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
 use api::task::{RunTask, StepCaching, TaskFile};
@@ -37,7 +38,7 @@ pub fn read(path: &Path, sources: Sources) -> Result<NamedWorkflow, WorkflowFile
     let text = read_text(path)?;
     let absolute = std::path::absolute(path).map_err(unreadable)?;
     let dir = absolute.parent().unwrap_or(Path::new("/")).canonicalize().map_err(unreadable)?;
-    let file = parse(path, &text)?;
+    let file = expand(parse(path, &text)?, &dir, sources).map_err(WorkflowFileError::Expansion)?;
     let name = file.name.clone();
     let name = name.or_else(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
     let spec = spec(&file, &dir)?;
@@ -100,7 +101,7 @@ fn check_keys(path: &Path, file: &Table) -> Result<(), WorkflowFileError> {
         };
         check(step, &WorkflowFile::STEP_KEYS, place)?;
     }
-    Ok(())
+    check_values(file).map_err(WorkflowFileError::Expansion)
 }
 
 fn spec(file: &WorkflowFile, dir: &Path) -> Result<WorkflowSpec, WorkflowFileError> {

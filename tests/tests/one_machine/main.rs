@@ -28,4 +28,5 @@ mod records;
 mod streaming;
 mod stretches;
 mod tera;
+mod unchanged_steps;
 mod word_count;

@@ -75,7 +75,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "streaming",
         ],
     ),
-    ("workflowfile", &["api", "jobspec", "workflow"]),
+    ("workflowfile", &["api", "jobkind", "jobspec", "workflow"]),
     ("rows", &["ids", "api"]),
     ("filetree", &["ids", "api", "rows"]),
     ("filetransfer", &["ids", "api", "rows", "keys", "ifile", "functions", "concretefile", "filetree"]),

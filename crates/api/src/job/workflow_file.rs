@@ -1,5 +1,6 @@
 //! A workflow as its user writes it, in TOML.
 
+use crate::job::workflow_param::{WorkflowParam, WorkflowSweep};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,6 +11,9 @@ use std::path::PathBuf;
 pub struct WorkflowFile {
     /// Name of its job; by default that of the file.
     pub name: Option<String>,
+    /// Values that steps use by name.
+    #[serde(default)]
+    pub params: BTreeMap<String, WorkflowParam>,
     #[serde(default)]
     pub step: Vec<WorkflowFileStep>,
 }
@@ -19,6 +23,11 @@ pub struct WorkflowFile {
 #[serde(deny_unknown_fields)]
 pub struct WorkflowFileStep {
     pub name: String,
+    /// The step stands for one step for each combination of these values.
+    #[serde(default)]
+    pub sweep: BTreeMap<String, WorkflowSweep>,
+    /// A path with wildcards, as in `data/{sample}.txt`: the step stands for one step for each file that matches.
+    pub each: Option<String>,
     /// A command for the shell.
     pub command: Option<String>,
     /// A program and its arguments, in place of a command.
@@ -66,9 +75,11 @@ pub struct WorkflowFileStep {
 
 impl WorkflowFile {
     /// Keys of the file, and of a step.
-    pub const KEYS: [&str; 2] = ["name", "step"];
-    pub const STEP_KEYS: [&str; 19] = [
+    pub const KEYS: [&str; 3] = ["name", "params", "step"];
+    pub const STEP_KEYS: [&str; 21] = [
         "name",
+        "sweep",
+        "each",
         "command",
         "words",
         "inputs",

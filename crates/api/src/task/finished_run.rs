@@ -64,6 +64,8 @@ pub struct FinishedRun {
 #[serde(deny_unknown_fields)]
 pub struct RecordedRun {
     pub rules: u32,
+    /// Name of the step.
+    pub step: String,
     /// Hash of the words after the program, and of the names of all files.
     pub words: ContentHash,
     /// Hash of the declared environment.

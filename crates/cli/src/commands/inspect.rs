@@ -4,6 +4,7 @@ pub mod explain;
 pub mod fsck;
 pub mod ifile_files;
 pub mod jobs;
+pub mod lineage;
 pub mod nodes;
 pub mod output_place;
 pub mod report;

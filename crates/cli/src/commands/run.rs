@@ -1,5 +1,6 @@
 //! `sailfish run`, and the other commands that run jobs.
 
+pub mod downstream;
 pub mod flow;
 pub mod rerun;
 pub mod steps;

@@ -10,7 +10,6 @@ use crate::show::escape;
 use crate::show::quantity::counted;
 use crate::show::tables::{left, right, table};
 use crate::show::terminal::{print, tell};
-use api::history::{EventKind, EventRow};
 use api::job::workflow::WorkflowSpec;
 use api::{JobSpec, SteppedKind};
 use clap::builder::TypedValueParser;
@@ -25,6 +24,8 @@ pub enum WorkflowCommand {
     Check(FileArgs),
     /// Show the jobs of a run in their order; nothing is run
     Plan(PlanArgs),
+    /// Print a drawing of the steps and their order, in SVG
+    Plot(FileArgs),
     /// Run a workflow file, here or on a cluster
     Run(RunArgs),
     /// Show the steps that a run would not skip, and why; nothing is run
@@ -116,6 +117,10 @@ pub fn run(command: WorkflowCommand) -> Result<(), Failure> {
             Ok(print(&format!("{name}: {}, no mistakes\n", counted(spec.steps.len() as u64, "step")))?)
         }
         WorkflowCommand::Plan(args) => plan(&args),
+        WorkflowCommand::Plot(args) => {
+            let svg = workflowfile::plot(&read(&args, Sources::Here)?.spec).map_err(anyhow::Error::msg);
+            Ok(print(&svg.map_err(Failure::refused)?)?)
+        }
         WorkflowCommand::Run(args) => run_file(&args),
         WorkflowCommand::Why(args) => why::run(&args),
         WorkflowCommand::Export(args) => {
@@ -149,7 +154,7 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
         Target { priority: args.priority, slots: args.slots, waits: !args.detach, ..args.place.target()? };
     let job = steps::submit(&target, job_of(name.clone(), &spec)?)?;
     if target.waits {
-        let skipped = skipped(&steps::events(&target, job)?);
+        let skipped = steps::skipped(&steps::events(&target, job)?);
         tell(&format!("sailfish: {name}: {steps_text} succeeded{skipped}"));
     }
     Ok(())
@@ -158,11 +163,4 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
 fn job_of(name: String, spec: &WorkflowSpec) -> Result<JobSpec, Failure> {
     let spec = serde_json::to_value(spec).map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
     Ok(JobSpec::of_steps(name, SteppedKind { kind: "workflow".to_string(), spec }))
-}
-
-/// Returns the end of a sentence about steps for which finished runs stood.
-fn skipped(events: &[EventRow]) -> String {
-    let counts = events.iter().filter(|event| event.kind == EventKind::StepsSkipped);
-    let count = counts.last().and_then(|event| event.detail.as_deref());
-    count.map_or(String::new(), |count| format!(", {count} of them skipped: nothing changed for them"))
 }

@@ -6,6 +6,7 @@ use crate::port::Port;
 use crate::routes::of_others::{hide_in_details, hide_in_row, sees_all};
 use api::console::ConsoleQuestion;
 use api::control::ErrorCode;
+use api::history::lineage::{Lineage, LineageQuestion};
 use api::history::{JobDetails, JobList, JobState, JobsQuestion, Limit, StateQuestion, Table};
 use api::placement::JobPlacements;
 use axum::extract::rejection::QueryRejection;
@@ -96,6 +97,23 @@ pub(crate) async fn placements(
     }
     let placements = server::job_placements(&port.store, job).await?;
     Ok(Message(JobPlacements { waits_for: port.server.job_waits_for(job).await?, ..placements }))
+}
+
+#[utoipa::path(
+    post,
+    path = "/v1/lineage",
+    tag = "clients",
+    request_body = LineageQuestion,
+    responses((status = 200, description = "The finished runs behind a file, or those that read it", body = Lineage),
+        (status = "default", response = Refusal))
+)]
+pub(crate) async fn lineage(
+    State(port): State<Port>,
+    caller: Caller,
+    Message(question): Message<LineageQuestion>,
+) -> Result<Message<Lineage>, Problem> {
+    let user = port.hides_from(&caller).then(|| caller.owner_name());
+    Ok(Message(server::lineage(&port.store, user, &question).await?))
 }
 
 #[utoipa::path(

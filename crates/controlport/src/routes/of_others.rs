@@ -88,7 +88,8 @@ fn hide_in_failure(failure: &mut TaskFailure) {
 
 fn hide_in_event(event: &mut EventRow, has_failed_program: bool) {
     let is_of_program =
-        [EventKind::StandardOutput, EventKind::StandardError, EventKind::Status].contains(&event.kind);
+        [EventKind::StandardOutput, EventKind::StandardError, EventKind::Status, EventKind::StepRuns]
+            .contains(&event.kind);
     let may_quote_it =
         has_failed_program && [EventKind::AttemptFailed, EventKind::JobFailed].contains(&event.kind);
     if is_of_program || may_quote_it {

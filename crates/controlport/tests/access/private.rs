@@ -38,6 +38,7 @@ const PRIVATE: &[(&str, &str, Hides)] = &[
     ("get", "/v1/jobs/{job}/progress", Hides::AsMissing(&[""])),
     ("get", "/v1/jobs/{job}/report", Hides::AsMissing(&[""])),
     ("get", "/v1/jobs/{job}/placements", Hides::AsMissing(&[""])),
+    ("post", "/v1/lineage", Hides::LeavesOut(r#"{"path": "/{name}", "direction": "up"}"#)),
     ("post", "/v1/jobs/{job}/cancel", Hides::AsMissing(&[r#"{"reason": "test"}"#])),
     ("post", "/v1/jobs/{job}/fsck", Hides::AsMissing(&["{}"])),
     ("post", "/v1/jobs/{job}/brief", Hides::NotAsked),
@@ -208,6 +209,7 @@ fn rows_of_owner(place: &Place, owner: &str, root: &str) -> Row {
     });
     done("post", &format!("/v1/nodes/{node}/poll"), &secret, poll);
     done("post", "/v1/intermediate-files", owner, json!({ "name": "secret" }));
+    place.remember_run("zelda", "secret", "/secret");
     Row { job, put, name: "secret" }
 }
 

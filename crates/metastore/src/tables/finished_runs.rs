@@ -5,6 +5,7 @@ use crate::database::{Rows, Session};
 use crate::transaction::ApplyError;
 use crate::{Metastore, StoreError};
 use api::task::RecordedRun;
+use ids::JobId;
 use rows::Change;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,6 +51,45 @@ impl Metastore {
             }
         }
         Ok(runs)
+    }
+}
+
+/// A remembered run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinishedRunRow {
+    /// Empty on one machine.
+    pub user: String,
+    pub path: String,
+    /// Job of the step.
+    pub job: JobId,
+    pub ended_ns: u64,
+    pub run: RecordedRun,
+}
+
+impl Metastore {
+    /// Returns remembered runs of all users, or of one, in order of user and path: a page of those after `after`, and
+    /// the last key that was read; None at the end. Rows that this version cannot read are left out.
+    pub async fn finished_runs_after(
+        &self,
+        user: Option<&str>,
+        after: Option<(String, String)>,
+    ) -> Result<(Vec<FinishedRunRow>, Option<(String, String)>), StoreError> {
+        let (from_user, from_path) =
+            after.unwrap_or_else(|| (user.unwrap_or_default().to_string(), String::new()));
+        let values = [from_user.into(), from_path.into(), user.into(), PAGE.into()];
+        let statement = "SELECT * FROM finished_runs WHERE (user_name > $1 OR (user_name = $1 AND path > $2)) \
+                         AND ($3 IS NULL OR user_name = $3) ORDER BY user_name, path LIMIT $4";
+        let rows = self.rows(statement, values).await?;
+        let (mut runs, mut last) = (Vec::with_capacity(rows.len()), None);
+        for row in &rows {
+            let (user, path): (String, String) = (self.get(row, "user_name")?, self.get(row, "path")?);
+            last = Some((user.clone(), path.clone()));
+            if let Ok(run) = serde_json::from_str(&self.get::<String>(row, "run")?) {
+                let (job, ended_ns) = (JobId(self.number(row, "job")?), self.number(row, "ended_ns")?);
+                runs.push(FinishedRunRow { user, path, job, ended_ns, run });
+            }
+        }
+        Ok((runs, last.filter(|_| rows.len() == PAGE as usize)))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::exit::Failure;
 use crate::show::terminal::print;
 use anyhow::Context;
 use api::control::JobSubmission;
-use api::history::{EventRow, JobsQuestion};
+use api::history::{EventKind, EventRow, JobsQuestion};
 use api::{JobSpec, SteppedKind};
 use client::Blocking;
 use ids::JobId;
@@ -68,6 +68,13 @@ pub fn events(target: &Target, job: JobId) -> Result<Vec<EventRow>, Failure> {
         Ok(store.events(job, EVENTS_MAX).await?)
     };
     store::run(read)?
+}
+
+/// Returns the end of a sentence about steps for which finished runs stood.
+pub fn skipped(events: &[EventRow]) -> String {
+    let counts = events.iter().filter(|event| event.kind == EventKind::StepsSkipped);
+    let count = counts.last().and_then(|event| event.detail.as_deref());
+    count.map_or(String::new(), |count| format!(", {count} of them skipped: nothing changed for them"))
 }
 
 fn read(path: &Path) -> anyhow::Result<serde_json::Value> {

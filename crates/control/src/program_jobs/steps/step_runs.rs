@@ -144,5 +144,6 @@ impl StepRuns {
 fn slim(record: &RecordedRun) -> Arc<RecordedRun> {
     let output = |file: &RunFile| RunFile { path: PathBuf::new(), stamp: None, ..file.clone() };
     let outputs = record.run.outputs.iter().map(output).collect();
-    Arc::new(RecordedRun { run: FinishedRun { outputs, ..FinishedRun::default() }, ..*record })
+    let run = FinishedRun { outputs, ..FinishedRun::default() };
+    Arc::new(RecordedRun { run, step: String::new(), ..*record })
 }

@@ -1,0 +1,50 @@
+//! `sailfish rerun --downstream FILE`: workflows whose steps read a file run again. Steps that do not depend on it are
+//! skipped.
+
+use crate::commands::inspect::lineage::lineage;
+use crate::commands::run::steps::{self, Target};
+use crate::engine::store;
+use crate::exit::Failure;
+use crate::options::connect::StateArgs;
+use crate::show::terminal::tell;
+use anyhow::anyhow;
+use api::history::lineage::LineageDirection;
+use clap::Args;
+use ids::JobId;
+use jobspec::state_dir;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct RerunDownstreamArgs {
+    /// Run the workflows again whose steps read this file, directly or through other steps
+    #[arg(long, value_name = "FILE", required = true)]
+    pub downstream: PathBuf,
+    #[command(flatten)]
+    pub from: StateArgs,
+}
+
+pub fn run(args: &RerunDownstreamArgs) -> Result<(), Failure> {
+    let found = lineage(&args.from, &args.downstream, LineageDirection::Down)?;
+    // The newest job of each name has the workflow as it is now.
+    let mut newest: BTreeMap<String, JobId> = BTreeMap::new();
+    let jobs: BTreeSet<JobId> = found.runs.iter().map(|run| run.job).collect();
+    for job in jobs {
+        let Some(of) = store::details(&args.from, job, 0)?.job.step_of else { continue };
+        let name = store::details(&args.from, of.job, 0)?.job.name;
+        newest.entry(name).and_modify(|job| *job = of.job.max(*job)).or_insert(of.job);
+    }
+    if newest.is_empty() {
+        let path = found.path.display();
+        return Err(Failure::refused(anyhow!("no finished run is known that read {path}")));
+    }
+    let state_dir = state_dir::state_dir(args.from.state.as_deref()).map_err(Failure::refused)?;
+    let connection = args.from.connection()?;
+    let target = Target { connection, state_dir, priority: 0, slots: None, waits: true };
+    for (name, job) in newest {
+        tell(&format!("sailfish: {name}: runs again as in job {job}"));
+        let again = steps::submit(&target, store::details(&args.from, job, 0)?.spec)?;
+        tell(&format!("sailfish: {name}: succeeded{}", steps::skipped(&steps::events(&target, again)?)));
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! The lineage of a file, from the remembered runs of steps.
+
+use api::history::lineage::{
+    LINEAGE_RUNS_MAX, Lineage, LineageDirection, LineageFile, LineageQuestion, LineageRun,
+};
+use api::task::RunFile;
+use metastore::{FinishedRunRow, Metastore, StoreError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+/// Maximum number of remembered runs that are read.
+const READ_MAX: usize = 1_000_000;
+
+/// Returns the lineage of a file. `user`: only runs of this user are looked at.
+pub async fn lineage(
+    store: &Metastore,
+    user: Option<&str>,
+    question: &LineageQuestion,
+) -> Result<Lineage, StoreError> {
+    let (mut graph, mut after) = (RunGraph::default(), None);
+    loop {
+        let (rows, last) = store.finished_runs_after(user, after).await?;
+        rows.into_iter().for_each(|row| graph.add(row));
+        if last.is_none() || graph.runs.len() >= READ_MAX {
+            let mut lineage = graph.lineage(question);
+            lineage.is_cut |= last.is_some();
+            return Ok(lineage);
+        }
+        after = last;
+    }
+}
+
+/// Runs by the files that they read and wrote.
+#[derive(Default)]
+struct RunGraph {
+    runs: Vec<LineageRun>,
+    writers: BTreeMap<PathBuf, usize>,
+    readers: BTreeMap<PathBuf, Vec<usize>>,
+}
+
+impl RunGraph {
+    fn add(&mut self, row: FinishedRunRow) {
+        let FinishedRunRow { user, job, ended_ns, run, .. } = row;
+        let index = self.runs.len();
+        let (step, run) = (run.step, run.run);
+        for output in &run.outputs {
+            // Two steps may have written one path; the later run made the present file.
+            let writer = self.writers.entry(output.path.clone()).or_insert(index);
+            if *writer != index && self.runs[*writer].ended_ns <= ended_ns {
+                *writer = index;
+            }
+        }
+        for read in run.inputs.iter().chain(&run.environment) {
+            self.readers.entry(read.path.clone()).or_default().push(index);
+        }
+        let inputs = run.inputs.into_iter().chain(run.environment).map(file).collect();
+        let user = Some(user).filter(|user| !user.is_empty());
+        let executables = run.executables.into_iter().map(file).collect();
+        let outputs = run.outputs.into_iter().map(file).collect();
+        self.runs.push(LineageRun { step, job, user, ended_ns, distance: 0, executables, inputs, outputs });
+    }
+
+    /// Returns the path at which a file was made, if it was moved since.
+    fn made_as(&self, question: &LineageQuestion) -> PathBuf {
+        let is_known = self.writers.contains_key(&question.path) || self.readers.contains_key(&question.path);
+        let same = |file: &&LineageFile| file.sha256.is_some() && file.sha256 == question.sha256;
+        let files = || self.runs.iter().flat_map(|run| run.outputs.iter().chain(&run.inputs));
+        match is_known {
+            true => question.path.clone(),
+            false => files().find(same).map_or(question.path.clone(), |file| file.path.clone()),
+        }
+    }
+
+    fn next(&self, path: &Path, direction: LineageDirection) -> Vec<usize> {
+        match direction {
+            LineageDirection::Up => self.writers.get(path).copied().into_iter().collect(),
+            LineageDirection::Down => self.readers.get(path).cloned().unwrap_or_default(),
+        }
+    }
+
+    fn lineage(&self, question: &LineageQuestion) -> Lineage {
+        let path = self.made_as(question);
+        let (mut seen, mut runs) = (BTreeSet::new(), Vec::new());
+        let mut files = VecDeque::from([(path.clone(), 0)]);
+        while let Some((file, distance)) = files.pop_front() {
+            for index in self.next(&file, question.direction) {
+                if !seen.insert(index) {
+                    continue;
+                }
+                let run = &self.runs[index];
+                if runs.len() == LINEAGE_RUNS_MAX {
+                    return Lineage { path, runs, is_cut: true };
+                }
+                runs.push(LineageRun { distance, ..run.clone() });
+                let further = match question.direction {
+                    LineageDirection::Up => &run.inputs,
+                    LineageDirection::Down => &run.outputs,
+                };
+                files.extend(further.iter().map(|file| (file.path.clone(), distance + 1)));
+            }
+        }
+        Lineage { path, runs, is_cut: false }
+    }
+}
+
+fn file(file: RunFile) -> LineageFile {
+    LineageFile { path: file.path, sha256: file.sha256, bytes: file.bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RunGraph;
+    use api::ContentHash;
+    use api::history::lineage::{LineageDirection, LineageQuestion};
+    use api::task::{FinishedRun, RecordedRun, RunFile};
+    use ids::JobId;
+    use metastore::FinishedRunRow;
+
+    fn file(path: &str) -> RunFile {
+        let sha256 = Some(ContentHash([path.len() as u8; 32]));
+        RunFile { path: path.into(), sha256, bytes: 1, stamp: None, made_by: None }
+    }
+
+    fn graph(runs: &[(&str, &[&str], &[&str])]) -> RunGraph {
+        let mut graph = RunGraph::default();
+        for (number, (step, inputs, outputs)) in runs.iter().enumerate() {
+            let files = |paths: &[&str]| paths.iter().map(|path| file(path)).collect::<Vec<_>>();
+            let run =
+                FinishedRun { inputs: files(inputs), outputs: files(outputs), ..FinishedRun::default() };
+            let hash = ContentHash([0; 32]);
+            let run =
+                RecordedRun { rules: 1, step: step.to_string(), words: hash, env: hash, identity: hash, run };
+            let (path, job) = (outputs[0].to_string(), JobId(number as i64));
+            graph.add(FinishedRunRow { user: String::new(), path, job, ended_ns: number as u64, run });
+        }
+        graph
+    }
+
+    fn ask(graph: &RunGraph, path: &str, direction: LineageDirection) -> Vec<(String, u32)> {
+        let sha256 = Some(ContentHash([path.len() as u8; 32]));
+        let lineage = graph.lineage(&LineageQuestion { path: path.into(), direction, sha256 });
+        lineage.runs.into_iter().map(|run| (run.step, run.distance)).collect()
+    }
+
+    #[test]
+    fn lineage_follows_files_both_ways() {
+        let graph = graph(&[
+            ("a", &["/in"], &["/a", "/log"]),
+            ("b", &["/a", "/more"], &["/bb"]),
+            ("c", &["/a", "/bb"], &["/c"]),
+            ("other", &["/else"], &["/other"]),
+        ]);
+        let named = |names: &[(&str, u32)]| {
+            names.iter().map(|(name, distance)| (name.to_string(), *distance)).collect::<Vec<_>>()
+        };
+        let (up, down) = (LineageDirection::Up, LineageDirection::Down);
+        assert_eq!(ask(&graph, "/c", up), named(&[("c", 0), ("a", 1), ("b", 1)]));
+        assert_eq!(ask(&graph, "/in", down), named(&[("a", 0), ("b", 1), ("c", 1)]));
+        assert_eq!(ask(&graph, "/in", up), []);
+        assert_eq!(ask(&graph, "/more", down), named(&[("b", 0), ("c", 1)]));
+        // The file was moved: its content is that of `/other`.
+        assert_eq!(ask(&graph, "/moved", up), named(&[("other", 0)]));
+    }
+
+    #[test]
+    fn later_run_made_the_present_file() {
+        let graph = graph(&[("early", &["/in"], &["/x", "/out"]), ("late", &["/else"], &["/out"])]);
+        assert_eq!(ask(&graph, "/out", LineageDirection::Up), [("late".to_string(), 0)]);
+    }
+}

@@ -1,0 +1,85 @@
+//! One of the steps for which a step of the file stands.
+
+use super::error::ExpansionError;
+use super::placeholder::{Piece, pieces};
+use super::values::{Place, Values};
+use api::job::workflow_file::WorkflowFileStep;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Returns a step with values in place of all placeholders.
+pub fn instance(step: &WorkflowFileStep, values: &Values<'_>) -> Result<WorkflowFileStep, ExpansionError> {
+    let plain = |text: &String| values.fill(text, Place::Plain);
+    let texts = |all: &Vec<String>| all.iter().map(plain).collect::<Result<Vec<String>, _>>();
+    let path = |path: &PathBuf| match path.to_str() {
+        Some(text) => values.fill(text, Place::Plain).map(PathBuf::from),
+        None => Ok(path.clone()),
+    };
+    let paths = |all: &Vec<PathBuf>| all.iter().map(path).collect::<Result<Vec<PathBuf>, _>>();
+    let variable = |(name, value): (&String, &String)| Ok((name.clone(), plain(value)?));
+    let shell = |command: &String| values.fill(command, Place::Shell);
+    Ok(WorkflowFileStep {
+        name: instance_name(&step.name, values)?,
+        sweep: BTreeMap::new(),
+        each: None,
+        command: step.command.as_ref().map(shell).transpose()?,
+        words: step.words.as_ref().map(texts).transpose()?,
+        inputs: paths(&step.inputs)?,
+        outputs: paths(&step.outputs)?,
+        stdin: step.stdin.as_ref().map(path).transpose()?,
+        stdout: step.stdout.as_ref().map(path).transpose()?,
+        keep: step.keep,
+        after: step.after.clone(),
+        env: step.env.iter().map(variable).collect::<Result<_, ExpansionError>>()?,
+        cores: step.cores,
+        memory: step.memory.as_ref().map(plain).transpose()?,
+        arch: step.arch.as_ref().map(plain).transpose()?,
+        retries: step.retries,
+        timeout: step.timeout.as_ref().map(plain).transpose()?,
+        network: step.network,
+        cache: step.cache,
+        reads: paths(&step.reads)?,
+        environment: paths(&step.environment)?,
+    })
+}
+
+/// Returns the name of an instance. Values that the name does not have stand at its end.
+fn instance_name(name: &str, values: &Values<'_>) -> Result<String, ExpansionError> {
+    let mut filled = values.fill(name, Place::Plain)?;
+    let has = pieces(name);
+    for (key, value) in &values.own {
+        if !has.contains(&Piece::Placeholder(key)) {
+            filled.push_str(&format!(" {key}={}", value.text));
+        }
+    }
+    Ok(filled)
+}
+
+/// Returns the absolute path that a declared one stands for, without `.` and doubled slashes; None with `..`.
+pub fn absolute_path(dir: &str, path: &Path) -> Option<String> {
+    let text = path.to_str()?;
+    let mut absolute =
+        if text.starts_with('/') { String::new() } else { dir.trim_end_matches('/').to_string() };
+    for part in text.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            return None;
+        }
+        absolute.push('/');
+        absolute.push_str(part);
+    }
+    Some(absolute)
+}
+
+/// Returns the absolute paths of the outputs of a step.
+pub fn output_paths(dir: &str, step: &WorkflowFileStep) -> impl Iterator<Item = String> {
+    step.outputs.iter().chain(&step.stdout).filter_map(move |output| absolute_path(dir, output))
+}
+
+/// Returns the number of bytes of the texts of a step, about.
+pub fn text_bytes(step: &WorkflowFileStep) -> usize {
+    let paths = [&step.inputs, &step.outputs, &step.reads, &step.environment];
+    let paths: usize = paths.into_iter().flatten().map(|path| path.as_os_str().len()).sum();
+    let words: usize =
+        step.words.iter().flatten().chain(&step.after).chain(step.env.values()).map(String::len).sum();
+    size_of::<WorkflowFileStep>() + step.command.as_ref().map_or(0, String::len) + paths + words
+}

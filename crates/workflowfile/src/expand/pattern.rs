@@ -1,0 +1,209 @@
+//! Paths with wildcards: `data/{sample}.txt`.
+
+use super::error::ExpansionError;
+use super::files::NamePattern;
+use super::placeholder::{Piece, pieces};
+use super::values::{Place, Values};
+
+/// Maximum number of wildcards of a pattern.
+const WILDCARDS_MAX: usize = 8;
+const DOTS: &str = "give a path without `..`";
+const NO_WILDCARD: &str = "give a wildcard in braces, as in `data/{sample}.txt`";
+const STAR: &str = "give a name in braces in place of `*`, as in `data/{sample}.txt`";
+const ADJACENT: &str = "give text between two wildcards";
+const TOO_MANY: &str = "give at most 8 wildcards";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    Text(String),
+    /// A wildcard. It stands for one character or more of one part of a path.
+    Wildcard(&'a str),
+}
+
+/// A pattern of absolute paths.
+#[derive(Debug)]
+pub struct EachPattern<'a> {
+    /// As the user wrote it, with the values of a sweep.
+    pub text: String,
+    /// The directory below which it looks, without a slash at its end.
+    pub base: String,
+    /// Between two slashes each.
+    components: Vec<Vec<Part<'a>>>,
+    /// All components with the directory and slashes.
+    parts: Vec<Part<'a>>,
+}
+
+impl<'a> EachPattern<'a> {
+    /// Reads a pattern. Known names stand for their values, all others are wildcards.
+    pub fn parse(text: &'a str, values: &Values<'_>, dir: &str) -> Result<Self, ExpansionError> {
+        let mut components = vec![Vec::new()];
+        let mut shown = String::new();
+        for piece in pieces(text) {
+            let plain = match piece {
+                Piece::Text(plain) => plain.to_string(),
+                Piece::Doubled(name) => format!("{{{name}}}"),
+                Piece::Placeholder(name) => match values.value(name, Place::Plain)? {
+                    Some(value) => value.to_string(),
+                    None => {
+                        shown.push_str(&format!("{{{name}}}"));
+                        components.last_mut().into_iter().for_each(|last| last.push(Part::Wildcard(name)));
+                        continue;
+                    }
+                },
+            };
+            shown.push_str(&plain);
+            add_text(&mut components, &plain);
+        }
+        components.retain(|component| !component.is_empty() && *component != [Part::Text(".".to_string())]);
+        let base = if shown.starts_with('/') { String::new() } else { dir.trim_end_matches('/').to_string() };
+        let mut parts = vec![Part::Text(format!("{base}/"))];
+        for (index, component) in components.iter().enumerate() {
+            if index > 0 {
+                parts.push(Part::Text("/".to_string()));
+            }
+            parts.extend(component.iter().cloned());
+        }
+        let pattern = Self { text: shown, base, components, parts };
+        match pattern.mistake() {
+            None => Ok(pattern),
+            Some(reason) => {
+                let (step, pattern) = (values.step.to_string(), pattern.text);
+                Err(ExpansionError::BadPattern { step, pattern, reason })
+            }
+        }
+    }
+
+    fn mistake(&self) -> Option<&'static str> {
+        let wildcards = self.parts.iter().filter(|part| matches!(part, Part::Wildcard(_))).count();
+        let has_dots = self.components.iter().any(|component| *component == [Part::Text("..".to_string())]);
+        let is_adjacent = |pair: &[Part<'_>]| matches!(pair, [Part::Wildcard(_), Part::Wildcard(_)]);
+        let mistakes = [
+            (wildcards == 0, NO_WILDCARD),
+            (wildcards > WILDCARDS_MAX, TOO_MANY),
+            (has_dots, DOTS),
+            (self.text.contains('*'), STAR),
+            (self.parts.windows(2).any(is_adjacent), ADJACENT),
+        ];
+        mistakes.into_iter().find(|(is_so, _)| *is_so).map(|(_, reason)| reason)
+    }
+
+    /// Returns the text before the first wildcard: all paths that match begin with it.
+    pub fn prefix(&self) -> String {
+        let plain = self.parts.iter().map_while(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Wildcard(_) => None,
+        });
+        plain.collect()
+    }
+
+    /// Returns the names of its directories and files, for a walk.
+    pub fn names(&self) -> Vec<NamePattern<'a>> {
+        let name = |component: &Vec<Part<'a>>| match component.as_slice() {
+            [Part::Text(text)] => NamePattern::Fixed(text.clone()),
+            parts => NamePattern::Wild(parts.to_vec()),
+        };
+        self.components.iter().map(name).collect()
+    }
+
+    /// Returns the wildcards with their values, if a path matches. Of several ways to match, the first wildcard takes as
+    /// few characters as it can, and so on.
+    pub fn bind<'p>(&self, path: &'p str) -> Option<Vec<(&'a str, &'p str)>> {
+        bind(&self.parts, path)
+    }
+}
+
+/// Adds text to the last component; each slash in it begins a new one.
+fn add_text(components: &mut Vec<Vec<Part<'_>>>, text: &str) {
+    for (index, text) in text.split('/').enumerate() {
+        if index > 0 {
+            components.push(Vec::new());
+        }
+        let Some(last) = components.last_mut() else { continue };
+        match last.last_mut() {
+            Some(Part::Text(before)) => before.push_str(text),
+            _ if text.is_empty() => {}
+            _ => last.push(Part::Text(text.to_string())),
+        }
+    }
+}
+
+/// Returns the wildcards of parts with their values, if a text matches. A wildcard matches no slash and no hidden name.
+pub fn bind<'a, 'p>(parts: &[Part<'a>], text: &'p str) -> Option<Vec<(&'a str, &'p str)>> {
+    let mut bound = Vec::new();
+    bind_rest(parts, text, 0, &mut bound).then_some(bound)
+}
+
+fn bind_rest<'a, 'p>(
+    parts: &[Part<'a>],
+    text: &'p str,
+    place: usize,
+    bound: &mut Vec<(&'a str, &'p str)>,
+) -> bool {
+    let rest = &text[place..];
+    let Some((part, parts)) = parts.split_first() else { return rest.is_empty() };
+    let name = match part {
+        Part::Text(plain) => {
+            return rest.starts_with(plain.as_str()) && bind_rest(parts, text, place + plain.len(), bound);
+        }
+        Part::Wildcard(name) => *name,
+    };
+    if let Some((_, value)) = bound.iter().find(|(other, _)| *other == name) {
+        return rest.starts_with(value) && bind_rest(parts, text, place + value.len(), bound);
+    }
+    let begins_name = place == 0 || text[..place].ends_with('/');
+    if begins_name && rest.starts_with('.') {
+        return false;
+    }
+    let end = rest.find('/').unwrap_or(rest.len());
+    let ends =
+        (1..=end).filter(|end| rest.is_char_boundary(*end) && (!parts.is_empty() || *end == rest.len()));
+    for end in ends {
+        bound.push((name, &rest[..end]));
+        if bind_rest(parts, text, place + end, bound) {
+            return true;
+        }
+        bound.pop();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::values::Values;
+    use super::EachPattern;
+    use std::collections::BTreeMap;
+
+    fn check(pattern: &str, path: &str, expected: &str) {
+        let values = Values { step: "s", params: &BTreeMap::new(), own: BTreeMap::new() };
+        let pattern = EachPattern::parse(pattern, &values, "/dir").unwrap();
+        let shown = pattern.bind(path).map(|bound| {
+            let one = |(name, value): (&str, &str)| format!("{name}={value}");
+            bound.into_iter().map(one).collect::<Vec<_>>().join(" ")
+        });
+        assert_eq!(shown.unwrap_or_default(), expected, "{pattern:?} {path}");
+    }
+
+    #[test]
+    fn wildcards_match_parts_of_names() {
+        check("data/{s}.txt", "/dir/data/a.txt", "s=a");
+        check("./data//{s}.txt", "/dir/data/a.b.txt", "s=a.b");
+        check("/data/{s}.txt", "/data/é x.txt", "s=é x");
+        check("{a}-{b}.txt", "/dir/x-y-z.txt", "a=x b=y-z");
+        check("{a}/{b}", "/dir/x/y", "a=x b=y");
+        check("{s}-{t}/{s}.txt", "/dir/a-b-c/a-b.txt", "s=a-b t=c");
+        check("{s}/{s}", "/dir/x/x", "s=x");
+        check("{{s}}{s}", "/dir/{s}x", "s=x");
+        for (pattern, path) in [
+            ("data/{s}.txt", "/dir/data/.txt"),
+            ("data/{s}.txt", "/dir/data/.a.txt"),
+            ("data/{s}.txt", "/dir/data/a/b.txt"),
+            ("data/{s}.txt", "/other/data/a.txt"),
+            ("data/{s}", "/dir/data/.."),
+            ("data/{s}/x", "/dir/data/../x"),
+            ("{s}/{s}", "/dir/x/y"),
+            ("{s}", "/dir/"),
+        ] {
+            check(pattern, path, "");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Values of placeholders, and texts that are filled with them.
+
+use super::error::ExpansionError;
+use super::placeholder::{Piece, pieces};
+use api::job::workflow_param::{ParamText, WorkflowParam, WorkflowSweep};
+use std::collections::BTreeMap;
+
+/// Likeness from which on a name in braces is taken for a misspelt one.
+const LIKE: f64 = 0.9;
+/// Characters besides letters and digits that every shell takes as they stand.
+const SHELL_PLAIN: &str = "._-+=:,@%";
+
+pub type Params = BTreeMap<String, WorkflowParam>;
+
+/// A value of a placeholder of one step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    pub text: String,
+    pub source: BoundBy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoundBy {
+    /// The author of the file, who may write text for the shell.
+    Author,
+    /// The name of a file.
+    FileName,
+}
+
+/// The place that a text is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Plain,
+    /// Names of other steps, which may have placeholders of these.
+    After,
+    Shell,
+}
+
+/// A step's own names, and those of the file.
+pub struct Values<'a> {
+    pub step: &'a str,
+    pub params: &'a Params,
+    pub own: BTreeMap<&'a str, Bound>,
+}
+
+impl Values<'_> {
+    /// Returns a text with values in place of its placeholders.
+    pub fn fill(&self, text: &str, place: Place) -> Result<String, ExpansionError> {
+        if !text.contains('{') {
+            return Ok(text.to_string());
+        }
+        let mut filled = String::new();
+        for piece in pieces(text) {
+            match piece {
+                Piece::Text(plain) => filled.push_str(plain),
+                Piece::Doubled(name) if self.is_known(name) || self.nearest(name).is_some() => {
+                    filled.push_str(&format!("{{{name}}}"));
+                }
+                Piece::Doubled(name) => filled.push_str(&format!("{{{{{name}}}}}")),
+                Piece::Placeholder(name) => match self.value(name, place)? {
+                    Some(value) => filled.push_str(value),
+                    None => match self.nearest(name).filter(|_| place != Place::After) {
+                        None => filled.push_str(&format!("{{{name}}}")),
+                        Some(nearest) => {
+                            let (step, name) = (self.step.to_string(), name.to_string());
+                            return Err(ExpansionError::UnknownPlaceholder { step, name, nearest });
+                        }
+                    },
+                },
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Returns the value of a name; None if there is no such name.
+    pub fn value(&self, name: &str, place: Place) -> Result<Option<&str>, ExpansionError> {
+        if let Some(Bound { text, source }) = self.own.get(name) {
+            if place == Place::Shell && *source == BoundBy::FileName && !is_plain_for_shell(text) {
+                let (step, name, value) = (self.step.to_string(), name.to_string(), text.clone());
+                return Err(ExpansionError::NotForShell { step, name, value });
+            }
+            return Ok(Some(text));
+        }
+        match self.params.get(name) {
+            Some(WorkflowParam::One(ParamText(text))) => Ok(Some(text)),
+            Some(WorkflowParam::List(_)) => {
+                Err(ExpansionError::ListInText { step: self.step.to_string(), name: name.to_string() })
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn is_known(&self, name: &str) -> bool {
+        self.own.contains_key(name) || self.params.contains_key(name)
+    }
+
+    /// Returns the name that is so like another one that this is a slip.
+    fn nearest(&self, name: &str) -> Option<String> {
+        let names = self.own.keys().copied().chain(self.params.keys().map(String::as_str));
+        let like = names.map(|known| (strsim::jaro_winkler(name, known), known));
+        let nearest =
+            like.filter(|(likeness, _)| *likeness >= LIKE).max_by(|one, other| one.0.total_cmp(&other.0));
+        nearest.map(|(_, known)| known.to_string())
+    }
+}
+
+fn is_plain_for_shell(text: &str) -> bool {
+    !text.starts_with('-') && text.chars().all(|each| each.is_alphanumeric() || SHELL_PLAIN.contains(each))
+}
+
+/// The values that a step is swept over.
+pub struct Sweep<'a> {
+    /// Sorted by name.
+    lists: Vec<(&'a str, &'a [ParamText])>,
+}
+
+impl<'a> Sweep<'a> {
+    /// Finds the lists of a step. [`super::check_values`] has found them good.
+    pub fn new(sweep: &'a BTreeMap<String, WorkflowSweep>, params: &'a Params) -> Self {
+        let list = |values: &'a WorkflowSweep| match values {
+            WorkflowSweep::List(list) => list.as_slice(),
+            WorkflowSweep::Param(name) => match params.get(name) {
+                Some(WorkflowParam::List(list)) => list.as_slice(),
+                _ => &[],
+            },
+        };
+        Self { lists: sweep.iter().map(|(name, values)| (name.as_str(), list(values))).collect() }
+    }
+
+    /// Returns the number of combinations, 1 without a sweep; None if it is beyond all limits.
+    pub fn count(&self) -> Option<usize> {
+        self.lists.iter().try_fold(1_usize, |count, (_, list)| count.checked_mul(list.len()))
+    }
+
+    /// Returns a combination. The last name changes fastest.
+    pub fn combination(&self, index: usize) -> BTreeMap<&'a str, Bound> {
+        let (mut left, mut values) = (index, BTreeMap::new());
+        for (name, list) in self.lists.iter().rev() {
+            let text = list[left % list.len()].0.clone();
+            values.insert(*name, Bound { text, source: BoundBy::Author });
+            left /= list.len();
+        }
+        values
+    }
+}
