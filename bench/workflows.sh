@@ -6,8 +6,9 @@
 # --runs: rounds (5), in opposite orders; --scale: by what sizes are divided (1: three programs over 2 GB, 5,000 steps, a file of 100,000
 # steps). `streams`: `cat` three times, as steps that stream to each other and as a pipe of `sh`; CPU seconds of all processes. The output is
 # durable in both. `steps`: steps that run `true`, and jobs of one task that do. `dag`: a chain and a fan of steps are read, checked and planned.
-# `sim`: simulated clusters run the shape of BLAST, and workflows of all recipes of the package wfcommons, generated from --seed (1); never divided. The
-# first time it installs the package below BENCH_DIR.
+# `sim`: simulated clusters run the shape of BLAST, and workflows of all recipes of the package wfcommons, generated from --seed (1); never divided. Each
+# recipe runs three times: its steps are new; their times are known, which the must is about; the known times have errors. The first time it installs
+# the package below BENCH_DIR.
 # Prints each row with its must, its aim and the median of the ratios; appends the figures to bench/results/DATE-workflows.tsv; ends non-zero when a must is missed. Environment:
 # SAILFISH (the program), BENCH_DIR (default /var/tmp).
 set -euo pipefail
@@ -102,8 +103,8 @@ sim_rows() {
     awk -F '\t' -v seed="$seed" -v results="$results" '
         /^#/ { print; next }
         $3 == "s" { sub(/^ +/, "", $1); printf "sim, %s\t%s\t%s\t%s\t\t\n", of, seed, $1, $2 >> results; next }
-        { if (!/^ /) { of = $1; sub(/: makespan \/.*/, "", of) }
-          printf "%-83s %8.3f  %s%s\n", $1, $2, $4 == "-" ? "report" : "must <= " $4 ", aim " $5, $6 == "" ? "" : "  MISSED" }' "$work/sim"
+        { if (!/^ /) { of = $1; sub(/: makespan .*/, "", of) }
+          printf "%-99s %8.3f  %s%s\n", $1, $2, $4 == "-" ? "report" : "must <= " $4 ", aim " $5, $6 == "" ? "" : "  MISSED" }' "$work/sim"
 }
 if wants sim; then sim_rows; fi
 python3 - "$work/rows" << 'END' || missed=1

@@ -38,7 +38,7 @@ pub enum Task {
     Reduce(ReduceTask),
     Commit(CommitTask),
     /// The only task of a job that is no MapReduce job.
-    Run(RunTask),
+    Run(Box<RunTask>),
 }
 
 /// The result of a finished attempt. Its variant is that of the task.

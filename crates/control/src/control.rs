@@ -328,7 +328,7 @@ impl Control {
     ) {
         let window = batch.window;
         let needs = needs_of(&mut self.work.scheduling, self.work.service, &spec);
-        let key = QueueKey::of(&Claim { user: batch.number, priority: batch.priority, needs });
+        let key = QueueKey::of(&Claim { user: batch.number, priority: batch.priority, needs, step: None });
         let spec_bytes = spec_bytes(&spec);
         let waits = self.backlog.must_wait(&key, spec_bytes, window);
         outbox.write(Change::JobSubmitted {
@@ -368,7 +368,8 @@ impl Control {
     ) {
         let owner = JobOwner { number: key.user, name: self.users.name(key.user), spec_bytes };
         let seat = self.backlog.admit(key, spec_bytes, window);
-        program_jobs::admit(&mut self.work, outbox, Turn { job, spec, key, owner, seat, file_hold });
+        let step = self.stepped.rank_of(job);
+        program_jobs::admit(&mut self.work, outbox, Turn { job, spec, key, step, owner, seat, file_hold });
     }
 
     pub fn any_waits(&self) -> bool {
@@ -414,7 +415,7 @@ impl Control {
         let spec_bytes = spec_bytes(&spec);
         let needs = needs_of(&mut self.work.scheduling, self.work.service, &spec);
         let user = self.users.jobs_begin(user, Has { jobs: 1, spec_bytes });
-        let key = QueueKey::of(&Claim { user, priority, needs });
+        let key = QueueKey::of(&Claim { user, priority, needs, step: None });
         let name = spec.name.as_str().into();
         let spec = WaitingSpec::of(&spec);
         self.backlog.waits(job, key, Waiting { name, spec, spec_bytes, file_hold: hold });
@@ -702,7 +703,7 @@ impl Control {
 /// A restart.
 impl Control {
     /// Restores the nodes and jobs of the previous server. Returns the jobs that have only directories left. The caller
-    /// must restore the waiting jobs next, and call [`Control::recovered`] last.
+    /// must have restored the jobs with steps, must restore the waiting jobs next, and call [`Control::recovered`] last.
     pub fn recover(
         &mut self,
         outbox: &mut Outbox,
@@ -730,7 +731,10 @@ impl Control {
             let owner = self.users.job_begins(user, spec_bytes(&recovered.job.spec));
             match way {
                 GoesOn::Waits => wait_again(&mut self.work, outbox, recovered, owner),
-                GoesOn::Runs => take_up(&mut self.work, outbox, recovered, owner),
+                GoesOn::Runs => {
+                    let step = self.stepped.rank_of(recovered.job.row.job);
+                    take_up(&mut self.work, outbox, recovered, owner, step);
+                }
                 GoesOn::Keeps => keep_again(&mut self.work, outbox, recovered.job, owner),
                 GoesOn::Nothing => {}
             }

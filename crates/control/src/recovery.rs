@@ -18,7 +18,7 @@ use api::{Blame, Split, Task, TaskFailure};
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, StageIndex, StageKind, TaskIndex};
 use mapreduce::{AttemptTime, JobResults, flow, placement};
 use rows::{Change, Keep, NodeRow, NodeState, RecoveredJob, TaskRow, TaskState, WinningCommits};
-use scheduler::{Claim, Event, RecoveredTask, Slot};
+use scheduler::{Claim, Event, RecoveredTask, Slot, StepRank};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -135,7 +135,7 @@ pub(crate) fn wait_again(work: &mut Work, outbox: &mut Outbox, recovered: Recove
     let RecoveredWork { job: recovered, file_hold, .. } = recovered;
     let id = recovered.row.job;
     let needs = needs_of(&mut work.scheduling, work.service, &recovered.spec);
-    let claim = Claim { user: owner.number, priority: recovered.row.priority, needs };
+    let claim = Claim { user: owner.number, priority: recovered.row.priority, needs, step: None };
     let (spec, results) = (Arc::new(recovered.spec.clone()), JobResults::new(id, Vec::new()));
     let mut job = Job::new(id, spec, dirs_of(&recovered), results);
     job.belongs_to(owner, file_hold);
@@ -196,11 +196,17 @@ pub(crate) fn keep_again(work: &mut Work, outbox: &mut Outbox, recovered: Recove
 }
 
 /// Continues a job that was running.
-pub(crate) fn take_up(work: &mut Work, outbox: &mut Outbox, recovered: RecoveredWork, owner: JobOwner) {
+pub(crate) fn take_up(
+    work: &mut Work,
+    outbox: &mut Outbox,
+    recovered: RecoveredWork,
+    owner: JobOwner,
+    step: Option<StepRank>,
+) {
     let RecoveredWork { job: recovered, commits, file_hold } = recovered;
     let id = recovered.row.job;
     let needs = needs_of(&mut work.scheduling, work.service, &recovered.spec);
-    let claim = Claim { user: owner.number, priority: recovered.row.priority, needs };
+    let claim = Claim { user: owner.number, priority: recovered.row.priority, needs, step };
     let mut job = rebuilt(&recovered, commits);
     replication::restore(&recovered, job.results_mut(), |node| work.fleet.has(node));
     flows::restore(&recovered, job.results_mut(), |node| work.fleet.has(node));

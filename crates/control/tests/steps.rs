@@ -11,9 +11,10 @@ use control::{
     RecoveredSteps, Service, SlotOrder,
 };
 use ids::{AttemptKey, JobId, NodeId, StepNumber};
-use jobkind::{FinishedSteps, NodeSize, Step, StepPlan, StepWork};
+use jobkind::{FinishedSteps, KnownRuns, NodeSize, Step, StepPlan, StepWork};
 use proptest::prelude::*;
 use rows::{Change, StepRow};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -65,6 +66,15 @@ impl StepPlan for Dag {
     fn next(&self, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step> {
         self.ready(finished, size)
     }
+
+    fn ranks(&self, _: &KnownRuns) -> Vec<u64> {
+        (0..self.0.len() as u32).map(rank).collect()
+    }
+}
+
+/// Returns the rank of a step: some have the same one, and none follows from their order.
+fn rank(step: u32) -> u64 {
+    u64::from(step * 5 % 7)
 }
 
 type Orders = Arc<Mutex<Vec<(u32, AttemptKey)>>>;
@@ -144,10 +154,44 @@ impl World {
     }
 
     fn pull(&mut self, slot: u32, finished: Option<Ended>) {
+        let mut waiting = self.waiting();
+        waiting.retain(|job| finished.as_ref().is_none_or(|ended| ended.attempt.task.job != *job));
         let request = PullRequest { node: NodeId(0), slot, finished };
         let caller = Box::new(Caller { slot, orders: Arc::clone(&self.orders) });
         self.control.pull(&mut self.outbox, request, caller);
+        self.take_orders(waiting);
         self.settle();
+    }
+
+    /// Returns the jobs that wait for a slot.
+    fn waiting(&self) -> BTreeSet<JobId> {
+        let runs = |job: &JobId| self.running.values().any(|attempt| attempt.task.job == *job);
+        let waits = |(job, (of, state)): &(&JobId, &(Option<StepOf>, JobState))| {
+            of.is_some() && *state == JobState::Running && !runs(job)
+        };
+        self.jobs.iter().filter(waits).map(|(job, _)| *job).collect()
+    }
+
+    /// Takes the attempts that began. Each had the highest rank of the waiting jobs that take no more slots.
+    fn take_orders(&mut self, mut waiting: BTreeSet<JobId>) {
+        self.outbox.send_answers();
+        for (slot, attempt) in std::mem::take(&mut *self.orders.lock().expect("no panic")) {
+            let (rank, slots) = self.rank_and_slots(attempt.task.job);
+            for other in waiting.iter().copied().filter(|job| *job != attempt.task.job) {
+                let (other_rank, other_slots) = self.rank_and_slots(other);
+                let is_first = (Reverse(rank), attempt.task.job) < (Reverse(other_rank), other);
+                assert!(is_first || other_slots > slots, "{attempt} passes {other}, {other_rank} > {rank}");
+            }
+            waiting.remove(&attempt.task.job);
+            self.running.insert(slot, attempt);
+        }
+    }
+
+    /// Returns the rank of a pipeline, and the number of its slots.
+    fn rank_and_slots(&self, job: JobId) -> (u64, usize) {
+        let of = self.jobs.get(&job).and_then(|(of, _)| of.as_ref()).expect("it is a step");
+        let ranks = std::iter::once(of.step).chain(of.beside.iter().copied()).map(|step| rank(step.0));
+        (ranks.max().unwrap_or(0), 1 + of.beside.len())
     }
 
     /// Ends a round as the server does: begins steps, stores the changes, sends the answers.
@@ -156,7 +200,15 @@ impl World {
             let first = JobId(self.next_job);
             self.next_job += new.steps.len() as i64;
             self.control.begin_steps(&mut self.outbox, new, first, "me");
+            self.take_changes();
+            self.take_orders(self.waiting());
         }
+        self.take_changes();
+        self.take_orders(self.waiting());
+        self.control.check_invariants();
+    }
+
+    fn take_changes(&mut self) {
         for change in self.outbox.take_changes() {
             match change {
                 Change::JobSubmitted { job, step_of, .. } => {
@@ -174,9 +226,6 @@ impl World {
                 _ => {}
             }
         }
-        self.outbox.send_answers();
-        self.running.extend(self.orders.lock().expect("no panic").drain(..));
-        self.control.check_invariants();
     }
 
     fn end(&mut self, slot: u32, succeeds: bool) {

@@ -1,6 +1,6 @@
 //! The list of kinds, and specifications that are read by it.
 
-use crate::{FinishedSteps, NodeSize, RunMemory, Step, StepPlanner};
+use crate::{FinishedSteps, KnownRuns, NodeSize, RunMemory, Step, StepPlanner};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -26,6 +26,11 @@ pub trait StepPlan: Send + Sync {
     /// Returns the memory of finished runs, for a kind that has one.
     fn memory(&self) -> Option<&dyn RunMemory> {
         None
+    }
+
+    /// Returns the ranks of the steps: see [`StepPlanner::ranks`].
+    fn ranks(&self, _: &KnownRuns) -> Vec<u64> {
+        Vec::new()
     }
 }
 
@@ -81,6 +86,10 @@ impl<K: StepPlanner> StepPlan for Checked<K> {
 
     fn memory(&self) -> Option<&dyn RunMemory> {
         K::memory(&self.0)
+    }
+
+    fn ranks(&self, known: &KnownRuns) -> Vec<u64> {
+        K::ranks(&self.0, known)
     }
 }
 

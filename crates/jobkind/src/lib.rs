@@ -32,7 +32,7 @@ pub const STEPS_MAX: usize = 1_000_000;
 
 /// A kind of job.
 ///
-/// All three functions are pure. A step keeps its number for ever: a number begins once, even if it is returned again.
+/// All its functions are pure. A step keeps its number for ever: a number begins once, even if it is returned again.
 /// Steps may be returned as one pipeline, as large as the largest node allows.
 pub trait StepPlanner: 'static {
     /// Specification of a job, as its user wrote it.
@@ -55,5 +55,11 @@ pub trait StepPlanner: 'static {
     /// Returns the memory of finished runs, for a kind that has one.
     fn memory(_: &Self::Spec) -> Option<&dyn RunMemory> {
         None
+    }
+
+    /// Returns the rank of each step, by its number: of the steps that may begin, the one with the highest rank goes first.
+    /// Further steps have rank 0.
+    fn ranks(_: &Self::Spec, _: &KnownRuns) -> Vec<u64> {
+        Vec::new()
     }
 }

@@ -77,7 +77,7 @@ fn stage_tasks(stage: StageKind, spec: &JobSpec, results: &mut JobResults) -> Re
     match stage {
         StageKind::Map => Ok(map_tasks(spec, results)),
         StageKind::Run => match spec.kind.program() {
-            Some(task) => Ok(vec![Task::Run(task.clone())]),
+            Some(task) => Ok(vec![Task::Run(Box::new(task.clone()))]),
             None => Err(ExpandError::NoSuchStage { stage }),
         },
         StageKind::Seal => Ok(seal_tasks(results)),

@@ -18,7 +18,7 @@ pub(crate) fn written(spec: &JobSpec) -> Result<String, StoreError> {
 /// Returns the same for a task.
 pub(crate) fn written_task(task: &Task) -> Result<String, StoreError> {
     match task {
-        Task::Run(run) if !run.looks.is_empty() => json(&Task::Run(RunTask::default())),
+        Task::Run(run) if !run.looks.is_empty() => json(&Task::Run(Box::default())),
         task => json(task),
     }
 }

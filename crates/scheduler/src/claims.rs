@@ -3,12 +3,30 @@
 //! Entries are dropped late: a job without waiting tasks, or on another level now, keeps its entry until it is found
 //! there. So the cost of a change does not depend on the number of waiting jobs.
 
+use crate::Claim;
 use ids::JobId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rank of a job, the lowest first: level, share of its user, age.
-pub(crate) type ClaimRank = (Reverse<i64>, Served, JobId);
+/// Rank of a job, the lowest first: level, share of its user, order among the jobs of this user.
+pub(crate) type ClaimRank = (Reverse<i64>, Served, JobOrder);
+
+/// Order of the jobs of one user on one level, the lowest first: the oldest job, and of its steps the one with the highest
+/// rank. It follows from the number and the claim of a job, so it never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JobOrder {
+    /// The job whose age counts: its own, or the one of which it is a step.
+    aged: JobId,
+    rank: Reverse<u64>,
+    pub job: JobId,
+}
+
+impl JobOrder {
+    pub fn new(job: JobId, claim: &Claim) -> Self {
+        let (aged, rank) = claim.step.map_or((job, 0), |step| (step.of, step.rank));
+        Self { aged, rank: Reverse(rank), job }
+    }
+}
 
 /// Share of a user, the least first: slots in use, and among equals the total number of starts at the user's last
 /// start.
@@ -30,15 +48,15 @@ pub(crate) struct User {
 /// Jobs by level, the highest first, and by user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims {
-    levels: BTreeMap<Reverse<i64>, BTreeMap<u64, BTreeSet<JobId>>>,
+    levels: BTreeMap<Reverse<i64>, BTreeMap<u64, BTreeSet<JobOrder>>>,
 }
 
 impl Claims {
-    pub fn insert(&mut self, level: i64, user: u64, job: JobId) {
+    pub fn insert(&mut self, level: i64, user: u64, job: JobOrder) {
         self.levels.entry(Reverse(level)).or_default().entry(user).or_default().insert(job);
     }
 
-    pub fn remove(&mut self, level: i64, user: u64, job: JobId) {
+    pub fn remove(&mut self, level: i64, user: u64, job: JobOrder) {
         let Some(users) = self.levels.get_mut(&Reverse(level)) else { return };
         if let Some(jobs) = users.get_mut(&user) {
             jobs.remove(&job);
@@ -51,7 +69,7 @@ impl Claims {
         }
     }
 
-    pub fn contains(&self, level: i64, user: u64, job: JobId) -> bool {
+    pub fn contains(&self, level: i64, user: u64, job: JobOrder) -> bool {
         let jobs = self.levels.get(&Reverse(level)).and_then(|users| users.get(&user));
         jobs.is_some_and(|jobs| jobs.contains(&job))
     }
@@ -60,11 +78,11 @@ impl Claims {
         self.levels.is_empty()
     }
 
-    /// Returns the best standing and its user: on the highest level, the user who was served least, and the oldest job
-    /// of this user.
+    /// Returns the best standing and its user: on the highest level, the user who was served least, and the first job of
+    /// this user in their order.
     pub fn best(&self, all_users: &BTreeMap<u64, User>) -> Option<(ClaimRank, u64)> {
         let (level, users) = self.levels.first_key_value()?;
-        let standing = |(user, jobs): (&u64, &BTreeSet<JobId>)| {
+        let standing = |(user, jobs): (&u64, &BTreeSet<JobOrder>)| {
             let served = all_users.get(user).map(|user| user.served).unwrap_or_default();
             jobs.first().map(|job| ((*level, served, *job), *user))
         };

@@ -57,7 +57,8 @@ pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<
         let Some(NextClaim { rank, user, queue }) = best_claim(state, node, drains, now) else {
             return state.stranded_on_reserved(node);
         };
-        let (level, _, id) = rank;
+        let (level, _, order) = rank;
+        let id = order.job;
         let job = state.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running);
         let is_current = job.as_ref().is_some_and(|job| job.level == level.0);
         let found = job.and_then(|job| {
@@ -75,10 +76,10 @@ pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<
             Some((task, _)) if is_current => return Some((id, task)),
             // It has no task in this queue any more, or is on another level now.
             _ => {
-                state.claims_mut(queue).remove(level.0, user, id);
+                state.claims_mut(queue).remove(level.0, user, order);
                 state.forget_if_empty(queue);
                 if let Some((_, level)) = found {
-                    state.claims_mut(queue).insert(level, user, id);
+                    state.claims_mut(queue).insert(level, user, order);
                 }
             }
         }
@@ -155,19 +156,19 @@ impl State {
         }
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let (level, user, current) = (job.level, job.claim.user, job.current);
-        let needs = job.claim.needs;
+        let (needs, order) = (job.claim.needs, job.order(id));
         let opened = std::mem::take(&mut job.stage(current).ready.opened);
         for queue in opened {
             match queue {
                 Queue::Far => self.keep_far_tasks(id, now),
                 Queue::Of(node) => {
-                    self.claims_mut(queue.for_needs(needs)).insert(level, user, id);
+                    self.claims_mut(queue.for_needs(needs)).insert(level, user, order);
                     self.woken.insert(node);
                 }
                 Queue::Anywhere | Queue::Needy(_) | Queue::Wide(..) => {
                     let queue = queue.for_needs(needs);
                     self.look_everywhere |= !needs.everywhere && !needs.is_nothing();
-                    self.claims_mut(queue).insert(level, user, id);
+                    self.claims_mut(queue).insert(level, user, order);
                 }
             }
         }
@@ -240,16 +241,17 @@ impl State {
         }
         self.far_due.insert((due, id));
         let (level, user, queue) = (job.level, job.claim.user, Queue::Far.for_needs(job.claim.needs));
-        self.claims_mut(queue).remove(level, user, id);
+        let order = job.order(id);
+        self.claims_mut(queue).remove(level, user, order);
         self.forget_if_empty(queue);
     }
 
     /// Enters the claim of a job whose far tasks have waited long enough.
     fn claim_far(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
-        let (level, user, needs) = (job.level, job.claim.user, job.claim.needs);
+        let (level, user, needs, order) = (job.level, job.claim.user, job.claim.needs, job.order(id));
         self.look_everywhere |= needs.is_wide();
-        self.claims_mut(Queue::Far.for_needs(needs)).insert(level, user, id);
+        self.claims_mut(Queue::Far.for_needs(needs)).insert(level, user, order);
     }
 
     /// Releases the far tasks that have waited long enough.
@@ -336,10 +338,11 @@ impl State {
         }
         job.level = level;
         let (user, current, needs) = (job.claim.user, job.current, job.claim.needs);
+        let order = job.order(id);
         let far_may_go = job.far_due.is_none() || job.stage(current).is_planned;
         for queue in job.stage(current).queues_with_waiting() {
             if queue != Queue::Far || far_may_go {
-                self.claims_mut(queue.for_needs(needs)).insert(level, user, id);
+                self.claims_mut(queue.for_needs(needs)).insert(level, user, order);
             }
         }
     }

@@ -118,13 +118,25 @@ pub enum WhyHere {
 }
 
 /// User and urgency of a job. Jobs of the highest priority go first; among these the user whose running attempts take
-/// the fewest slots (among equals, the user who was not served for longest), and of this user the oldest job.
+/// the fewest slots (among equals, the user who was not served for longest), and of this user the oldest job. Steps of a
+/// job are as old as this job; among these the step with the highest rank goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// Number of the user, unique among users.
     pub user: u64,
     pub priority: i32,
     pub needs: Needs,
+    /// None for a job that is no step of another one.
+    pub step: Option<StepRank>,
+}
+
+/// Place of a step among the steps of its job. It counts only there: no other job waits longer because of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepRank {
+    /// The job of which it is a step.
+    pub of: JobId,
+    /// The highest goes first; among equals, the step that began first.
+    pub rank: u64,
 }
 
 /// Node resources that a job needs, besides a slot.

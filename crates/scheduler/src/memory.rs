@@ -200,7 +200,7 @@ impl State {
         });
         let best = needy.chain(wide).filter_map(|(queue, needs, claims): (Queue, Needs, &Claims)| {
             let (standing, user) = claims.best(&self.users)?;
-            let may_begin = self.fits(needs, node) && self.may_take(needs, standing.2, node, now);
+            let may_begin = self.fits(needs, node) && self.may_take(needs, standing.2.job, node, now);
             may_begin.then_some((standing, user, queue))
         });
         best.min_by_key(|(standing, _, _)| *standing)

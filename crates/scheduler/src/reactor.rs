@@ -214,9 +214,9 @@ fn on_node_resumes(state: &mut State, node: NodeId) {
         }
     }
     for id in refilled {
-        let Job { level, claim, .. } = &state.jobs[&id];
-        let (level, user, needs) = (*level, claim.user, claim.needs);
-        state.claims_mut(Queue::Of(node).for_needs(needs)).insert(level, user, id);
+        let job = &state.jobs[&id];
+        let (level, user, needs, order) = (job.level, job.claim.user, job.claim.needs, job.order(id));
+        state.claims_mut(Queue::Of(node).for_needs(needs)).insert(level, user, order);
     }
     state.woken.insert(node);
 }

@@ -1,6 +1,6 @@
 //! State of the scheduler.
 
-use crate::claims::{Claims, User};
+use crate::claims::{Claims, JobOrder, User};
 use crate::memory::Room;
 use crate::ready::Ready;
 use crate::slots::FreeSlots;
@@ -200,6 +200,11 @@ impl Job {
             keeps_away: false,
             watch: Watch::default(),
         }
+    }
+
+    /// Returns its order among the jobs of its user on its level.
+    pub fn order(&self, id: JobId) -> JobOrder {
+        JobOrder::new(id, &self.claim)
     }
 
     /// Returns whether it is a single task that may run anywhere.

@@ -161,7 +161,7 @@ fn job_too_large_for_all_nodes_blocks_nobody() {
 #[test]
 fn users_take_turns_and_long_waiters_go_first() {
     let mut world = World::with_nodes(&[100]);
-    let of = |user, priority| Claim { user, priority, needs: everywhere(100) };
+    let of = |user, priority| Claim { user, priority, needs: everywhere(100), step: None };
     world.submit_of(1, of(1, 0), 1);
     world.submit_of(2, of(1, 0), 1);
     world.submit_of(3, of(1, 0), 1);

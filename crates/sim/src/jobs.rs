@@ -35,7 +35,7 @@ impl Job {
                 let priority = user as i32 % (world.priority_max + 1);
                 let needs = needs(world, random);
                 jobs.push(Job {
-                    claim: Claim { user: user.into(), priority, needs },
+                    claim: Claim { user: user.into(), priority, needs, step: None },
                     has_begun: false,
                     arrives_ns: 1 + random.u64(0..=world.arrivals_ns),
                     map_tasks: random.u32(1..=world.tasks_max),

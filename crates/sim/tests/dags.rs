@@ -17,8 +17,13 @@ fn machines(nodes: u32, slots_per_node: u32) -> Machines {
 }
 
 fn run(steps: &[DagStep], machines: Machines) -> DagTimes {
-    let nodes = machines.nodes();
-    run_dag(DagWorld { machines, nodes, steps, shared_s: &[], reading: InputReading::default() })
+    run_again(steps, &[], machines)
+}
+
+/// Runs a workflow whose steps took these times before.
+fn run_again(steps: &[DagStep], known_s: &[f64], machines: Machines) -> DagTimes {
+    let (nodes, reading) = (machines.nodes(), InputReading::default());
+    run_dag(DagWorld { machines, nodes, steps, known_s, shared_s: &[], reading })
 }
 
 fn step(seconds: f64, after: &[u32]) -> DagStep {
@@ -38,13 +43,22 @@ fn check(steps: &[DagStep], machines: Machines, expected: &[(u32, f64, f64)]) {
     assert_eq!(times.job_s, expected.iter().map(|run| run.2).fold(0.0, f64::max));
 }
 
-/// The oldest job goes first: the steps of the beginning, in the order of the file, and those that follow at each end.
+/// Without known times the longest chain of steps goes first, and of equal ones the step that began first.
 #[test]
 fn ready_steps_run_in_their_order() {
     let steps = [step(3.0, &[]), step(2.0, &[]), step(4.0, &[0, 1]), step(1.0, &[0]), step(5.0, &[])];
     let expected = [(1, 0.0, 2.0), (0, 0.0, 3.0), (2, 3.0, 7.0), (4, 2.0, 7.0), (3, 7.0, 8.0)];
     check(&steps, machines(2, 1), &expected);
     assert_eq!((critical_path_s(&steps), work_s(&steps, 2), heft_s(&steps, 2)), (7.0, 7.5, 8.0));
+}
+
+#[test]
+fn known_times_let_the_longest_step_begin() {
+    let steps = [step(2.0, &[]), step(2.0, &[]), step(2.0, &[]), step(6.0, &[])];
+    let machines = machines(2, 1);
+    let known: Vec<f64> = steps.iter().map(|step| step.seconds).collect();
+    assert_eq!(run(&steps, machines).job_s, 8.0);
+    assert_eq!((run_again(&steps, &known, machines).job_s, heft_s(&steps, 2)), (6.0, 6.0));
 }
 
 #[test]
@@ -63,6 +77,7 @@ fn shared_input_delays_its_readers_only() {
         machines: machines(3, 1),
         nodes: 1,
         steps: &steps,
+        known_s: &[],
         shared_s: &[4.0],
         reading: InputReading::WhileItWorks,
     };
@@ -101,13 +116,17 @@ fn random_steps(seed: u64) -> Vec<DagStep> {
 
 #[test]
 fn steps_run_once_after_those_before() {
-    let mut slower = 0;
+    let (mut slower, mut all_s) = (0, [0.0; 2]);
     for seed in seeds(60) {
         let steps = random_steps(seed);
         let machines = machines(1 + seed as u32 % 4, 1 + seed as u32 % 3);
         let (nodes, reading) = (machines.nodes(), InputReading::default());
-        let world = DagWorld { machines, nodes, steps: &steps, shared_s: &[], reading };
+        let known: Vec<f64> = steps.iter().map(|step| step.seconds).collect();
+        let known_s = if seed % 2 == 0 { &known[..] } else { &[] };
+        let world = DagWorld { machines, nodes, steps: &steps, known_s, shared_s: &[], reading };
         let times = told(seed, world, run_dag);
+        all_s[0] += run(&steps, machines).job_s;
+        all_s[1] += run_again(&steps, &known, machines).job_s;
         assert_eq!(times, run_dag(world), "SIM_SEED={seed}");
         let mut runs = times.runs.clone();
         runs.sort_by_key(|run| run.step);
@@ -137,4 +156,5 @@ fn steps_run_once_after_those_before() {
     }
     // Else the worlds are too easy to show anything.
     assert!(!is_whole() || slower > 0);
+    assert!(!is_whole() || all_s[1] < all_s[0], "known times make workflows slower: {all_s:?}");
 }

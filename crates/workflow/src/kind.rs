@@ -3,7 +3,7 @@
 use crate::PlannedWorkflow;
 use crate::pipelines::pipelines;
 use ids::StepNumber;
-use jobkind::{FinishedSteps, NodeSize, RunMemory, Step, StepPlanner};
+use jobkind::{FinishedSteps, KnownRuns, NodeSize, RunMemory, Step, StepPlanner};
 use std::collections::BTreeSet;
 
 /// The kind `workflow`.
@@ -50,5 +50,9 @@ impl StepPlanner for Workflow {
 
     fn memory(spec: &PlannedWorkflow) -> Option<&dyn RunMemory> {
         Some(spec)
+    }
+
+    fn ranks(spec: &PlannedWorkflow, known: &KnownRuns) -> Vec<u64> {
+        spec.ranks(known)
     }
 }

@@ -12,13 +12,15 @@
 //! No bytes: nodes bring inputs, take outputs and hash both. No rows: the store remembers finished runs.
 //!
 //! # How it is tested
-//! Property tests against the laws of kinds: every order of ends runs each step once, after those before it.
+//! Property tests against the laws of kinds: every order of ends runs each step once, after those before it. Ranks against
+//! a slow definition.
 
 mod check;
 mod kind;
 mod memory;
 mod pipelines;
 mod preview;
+mod ranks;
 mod spec;
 
 pub use check::steps_before;

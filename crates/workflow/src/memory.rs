@@ -95,7 +95,7 @@ impl RunMemory for PlannedWorkflow {
 
 impl PlannedWorkflow {
     /// Returns all steps, each after those that it waits for.
-    fn in_order(&self) -> Vec<StepNumber> {
+    pub(crate) fn in_order(&self) -> Vec<StepNumber> {
         let mut waits: Vec<usize> = self.numbers().map(|step| self.step_at(step).after.len()).collect();
         let mut order: Vec<StepNumber> = self.numbers().filter(|step| waits[step.0 as usize] == 0).collect();
         let mut place = 0;

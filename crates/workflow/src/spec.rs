@@ -31,7 +31,7 @@ pub(crate) struct PlannedStep {
     pub after: Vec<StepNumber>,
     /// Steps that wait for it.
     pub readers: Vec<StepNumber>,
-    /// Steps whose standard input is its standard output.
+    /// Steps whose standard input is its standard output, in order.
     pub stream_readers: Vec<StepNumber>,
     /// Steps that read each of its outputs.
     pub output_readers: Vec<Vec<StepNumber>>,

@@ -26,7 +26,7 @@ pub(crate) fn begin_job(work: &mut Work, new: NewJob, owner: JobOwner) -> Vec<Ev
     job.part_nodes = part_nodes;
     begin_to_replicate(&mut work.fleet, work.service, &mut job);
     let needs = needs_of(&mut work.scheduling, work.service, &job.spec);
-    let claim = Claim { user: owner.number, priority, needs };
+    let claim = Claim { user: owner.number, priority, needs, step: None };
     job.owner = owner;
     let (stages, failures_max) = (job.stage_kinds.clone(), job.failures_max());
     let (may_copy, may_split) = (speculative_attempts::allowed(&job), range_cuts::allowed(&job));

@@ -218,6 +218,22 @@ fn problem_of_part(part: &Part) -> Option<&'static str> {
     too_large([part.bytes, part.records])
 }
 
+fn problem_of_program(task: &RunTask, run: &RunResult) -> Option<&'static str> {
+    let most = run.standard_output.len().max(run.standard_error.len());
+    let foreign = || {
+        let programs = task.programs().zip(&run.runs);
+        let mut runs = programs.filter_map(|(program, run)| Some((program, run.as_ref()?)));
+        runs.any(|(program, run)| !run.is_of(program))
+    };
+    let counts = || !run.runs.is_empty() && run.runs.len() != task.programs().count();
+    match () {
+        () if most > SAID_BYTES_MAX => Some("more program output than the history stores"),
+        () if counts() || foreign() => Some("runs of other programs"),
+        () if run.looked.len() != task.looks.len() => Some("answers to other questions"),
+        () => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::problem;
@@ -287,21 +303,5 @@ mod tests {
         for name in ["", "..", "a/b", "/a", "../part-00000"] {
             check(reduce(name, 3), Some("name is not valid"));
         }
-    }
-}
-
-fn problem_of_program(task: &RunTask, run: &RunResult) -> Option<&'static str> {
-    let most = run.standard_output.len().max(run.standard_error.len());
-    let foreign = || {
-        let programs = task.programs().zip(&run.runs);
-        let mut runs = programs.filter_map(|(program, run)| Some((program, run.as_ref()?)));
-        runs.any(|(program, run)| !run.is_of(program))
-    };
-    let counts = || !run.runs.is_empty() && run.runs.len() != task.programs().count();
-    match () {
-        () if most > SAID_BYTES_MAX => Some("more program output than the history stores"),
-        () if counts() || foreign() => Some("runs of other programs"),
-        () if run.looked.len() != task.looks.len() => Some("answers to other questions"),
-        () => None,
     }
 }

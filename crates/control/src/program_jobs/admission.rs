@@ -15,7 +15,7 @@ use api::history::JobState;
 use ids::JobId;
 use mapreduce::JobResults;
 use rows::{Change, Keep};
-use scheduler::Event;
+use scheduler::{Claim, Event, StepRank};
 use std::sync::Arc;
 
 /// Jobs of one user that the scheduler has at once; more if the nodes have room for more.
@@ -42,6 +42,8 @@ pub(crate) struct Turn {
     pub job: JobId,
     pub spec: Arc<JobSpec>,
     pub key: QueueKey,
+    /// Its place among the steps of its job; None if it is no step.
+    pub step: Option<StepRank>,
     pub owner: JobOwner,
     pub seat: Seat,
     pub file_hold: Option<FileHold>,
@@ -49,9 +51,9 @@ pub(crate) struct Turn {
 
 /// Submits a job of one task to the scheduler.
 pub(crate) fn admit(work: &mut Work, outbox: &mut Outbox, turn: Turn) {
-    let Turn { job, spec, key, owner, seat, file_hold } = turn;
+    let Turn { job, spec, key, step, owner, seat, file_hold } = turn;
     let mut new = Job::new(job, spec, JobDirs::default(), JobResults::new(job, Vec::new()));
-    let claim = key.claim();
+    let claim = Claim { step, ..key.claim() };
     new.belongs_to(owner, file_hold);
     new.take_seat(seat);
     let (stages, failures_max) = (new.stage_kinds().to_vec(), new.failures_max());

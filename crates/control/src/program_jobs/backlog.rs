@@ -1,8 +1,8 @@
 //! The backlog: the waiting jobs of one task, and the choice of the next to admit. A queue holds jobs of one user with
-//! equal priority and needs; among them the scheduler would choose the oldest. All queues of a user share one window,
-//! so that no user gets more of the scheduler by a separate priority or memory size for each job. So that a queue need
-//! not wait behind another one of its user, at most [`RESERVES_MAX`] queues have a small reserve beside the window. A
-//! waiting job costs little more than its number.
+//! equal priority and needs; the oldest is admitted first. The scheduler has an order of its own for the steps of a job,
+//! which counts among admitted jobs only. All queues of a user share one window, so that no user gets more of the scheduler
+//! by a separate priority or memory size for each job. So that a queue need not wait behind another one of its user, at
+//! most [`RESERVES_MAX`] queues have a small reserve beside the window. A waiting job costs little more than its number.
 
 use api::JobSpec;
 use ids::JobId;
@@ -20,7 +20,7 @@ const RESERVES_MAX: usize = 16;
 const RESERVES_IN_WINDOW: u64 = 16;
 const OLDEST: JobId = JobId(i64::MIN);
 
-/// Identity of a queue. Among its jobs the scheduler would choose the oldest.
+/// Identity of a queue. Among its jobs the scheduler would choose the oldest, apart from steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueKey {
     pub user: u64,
@@ -34,8 +34,9 @@ impl QueueKey {
         Self { user: claim.user, priority: Reverse(claim.priority), needs: claim.needs }
     }
 
+    /// Returns the claim of a job of the queue that is no step.
     pub fn claim(&self) -> Claim {
-        Claim { user: self.user, priority: self.priority.0, needs: self.needs }
+        Claim { user: self.user, priority: self.priority.0, needs: self.needs, step: None }
     }
 }
 

@@ -167,7 +167,7 @@ fn failed_jobs() -> Vec<Change> {
             Change::StageExpanded {
                 job,
                 stage: StageIndex(0),
-                tasks: vec![Task::Run(program.clone())],
+                tasks: vec![Task::Run(Box::new(program.clone()))],
                 now_ns: 4,
             },
             Change::AttemptStarted { attempt: first, node: NodeId(0), slot: 1, now_ns: 5 },

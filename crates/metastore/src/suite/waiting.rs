@@ -48,7 +48,7 @@ pub(crate) async fn jobs_that_wait_are_told_apart(store: &Metastore) {
         ]
     };
     let expanded = |job: i64| {
-        let (job, tasks) = (JobId(job), vec![api::Task::Run(RunTask::default())]);
+        let (job, tasks) = (JobId(job), vec![api::Task::Run(Box::default())]);
         Change::StageExpanded { job, stage: StageIndex(0), tasks, now_ns: 4 }
     };
     let mut changes = vec![owner("me"), submitted(JobId(1), CLUSTER_OWNER), single(2, 5, false)];

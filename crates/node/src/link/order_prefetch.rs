@@ -110,13 +110,12 @@ impl OrderPrefetch {
 mod tests {
     use super::*;
     use api::Task;
-    use api::task::RunTask;
     use ids::{AttemptNumber, StageIndex, TaskIndex, TaskKey};
 
     fn order(job: i64) -> Order {
         let task = TaskKey { job: JobId(job), stage: StageIndex(0), task: TaskIndex(0) };
         let attempt = AttemptKey { task, attempt: AttemptNumber(0) };
-        Order { attempt, task: Task::Run(RunTask::default()) }
+        Order { attempt, task: Task::Run(Box::default()) }
     }
 
     fn with_usual(took: Duration) -> OrderPrefetch {

@@ -315,7 +315,7 @@ impl Remote {
 
     /// Prepares a job of one task, which is entirely in its order. It is registered while it runs, so that it can be
     /// stopped.
-    fn single_run(&self, attempt: AttemptKey, mut task: RunTask) -> Result<Assignment, TaskFailure> {
+    fn single_run(&self, attempt: AttemptKey, mut task: Box<RunTask>) -> Result<Assignment, TaskFailure> {
         let id = attempt.task.job;
         let paths = self.paths.for_user(&task.user);
         self.check_roots(&paths, |roots| roots.check_task(&task))?;

@@ -48,7 +48,7 @@ impl State {
     ) -> Option<NextClaim> {
         let Some((id, _)) = self.kept_for_wide().filter(|(_, kept)| *kept == node) else { return best };
         let job = &self.jobs[&id];
-        let (level, user, needs) = (job.level, job.claim.user, job.claim.needs);
+        let (level, user, needs, order) = (job.level, job.claim.user, job.claim.needs, job.order(id));
         if best.is_some_and(|best| best.rank.0.0 > level) {
             return best;
         }
@@ -57,10 +57,10 @@ impl State {
         }
         let queues = [Queue::Needy(needs), Queue::Wide(Some(node), needs), Queue::Wide(None, needs)];
         let has_claim =
-            |queue: &Queue| self.claims_of(*queue).is_some_and(|claims| claims.contains(level, user, id));
+            |queue: &Queue| self.claims_of(*queue).is_some_and(|claims| claims.contains(level, user, order));
         let queue = queues.into_iter().find(has_claim)?;
         let served = self.users.get(&user).map(|user| user.served).unwrap_or_default();
-        Some(NextClaim { rank: (Reverse(level), served, id), user, queue })
+        Some(NextClaim { rank: (Reverse(level), served, order), user, queue })
     }
 
     /// Returns the task that goes on although its node is reserved as a whole: of a job that has held memory on all nodes
@@ -76,15 +76,16 @@ impl State {
             let current = job.current;
             let Some(task) = job.stage(current).first_stranded(node, works) else { continue };
             let served = users.get(&job.claim.user).map(|user| user.served).unwrap_or_default();
-            let rank = (Reverse(job.level), served, *id);
+            let rank = (Reverse(job.level), served, job.order(*id));
             if best.is_none_or(|(other, _)| rank < other) {
                 best = Some((rank, task));
             }
         }
-        best.map(|((_, _, id), task)| (id, task))
+        best.map(|((_, _, order), task)| (order.job, task))
     }
 
-    /// Reserves a node for the oldest job that has waited long and fits nowhere now. One at a time.
+    /// Reserves a node for the oldest job that has waited long and fits nowhere now. One at a time. A step with a higher
+    /// rank may come to the front of a queue and begin the wait there anew; a job has a limited number of steps.
     pub(crate) fn keep_a_node(&mut self, now: UnixNanos) {
         self.renew_reservation(now);
         if self.kept.is_some() {
@@ -144,7 +145,8 @@ impl State {
     /// Returns the job with the best claim in a queue among those with a waiting task.
     fn first_of(&mut self, queue: Queue) -> Option<JobId> {
         loop {
-            let ((level, _, id), user) = self.claims_of(queue)?.best(&self.users)?;
+            let ((level, _, order), user) = self.claims_of(queue)?.best(&self.users)?;
+            let id = order.job;
             let waiting = self.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running).and_then(|job| {
                 let current = job.current;
                 job.stage(current).first_waiting(queue)
@@ -152,7 +154,7 @@ impl State {
             if waiting.is_some() {
                 return Some(id);
             }
-            self.claims_mut(queue).remove(level.0, user, id);
+            self.claims_mut(queue).remove(level.0, user, order);
             self.forget_if_empty(queue);
         }
     }

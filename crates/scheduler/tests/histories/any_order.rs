@@ -7,8 +7,8 @@ use ids::{
 };
 use proptest::prelude::*;
 use scheduler::{
-    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Needs, RecoveredTask, RetainedStage, Slot, Waits,
-    WhyHere, has_jobs,
+    Action, Claim, Event, FAILURES_MAX, LOCALITY_DELAY_NS, Needs, RecoveredTask, RetainedStage, Slot,
+    StepRank, Waits, WhyHere, has_jobs,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -230,8 +230,11 @@ impl Random {
         let stages = vec![StageKind::Map, StageKind::Merge, StageKind::Commit][pick % 3..].to_vec();
         let slots_beside = [0, 0, 0, 1, 2, 3][pick / 12 % 6];
         let needs = Needs { slots_beside, ..Needs::default() };
-        let claim = Claim { user: pick as u64 % 2, priority: (pick % 3) as i32, needs };
         let job = JobId(self.submitted);
+        // Some are steps of one of two older jobs, in an order of their own.
+        let of = [None, Some(JobId(-1)), Some(JobId(0))][pick / 7 % 3];
+        let step = of.map(|of| StepRank { of, rank: pick as u64 / 21 % 3 });
+        let claim = Claim { user: pick as u64 % 2, priority: (pick % 3) as i32, needs, step };
         self.beside.extend((slots_beside > 0).then_some((job, slots_beside)));
         let all = (0..stages.len() as u16).map(StageIndex).collect();
         self.feed(Event::JobSubmitted { job, claim, stages, failures_max: FAILURES_MAX });

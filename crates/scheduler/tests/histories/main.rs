@@ -5,6 +5,7 @@ mod copies;
 mod elastic;
 mod elsewhere;
 mod planned;
+mod ranks;
 
 use ids::{AttemptKey, AttemptNumber, JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex, TaskKey};
 use scheduler::{

@@ -3,7 +3,7 @@
 use api::history::EventKind;
 use api::task::{FinishedRun, RecordedRun, RunFile, RunLook, RunLooked, RunTask};
 use ids::StepNumber;
-use jobkind::{Judgement, KnownRuns, LOOKS_FROM, RunMemory, Step, StepWork};
+use jobkind::{Judgement, KnownRuns, LOOKS_FROM, RunMemory, Step, StepPlan, StepWork};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +30,11 @@ pub(super) struct StepRuns {
 impl StepRuns {
     pub fn new(recorded: BTreeMap<StepNumber, Arc<RecordedRun>>) -> Self {
         Self { known: KnownRuns { recorded, ..KnownRuns::default() }, ..Self::default() }
+    }
+
+    /// Returns the ranks of the steps, from the times of their finished runs.
+    pub fn ranks(&self, plan: &dyn StepPlan) -> Vec<u64> {
+        plan.ranks(&self.known)
     }
 
     pub fn skipped(&self) -> u32 {

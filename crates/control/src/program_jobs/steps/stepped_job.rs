@@ -1,6 +1,7 @@
 //! A job with steps.
 
 use crate::program_jobs::FileHold;
+use crate::program_jobs::steps::step_queue::StepQueue;
 use crate::program_jobs::steps::step_runs::StepRuns;
 use crate::users::{JobOwner, JobQuota};
 use api::control::{JobOutcome, JobProgress, StageProgress};
@@ -9,7 +10,7 @@ use api::task::{RecordedRun, RunResult};
 use api::{Blame, ContentHash, TaskFailure};
 use ids::{JobId, StageKind, StepNumber};
 use jobkind::{FinishedSteps, LOOKS_FROM, NodeSize, Step, StepPlan, StepWork};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Maximum number of steps of a job that have begun and are not over. The others cost no row and little memory.
@@ -28,8 +29,10 @@ pub(crate) struct SteppedJob {
     plan: Option<Arc<dyn StepPlan>>,
     /// All steps planned so far, with those that run beside another one.
     planned: BTreeSet<StepNumber>,
-    /// Planned steps that have not begun, in the order of planning.
-    queued: VecDeque<Step>,
+    /// Planned steps that have not begun.
+    queued: StepQueue,
+    /// Ranks of the steps, by number.
+    ranks: Vec<u64>,
     /// Steps that the server checks.
     in_check: usize,
     /// Steps that have begun, by the first of each pipeline.
@@ -78,7 +81,8 @@ impl SteppedJob {
             shipped: Arc::default(),
             plan,
             planned: BTreeSet::new(),
-            queued: VecDeque::new(),
+            queued: StepQueue::default(),
+            ranks: Vec::new(),
             in_check: 0,
             open: BTreeMap::new(),
             finished: BTreeSet::new(),
@@ -88,9 +92,21 @@ impl SteppedJob {
         }
     }
 
-    /// Sets the finished runs of its steps in earlier jobs. Must come before anything is planned.
+    /// Sets the finished runs of its steps in earlier jobs, and ranks the steps. Must come before anything is planned or
+    /// restored.
     pub fn remembers(&mut self, recorded: BTreeMap<StepNumber, Arc<RecordedRun>>) {
         self.runs = StepRuns::new(recorded);
+        self.ranks = self.plan.as_deref().map(|plan| self.runs.ranks(plan)).unwrap_or_default();
+    }
+
+    /// Returns the rank of steps that run as one pipeline: the highest of theirs.
+    pub fn rank(&self, steps: impl Iterator<Item = StepNumber>) -> u64 {
+        let rank = |step: StepNumber| self.ranks.get(step.0 as usize).copied();
+        steps.filter_map(rank).max().unwrap_or(0)
+    }
+
+    fn push(&mut self, step: Step) {
+        self.queued.push(self.rank(step.numbers()), step);
     }
 
     /// Restores a step that had begun, with those beside it: they are open, or have finished.
@@ -120,7 +136,7 @@ impl SteppedJob {
         let looks = plan.as_ref().and_then(|plan| Some(self.runs.look_steps(plan.memory()?)));
         match looks.unwrap_or_default() {
             looks if looks.is_empty() => self.go_on(size),
-            looks => self.queued.extend(looks),
+            looks => looks.into_iter().for_each(|look| self.push(look)),
         }
         self.after()
     }
@@ -156,7 +172,7 @@ impl SteppedJob {
                 let stands = |memory| self.runs.stands_for(memory, step.number);
                 match step.beside.is_empty() && plan.memory().is_some_and(stands) {
                     true => last.push(step.number),
-                    false => self.queued.push_back(step),
+                    false => self.push(step),
                 }
             }
             if last.is_empty() {
@@ -175,10 +191,11 @@ impl SteppedJob {
             let StepWork::Program(task) = &step.work;
             !step.beside.is_empty() && task.slots() > size.slots
         };
-        let Some(plan) = self.plan.clone().filter(|_| self.queued.iter().any(is_too_large)) else { return };
-        let (large, others) = std::mem::take(&mut self.queued).into_iter().partition(is_too_large);
-        self.queued = others;
-        let large: VecDeque<Step> = large;
+        let Some(plan) = self.plan.clone() else { return };
+        let large = self.queued.take_if(is_too_large);
+        if large.is_empty() {
+            return;
+        }
         large.iter().flat_map(Step::numbers).for_each(|number| {
             self.planned.remove(&number);
         });
@@ -194,7 +211,7 @@ impl SteppedJob {
         }
         let least = usize::from(self.open.is_empty());
         let room = OPEN_MAX.saturating_sub(self.open.len()).min(count_max).max(least);
-        let steps: Vec<Step> = self.queued.drain(..room.min(self.queued.len())).collect();
+        let steps = self.queued.take(room);
         self.in_check = steps.len();
         steps
     }

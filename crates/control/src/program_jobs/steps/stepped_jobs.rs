@@ -8,6 +8,7 @@ use api::history::{EventKind, StepOf};
 use api::task::{RecordedRun, RunResult};
 use ids::JobId;
 use jobkind::{NodeSize, Step};
+use scheduler::StepRank;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -68,6 +69,14 @@ impl SteppedJobs {
     /// Returns the place of a job among the steps of another; None for a job that is no open step.
     pub fn place_of(&self, job: JobId) -> Option<StepOf> {
         self.steps.get(&job).map(|step| step.of.clone())
+    }
+
+    /// Returns the place of a job among the steps of its job; None for a job that is no open step.
+    pub fn rank_of(&self, job: JobId) -> Option<StepRank> {
+        let of = &self.steps.get(&job)?.of;
+        let numbers = std::iter::once(of.step).chain(of.beside.iter().copied());
+        let rank = self.jobs.get(&of.job).map_or(0, |stepped| stepped.rank(numbers));
+        Some(StepRank { of: of.job, rank })
     }
 
     /// Changes a job with steps. Returns the consequence; None for an unknown job.
