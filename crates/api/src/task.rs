@@ -11,7 +11,7 @@ mod task_file;
 
 pub use failure::{Blame, LostInput, TaskFailure};
 pub use finished_run::{
-    CACHING_RULES, FileStamp, FinishedRun, ProgramPlace, RecordedRun, RunDifference, RunFile, RunLook,
+    CACHING_RULES, FileContent, FileStamp, FinishedRun, ProgramPlace, RecordedRun, RunDifference, RunLook,
     RunLooked,
 };
 pub use proof::{DataSum, SourceCommit};
@@ -194,6 +194,37 @@ impl RunTask {
         match self.stdout.as_ref().filter(|name| lacks(&self.outputs, name)) {
             Some(name) => Err(TaskFileError::NoSuchOutput { name: name.clone() }),
             None => Ok(()),
+        }
+    }
+
+    /// Returns whether runs of the program are remembered: all that it reads is declared, and it writes something.
+    pub fn is_remembered(&self) -> bool {
+        let has_others = !self.files.is_empty() || !self.pinned.is_empty() || self.env_file.is_some();
+        self.caching.is_some() && !self.outputs.is_empty() && !has_others
+    }
+
+    /// Returns whether a run has the files that the program declares.
+    pub fn declares(&self, run: &FinishedRun) -> bool {
+        let same = |files: &[FileContent], declared: &[TaskFile]| {
+            files.iter().map(|file| &file.path).eq(declared.iter().map(|file| &file.path))
+        };
+        let environment = self.caching.iter().flat_map(|caching| &caching.environment);
+        same(&run.outputs, &self.outputs)
+            && same(&run.inputs, &self.inputs)
+            && run.environment.iter().map(|file| &file.path).eq(environment)
+    }
+
+    /// Returns the facts that determine its executable.
+    pub fn place(&self) -> ProgramPlace {
+        let word = self.words.first().cloned().unwrap_or_default();
+        let plain_name = Path::new(word.strip_prefix("./").unwrap_or(&word));
+        let input = self.inputs.iter().find(|input| input.name == plain_name);
+        let search_path = self.env.iter().rev().find(|(name, _)| name == "PATH");
+        ProgramPlace {
+            input: input.map(|input| input.path.clone()),
+            search_path: search_path.map(|(_, value)| value.clone()),
+            directory: self.directory.clone(),
+            word,
         }
     }
 

@@ -53,5 +53,5 @@ pub use tables::files::{
     EndedPut, ExpiredName, FOREIGN_PUT_MAX, FileChange, FileFacts, FileQuestion, ForeignPuts, LastName,
     Numbered, Recorded, RetirePins, Retired,
 };
-pub use tables::finished_runs::FinishedRunRow;
+pub use tables::finished_runs::{FinishedRunRow, RunKey};
 pub use tables::groups::GroupRefusal;

@@ -8,7 +8,7 @@ use crate::PlannedWorkflow;
 use crate::spec::{MadeInput, PlannedStep};
 use api::ContentHash;
 use api::task::{
-    CACHING_RULES, FinishedRun, RecordedRun, RunDifference, RunFile, RunLook, RunTask, TaskFile,
+    CACHING_RULES, FileContent, FinishedRun, RecordedRun, RunDifference, RunLook, RunTask, TaskFile,
 };
 use ids::StepNumber;
 use jobkind::{Judgement, KnownRuns, RememberedStep, RunMemory};
@@ -76,7 +76,7 @@ impl RunMemory for PlannedWorkflow {
             return None;
         }
         let planned = self.step_at(step);
-        if !run.is_of(&planned.program) {
+        if !planned.program.declares(&run) {
             return None;
         }
         for made in &planned.made_inputs {
@@ -227,7 +227,7 @@ fn shown(program: &RunTask, path: &Path) -> String {
 }
 
 /// Compares an input of a finished run with an output of another one.
-fn is_same(input: &RunFile, writer: &RecordedRun, output: usize) -> bool {
+fn is_same(input: &FileContent, writer: &RecordedRun, output: usize) -> bool {
     let wrote = writer.run.outputs.get(output).and_then(|wrote| wrote.sha256);
     match (input.sha256, wrote) {
         (Some(read), Some(wrote)) => read == wrote,
@@ -240,7 +240,7 @@ fn declared_difference(program: &RunTask, recorded: &RecordedRun) -> Option<RunD
     let (words, env) = declared(program);
     match () {
         () if recorded.rules != CACHING_RULES => Some(RunDifference::Rules),
-        () if recorded.words != words || !recorded.run.is_of(program) => Some(RunDifference::Words),
+        () if recorded.words != words || !program.declares(&recorded.run) => Some(RunDifference::Words),
         () if recorded.env != env => Some(RunDifference::Env),
         () => None,
     }
@@ -257,9 +257,9 @@ fn declared(program: &RunTask) -> (ContentHash, ContentHash) {
 }
 
 fn identity(words: ContentHash, env: ContentHash, run: &FinishedRun) -> ContentHash {
-    let content = |file: &RunFile| file.sha256.or(file.made_by);
-    let contents = |files: &[RunFile]| files.iter().map(content).collect::<Vec<_>>();
-    let executable = |file: &RunFile| (file.path.as_os_str().as_encoded_bytes().to_vec(), file.sha256);
+    let content = |file: &FileContent| file.sha256.or(file.made_by);
+    let contents = |files: &[FileContent]| files.iter().map(content).collect::<Vec<_>>();
+    let executable = |file: &FileContent| (file.path.as_os_str().as_encoded_bytes().to_vec(), file.sha256);
     let executables: Vec<_> = run.executables.iter().map(executable).collect();
     hash(&(words, env, executables, contents(&run.environment), contents(&run.inputs)))
 }

@@ -1,6 +1,5 @@
 //! A finished run of a program: the contents that it read and wrote, by which a later run is skipped.
 
-use super::{RunTask, TaskFile};
 use crate::ContentHash;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -25,7 +24,7 @@ pub struct FileStamp {
 /// A file with its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RunFile {
+pub struct FileContent {
     #[schema(value_type = String)]
     pub path: PathBuf,
     /// None for bytes that were never a file: they streamed from one program of a pipeline to another.
@@ -45,15 +44,15 @@ pub struct RunFile {
 #[serde(deny_unknown_fields)]
 pub struct FinishedRun {
     /// The program and, for a script, its interpreters.
-    pub executables: Vec<RunFile>,
+    pub executables: Vec<FileContent>,
     /// Files of [`super::StepCaching::environment`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub environment: Vec<RunFile>,
+    pub environment: Vec<FileContent>,
     /// In the order of the task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inputs: Vec<RunFile>,
+    pub inputs: Vec<FileContent>,
     /// In the order of the task.
-    pub outputs: Vec<RunFile>,
+    pub outputs: Vec<FileContent>,
     /// Time from the start of all programs of its attempt to their end.
     #[serde(default)]
     pub ran_ms: u64,
@@ -149,43 +148,10 @@ impl FinishedRun {
         self.outputs.first().map(|output| output.path.as_path())
     }
 
-    /// Returns whether it can be a run of this program.
-    pub fn is_of(&self, program: &RunTask) -> bool {
-        let same = |files: &[RunFile], declared: &[TaskFile]| {
-            files.iter().map(|file| &file.path).eq(declared.iter().map(|file| &file.path))
-        };
-        let environment = program.caching.iter().flat_map(|caching| &caching.environment);
-        same(&self.outputs, &program.outputs)
-            && same(&self.inputs, &program.inputs)
-            && self.environment.iter().map(|file| &file.path).eq(environment)
-    }
-
     /// Returns the paths of all its files that a job names.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         let files = self.environment.iter().chain(&self.inputs).chain(&self.outputs);
         files.map(|file| file.path.as_path())
-    }
-}
-
-impl RunTask {
-    /// Returns whether runs of the program are remembered: all that it reads is declared, and it writes something.
-    pub fn is_remembered(&self) -> bool {
-        let has_others = !self.files.is_empty() || !self.pinned.is_empty() || self.env_file.is_some();
-        self.caching.is_some() && !self.outputs.is_empty() && !has_others
-    }
-
-    /// Returns the facts that determine its executable.
-    pub fn place(&self) -> ProgramPlace {
-        let word = self.words.first().cloned().unwrap_or_default();
-        let plain_name = Path::new(word.strip_prefix("./").unwrap_or(&word));
-        let input = self.inputs.iter().find(|input| input.name == plain_name);
-        let search_path = self.env.iter().rev().find(|(name, _)| name == "PATH");
-        ProgramPlace {
-            input: input.map(|input| input.path.clone()),
-            search_path: search_path.map(|(_, value)| value.clone()),
-            directory: self.directory.clone(),
-            word,
-        }
     }
 }
 

@@ -223,7 +223,7 @@ fn problem_of_program(task: &RunTask, run: &RunResult) -> Option<&'static str> {
     let foreign = || {
         let programs = task.programs().zip(&run.runs);
         let mut runs = programs.filter_map(|(program, run)| Some((program, run.as_ref()?)));
-        runs.any(|(program, run)| !run.is_of(program))
+        runs.any(|(program, run)| !program.declares(run))
     };
     let counts = || !run.runs.is_empty() && run.runs.len() != task.programs().count();
     match () {

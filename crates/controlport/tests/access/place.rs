@@ -5,7 +5,7 @@ use api::control::{
     ErrorAnswer, ErrorCode, JOB_HEADER, JobBatch, NodeInfo, NodeWelcome, PROTOCOL_VERSION, SubmittedBatch,
 };
 use api::people::{IssuedToken, Role, TokenRequest};
-use api::task::{CACHING_RULES, FinishedRun, RecordedRun, RunFile, RunTask};
+use api::task::{CACHING_RULES, FileContent, FinishedRun, RecordedRun, RunTask};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
@@ -138,7 +138,7 @@ impl Place {
 
     /// Stores a finished run of a step of a user, which wrote this file.
     pub fn remember_run(&self, user: &str, step: &str, path: &str) {
-        let output = RunFile { path: path.into(), sha256: None, bytes: 0, stamp: None, made_by: None };
+        let output = FileContent { path: path.into(), sha256: None, bytes: 0, stamp: None, made_by: None };
         let (none, outputs) = (ContentHash([0; 32]), vec![output]);
         let run = FinishedRun { outputs, ..FinishedRun::default() };
         let (rules, step, words, env, identity) = (CACHING_RULES, step.to_string(), none, none, none);

@@ -66,6 +66,13 @@ impl Metastore {
     }
 }
 
+/// Key of a remembered run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunKey {
+    pub user: String,
+    pub path: String,
+}
+
 /// A remembered run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedRunRow {
@@ -84,10 +91,10 @@ impl Metastore {
     pub async fn finished_runs_after(
         &self,
         user: Option<&str>,
-        after: Option<(String, String)>,
-    ) -> Result<(Vec<FinishedRunRow>, Option<(String, String)>), StoreError> {
-        let (from_user, from_path) =
-            after.unwrap_or_else(|| (user.unwrap_or_default().to_string(), String::new()));
+        after: Option<RunKey>,
+    ) -> Result<(Vec<FinishedRunRow>, Option<RunKey>), StoreError> {
+        let first = || RunKey { user: user.unwrap_or_default().to_string(), path: String::new() };
+        let RunKey { user: from_user, path: from_path } = after.unwrap_or_else(first);
         let values = [from_user.into(), from_path.into(), user.into(), PAGE.into()];
         let statement = "SELECT * FROM finished_runs WHERE (user_name > $1 OR (user_name = $1 AND path > $2)) \
                          AND (CAST($3 AS TEXT) IS NULL OR user_name = $3) ORDER BY user_name, path LIMIT $4";
@@ -95,7 +102,7 @@ impl Metastore {
         let (mut runs, mut last) = (Vec::with_capacity(rows.len()), None);
         for row in &rows {
             let (user, path): (String, String) = (self.get(row, "user_name")?, self.get(row, "path")?);
-            last = Some((user.clone(), path.clone()));
+            last = Some(RunKey { user: user.clone(), path: path.clone() });
             if let Ok(run) = serde_json::from_str(&self.get::<String>(row, "run")?) {
                 let (job, ended_ns) = (JobId(self.number(row, "job")?), self.number(row, "ended_ns")?);
                 runs.push(FinishedRunRow { user, path, job, ended_ns, run });

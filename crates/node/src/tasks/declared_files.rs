@@ -4,7 +4,7 @@
 use crate::contents::{Contents, stamp};
 use crate::failure::{file_failure, named_failure};
 use crate::tasks::finished_runs::{Reading, run_file};
-use api::task::{FileStamp, RunFile, RunTask, TaskFile};
+use api::task::{FileContent, FileStamp, RunTask, TaskFile};
 use api::{Blame, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
@@ -28,7 +28,7 @@ fn content_stamp(stamp: FileStamp) -> FileStamp {
 }
 
 /// Outputs with their contents, by the positions of program and output.
-pub(super) type OutputContents = BTreeMap<(usize, usize), RunFile>;
+pub(super) type OutputContents = BTreeMap<(usize, usize), FileContent>;
 
 /// The inputs of a program, as they were before it ran.
 pub(super) struct DeclaredFiles<'a> {
@@ -146,7 +146,7 @@ impl<'a> DeclaredFiles<'a> {
 
     /// Returns the inputs that no other program of the pipeline wrote, by position, with their contents; None if one
     /// changed since its program began.
-    pub fn read_inputs(&self, reading: Reading<'_>) -> Option<BTreeMap<usize, RunFile>> {
+    pub fn read_inputs(&self, reading: Reading<'_>) -> Option<BTreeMap<usize, FileContent>> {
         let read = |(index, before): &(usize, FileStamp)| {
             let path = &self.task.inputs[*index].path;
             let content = reading.content(path).ok()?;

@@ -1,7 +1,9 @@
 //! Finished runs of programs: their record, and the question whether one still stands for a program.
 
 use crate::contents::{Content, Contents};
-use api::task::{FileStamp, FinishedRun, ProgramPlace, RunDifference, RunFile, RunLook, RunLooked, RunTask};
+use api::task::{
+    FileContent, FileStamp, FinishedRun, ProgramPlace, RunDifference, RunLook, RunLooked, RunTask,
+};
 use program::find_executable;
 use roots::JobPaths;
 use std::fs::File;
@@ -28,14 +30,14 @@ impl Reading<'_> {
     }
 
     /// Returns a file with its present content.
-    pub fn file(&self, path: &Path) -> std::io::Result<RunFile> {
+    pub fn file(&self, path: &Path) -> std::io::Result<FileContent> {
         self.content(path).map(|content| run_file(path, &content))
     }
 
     /// Compares a file with its recorded content. Returns the file as it is recorded now, if it is the same.
     fn same(
         &self,
-        recorded: &RunFile,
+        recorded: &FileContent,
         open: impl Fn(&Path) -> std::io::Result<File>,
     ) -> std::io::Result<Found> {
         let file = open(&recorded.path)?;
@@ -60,8 +62,8 @@ enum Found {
     Other,
 }
 
-pub(super) fn run_file(path: &Path, content: &Content) -> RunFile {
-    RunFile {
+pub(super) fn run_file(path: &Path, content: &Content) -> FileContent {
+    FileContent {
         path: path.to_path_buf(),
         sha256: Some(content.sha256),
         bytes: content.stamp.bytes,
@@ -82,7 +84,7 @@ pub(super) fn begin(task: &RunTask, reading: Reading<'_>) -> Option<FinishedRun>
 
 /// Returns the executable of a program, and the interpreters of scripts. Anyone may execute them, so they may lie outside
 /// of the roots.
-fn executables(program: &ProgramPlace, reading: Reading<'_>) -> Option<Vec<RunFile>> {
+fn executables(program: &ProgramPlace, reading: Reading<'_>) -> Option<Vec<FileContent>> {
     let mut next = match &program.input {
         Some(input) => Some(input.clone()),
         None => Some(found(&program.word, program)?),
@@ -150,7 +152,7 @@ impl<'a> Looking<'a> {
 
     fn executables(&mut self) {
         let found = executables(&self.look.program, self.reading).unwrap_or_default();
-        let identity = |file: &RunFile| (file.path.clone(), file.sha256);
+        let identity = |file: &FileContent| (file.path.clone(), file.sha256);
         let same = found.iter().map(identity).eq(self.run.executables.iter().map(identity));
         if !same {
             let path = found.first().map(|file| file.path.clone());
@@ -195,7 +197,7 @@ impl<'a> Looking<'a> {
     }
 
     /// Compares a file; None if it is not there.
-    fn compare(&self, recorded: &RunFile) -> std::io::Result<Option<Found>> {
+    fn compare(&self, recorded: &FileContent) -> std::io::Result<Option<Found>> {
         match self.reading.same(recorded, |path| self.reading.paths.open_file(path)) {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.kind() == ErrorKind::Interrupted => Err(error),

@@ -4,7 +4,7 @@ use crate::tasks::declared_files::{DeclaredFiles, OutputContents};
 use crate::tasks::finished_runs::Reading;
 use api::TaskFailure;
 use api::job::pipeline::PipelineEdge;
-use api::task::{FinishedRun, RunFile, RunTask, TaskFile};
+use api::task::{FileContent, FinishedRun, RunTask, TaskFile};
 use ids::AttemptKey;
 use program::{Relay, RelayFile, Stdout, Streams, streams_to_file, streams_to_program, streams_to_relay};
 use roots::JobPaths;
@@ -185,7 +185,7 @@ impl<'a> Wiring<'a> {
         for edge in self.edges.iter().filter(|edge| edge.reader == position) {
             let path = task.inputs[edge.input].path.clone();
             let file = match outputs.get(&(edge.writer, edge.output)) {
-                Some(wrote) => RunFile { path, ..wrote.clone() },
+                Some(wrote) => FileContent { path, ..wrote.clone() },
                 None => streamed(path),
             };
             read.insert(edge.input, file);
@@ -199,8 +199,8 @@ impl<'a> Wiring<'a> {
 }
 
 /// Returns a file that is none: its bytes went from one program to another.
-fn streamed(path: PathBuf) -> RunFile {
-    RunFile { path, sha256: None, bytes: 0, stamp: None, made_by: None }
+fn streamed(path: PathBuf) -> FileContent {
+    FileContent { path, sha256: None, bytes: 0, stamp: None, made_by: None }
 }
 
 /// Returns the output that holds the standard output of a program, and its position.

@@ -3,7 +3,7 @@
 use api::history::lineage::{
     LINEAGE_RUNS_MAX, Lineage, LineageDirection, LineageFile, LineageQuestion, LineageRun,
 };
-use api::task::RunFile;
+use api::task::FileContent;
 use metastore::{FinishedRunRow, Metastore, StoreError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -103,7 +103,7 @@ impl RunGraph {
     }
 }
 
-fn file(file: RunFile) -> LineageFile {
+fn file(file: FileContent) -> LineageFile {
     LineageFile { path: file.path, sha256: file.sha256, bytes: file.bytes }
 }
 
@@ -112,13 +112,13 @@ mod tests {
     use super::RunGraph;
     use api::ContentHash;
     use api::history::lineage::{LineageDirection, LineageQuestion};
-    use api::task::{FinishedRun, RecordedRun, RunFile};
+    use api::task::{FileContent, FinishedRun, RecordedRun};
     use ids::JobId;
     use metastore::FinishedRunRow;
 
-    fn file(path: &str) -> RunFile {
+    fn file(path: &str) -> FileContent {
         let sha256 = Some(ContentHash([path.len() as u8; 32]));
-        RunFile { path: path.into(), sha256, bytes: 1, stamp: None, made_by: None }
+        FileContent { path: path.into(), sha256, bytes: 1, stamp: None, made_by: None }
     }
 
     fn graph(runs: &[(&str, &[&str], &[&str])]) -> RunGraph {

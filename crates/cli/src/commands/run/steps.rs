@@ -72,8 +72,8 @@ pub fn events(target: &Target, job: JobId) -> Result<Vec<EventRow>, Failure> {
 
 /// Returns the end of a sentence about steps for which finished runs stood.
 pub fn skipped(events: &[EventRow]) -> String {
-    let counts = events.iter().filter(|event| event.kind == EventKind::StepsSkipped);
-    let count = counts.last().and_then(|event| event.detail.as_deref());
+    let mut counts = events.iter().filter(|event| event.kind == EventKind::StepsSkipped);
+    let count = counts.next_back().and_then(|event| event.detail.as_deref());
     count.map_or(String::new(), |count| format!(", {count} of them skipped: nothing changed for them"))
 }
 

@@ -1,7 +1,7 @@
 //! Finished runs of the steps of a job: the questions to nodes, the judgement, and the runs of the job itself.
 
 use api::history::EventKind;
-use api::task::{FinishedRun, RecordedRun, RunFile, RunLook, RunLooked, RunTask};
+use api::task::{FileContent, FinishedRun, RecordedRun, RunLook, RunLooked, RunTask};
 use ids::StepNumber;
 use jobkind::{Judgement, KnownRuns, LOOKS_FROM, RunMemory, Step, StepPlan, StepWork};
 use std::collections::BTreeMap;
@@ -142,7 +142,7 @@ impl StepRuns {
 
 /// Returns the parts of a record that readers of its outputs need.
 fn slim(record: &RecordedRun) -> Arc<RecordedRun> {
-    let output = |file: &RunFile| RunFile { path: PathBuf::new(), stamp: None, ..file.clone() };
+    let output = |file: &FileContent| FileContent { path: PathBuf::new(), stamp: None, ..file.clone() };
     let outputs = record.run.outputs.iter().map(output).collect();
     let run = FinishedRun { outputs, ..FinishedRun::default() };
     Arc::new(RecordedRun { run, step: String::new(), ..*record })
