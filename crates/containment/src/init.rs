@@ -94,7 +94,7 @@ impl Init {
     fn handle(&mut self, received: Received<Request>) -> Option<()> {
         let answer = match received.message {
             Request::Start(program) => {
-                self.start(program, &received.descriptors);
+                self.start(*program, &received.descriptors);
                 return Some(());
             }
             Request::Kill { pid } => {

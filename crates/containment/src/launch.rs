@@ -191,8 +191,12 @@ fn restrict(
     rules: Option<BorrowedFd<'_>>,
     filters: &[libc::sock_fprog],
 ) -> Result<(), Errno> {
-    limit(Resource::Core, 0)?;
-    limit(Resource::Nofile, restrictions.open_files_max)?;
+    if let Some(bytes) = restrictions.core_bytes_max {
+        limit(Resource::Core, bytes)?;
+    }
+    if let Some(files) = restrictions.open_files_max {
+        limit(Resource::Nofile, files)?;
+    }
     if let Some(bytes) = restrictions.memory_bytes {
         limit(Resource::As, bytes)?;
     }

@@ -63,7 +63,9 @@ pub struct ProcessLimits {
 pub struct Restrictions {
     /// Maximum memory that it may map.
     pub memory_bytes: Option<u64>,
-    pub open_files_max: u64,
+    pub open_files_max: Option<u64>,
+    /// Maximum size of a core file.
+    pub core_bytes_max: Option<u64>,
     pub capabilities: Capabilities,
     /// Programs of the kernel's filter for system calls, applied in this order; an instruction has 8 bytes.
     pub syscall_filters: Vec<Vec<u8>>,
@@ -97,7 +99,7 @@ pub struct JobFiles {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// With the program's standard input, output and error, a pipe for [`Report`], and rules if it is restricted.
-    Start(Launch),
+    Start(Box<Launch>),
     /// Kills the process group of a program, or the rest of it. No answer.
     Kill { pid: i32 },
     /// Kills everything. No answer.

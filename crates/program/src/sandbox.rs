@@ -1,12 +1,15 @@
 //! Sandbox of user programs: Landlock rules of the kernel, a filter of system calls, and limits of the process.
 
+mod declared_reads;
 #[cfg(test)]
 mod escapes;
+mod own_directories;
 mod syscalls;
 
 use crate::installation::{executables_of, installations_in_path, installations_of};
 use api::{Blame, TaskFailure};
 use containment::{Capabilities, Containment, OwnPath, Restrictions};
+pub use declared_reads::DeclaredReads;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
@@ -173,7 +176,8 @@ impl Sandbox {
         let filters = calls.then(|| syscalls::filters(self.network, containment)).transpose()?;
         let restrictions = Restrictions {
             memory_bytes: self.memory_bytes,
-            open_files_max: OPEN_FILES_MAX,
+            open_files_max: Some(OPEN_FILES_MAX),
+            core_bytes_max: Some(0),
             capabilities: if rights { Capabilities::Dropped } else { Capabilities::Kept },
             syscall_filters: filters.unwrap_or_default(),
             own_paths: match containment {
