@@ -250,7 +250,7 @@ struct PathBeneath {
 
 /// Adds rules for paths that only this namespace has. Missing ones need none.
 fn add_own_paths(rules: BorrowedFd<'_>, paths: &[OwnPath]) -> io::Result<()> {
-    for OwnPath { path, access } in paths {
+    for OwnPath { path, access, .. } in paths {
         let Ok(place) = rustix::fs::open(path.as_slice(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         else {
             continue;

@@ -85,6 +85,16 @@ pub enum Capabilities {
 pub struct OwnPath {
     pub path: Vec<u8>,
     pub access: u64,
+    pub visible: VisibleBelow,
+}
+
+/// Effect of a rule for a directory on files of the machine that are visible below it ([`JobFiles`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VisibleBelow {
+    /// The rule may give access to them.
+    Covered,
+    /// The rule is left out if there are any.
+    Protected,
 }
 
 /// Files that the next job of a slot sees, where each of its namespaces has its own: below /tmp, /run and /dev/shm.

@@ -8,7 +8,7 @@ mod syscalls;
 
 use crate::installation::{executables_of, installations_in_path, installations_of};
 use api::{Blame, TaskFailure};
-use containment::{Capabilities, Containment, OwnPath, Restrictions};
+use containment::{Capabilities, Containment, OwnPath, Restrictions, VisibleBelow};
 pub use declared_reads::DeclaredReads;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
@@ -300,7 +300,12 @@ fn ruleset() -> Result<Ruleset, RulesetError> {
 
 /// Returns the rules for paths that each job has of its own, which are other files than those of the same names here.
 fn own_paths() -> Vec<OwnPath> {
-    let own = |path: &str, access: BitFlags<AccessFs>| OwnPath { path: path.into(), access: access.bits() };
+    let visible = VisibleBelow::Protected;
+    let own = |path: &str, access: BitFlags<AccessFs>| OwnPath {
+        path: path.into(),
+        access: access.bits(),
+        visible,
+    };
     let (read, all) = (AccessFs::from_read(ABI_MIN), AccessFs::from_all(ABI_MIN));
     vec![own("/proc", read), own("/tmp", all), own("/dev/shm", all), own("/run", all)]
 }

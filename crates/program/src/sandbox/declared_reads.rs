@@ -8,7 +8,7 @@ use super::own_directories::OwnDirectories;
 use crate::installation::with_interpreters;
 use crate::spec::ProgramSpec;
 use api::{Blame, TaskFailure};
-use containment::{Capabilities, Containment, OwnPath, Restrictions};
+use containment::{Capabilities, Containment, OwnPath, Restrictions, VisibleBelow};
 use landlock::{
     AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError,
@@ -95,8 +95,8 @@ impl DeclaredReads {
     /// Returns the rules for directories that a job has of its own, unless they hold users' directories.
     fn paths_of_job(&self) -> Vec<OwnPath> {
         let free = OF_JOB.iter().filter(|path| !self.own.touch(Path::new(path)));
-        let access = (read() | AccessFs::Refer).bits();
-        free.map(|path| OwnPath { path: path.as_bytes().to_vec(), access }).collect()
+        let (access, visible) = ((read() | AccessFs::Refer).bits(), VisibleBelow::Covered);
+        free.map(|path| OwnPath { path: path.as_bytes().to_vec(), access, visible }).collect()
     }
 }
 
