@@ -6,11 +6,13 @@ use program::{
 };
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// A workflow with files, and the directory of a step of it.
 struct Place {
     dir: tempfile::TempDir,
+    /// Those of all places: the processes that start programs take a while to begin and to end.
+    programs: Arc<Programs>,
     env: Vec<(String, String)>,
 }
 
@@ -25,7 +27,8 @@ impl Place {
         }
         symlink(dir.path().join("wf/secret"), dir.path().join("step/link")).unwrap();
         symlink(dir.path().join("wf/input"), dir.path().join("step/input")).unwrap();
-        Self { dir, env: Vec::new() }
+        static PROGRAMS: LazyLock<Arc<Programs>> = LazyLock::new(|| Arc::new(Programs::new()));
+        Self { dir, programs: Arc::clone(&PROGRAMS), env: Vec::new() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -55,7 +58,7 @@ impl Place {
     fn context(&self) -> FunctionContext {
         let wf = ("WF".to_string(), self.path("wf").display().to_string());
         FunctionContext {
-            programs: Arc::new(Programs::new()),
+            programs: Arc::clone(&self.programs),
             work_dir: self.path("step"),
             start_dir: self.path("wf"),
             env: self.env.iter().cloned().chain([wf]).collect(),
