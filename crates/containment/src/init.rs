@@ -11,7 +11,7 @@ mod usage;
 
 use crate::channel::{Channel, Received};
 use crate::launch::{Ends, launch};
-use crate::message::{Answer, Containment, HoldersThen, Report, Request};
+use crate::message::{Answer, Containment, HoldersThen, Report, Request, VisibleBelow};
 use crate::process;
 use crate::processes::{group_of, holder, memory_of};
 use children::Children;
@@ -94,7 +94,7 @@ impl Init {
     fn handle(&mut self, received: Received<Request>) -> Option<()> {
         let answer = match received.message {
             Request::Start(program) => {
-                self.start(program, &received.descriptors);
+                self.start(*program, &received.descriptors);
                 return Some(());
             }
             Request::Kill { pid } => {
@@ -149,7 +149,9 @@ impl Init {
         let ends = Ends { streams, rules: rules.first().map(AsFd::as_fd) };
         if let (Some(restrictions), Some(spaces)) = (&mut program.restrictions, &self.spaces) {
             // A rule covers everything below a directory, also what lies there only to be seen.
-            restrictions.own_paths.retain(|own| !spaces.has_visible_below(&own.path));
+            restrictions
+                .own_paths
+                .retain(|own| own.visible == VisibleBelow::Covered || !spaces.has_visible_below(&own.path));
         }
         let groups = self.groups.prepare(&program.limits);
         let started = launch(program, ends, &groups);

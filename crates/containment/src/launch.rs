@@ -191,8 +191,12 @@ fn restrict(
     rules: Option<BorrowedFd<'_>>,
     filters: &[libc::sock_fprog],
 ) -> Result<(), Errno> {
-    limit(Resource::Core, 0)?;
-    limit(Resource::Nofile, restrictions.open_files_max)?;
+    if let Some(bytes) = restrictions.core_bytes_max {
+        limit(Resource::Core, bytes)?;
+    }
+    if let Some(files) = restrictions.open_files_max {
+        limit(Resource::Nofile, files)?;
+    }
     if let Some(bytes) = restrictions.memory_bytes {
         limit(Resource::As, bytes)?;
     }
@@ -246,7 +250,7 @@ struct PathBeneath {
 
 /// Adds rules for paths that only this namespace has. Missing ones need none.
 fn add_own_paths(rules: BorrowedFd<'_>, paths: &[OwnPath]) -> io::Result<()> {
-    for OwnPath { path, access } in paths {
+    for OwnPath { path, access, .. } in paths {
         let Ok(place) = rustix::fs::open(path.as_slice(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         else {
             continue;

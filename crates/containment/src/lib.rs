@@ -39,7 +39,7 @@ mod spawner;
 pub use error::ContainmentError;
 pub use message::{
     Capabilities, Containment, Holder, HoldersThen, JobFiles, Launch, OwnPath, ProcessLimits, Restrictions,
-    Space, UnlinkedFiles, Usage,
+    Space, UnlinkedFiles, Usage, VisibleBelow,
 };
 pub use slot_init::{ProgramEnd, ProgramEnds, SlotInit, StartError, Started};
 pub use spawner::Spawner;

@@ -63,7 +63,9 @@ pub struct ProcessLimits {
 pub struct Restrictions {
     /// Maximum memory that it may map.
     pub memory_bytes: Option<u64>,
-    pub open_files_max: u64,
+    pub open_files_max: Option<u64>,
+    /// Maximum size of a core file.
+    pub core_bytes_max: Option<u64>,
     pub capabilities: Capabilities,
     /// Programs of the kernel's filter for system calls, applied in this order; an instruction has 8 bytes.
     pub syscall_filters: Vec<Vec<u8>>,
@@ -83,6 +85,16 @@ pub enum Capabilities {
 pub struct OwnPath {
     pub path: Vec<u8>,
     pub access: u64,
+    pub visible: VisibleBelow,
+}
+
+/// Effect of a rule for a directory on files of the machine that are visible below it ([`JobFiles`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VisibleBelow {
+    /// The rule may give access to them.
+    Covered,
+    /// The rule is left out if there are any.
+    Protected,
 }
 
 /// Files that the next job of a slot sees, where each of its namespaces has its own: below /tmp, /run and /dev/shm.
@@ -97,7 +109,7 @@ pub struct JobFiles {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// With the program's standard input, output and error, a pipe for [`Report`], and rules if it is restricted.
-    Start(Launch),
+    Start(Box<Launch>),
     /// Kills the process group of a program, or the rest of it. No answer.
     Kill { pid: i32 },
     /// Kills everything. No answer.

@@ -92,7 +92,7 @@ impl SlotInit {
         let ProgramEnds { stdin, stdout, stderr, rules } = ends;
         let descriptors: Vec<BorrowedFd<'_>> =
             [stdin, stdout, stderr, its.as_fd()].into_iter().chain(rules).collect();
-        self.send(&Request::Start(launch.clone()), &descriptors)?;
+        self.send(&Request::Start(Box::new(launch.clone())), &descriptors)?;
         drop(its);
         match read_report(&ours) {
             Some(Report::Started { pid }) => Ok(Started { pid, end: ProgramEnd(ours) }),

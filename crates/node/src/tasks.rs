@@ -3,6 +3,7 @@
 pub(crate) mod attempt_files;
 pub(crate) mod commit;
 mod declared_files;
+mod declared_reads;
 mod finished_runs;
 pub(crate) mod map;
 pub(crate) mod merge;

@@ -69,6 +69,7 @@ impl ProgramSpec {
             env: context.env.clone(),
             stderr_log: context.stderr_log.clone(),
             sandbox: context.sandbox.clone(),
+            declared_reads: None,
             limits: context.limits,
         }
     }

@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 
 /// Bytes of a script in which its interpreter is named; the kernel reads no more.
 const FIRST_LINE_BYTES_MAX: u64 = 256;
+/// Maximum number of scripts that interpret each other, as in the kernel.
+const INTERPRETERS_MAX: usize = 5;
 /// Directories of executables in an installation; `shims` are scripts that choose among versions.
 const EXECUTABLES: [&str; 2] = ["bin", "shims"];
 /// Files that only the prefix of an installation has: of Python, conda, Java, Node, Go, and of choosers of versions.
@@ -28,6 +30,12 @@ const LOCAL_PARTS: [&str; 2] = ["bin", "lib"];
 /// Returns the executables that a program needs: itself, and the interpreter that its first line names.
 pub(crate) fn executables_of(executable: &Path) -> Vec<PathBuf> {
     [executable.to_path_buf()].into_iter().chain(interpreter_of(executable)).collect()
+}
+
+/// Returns an executable and its interpreters, each interpreting the one before.
+pub(crate) fn with_interpreters(executable: &Path) -> Vec<PathBuf> {
+    let interpreters = std::iter::successors(Some(executable.to_path_buf()), |file| interpreter_of(file));
+    interpreters.take(INTERPRETERS_MAX).collect()
 }
 
 /// Returns the prefixes of an executable: its own, and that of the file to which it is a link.

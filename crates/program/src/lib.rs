@@ -10,7 +10,8 @@
 //! does. A program that said that it waits for another task stays, alone, for the thread that started it, and no bytes
 //! of one task are taken for the next one's. Feeding and reading happen at the same time, so that no full pipe can block
 //! both sides. The kept part of a program's standard error is bounded. A program in a sandbox reads the paths of its job
-//! and the system folders, and writes in its work directory; the kernel enforces that.
+//! and the system folders, and writes in its work directory; the kernel enforces that. A program with [`DeclaredReads`]
+//! reads no other files in the user's directories.
 //!
 //! # Deliberately absent
 //! No shell, no records, keys or lines of data: only bytes in and bytes out. No time limit of its own: a program that
@@ -48,6 +49,6 @@ pub use pipeline::{
 pub use programs::Programs;
 pub use reports::Reports;
 pub use running::{AfterTask, Feed, ProgramOutput, run, run_task};
-pub use sandbox::{Named, Network, NoSandbox, OpenNamed, Sandbox};
+pub use sandbox::{DeclaredReads, Named, Network, NoSandbox, OpenNamed, Sandbox};
 pub use slots::TemporaryDir;
 pub use spec::ProgramSpec;

@@ -416,14 +416,14 @@ pub(crate) fn judge(
     if let Some(passed) = context.limits.refused(status, &tail) {
         return Err(context.limits.failure(&passed, tail));
     }
-    let program = &spec.words[0];
+    let (program, advice) = (&spec.words[0], spec.advice());
     let message = match (status.code(), status.signal()) {
-        (Some(code), _) => format!("program {program:?} ended with exit code {code}"),
+        (Some(code), _) => format!("program {program:?} ended with exit code {code}{advice}"),
         (None, Some(signal)) if signal == Signal::KILL.as_raw() => {
             let why = context.programs.out_of_memory.why_killed(memory_bytes);
             format!("program {program:?} was ended by signal {signal}{why}")
         }
-        (None, Some(signal)) => format!("program {program:?} was ended by signal {signal}"),
+        (None, Some(signal)) => format!("program {program:?} was ended by signal {signal}{advice}"),
         (None, None) => format!("program {program:?} ended as {status}"),
     };
     let failure = TaskFailure {

@@ -1,12 +1,15 @@
 //! Sandbox of user programs: Landlock rules of the kernel, a filter of system calls, and limits of the process.
 
+mod declared_reads;
 #[cfg(test)]
 mod escapes;
+mod own_directories;
 mod syscalls;
 
 use crate::installation::{executables_of, installations_in_path, installations_of};
 use api::{Blame, TaskFailure};
-use containment::{Capabilities, Containment, OwnPath, Restrictions};
+use containment::{Capabilities, Containment, OwnPath, Restrictions, VisibleBelow};
+pub use declared_reads::DeclaredReads;
 use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
@@ -173,7 +176,8 @@ impl Sandbox {
         let filters = calls.then(|| syscalls::filters(self.network, containment)).transpose()?;
         let restrictions = Restrictions {
             memory_bytes: self.memory_bytes,
-            open_files_max: OPEN_FILES_MAX,
+            open_files_max: Some(OPEN_FILES_MAX),
+            core_bytes_max: Some(0),
             capabilities: if rights { Capabilities::Dropped } else { Capabilities::Kept },
             syscall_filters: filters.unwrap_or_default(),
             own_paths: match containment {
@@ -296,7 +300,12 @@ fn ruleset() -> Result<Ruleset, RulesetError> {
 
 /// Returns the rules for paths that each job has of its own, which are other files than those of the same names here.
 fn own_paths() -> Vec<OwnPath> {
-    let own = |path: &str, access: BitFlags<AccessFs>| OwnPath { path: path.into(), access: access.bits() };
+    let visible = VisibleBelow::Protected;
+    let own = |path: &str, access: BitFlags<AccessFs>| OwnPath {
+        path: path.into(),
+        access: access.bits(),
+        visible,
+    };
     let (read, all) = (AccessFs::from_read(ABI_MIN), AccessFs::from_all(ABI_MIN));
     vec![own("/proc", read), own("/tmp", all), own("/dev/shm", all), own("/run", all)]
 }

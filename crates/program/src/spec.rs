@@ -1,7 +1,7 @@
 //! A program to run.
 
 use crate::limits::ProgramLimits;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{DeclaredReads, Sandbox};
 use rustix::fs::Access;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,11 +21,22 @@ pub struct ProgramSpec {
     pub stderr_log: Option<PathBuf>,
     /// Sandbox of the program; None: it may access whatever the engine may.
     pub sandbox: Option<Arc<Sandbox>>,
+    /// Limits of a program without a sandbox; None: it may read whatever the engine may.
+    pub declared_reads: Option<Arc<DeclaredReads>>,
     /// Limits of the attempt.
     pub limits: ProgramLimits,
 }
 
+/// Advice in the failure of a program with [`DeclaredReads`].
+const ADVICE: &str =
+    " (it may read only the files that it declares: add others to `reads`, or set `cache = false`)";
+
 impl ProgramSpec {
+    /// Returns the end of the message of a failure that a refused read may have caused.
+    pub(crate) fn advice(&self) -> &'static str {
+        if self.declared_reads.is_some() { ADVICE } else { "" }
+    }
+
     /// Returns its directories, and the paths in its words and variables.
     pub(crate) fn named_paths(&self) -> Vec<PathBuf> {
         let texts = self.words.iter().chain(self.env.iter().map(|(_, value)| value));

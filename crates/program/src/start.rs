@@ -35,8 +35,11 @@ pub(crate) fn start(
             [executable.clone()].into_iter().chain(spec.named_executables()).collect();
         sandbox.prepare(&executables, &spec.work_dir, containment)
     };
-    let prepared = spec.sandbox.as_ref().map(prepare);
-    let prepared = prepared.transpose()?;
+    let prepared = match (&spec.sandbox, &spec.declared_reads) {
+        (Some(sandbox), _) => Some(prepare(sandbox)?),
+        (None, Some(reads)) => Some(reads.prepare(&executable, spec, containment)?),
+        (None, None) => None,
+    };
     let launch = launch_of(spec, &executable, prepared.as_ref())?;
     let init = programs.slots.init_for(named, spec, &executable)?;
     let [stdin, stdout, stderr] = streams;
@@ -44,12 +47,13 @@ pub(crate) fn start(
     match unless_busy(|| init.start(&launch, ends)) {
         Ok(Started { pid, end }) => Ok((Member { init, pid }, end)),
         Err(StartError::Containment(error)) => Err(environment(&error)),
-        Err(StartError::Program(error)) => Err(not_started(&spec.words[0], &executable, &error)),
+        Err(StartError::Program(error)) => Err(not_started(spec, &executable, &error)),
     }
 }
 
 /// Returns the failure of a program that was found, and could not be started.
-fn not_started(program: &str, executable: &Path, error: &std::io::Error) -> TaskFailure {
+fn not_started(spec: &ProgramSpec, executable: &Path, error: &std::io::Error) -> TaskFailure {
+    let program = &spec.words[0];
     let hidden = own_directory_above(executable);
     let (blame, what) = match (error.kind(), hidden) {
         (ErrorKind::NotFound, Some(own)) => {
@@ -67,7 +71,9 @@ fn not_started(program: &str, executable: &Path, error: &std::io::Error) -> Task
         (ErrorKind::ExecutableFileBusy, _) => {
             (Blame::Environment, "something has it open for writing".to_string())
         }
-        (ErrorKind::PermissionDenied, _) => (Blame::UserData, "it is not executable".to_string()),
+        (ErrorKind::PermissionDenied, _) => {
+            (Blame::UserData, format!("it is not executable{}", spec.advice()))
+        }
         _ => (Blame::Environment, "it cannot be started".to_string()),
     };
     TaskFailure::new(blame, format!("program {program:?} ({}): {what}: {error}", executable.display()))

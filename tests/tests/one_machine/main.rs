@@ -3,6 +3,7 @@
 mod bad_input;
 mod crash_points;
 mod debugging;
+mod declared_reads;
 mod disks;
 mod field_report;
 mod files;

@@ -5,6 +5,7 @@ use crate::failure::file_failure;
 use crate::shared::Shared;
 use crate::tasks::attempt_files::AttemptFiles;
 use crate::tasks::declared_files::remove_files;
+use crate::tasks::declared_reads;
 use crate::tasks::finished_runs::{self, Reading, look};
 use crate::tasks::pipeline_wiring::{Edges, Wired, Wiring};
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
@@ -75,9 +76,9 @@ impl<'a> Member<'a> {
         Ok(Self { task, limits, own, work_dir })
     }
 
-    /// Returns the directory for its temporary files; None if it runs there.
-    fn temporary(&self, has_sandbox: bool) -> Option<&Path> {
-        let is_other = !self.task.has_own_directory() || has_sandbox;
+    /// Returns the directory for its temporary files; None if it runs there and may use that of the machine.
+    fn temporary(&self, is_limited: bool) -> Option<&Path> {
+        let is_other = !self.task.has_own_directory() || is_limited;
         self.own.as_ref().filter(|_| is_other).map(TemporaryDir::path)
     }
 
@@ -123,6 +124,7 @@ impl Shares<'_> {
                 .iter()
                 .map(PathBuf::as_path)
                 .chain(inputs)
+                .chain(declared_reads::named(task).map(PathBuf::as_path))
                 .chain(self.files.paths())
                 .chain(writers.iter().copied())
                 .map(Path::to_path_buf)
@@ -139,17 +141,24 @@ impl Shares<'_> {
     fn program(&self, member: &Member<'_>, edges: Edges) -> Result<PipelineProgram, TaskFailure> {
         let Edges { reads, after, writers } = edges;
         let task = member.task;
+        declared_reads::check_named(task, &self.assignment.job.paths)?;
         let sandbox = self.sandbox(member, &writers)?;
+        let has_sandbox = sandbox.is_some();
+        let limit = if has_sandbox { None } else { declared_reads::limit(task, &member.work_dir) };
         let mut env = self.env.clone();
-        if let Some(own) = member.temporary(sandbox.is_some()) {
+        // With a limit, new files in `/tmp` are unreadable if a user's directory lies there.
+        if let Some(own) = member.temporary(has_sandbox || limit.is_some()) {
             env.push(("TMPDIR".to_string(), own.to_string_lossy().into_owned()));
         }
         env.extend(env_of_file(task.env_file.as_deref())?);
         env.extend(task.env.iter().cloned());
         let own =
             member.own_path().into_iter().chain(self.socket_dir).chain(self.files.paths()).chain(writers);
-        let named =
-            task.files.iter().chain(task.inputs.iter().map(|input| &input.path)).map(PathBuf::as_path);
+        let named = task
+            .files
+            .iter()
+            .chain(task.inputs.iter().map(|input| &input.path))
+            .chain(declared_reads::named(task));
         let context = FunctionContext {
             programs: Arc::clone(&self.shared.options.programs),
             work_dir: member.work_dir.clone(),
@@ -167,9 +176,9 @@ impl Shares<'_> {
             any_exit_code: false,
             task_env: Vec::new(),
             kept_for: None,
-            named: named.chain(own).map(Path::to_path_buf).collect(),
+            named: named.map(PathBuf::as_path).chain(own).map(Path::to_path_buf).collect(),
         };
-        let spec = ProgramSpec::new(&task.words, &context);
+        let spec = ProgramSpec { declared_reads: limit, ..ProgramSpec::new(&task.words, &context) };
         Ok(PipelineProgram { context, spec, reads, after })
     }
 }

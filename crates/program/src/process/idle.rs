@@ -30,7 +30,7 @@ impl Purpose {
     /// Returns the purpose of a program; None if no program of this attempt may stay.
     pub fn of(context: &FunctionContext, spec: &ProgramSpec) -> Option<Self> {
         // The rules of a sandbox permanently name the work directory of the attempt.
-        let job = context.kept_for.filter(|_| spec.sandbox.is_none())?;
+        let job = context.kept_for.filter(|_| spec.sandbox.is_none() && spec.declared_reads.is_none())?;
         let is_of_job =
             |(name, _): &&(String, String)| context.task_env.iter().all(|(of_task, _)| of_task != name);
         let env = spec.env.iter().filter(is_of_job).cloned().collect();

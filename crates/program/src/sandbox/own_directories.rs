@@ -1,0 +1,230 @@
+//! The directories that belong to users: homes, and the directory of a workflow.
+
+use crate::installation::installations_of;
+use std::ffi::OsStr;
+use std::fs::FileType;
+use std::path::{Path, PathBuf};
+
+/// Directories of homes, besides the present user's.
+const HOMES: [&str; 2] = ["/home", "/root"];
+/// Folders of the system. No directory in them counts as a user's.
+const SYSTEM: [&str; 10] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/proc", "/sys"];
+/// Directories that the system shares with users.
+const SHARED: [&str; 4] = ["/", "/dev", "/run", "/var"];
+/// Directories of executables, beside the other folders of an installation.
+const EXECUTABLES: [&str; 3] = ["bin", "sbin", "shims"];
+/// Parts of an environment that a user made in the directory of a workflow itself.
+const PARTS: [&str; 6] = ["bin", "lib", "lib64", "share", "etc", "pyvenv.cfg"];
+/// Settings of a Python environment, which name the installation on which it is based.
+const PYTHON_SETTINGS: &str = "pyvenv.cfg";
+/// Maximum number of entries of a directory above a user's. In a larger one nothing counts as outside.
+const ENTRIES_MAX: usize = 4096;
+
+/// Directories of users: real paths, none below another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OwnDirectories(Vec<PathBuf>);
+
+impl OwnDirectories {
+    /// Returns the homes of this machine, and the directory of a workflow.
+    pub fn with(directory: &Path) -> Self {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        Self::of(HOMES.iter().map(PathBuf::from).chain(home).chain([directory.to_path_buf()]))
+    }
+
+    fn of(paths: impl Iterator<Item = PathBuf>) -> Self {
+        let is_of_user = |path: &PathBuf| {
+            !SYSTEM.iter().any(|system| path.starts_with(system))
+                && !SHARED.iter().any(|shared| path == Path::new(shared))
+        };
+        let mut all: Vec<PathBuf> =
+            paths.filter_map(|path| path.canonicalize().ok()).filter(is_of_user).collect();
+        // A parent sorts before its children.
+        all.sort();
+        all.dedup_by(|path, before| path.starts_with(before));
+        Self(all)
+    }
+
+    /// Returns whether a path or a part of it belongs to a user.
+    pub fn touch(&self, path: &Path) -> bool {
+        self.hold(path) || self.are_below(path)
+    }
+
+    fn hold(&self, path: &Path) -> bool {
+        self.0.iter().any(|own| path.starts_with(own))
+    }
+
+    fn are_below(&self, path: &Path) -> bool {
+        self.0.iter().any(|own| own.starts_with(path))
+    }
+
+    /// Returns the files and directories below `root` that no user's directory holds, as few paths as possible. Symbolic
+    /// links are left out: their targets count.
+    pub fn outside(&self, root: &Path) -> Vec<PathBuf> {
+        let (mut outside, mut above) = (Vec::new(), vec![root.to_path_buf()]);
+        while let Some(directory) = above.pop() {
+            for (path, kind) in entries(&directory) {
+                if kind.is_symlink() || self.hold(&path) {
+                    continue;
+                }
+                match self.are_below(&path) {
+                    true => above.push(path),
+                    false => outside.push(path),
+                }
+            }
+        }
+        outside
+    }
+
+    /// Returns the installations to which folders of a search path belong, as far as users' directories hold them.
+    pub fn installations_in(&self, search_path: &OsStr) -> Vec<PathBuf> {
+        let folders = std::env::split_paths(search_path).filter(|folder| folder.is_absolute());
+        let real = folders.filter_map(|folder| folder.canonicalize().ok());
+        real.filter(|folder| self.touch(folder)).filter_map(|folder| self.installation_in(folder)).collect()
+    }
+
+    /// Returns the prefix of a folder of executables, or the folder alone if its prefix is or holds a user's directory.
+    fn installation_in(&self, folder: PathBuf) -> Option<PathBuf> {
+        let is_of_executables = EXECUTABLES.iter().any(|name| folder.ends_with(name));
+        let prefix = folder.parent().filter(|_| is_of_executables).filter(|prefix| !self.is_home(prefix));
+        prefix.map(Path::to_path_buf).or_else(|| Some(folder).filter(|folder| !self.is_home(folder)))
+    }
+
+    /// Returns whether a directory is or holds a user's, or is a home.
+    fn is_home(&self, directory: &Path) -> bool {
+        let is_home = directory.parent().is_some_and(|above| above == Path::new(HOMES[0]));
+        is_home || self.are_below(directory)
+    }
+
+    /// Returns an active environment of Python or conda, with the installation on which it is based.
+    pub fn environment_at(&self, prefix: &Path) -> Vec<PathBuf> {
+        let Ok(prefix) = prefix.canonicalize() else { return Vec::new() };
+        let parts = match self.is_home(&prefix) {
+            true => PARTS.map(|part| prefix.join(part)).to_vec(),
+            false => vec![prefix.clone()],
+        };
+        let base = base_of(&prefix).and_then(|folder| self.installation_in(folder));
+        parts.into_iter().chain(base).filter(|path| self.touch(path)).collect()
+    }
+
+    /// Returns an executable that a user's directory holds, and its installation.
+    pub fn executable(&self, file: &Path) -> Vec<PathBuf> {
+        let Ok(real) = file.canonicalize() else { return Vec::new() };
+        if !self.touch(file) && !self.touch(&real) {
+            return Vec::new();
+        }
+        let installations = installations_of(file).into_iter().filter(|prefix| !self.is_home(prefix));
+        installations.chain([real]).collect()
+    }
+}
+
+/// Returns the folder of executables on which an environment of Python is based.
+fn base_of(prefix: &Path) -> Option<PathBuf> {
+    let settings = std::fs::read_to_string(prefix.join(PYTHON_SETTINGS)).ok()?;
+    let value = |line: &str| {
+        let (key, value) = line.split_once('=')?;
+        (key.trim() == "home").then(|| PathBuf::from(value.trim()))
+    };
+    settings.lines().find_map(value)?.canonicalize().ok()
+}
+
+/// Returns the entries of a directory; none if they are too many, or it cannot be read.
+fn entries(directory: &Path) -> Vec<(PathBuf, FileType)> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let named = entries.filter_map(|entry| Some((entry.path(), entry.file_type().ok()?)));
+    let all: Vec<(PathBuf, FileType)> = named.take(ENTRIES_MAX + 1).collect();
+    if all.len() > ENTRIES_MAX { Vec::new() } else { all }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ENTRIES_MAX, OwnDirectories};
+    use std::ffi::OsStr;
+    use std::os::unix::fs::symlink;
+    use std::path::{Path, PathBuf};
+
+    /// A tree with these directories.
+    fn tree(directories: &[&str]) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        directories.iter().for_each(|each| std::fs::create_dir_all(root.join(each)).unwrap());
+        (dir, root)
+    }
+
+    fn own(root: &Path, names: &[&str]) -> OwnDirectories {
+        OwnDirectories::of(names.iter().map(|name| root.join(name)))
+    }
+
+    fn names(root: &Path, paths: Vec<PathBuf>) -> Vec<String> {
+        let name = |path: PathBuf| path.strip_prefix(root).unwrap().display().to_string();
+        let mut names: Vec<String> = paths.into_iter().map(name).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn everything_outside_of_own_directories_is_covered() {
+        let (_dir, root) = tree(&["usr/lib", "home/u/wf", "srv/a/wf", "srv/a/other", "srv/b", "tmp"]);
+        std::fs::write(root.join("srv/a/file"), "").unwrap();
+        symlink("home/u", root.join("link")).unwrap();
+        let check = |names_of_own: &[&str], expected: &[&str]| {
+            assert_eq!(names(&root, own(&root, names_of_own).outside(&root)), expected, "{names_of_own:?}");
+        };
+        check(&["home"], &["srv", "tmp", "usr"]);
+        check(&["home", "home/u/wf", "missing"], &["srv", "tmp", "usr"]);
+        check(&["home", "srv/a/wf"], &["srv/a/file", "srv/a/other", "srv/b", "tmp", "usr"]);
+        check(&["home", "srv/a"], &["srv/b", "tmp", "usr"]);
+        // The real path of a home counts.
+        check(&["link", "tmp"], &["srv", "usr"]);
+        for number in 0..ENTRIES_MAX {
+            std::fs::write(root.join(format!("srv/many-{number}")), "").unwrap();
+        }
+        check(&["home", "srv/a"], &["tmp", "usr"]);
+    }
+
+    #[test]
+    fn system_folders_belong_to_no_user() {
+        let all = ["/", "/usr/bin", "/etc", "/var", "/proc/self", "/dev"];
+        assert_eq!(OwnDirectories::of(all.iter().map(PathBuf::from)), OwnDirectories(Vec::new()));
+    }
+
+    #[test]
+    fn search_path_opens_installations_and_no_home() {
+        let (_dir, root) =
+            tree(&["home/bin", "home/.local/bin", "home/conda/bin", "home/x", "wf/bin", "opt/bin"]);
+        let own = own(&root, &["home", "wf"]);
+        let folders = [
+            "home/bin",
+            "home/.local/bin",
+            "home/conda/bin",
+            "home/x",
+            "wf/bin",
+            "opt/bin",
+            "home",
+            "missing",
+        ];
+        let path = std::env::join_paths(folders.map(|folder| root.join(folder))).unwrap();
+        let found = names(&root, own.installations_in(&path));
+        assert_eq!(found, ["home/.local", "home/bin", "home/conda", "home/x", "wf/bin"]);
+        assert!(own.installations_in(OsStr::new("bin:.:")).is_empty());
+    }
+
+    #[test]
+    fn environment_opens_its_base() {
+        let (_dir, root) = tree(&["home/wf/.venv/bin", "home/python/bin", "other"]);
+        let settings = |at: &str, base: &str| {
+            let text = format!("version = 3\nhome = {}\n", root.join(base).display());
+            std::fs::write(root.join(at).join("pyvenv.cfg"), text).unwrap();
+        };
+        let own = own(&root, &["home/wf", "home/python"]);
+        settings("home/wf/.venv", "home/python/bin");
+        let opened = |at: &str| names(&root, own.environment_at(&root.join(at)));
+        // The installation is a user's directory itself here.
+        assert_eq!(opened("home/wf/.venv"), ["home/python/bin", "home/wf/.venv"]);
+        settings("home/wf", "other");
+        let parts =
+            ["bin", "etc", "lib", "lib64", "pyvenv.cfg", "share"].map(|part| format!("home/wf/{part}"));
+        assert_eq!(opened("home/wf"), parts);
+        assert!(opened("other").is_empty() && opened("missing").is_empty());
+    }
+}
