@@ -68,6 +68,8 @@ environment | wheel | run_tests)
 esac
 
 profile=$1 skipped=$2 stages=$3
+# Tests append to it as well.
+export SAILFISH_SKIPPED="$skipped"
 stage() { "$root/tests/ledger/stage.sh" "$stages" "$@"; }
 oldest='' newest=''
 for minor in 10 11 12 13 14; do
