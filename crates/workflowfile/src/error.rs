@@ -29,6 +29,8 @@ pub enum WorkflowFileError {
     BadValue { step: String, key: &'static str, value: String, reason: String },
     #[error("the step {step:?} reads {path}, which does not exist, and no step writes it{nearest}", path = path.display())]
     MissingInput { step: String, path: PathBuf, nearest: Nearest },
+    #[error("the step {step:?} reads {path}, which is no plain file: name the files in it", path = path.display())]
+    NoFile { step: String, path: PathBuf },
     #[error("the workflow cannot run: {reason}")]
     CannotRun { reason: String },
     #[error(transparent)]

@@ -13,6 +13,8 @@ use toml::{Table, Value};
 
 /// Largest workflow file, in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
+/// Files of a directory that are compared with a missing one.
+const FILES_BESIDE_MAX: usize = 10_000;
 /// The shell of commands. It ends at the first failure, and at a variable that is not set.
 const SHELL: [&str; 3] = ["sh", "-eu", "-c"];
 
@@ -198,20 +200,33 @@ fn task_file(
     if file.is_valid() { Ok(file) } else { Err(bad()) }
 }
 
-/// Checks that the inputs that no step writes exist.
+/// Checks that the inputs that no step writes are plain files.
 fn check_sources(spec: &WorkflowSpec) -> Result<(), WorkflowFileError> {
     let outputs = spec.steps.iter().flat_map(|step| &step.program.outputs);
     let written: BTreeSet<&Path> = outputs.map(|output| output.path.as_path()).collect();
     for step in &spec.steps {
-        let mut sources = step.program.inputs.iter().filter(|input| !written.contains(input.path.as_path()));
-        if let Some(missing) = sources.find(|input| !input.path.exists()) {
-            let names = written.iter().filter_map(|path| path.to_str());
-            return Err(WorkflowFileError::MissingInput {
-                step: step.name.clone(),
-                path: missing.path.clone(),
-                nearest: Nearest::of(&missing.path.to_string_lossy(), names),
-            });
+        for input in step.program.inputs.iter().filter(|input| !written.contains(input.path.as_path())) {
+            let (name, path) = (step.name.clone(), input.path.clone());
+            match input.path.metadata() {
+                Ok(facts) if facts.is_file() => {}
+                Ok(_) => return Err(WorkflowFileError::NoFile { step: name, path }),
+                Err(_) => {
+                    let nearest = nearest_file(step, &path, &written);
+                    return Err(WorkflowFileError::MissingInput { step: name, path, nearest });
+                }
+            }
         }
     }
     Ok(())
+}
+
+/// Returns the file that is most like a missing input: one beside its place, or an output of another step.
+fn nearest_file(step: &WorkflowStep, missing: &Path, written: &BTreeSet<&Path>) -> Nearest {
+    let above = missing.parent().unwrap_or(Path::new("/"));
+    let beside = std::fs::read_dir(above).into_iter().flatten().flatten().take(FILES_BESIDE_MAX);
+    let beside: Vec<PathBuf> = beside.map(|entry| entry.path()).collect();
+    let is_own = |path: &&&Path| step.program.outputs.iter().any(|output| output.path == **path);
+    let of_steps = written.iter().filter(|path| !is_own(path)).copied();
+    let names = beside.iter().map(PathBuf::as_path).chain(of_steps).filter_map(Path::to_str);
+    Nearest::of(&missing.to_string_lossy(), names)
 }

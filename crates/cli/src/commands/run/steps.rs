@@ -3,6 +3,7 @@
 use crate::commands::run::submit::{SubmitArgs, on_this_machine, print_logs, said_code};
 use crate::engine::{remote, store};
 use crate::exit::Failure;
+use crate::show::quantity;
 use crate::show::terminal::print;
 use anyhow::Context;
 use api::control::JobSubmission;
@@ -74,6 +75,7 @@ pub fn events(target: &Target, job: JobId) -> Result<Vec<EventRow>, Failure> {
 pub fn skipped(events: &[EventRow]) -> String {
     let mut counts = events.iter().filter(|event| event.kind == EventKind::StepsSkipped);
     let count = counts.next_back().and_then(|event| event.detail.as_deref());
+    let count = count.and_then(|count| count.parse().ok()).map(quantity::count);
     count.map_or(String::new(), |count| format!(", {count} of them skipped: nothing changed for them"))
 }
 

@@ -281,7 +281,7 @@ pub(super) fn on_this_machine(
             }
             print_logs(&server::job_logs(&store, job, row.state).await?)?;
             if let Some(ended) = row.exit_code.filter(|code| *code != 0) {
-                tell(&format!("sailfish: job {job} {}", row.error.unwrap_or_default()));
+                tell(&format!("sailfish: job {job}: {}", row.error.unwrap_or_default()));
                 code.get_or_insert(u8::try_from(ended).unwrap_or(FAILED));
             }
         }
