@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Workflows beside a shell, and beside jobs of one task, on this machine.
 #
-#     bench/workflows.sh [--runs N] [--scale N] [--seed N] [--only streams|steps|dag|sim]
+#     bench/workflows.sh [--runs N] [--scale N] [--seed N] [--only streams|steps|cached|snakemake|dag|sim]
 #
 # --runs: rounds (5), in opposite orders; --scale: by what sizes are divided (1: three programs over 2 GB, 5,000 steps, a file of 100,000
 # steps). `streams`: `cat` three times, as steps that stream to each other and as a pipe of `sh`; CPU seconds of all processes. The output is
-# durable in both. `steps`: steps that run `true`, and jobs of one task that do. `dag`: a chain and a fan of steps are read, checked and planned.
+# durable in both. `cached`: 10,000 copies of a file, none of which must run again. `snakemake`: 2,000 steps of `touch`, beside the newest
+# Snakemake 9, which it installs below BENCH_DIR. `steps`: steps that run `true`, and jobs of one task that do. `dag`: a chain and a fan of steps are read, checked and planned.
 # `sim`: simulated clusters run the shape of BLAST, and workflows of all recipes of the package wfcommons, generated from --seed (1); never divided. Each
 # recipe runs three times: its steps are new; their times are known, which the must is about; the known times have errors. The first time it installs
 # the package below BENCH_DIR.
@@ -41,7 +42,7 @@ in_turn() { # in_turn ROUND FIRST SECOND: each names a function, which gets the 
 }
 # The same memory and disk for both: nothing to write back, no file to replace, pages for another 2 GB.
 settle() { rm -f "$work/by-steps" "$work/by-shell" && cp "$work/large" "$work/pages" && rm "$work/pages" && sync; }
-streamed() { settle && timed streams "$1" ours "$sailfish" workflow run "$work/cats.toml" --state "$work/state" --slots 3; }
+streamed() { settle && timed streams "$1" ours "$sailfish" workflow run "$work/forgotten.toml" --state "$work/state" --slots 3; }
 in_shell() { settle && timed streams "$1" shell sh -c "cat '$work/large' | cat | cat > '$work/by-shell' && sync '$work/by-shell'"; }
 if wants streams; then
     head -c $((2000000000 / scale)) /dev/urandom > "$work/large"
@@ -62,8 +63,10 @@ words = ["cat"]
 stdin = "b"
 stdout = "by-steps"
 END
+    sed 's/^stdin/cache = false\n&/' "$work/cats.toml" > "$work/forgotten.toml"
     for round in $(seq "$runs"); do
         in_turn "$round" streamed in_shell
+        settle && timed streams "$round" remembered "$sailfish" workflow run "$work/cats.toml" --state "$work/state" --slots 3
     done
     streamed 0
     cmp "$work/large" "$work/by-steps"
@@ -74,6 +77,32 @@ as_jobs() { timed steps "$1" jobs "$sailfish" submit --state "$work/state" --cou
 if wants steps; then
     for number in $(seq "$count"); do printf '[[step]]\nname = "%s"\nwords = ["true"]\n' "$number"; done > "$work/trues.toml"
     for round in $(seq "$runs"); do in_turn "$round" as_steps as_jobs; done
+fi
+if wants cached; then
+    echo text > "$work/source"
+    for number in $(seq $((10000 / scale))); do
+        printf '[[step]]\nname = "%s"\nwords = ["cp", "source", "made/%s"]\ninputs = ["source"]\noutputs = ["made/%s"]\n' "$number" "$number" "$number"
+    done > "$work/copies.toml"
+    timed cached 0 first "$sailfish" workflow run "$work/copies.toml" --state "$work/state-cached"
+    for round in $(seq "$runs"); do
+        timed cached "$round" again "$sailfish" workflow run "$work/copies.toml" --state "$work/state-cached"
+    done
+fi
+small=$((2000 / scale))
+by_snakemake() {
+    rm -rf "$work/snakes" && mkdir -p "$work/snakes" && cp "$work/Snakefile" "$work/snakes"
+    (cd "$work/snakes" && timed small "$1" snakemake "$work_venv/bin/snakemake" --quiet --cores 2)
+}
+by_workflow() { rm -rf "$work/small" "$work/state-small" && timed small "$1" ours "$sailfish" workflow run "$work/touches.toml" --state "$work/state-small" --slots 2; }
+if wants snakemake; then
+    work_venv=${BENCH_DIR:-/var/tmp}/sailfish-snakemake-9 # one folder for all runs
+    [ -x "$work_venv/bin/snakemake" ] || { python3 -m venv "$work_venv" && "$work_venv/bin/python" -m pip install --quiet 'snakemake==9.*'; }
+    for number in $(seq "$small"); do
+        printf '[[step]]\nname = "%s"\nwords = ["touch", "small/%s"]\noutputs = ["small/%s"]\n' "$number" "$number" "$number"
+    done > "$work/touches.toml"
+    printf 'rule all:\n    input: expand("small/{number}", number=range(%s))\nrule one:\n    output: "small/{number}"\n    shell: "touch {output}"\n' \
+        "$small" > "$work/Snakefile"
+    for round in $(seq $(((runs + 1) / 2))); do in_turn "$round" by_workflow by_snakemake; done
 fi
 if wants dag; then
     python3 - "$work" $((100000 / scale)) << 'END'
@@ -123,6 +152,9 @@ def most(row, contender, column):
 shown = [
     ("three programs over 2 GB, CPU seconds: steps / pipe of a shell", ratio("streams", "ours", "shell", CPU), 1.1, 1.03, "<="),
     ("the same, seconds", ratio("streams", "ours", "shell", SECONDS), None, None, ""),
+    ("the same with runs remembered, that is with hashing: CPU seconds", ratio("streams", "remembered", "shell", CPU), None, None, ""),
+    ("10,000 steps, all skipped: seconds", most("cached", "again", SECONDS), 2, 0.5, "<="),
+    ("2,000 steps of `touch`: seconds of Snakemake / ours", ratio("small", "snakemake", "ours", SECONDS), 30, 100, ">="),
     ("`true`, as rates: steps / jobs of one task", ratio("steps", "jobs", "ours", SECONDS), 0.8, 0.95, ">="),
 ]
 for shape in ("chain", "fan"):

@@ -58,7 +58,7 @@ say "The workflow runs; in the middle a node is killed"
 run=$!
 until grep -q . "$dir/said"; do kill -0 "$run"; sleep 0.1; done
 job=$(head -n 1 "$dir/said")
-finished() { "$sailfish" jobs --server "$url" --steps-of "$job" --state succeeded --limit 1000 --json | grep -c '"job"' || true; }
+finished() { "$sailfish" jobs --server "$url" --steps-of "$job" --limit 1000 --json | grep -c "\"state\": \"succeeded\"" || true; }
 until [ "$(finished)" -ge 30 ]; do kill -0 "$run"; sleep 0.1; done
 node=$(pgrep -P "$cluster" -f -- '--name node-2' | head -n 1)
 kill -KILL "$node"

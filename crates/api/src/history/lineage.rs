@@ -36,9 +36,10 @@ pub enum LineageDirection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lineage {
-    /// The file; another path than the one in the question if it was moved.
-    #[schema(value_type = String)]
-    pub path: PathBuf,
+    /// Path at which the file was made or read, if it was moved since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub was_at: Option<PathBuf>,
     /// The runs, the nearest first.
     pub runs: Vec<LineageRun>,
     /// True if there are more runs.

@@ -132,6 +132,10 @@ impl Hidden {
         for (table, hidden, shown) in HIDDEN {
             let names = sqlx::query_scalar("SELECT name FROM pragma_table_info($1, 'main')").bind(*table);
             let names: Vec<String> = names.fetch_all(&mut *connection).await?;
+            if names.is_empty() {
+                // An earlier version wrote the store, without this table.
+                continue;
+            }
             let column = |name: &String| match name == hidden {
                 true => format!("{shown} AS \"{name}\""),
                 false => format!("\"{name}\""),

@@ -80,8 +80,9 @@ impl RunGraph {
 
     fn lineage(&self, question: &LineageQuestion) -> Lineage {
         let path = self.made_as(question);
+        let was_at = Some(path.clone()).filter(|path| *path != question.path);
         let (mut seen, mut runs) = (BTreeSet::new(), Vec::new());
-        let mut files = VecDeque::from([(path.clone(), 0)]);
+        let mut files = VecDeque::from([(path, 0)]);
         while let Some((file, distance)) = files.pop_front() {
             for index in self.next(&file, question.direction) {
                 if !seen.insert(index) {
@@ -89,7 +90,7 @@ impl RunGraph {
                 }
                 let run = &self.runs[index];
                 if runs.len() == LINEAGE_RUNS_MAX {
-                    return Lineage { path, runs, is_cut: true };
+                    return Lineage { was_at, runs, is_cut: true };
                 }
                 runs.push(LineageRun { distance, ..run.clone() });
                 let further = match question.direction {
@@ -99,7 +100,7 @@ impl RunGraph {
                 files.extend(further.iter().map(|file| (file.path.clone(), distance + 1)));
             }
         }
-        Lineage { path, runs, is_cut: false }
+        Lineage { was_at, runs, is_cut: false }
     }
 }
 

@@ -51,19 +51,20 @@ pub fn run(args: &LineageArgs) -> Result<(), Failure> {
         return Ok(print(&format!("{text}\n"))?);
     }
     if lineage.runs.is_empty() {
-        let (path, did) = (lineage.path.display(), if args.down { "read" } else { "wrote" });
+        let (path, did) = (args.file.display(), if args.down { "read" } else { "wrote" });
         return Err(Failure::refused(anyhow::anyhow!("no finished run is known that {did} {path}")));
     }
     if args.svg {
-        let drawing = workflowfile::plot(&as_workflow(&lineage)).map_err(anyhow::Error::msg);
+        let drawing = workflowfile::plot(&as_workflow(&lineage.runs)).map_err(anyhow::Error::msg);
         return Ok(print(&drawing.map_err(Failure::refused)?)?);
     }
     Ok(print(&text(&lineage, direction))?)
 }
 
 /// Returns the runs as the steps of a workflow, for a drawing.
-fn as_workflow(lineage: &Lineage) -> WorkflowSpec {
-    let base = lineage.path.parent().unwrap_or(Path::new("/"));
+fn as_workflow(runs: &[LineageRun]) -> WorkflowSpec {
+    let nearest = runs.iter().flat_map(|run| &run.outputs).find_map(|output| output.path.parent());
+    let base = nearest.unwrap_or(Path::new("/"));
     let file = |file: &LineageFile| {
         let below = file.path.strip_prefix(base).or_else(|_| file.path.strip_prefix("/"));
         let name = below.unwrap_or(&file.path).to_path_buf();
@@ -76,7 +77,7 @@ fn as_workflow(lineage: &Lineage) -> WorkflowSpec {
         let program = RunTask { words, inputs, outputs, ..RunTask::default() };
         WorkflowStep { name: format!("{} (job {})", run.step, run.job), program, after: Vec::new() }
     };
-    WorkflowSpec { steps: lineage.runs.iter().map(step).collect(), only_judges: false }
+    WorkflowSpec { steps: runs.iter().map(step).collect(), only_judges: false }
 }
 
 /// Asks for the lineage of a file.

@@ -35,7 +35,7 @@ pub fn run(args: &RerunDownstreamArgs) -> Result<(), Failure> {
         newest.entry(name).and_modify(|job| *job = of.job.max(*job)).or_insert(of.job);
     }
     if newest.is_empty() {
-        let path = found.path.display();
+        let path = args.downstream.display();
         return Err(Failure::refused(anyhow!("no finished run is known that read {path}")));
     }
     let state_dir = state_dir::state_dir(args.from.state.as_deref()).map_err(Failure::refused)?;
