@@ -3,13 +3,15 @@
 # lineage of its result, a changed input, and a run of the steps that depend on it and no others.
 # Usage: demo/workflow.sh SAILFISH DIR
 set -euo pipefail
-sailfish=$1 dir=$2 demo=$(cd "$(dirname "$0")" && pwd)
-rm -rf "$dir" && mkdir -p "$dir/texts"
+sailfish=$(realpath "$1") demo=$(cd "$(dirname "$0")" && pwd)
+rm -rf "$2" && mkdir -p "$2/texts"
+dir=$(cd "$2" && pwd)
 say() { printf '\n== %s\n' "$*"; }
 shown() { printf '$ sailfish %s\n' "$*"; "$sailfish" "$@"; }
 
-cluster=
+cluster= run=
 finish() {
+    [ -z "$run" ] || kill -TERM "$run" 2> "$dir/finish" || true
     [ -z "$cluster" ] || kill -TERM "$cluster" 2> "$dir/finish" || true
     wait
 }
@@ -59,7 +61,7 @@ run=$!
 until grep -q . "$dir/said"; do kill -0 "$run"; sleep 0.1; done
 job=$(head -n 1 "$dir/said")
 finished() { "$sailfish" jobs --server "$url" --steps-of "$job" --limit 1000 --json | grep -c "\"state\": \"succeeded\"" || true; }
-until [ "$(finished)" -ge 30 ]; do kill -0 "$run"; sleep 0.1; done
+until [ "$(finished)" -ge 30 ]; do kill -0 "$run" || break; sleep 0.1; done
 node=$(pgrep -P "$cluster" -f -- '--name node-2' | head -n 1)
 kill -KILL "$node"
 echo "node-2 was killed after $(finished) steps"

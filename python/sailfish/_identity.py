@@ -13,6 +13,7 @@ from types import CellType, CodeType, FunctionType, GetSetDescriptorType, Member
 from typing import Any, TypeVar
 
 from ._ship import is_installed_at
+from ._spec import CacheWrapper, is_found, reduced_cache
 
 #: The protocol of pickle by which other objects are taken apart.
 _PROTOCOL = 4
@@ -48,10 +49,15 @@ class Identifier:
         self.defining: dict[str, ModuleType] = {}
         #: Names of top-level modules that functions use as modules or import.
         self.used: set[str] = set()
-        # Values by their address. The values are kept, so that an address is not used again.
-        self._known: dict[int, tuple[Any, bytes]] = {}
+        # Values and identities by their address. The values are kept, so that an address is not used again. A value that reaches a cycle
+        # has its number among these values in place of the identity, because its hash depends on the place where the cycle is entered.
+        self._known: dict[int, tuple[Any, bytes, bool]] = {}
         # Addresses of the values that contain the current value, from the outermost one.
         self._outer: list[int] = []
+        # Addresses of the known values that reach a cycle, in the order of their numbers.
+        self._cyclic: list[int] = []
+        # The number of times that a value in a cycle was met again.
+        self._met = 0
 
     def identity(self, value: Any) -> bytes:
         """Returns the identity of a value. Errors: those of pickle for a value that cannot be pickled; `RecursionError`."""
@@ -62,15 +68,22 @@ class Identifier:
             return _hash("int", hex(value).encode())
         known = self._known.get(id(value))
         if known is not None:
+            self._met += known[2]
             return known[1]
         if id(value) in self._outer:
+            self._met += 1
             return _hash("outer", str(len(self._outer) - self._outer.index(id(value))).encode())
         self._outer.append(id(value))
+        met = self._met
         try:
             found = self._of_object(value)
         finally:
             self._outer.pop()
-        self._known[id(value)] = value, found
+        if self._met == met:
+            self._known[id(value)] = value, found, False
+        else:
+            self._known[id(value)] = value, _hash("met", str(len(self._cyclic)).encode()), True
+            self._cyclic.append(id(value))
         return found
 
     def _of_object(self, value: Any) -> bytes:
@@ -79,8 +92,8 @@ class Identifier:
         if type(value) is dict:
             return self._of_dict(value)
         if isinstance(value, (set, frozenset)):
-            own = self.identity(getattr(value, "__dict__", None))
-            return _hash("set", self.identity(type(value)), own, *sorted(map(self.identity, value)))
+            own = self._of_names(getattr(value, "__dict__", {}))
+            return _hash("set", self.identity(type(value)), own, *sorted(map(self._of_member, value)))
         if isinstance(value, ModuleType):
             return self._of_module(value)
         if isinstance(value, CodeType):
@@ -89,7 +102,7 @@ class Identifier:
             if isinstance(value, type) and not value.__flags__ & _MADE_IN_PYTHON:
                 # Some of these classes, such as that of None, are not found in their module.
                 return _hash("name", value.__module__.encode(), value.__qualname__.encode())
-            if _is_found(value):
+            if is_found(value):
                 module = sys.modules[value.__module__]
                 if is_importable(module):
                     return _hash("name", value.__module__.encode(), value.__qualname__.encode())
@@ -99,13 +112,27 @@ class Identifier:
         return self._of_reduced(value)
 
     def _of_dict(self, value: Mapping[Any, Any]) -> bytes:
-        return _hash("dict", *sorted(self.identity(key) + self.identity(each) for key, each in value.items()))
+        return _hash("dict", *(self.identity(key) + self.identity(each) for key, each in value.items()))
+
+    def _of_names(self, value: Mapping[Any, Any]) -> bytes:
+        """Identifies variables or attributes, whose order does not count."""
+        return self._of_dict(dict(sorted(value.items(), key=lambda pair: str(pair[0]))))
+
+    def _of_member(self, value: Any) -> bytes:
+        """Identifies a member of a set. Forgets its numbers again, because the order of members differs between
+        processes."""
+        count = len(self._cyclic)
+        found = self.identity(value)
+        for address in self._cyclic[count:]:
+            del self._known[address]
+        del self._cyclic[count:]
+        return found
 
     def _of_module(self, module: ModuleType) -> bytes:
         name = module.__name__
         if sys.modules.get(name) is not module:
             # A module made by hand is pickled with its variables.
-            return self._of_dict({key: each for key, each in vars(module).items() if not key.startswith("__")})
+            return self._of_names({key: each for key, each in vars(module).items() if not key.startswith("__")})
         if not is_importable(module):
             self.used.add(name.partition(".")[0])
         return _hash("module", name.encode())
@@ -123,10 +150,8 @@ class Identifier:
             function.__defaults__,
             function.__kwdefaults__,
             [_content(cell) for cell in function.__closure__ or ()],
-            reached,
-            function.__dict__,
         )
-        return _hash("function", *map(self.identity, parts))
+        return _hash("function", *map(self.identity, parts), self._of_names(reached), self._of_names(function.__dict__))
 
     def _of_class(self, value: type) -> bytes:
         counted = {name: each for name, each in vars(value).items() if name not in _NOT_COUNTED}
@@ -162,13 +187,15 @@ class Identifier:
         if isinstance(reduced, str):
             owner = getattr(value, "__module__", None) or type(value).__module__
             module = sys.modules.get(owner)
-            # A wrapper of functools is pickled by its name.
+            # A cache of functools is pickled by its name, if it belongs to a module.
             if module is not None and owner != "__main__" and not is_importable(module):
                 self.used.add(owner.partition(".")[0])
             return _hash("name", owner.encode(), reduced.encode())
         make, arguments, state, items, pairs, *rest = (*reduced, None, None, None, None)[:6]
         listed = [] if items is None else list(items)
-        parts = [self.identity(make), self.identity(arguments), self.identity(state), self.identity(listed)]
+        is_of_names = type(state) is dict and state.keys() == getattr(value, "__dict__", {}).keys()
+        found = self._of_names(state) if is_of_names else self.identity(state)
+        parts = [self.identity(make), self.identity(arguments), found, self.identity(listed)]
         return _hash("object", *parts, self._of_dict(dict(pairs or ())), *map(self.identity, rest))
 
 
@@ -184,6 +211,8 @@ def _reduced(value: Any) -> Any:
     """Returns the parts of an object, as pickle and cloudpickle do."""
     import cloudpickle
 
+    if isinstance(value, CacheWrapper):
+        return reduced_cache(value)
     for table in (copyreg.dispatch_table, cloudpickle.Pickler.dispatch_table):
         reduce: Callable[[Any], Any] | None = table.get(type(value))
         if reduce is not None:
@@ -197,14 +226,6 @@ def _content(cell: CellType) -> Any:
     except ValueError:
         # A variable without a value is unlike each value.
         return NotImplemented
-
-
-def _is_found(value: FunctionType | type) -> bool:
-    """Returns whether a function or a class is found by its name in its module."""
-    found: Any = sys.modules.get(value.__module__ or "")
-    for name in value.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is value
 
 
 def is_importable(module: ModuleType) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import pickle
 import sys
@@ -30,6 +31,8 @@ PARQUET = ("parquet", "rows")
 STORED_PREFIX = "files:"
 #: The advice about an object in a function of a job that cannot be pickled.
 IN_SETUP = "create it inside the function, or in setup"
+#: The type of functions with a cache, made by `functools.cache` and `functools.lru_cache`.
+CacheWrapper: Any = type(functools.lru_cache(len))
 #: Built-in functions that may be reduce functions, and those that may also be combine functions.
 FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, len, list, set, sorted, any, all)
 PARTIAL_FOLDS: tuple[Callable[..., Any], ...] = (sum, min, max, any, all)
@@ -126,7 +129,8 @@ def _dump(spec: Spec) -> bytes:
 
 
 def pickled(value: object) -> bytes:
-    """Pickles functions with the names of their source files, so that tracebacks show source lines. cloudpickle omits them since 3.1.3."""
+    """Pickles functions with the names of their source files, so that tracebacks show source lines. cloudpickle omits them since 3.1.3.
+    Functions with a cache are pickled without its content; cloudpickle pickles their names."""
     import cloudpickle
 
     reduced = cloudpickle.Pickler.dispatch_table[CodeType]
@@ -135,7 +139,7 @@ def pickled(value: object) -> bytes:
         make, arguments = reduced(code)
         return _code, (make, arguments, code.co_filename)
 
-    table = ChainMap({CodeType: with_file}, cloudpickle.Pickler.dispatch_table)
+    table = ChainMap({CodeType: with_file, CacheWrapper: reduced_cache}, cloudpickle.Pickler.dispatch_table)
     with io.BytesIO() as file:
         type("Pickler", (cloudpickle.Pickler,), {"dispatch_table": table})(file).dump(value)
         return file.getvalue()
@@ -145,12 +149,29 @@ def _code(make: Callable[..., CodeType], arguments: tuple[Any, ...], file: str) 
     return make(*arguments).replace(co_filename=file)
 
 
-def _reason(spec: Spec, error: Exception) -> str:
-    import cloudpickle
+def is_found(value: Any) -> bool:
+    """Returns whether a function or a class is found by its name in its module."""
+    found: Any = sys.modules.get(value.__module__ or "")
+    for name in value.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is value
 
+
+def reduced_cache(value: Any) -> str | tuple[Any, ...]:
+    """Returns how to pickle a function with a cache: its name if it belongs to a module, otherwise its function and parameters."""
+    if value.__module__ != "__main__" and is_found(value):
+        return str(value.__qualname__)
+    return _cached, (value.__wrapped__, value.cache_parameters())
+
+
+def _cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+def _reason(spec: Spec, error: Exception) -> str:
     for name, function in spec.functions():
         try:
-            cloudpickle.dumps(function)
+            pickled(function)
         except Exception as own:
             return f"the {name} function cannot be sent to the workers: {own}{hint(function, IN_SETUP)}"
     return f"the functions of the job cannot be sent to the workers: {error}"
@@ -158,8 +179,6 @@ def _reason(spec: Spec, error: Exception) -> str:
 
 def hint(function: Any, advice: str) -> str:
     """Returns a hint that names the object in a function that cannot be pickled; an empty text if it is unknown."""
-    import cloudpickle
-
     code = getattr(function, "__code__", None)
     if code is None:
         return ""
@@ -173,7 +192,7 @@ def hint(function: Any, advice: str) -> str:
     used.update({name: function.__globals__[name] for name in code.co_names if name in function.__globals__})
     for name, value in used.items():
         try:
-            cloudpickle.dumps(value)
+            pickled(value)
         except Exception:
             return f"; it uses {name!r}, a {type(value).__module__}.{type(value).__qualname__}, which cannot be pickled: {advice}"
     return ""

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import pickle
 import shutil
+import site
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +24,7 @@ from ._spec import CannotSend, hint, pickled, pickled_by_value
 from ._version import VERSION
 
 #: Counts the changes of the identity and of the files.
-_FORMAT = "1"
+_FORMAT = "2"
 #: The directory of functions and modules, below the directory of the workflow.
 STEPS_DIRECTORY = Path(".sailfish", "steps")
 
@@ -149,9 +150,12 @@ def _environment() -> dict[str, str]:
     """Returns the variables of the process. Hashes of texts are the same in each process, so that a step writes the same bytes again. The
     files of a step cannot be imported by mistake."""
     environment = {"PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1"}
-    entries = _package_places()
+    entries = list(dict.fromkeys([*_package_places(), *_other_places()]))
     if entries:
         environment["PYTHONPATH"] = os.pathsep.join(entries)
+    if _user_places():
+        # The home directory of the process may be another one.
+        environment["PYTHONUSERBASE"] = site.getuserbase()
     return environment
 
 
@@ -163,6 +167,22 @@ def _package_places() -> list[str]:
     return list(dict.fromkeys(str(place) for place in places if not is_installed_at(place / "any")))
 
 
+def _user_places() -> list[str]:
+    """Returns the directory of the packages that the user has installed, if this process imports from it."""
+    place = site.getusersitepackages()
+    return [place] if place in sys.path and os.path.isdir(place) else []
+
+
+def _other_places() -> list[str]:
+    """Returns the directories of installed packages that another process of the interpreter does not find by itself."""
+    standard = {*map(os.path.realpath, [*site.getsitepackages(list(_prefixes())), *_user_places()])}
+    entries = (os.path.abspath(entry) for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages"))
+    return [entry for entry in entries if os.path.isdir(entry) and os.path.realpath(entry) not in standard]
+
+
+def _prefixes() -> tuple[str, ...]:
+    return sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix
+
+
 def _interpreter_places() -> list[str]:
-    prefixes = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
-    return list(dict.fromkeys([*map(os.path.realpath, prefixes), *_package_places()]))
+    return list(dict.fromkeys([*map(os.path.realpath, _prefixes()), *_package_places(), *_user_places(), *_other_places()]))

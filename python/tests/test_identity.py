@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import site
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import sailfish as sf
+from sailfish._identity import Identifier
+from sailfish._workflow_functions import save_function
 
 #: A program that prints the command line of its step without directories.
 PROGRAM = '''
@@ -44,6 +50,18 @@ class Point:
 def called(n):
     return n + 1
 
+def even(n):
+    return n == 0 or odd(n - 1)
+
+def odd(n):
+    return n != 0 and even(n - 1) and len(BOTH) == 2
+
+BOTH = {even, odd}
+
+@functools.lru_cache(maxsize=9)
+def nothing(n):
+    return n * 0 if n < 2 else nothing(n - 1)
+
 def outer(factor):
     def step(text, least, out, more=10, *, flag=False):
         """Documented."""
@@ -53,6 +71,7 @@ def outer(factor):
                 self.one, self.two, self.three = 1, 2, 3
         found = [word for word in text.split() if word in {"alpha", "beta", "gamma"}]
         total = called(len(found)) * factor + LIMIT + helper.twice(least) + imported(more) + len(WORDS) + apart(len(TABLE))
+        total += nothing(3) + odd(2) + even(3)
         out.write_text(f"{total} {PATTERN.match('aa')} {Color.RED} {Point().far()} {lazily.VALUE}")
     return step
 
@@ -75,7 +94,7 @@ CHANGES = [
     (True, "program.py", "class Inner:", "\n\n\n        class Inner:"),
     (True, "program.py", "@dataclasses", "\n\n\n@dataclasses"),
     (True, "program.py", '{"one", "two", "three", "four"}', '{"four", "three", "two", "one"}'),
-    (True, "program.py", '{"a": 1, "b": [2.5, None]}', '{"b": [2.5, None], "a": 1}'),
+    (False, "program.py", '{"a": 1, "b": [2.5, None]}', '{"b": [2.5, None], "a": 1}'),
     (True, "program.py", "wf = ", "UNUSED = 7\nwf = "),
     (True, "unused.py", "VALUE = 1", "VALUE = 2"),
     (True, "apart.py", "pass", "return 7"),
@@ -91,6 +110,11 @@ CHANGES = [
     (False, "program.py", '"gamma"', '"delta"'),
     (False, "program.py", '"alpha argument", 5', '"argument", 6'),
     (False, "program.py", '"alpha argument", 5', '"alpha", 5'),
+    (True, "program.py", "even(n - 1)", "even((n - 1))"),
+    (False, "program.py", "even(n - 1)", "even(n - 3)"),
+    (False, "program.py", "{even, odd}", "{odd}"),
+    (False, "program.py", "n * 0", "n * 1"),
+    (False, "program.py", "maxsize=9", "maxsize=8"),
     (False, "program.py", '"three", "four"', '"three"'),
     (False, "program.py", "2.5", "2.25"),
     (False, "program.py", '"a+"', '"b+"'),
@@ -141,6 +165,64 @@ def test_function_with_all_parts_runs(tmp_path: Path) -> None:
     # called(1) * 2 + 3, helper.twice(5), imported(10), four words, and ten for each of two entries.
     total = 2 * 2 + 3 + 10 + 9 + 4 + 20
     assert (tmp_path / "place" / "out").read_text() == f"{total} <re.Match object; span=(0, 2), match='aa'> Color.RED False 1"
+
+
+def test_dicts_count_with_their_order() -> None:
+    def identity(value: object) -> bytes:
+        return Identifier().identity(value)
+
+    first, second = {"a": 1, "b": 2}, {"b": 2, "a": 1}
+    assert identity(first) != identity(second)
+    assert identity(OrderedDict(first)) != identity(OrderedDict(second))
+    assert identity([first, first]) == identity([first, dict(first)])
+    # The order of attributes does not count.
+    assert identity(SimpleNamespace(a=1, b=first)) == identity(SimpleNamespace(b=first, a=1))
+    assert identity(SimpleNamespace(a=1, b=first)) != identity(SimpleNamespace(b=second, a=1))
+
+
+def test_cycles_are_told_apart() -> None:
+    def cycles(*ends: str) -> list[Any]:
+        first: list[Any] = []
+        second: list[Any] = []
+        first.append([first])
+        second.append(first[0] if ends == ("first",) else [second])
+        return [first, second]
+
+    assert Identifier().identity(cycles("first")) != Identifier().identity(cycles("second"))
+    assert Identifier().identity(cycles("first")) == Identifier().identity(cycles("first"))
+
+
+def test_many_functions_in_cycles_are_identified_fast() -> None:
+    names = [f"f{number}" for number in range(40)]
+    variables: dict[str, Any] = {"__name__": "__main__"}
+    exec("\n".join(f"def {name}():\n    return {', '.join(names)}" for name in names), variables)
+    assert len(Identifier().identity(variables["f7"])) == 32
+
+
+def test_packages_of_the_user_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = tmp_path / "user" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    other = tmp_path / "other" / "site-packages"
+    for place, name in ((user, "of_user_site"), (other, "of_other_site")):
+        place.mkdir(parents=True)
+        (place / f"{name}.py").write_text("VALUE = 'found'\n")
+        monkeypatch.syspath_prepend(place)
+    monkeypatch.setattr(site, "getuserbase", lambda: str(tmp_path / "user"))
+    monkeypatch.setattr(site, "getusersitepackages", lambda: str(user))
+
+    def step(out: Path) -> None:
+        import of_other_site  # type: ignore[import-not-found]
+
+        out.write_text(of_other_site.VALUE)
+
+    wf = sf.Workflow("places", tmp_path)
+    found = wf.function(step, outputs=["out"])
+    saved = save_function("step", step, (), [], tmp_path)
+    assert {str(user), str(other)} <= {*saved.reads}
+    assert str(other) in saved.env["PYTHONPATH"].split(os.pathsep)
+    assert str(user) not in saved.env["PYTHONPATH"].split(os.pathsep)
+    assert saved.env["PYTHONUSERBASE"] == str(tmp_path / "user")
+    wf.run()
+    assert found.output().read_text() == "found"
 
 
 def test_saved_files_stay(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ impl<'a> ClusterBuilder<'a> {
         for root in &roots {
             std::fs::create_dir_all(root).expect("our own directory takes another");
         }
-        let mut command = server_command(&sandbox, "127.0.0.1:0", self.database.as_deref(), &roots);
+        let mut command = server_command(&sandbox, &own_address(), self.database.as_deref(), &roots);
         if let Some(change) = self.change {
             change(&mut command);
         }
@@ -420,4 +420,14 @@ fn server_command(sandbox: &Sandbox, address: &str, database: Option<&str>, root
         command.args(["--database", database]);
     }
     command
+}
+
+/// Returns an address whose port no other process gets between two servers of a test: the kernel gives none below 32768.
+fn own_address() -> String {
+    const FIRST: u32 = 20_000;
+    const PORTS: u32 = 12_000;
+    let start = std::process::id().wrapping_mul(31);
+    let mut ports = (0..PORTS).map(|step| FIRST + start.wrapping_add(step) % PORTS);
+    let free = ports.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port as u16)).is_ok());
+    format!("127.0.0.1:{}", free.expect("a port is free"))
 }

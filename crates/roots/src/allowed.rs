@@ -218,8 +218,11 @@ impl Roots {
         task.removes.iter().try_for_each(|path| self.check_output(path))?;
         let looked_at = task.looks.iter().flat_map(|look| look.run.paths());
         looked_at.into_iter().try_for_each(|path| self.check_path("file", path))?;
+        // Programs read system folders anyway.
+        let is_own = |path: &&PathBuf| !SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder));
+        let caching = task.caching.iter();
         let declared =
-            task.caching.iter().flat_map(|caching| caching.reads.iter().chain(&caching.environment));
+            caching.flat_map(|caching| caching.reads.iter().filter(is_own).chain(&caching.environment));
         declared.into_iter().try_for_each(|path| self.check_path("file", path))?;
         if task.words.is_empty() {
             return Ok(());
@@ -340,6 +343,9 @@ impl Roots {
         OutsideRoots::Outside { what, path, leads, roots: self.texts().join(", ") }
     }
 }
+
+/// Folders that every program may read.
+const SYSTEM_FOLDERS: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt"];
 
 /// The files of a job, and those of them that a node brings to another place.
 #[derive(Clone, Copy)]

@@ -44,7 +44,7 @@ fn check_names(steps: &[WorkflowStep]) -> Result<(), String> {
         if !names.insert(name) {
             return Err(format!("two steps have the name {name:?}"));
         }
-        if !program.pipeline.is_empty() || !program.removes.is_empty() {
+        if !program.pipeline.is_empty() || !program.removes.is_empty() || !program.looks.is_empty() {
             return Err(format!(
                 "the step {name:?} is more than a program: give each program a step of its own"
             ));

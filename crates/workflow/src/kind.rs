@@ -42,7 +42,9 @@ impl StepPlanner for Workflow {
         match finished.last {
             [] => pipelines(spec, spec.numbers().filter(may_begin), is_finished, finished.begun, size),
             last => {
-                let readers = last.iter().flat_map(|last| &spec.step_at(*last).readers).copied();
+                // The steps that remove files have no readers.
+                let own = last.iter().filter(|last| (last.0 as usize) < spec.count());
+                let readers = own.flat_map(|last| &spec.step_at(*last).readers).copied();
                 pipelines(spec, readers.filter(may_begin), is_finished, finished.begun, size)
             }
         }

@@ -14,7 +14,7 @@ use ids::StepNumber;
 use jobkind::{Judgement, KnownRuns, RememberedStep, RunMemory};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 impl RunMemory for PlannedWorkflow {
@@ -46,8 +46,8 @@ impl RunMemory for PlannedWorkflow {
 
     fn judge(&self, known: &KnownRuns) -> Judgement {
         let order = self.in_order();
-        let mut judge =
-            Judge { spec: self, known, unchanged: BTreeSet::new(), judgement: Judgement::default() };
+        let (unchanged, unsure, judgement) = (BTreeSet::new(), BTreeMap::new(), Judgement::default());
+        let mut judge = Judge { spec: self, known, unchanged, unsure, judgement };
         order.iter().for_each(|step| judge.find_changes(*step));
         order.iter().rev().for_each(|step| judge.skip_or_run(*step));
         let Judge { mut judgement, .. } = judge;
@@ -66,9 +66,12 @@ impl RunMemory for PlannedWorkflow {
             let writer = known.newest(made.writer);
             writer.is_some_and(|writer| is_same(&recorded.run.inputs[made.input], writer, made.output))
         };
+        // A step that ran before it may have changed more than its outputs.
+        let was_skipped = |before: StepNumber| known.recorded.contains_key(&before);
         declared_difference(&planned.program, recorded).is_none()
             && looked.differences.is_empty()
             && planned.made_inputs.iter().all(made)
+            && planned.only_before().all(was_skipped)
     }
 
     fn recorded(&self, step: StepNumber, mut run: FinishedRun, known: &KnownRuns) -> Option<RecordedRun> {
@@ -128,8 +131,10 @@ impl PlannedWorkflow {
 struct Judge<'a> {
     spec: &'a PlannedWorkflow,
     known: &'a KnownRuns,
-    /// Steps that would write the recorded outputs again if they ran.
+    /// Steps of which nothing that they declare has changed.
     unchanged: BTreeSet<StepNumber>,
+    /// Those of them that run, or wait for one that runs, with the reasons: a program may write something else each time.
+    unsure: BTreeMap<StepNumber, String>,
     judgement: Judgement,
 }
 
@@ -137,7 +142,12 @@ impl Judge<'_> {
     /// Decides whether a step is unchanged. Those before it must be decided.
     fn find_changes(&mut self, step: StepNumber) {
         match self.change(step) {
-            None => drop(self.unchanged.insert(step)),
+            None => {
+                self.unchanged.insert(step);
+                if let Some(reason) = self.lost_kept_output(step).or_else(|| self.unsure_input(step)) {
+                    self.unsure.insert(step, reason);
+                }
+            }
             Some(reason) => self.add_reason(step, &reason),
         }
     }
@@ -167,7 +177,29 @@ impl Judge<'_> {
         if let Some(difference) = looked.differences.iter().find(|difference| !is_of_output(difference)) {
             return Some(difference.to_string());
         }
+        let runs_before = planned.only_before().find(|before| !self.unchanged.contains(before));
+        if let Some(before) = runs_before {
+            return Some(format!("it waits for {:?}, which runs", self.spec.step_at(before).name));
+        }
         planned.made_inputs.iter().find_map(|made| self.change_of_input(planned, recorded, *made))
+    }
+
+    /// Returns the reason for a step that reads an output of a step which runs, and perhaps writes something else.
+    fn unsure_input(&self, step: StepNumber) -> Option<String> {
+        let planned = self.spec.step_at(step);
+        let made = planned.made_inputs.iter().find(|made| self.unsure.contains_key(&made.writer))?;
+        let path = shown(&planned.program, &planned.program.inputs[made.input].path);
+        Some(format!("{path} comes from {:?}, which runs", self.spec.step_at(made.writer).name))
+    }
+
+    /// Returns the reason for a step whose output was changed or removed, and is none that it removes itself.
+    fn lost_kept_output(&self, step: StepNumber) -> Option<String> {
+        let planned = self.spec.step_at(step);
+        self.known.looked.get(&step)?.differences.iter().find_map(|difference| {
+            let (output, what) = of_output(difference)?;
+            let path = shown(&planned.program, &planned.program.outputs[output].path);
+            (!planned.is_removed(output)).then(|| format!("{path} {what}"))
+        })
     }
 
     fn change_of_input(
@@ -193,31 +225,33 @@ impl Judge<'_> {
         if !self.unchanged.contains(&step) {
             return;
         }
-        match self.lost_output(step) {
+        let reason = self.unsure.get(&step).cloned();
+        match reason.or_else(|| self.needed_again(step)) {
             None => drop(self.judgement.skipped.insert(step)),
             Some(reason) => self.add_reason(step, &reason),
         }
     }
 
-    /// Returns the reason why a step must run although nothing that it reads changed.
-    fn lost_output(&self, step: StepNumber) -> Option<String> {
+    /// Returns the reason for a step whose temporary output is gone, and is read by a step that is not skipped.
+    fn needed_again(&self, step: StepNumber) -> Option<String> {
         let planned = self.spec.step_at(step);
-        let looked = self.known.looked.get(&step)?;
-        looked.differences.iter().find_map(|difference| {
-            let (output, what) = match difference {
-                RunDifference::Written { output } => (*output as usize, "was changed"),
-                RunDifference::Gone { output } => (*output as usize, "is gone"),
-                _ => return None,
-            };
+        self.known.looked.get(&step)?.differences.iter().find_map(|difference| {
+            let (output, _) = of_output(difference)?;
             let path = shown(&planned.program, &planned.program.outputs[output].path);
-            if !planned.is_removed(output) {
-                return Some(format!("{path} {what}"));
-            }
             let readers = &planned.output_readers[output];
             let reader = readers.iter().find(|reader| !self.judgement.skipped.contains(reader))?;
             let reader = &self.spec.step_at(*reader).name;
             Some(format!("{reader:?} needs {path}, which was temporary"))
         })
+    }
+}
+
+/// Returns the output that a difference is about, and the fate of it.
+fn of_output(difference: &RunDifference) -> Option<(usize, &'static str)> {
+    match difference {
+        RunDifference::Written { output } => Some((*output as usize, "was changed")),
+        RunDifference::Gone { output } => Some((*output as usize, "is gone")),
+        _ => None,
     }
 }
 

@@ -50,6 +50,12 @@ pub(crate) struct MadeInput {
 }
 
 impl PlannedStep {
+    /// Returns the steps that it waits for without reading their outputs.
+    pub fn only_before(&self) -> impl Iterator<Item = StepNumber> {
+        let reads = |before: &StepNumber| self.made_inputs.iter().any(|made| made.writer == *before);
+        self.after.iter().copied().filter(move |before| !reads(before))
+    }
+
     /// Returns whether an output is removed at the end, because only steps read it.
     pub fn is_removed(&self, output: usize) -> bool {
         self.program.outputs[output].temporary && !self.output_readers[output].is_empty()
@@ -70,7 +76,9 @@ impl PlannedWorkflow {
 
     /// Returns whether all programs have succeeded.
     pub(crate) fn is_done(&self, finished: &FinishedSteps<'_>) -> bool {
-        finished.all.len() >= self.steps.len()
+        let count = self.steps.len();
+        // Steps of the kind itself may be among them.
+        finished.all.len() >= count && finished.all.range(..StepNumber(count as u32)).count() >= count
     }
 
     /// Returns the steps that remove temporary files. They follow when all others are finished.

@@ -290,6 +290,31 @@ fn mistakes_of_wildcards_are_named() {
 }
 
 #[test]
+fn repeated_wildcards_are_not_tried_without_end() {
+    let file = format!("x{}.txt", "_".repeat(200));
+    let each = "{a}_{b}_{c}_{d}_{e}_{f}_{g}_{a}.txt";
+    let text = format!("[[step]]\nname = \"s\"\nwords = [\"x\"]\neach = \"{each}\"\n");
+    check_mistake(&[&file], &text, &["the step \"s\" has the pattern", each, "too many trials"]);
+}
+
+#[test]
+fn odd_names_are_refused_in_scripts() {
+    let step = |words: &str| {
+        format!("[[step]]\nname = \"s\"\nwords = [{words}]\neach = \"d/{{a}}\"\nstdin = \"d/{{a}}\"\n")
+    };
+    for option in ["-c", "-ec", "-euc", "-e"] {
+        let words = step(&format!("\"bash\", \"{option}\", \"sort {{a}} | uniq\""));
+        check_mistake(&["d/$(x)"], &words, &["has {a} in `command` or after an option", "a word of its own"]);
+        check(&["d/x"], &words, &["s a=x: sort x | uniq [d/x>] []"]);
+    }
+    for before in ["--name", "-x", "-", "c", "-1c"] {
+        check(&["d/a b"], &step(&format!("\"p\", \"{before}\", \"{{a}}\"")), &["s a=a b: a b [d/a b>] []"]);
+    }
+    let argument = step("\"sh\", \"-c\", \"cat \\\"$1\\\"\", \"sh\", \"{a}\"");
+    check(&["d/a b"], &argument, &["s a=a b: a b [d/a b>] []"]);
+}
+
+#[test]
 fn odd_names_pass_in_words() {
     let text = "[[step]]\nname = \"s\"\nwords = [\"{a}\"]\neach = \"d/{a}\"\nstdin = \"d/{a}\"\n";
     check(

@@ -274,3 +274,36 @@ fn equal_outputs_let_readers_be_skipped() {
     let all = workflow(&sandbox, &["run", "flow.toml"]).expect_success();
     assert_eq!(all.text(), "first ran\nsecond ran\nthird ran\n");
 }
+
+/// A step without outputs may change files: steps that wait for it run, and read them as they are then.
+#[test]
+fn steps_after_a_running_one_run() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.write("data", "");
+    let text = format!(
+        "[[step]]\nname = \"fetch\"\ncommand = \"echo line >> {}\"\n\
+         [[step]]\nname = \"count\"\ncommand = \"wc -l < data > n\"\ninputs = [\"data\"]\noutputs = [\"n\"]\nafter = [\"fetch\"]\n",
+        data.display()
+    );
+    sandbox.write("flow.toml", text);
+    for count in 1..4 {
+        workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+        assert_eq!(fs::read_to_string(sandbox.path("n")).expect("a result"), format!("{count}\n"));
+    }
+}
+
+/// A step whose output was removed may write something else: its readers follow.
+#[test]
+fn readers_follow_an_output_written_again() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "flow.toml",
+        "[[step]]\nname = \"seed\"\ncommand = \"date +%N > seed\"\noutputs = [\"seed\"]\nkeep = true\n\
+         [[step]]\nname = \"copy\"\ncommand = \"cat seed > copy\"\ninputs = [\"seed\"]\noutputs = [\"copy\"]\n",
+    );
+    let read = |name: &str| fs::read_to_string(sandbox.path(name)).expect("a result");
+    workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    fs::remove_file(sandbox.path("seed")).expect("it was made");
+    workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    assert_eq!(read("seed"), read("copy"));
+}

@@ -155,6 +155,16 @@ impl FinishedRun {
     }
 }
 
+impl RunDifference {
+    /// Returns whether a run has the output that it names, if it names one.
+    pub fn is_about(&self, run: &FinishedRun) -> bool {
+        match self {
+            Self::Written { output } | Self::Gone { output } => (*output as usize) < run.outputs.len(),
+            _ => true,
+        }
+    }
+}
+
 impl fmt::Display for RunDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

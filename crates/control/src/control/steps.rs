@@ -101,7 +101,8 @@ impl Control {
             stepped.remembers(recorded);
             self.stepped.insert(job, stepped);
             restore_steps(&mut self.stepped, job, &steps);
-            let with = |state: JobState| steps.iter().find(|step| step.state == state);
+            let own = |step: &&StepRow| step.step.0 < LOOKS_FROM;
+            let with = |state: JobState| steps.iter().filter(own).find(|step| step.state == state);
             let failed = with(JobState::Failed).or_else(|| with(JobState::Cancelled));
             let ends = match (plan.err(), cancel_asked, failed) {
                 (_, Some(reason), _) => Some(JobOutcome::Cancelled { reason }),

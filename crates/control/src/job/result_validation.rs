@@ -226,10 +226,14 @@ fn problem_of_program(task: &RunTask, run: &RunResult) -> Option<&'static str> {
         runs.any(|(program, run)| !program.declares(run))
     };
     let counts = || !run.runs.is_empty() && run.runs.len() != task.programs().count();
+    let unasked = || {
+        let mut answers = task.looks.iter().zip(&run.looked);
+        answers.any(|(look, answer)| answer.differences.iter().any(|found| !found.is_about(&look.run)))
+    };
     match () {
         () if most > SAID_BYTES_MAX => Some("more program output than the history stores"),
         () if counts() || foreign() => Some("runs of other programs"),
-        () if run.looked.len() != task.looks.len() => Some("answers to other questions"),
+        () if run.looked.len() != task.looks.len() || unasked() => Some("answers to other questions"),
         () => None,
     }
 }

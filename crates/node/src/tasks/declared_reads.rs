@@ -9,10 +9,15 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Checks that the files beside the inputs exist.
+/// Folders of the system that every program may read, also in a sandbox.
+const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"];
+/// Settings of the machine. A program in a sandbox may read only some of them.
+const SETTINGS: &str = "/etc";
+
+/// Checks that the files beside the inputs exist. Those of the system may lie outside of the node's roots.
 pub(super) fn check_named(task: &RunTask, paths: &JobPaths) -> Result<(), TaskFailure> {
     let Some(StepCaching { reads, environment }) = task.caching.as_deref() else { return Ok(()) };
-    for path in reads {
+    for path in reads.iter().filter(|path| !is_below(path, &SYSTEM) && !is_below(path, &[SETTINGS])) {
         paths.open_place(path).map_err(|error| missing("reads", path, error))?;
     }
     for path in environment {
@@ -36,9 +41,19 @@ fn missing(key: &str, path: &Path, error: std::io::Error) -> TaskFailure {
     }
 }
 
-/// Returns the files beside the inputs.
+/// Returns whether an existing path lies below one of these folders, also with all links followed.
+fn is_below(path: &Path, folders: &[&str]) -> bool {
+    let folders = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
+    let is_real = |real: PathBuf| folders(&real) || SYSTEM.iter().any(|system| real.starts_with(system));
+    folders(path) && path.canonicalize().is_ok_and(is_real)
+}
+
+/// Returns the files beside the inputs that only a rule makes readable in a sandbox.
 pub(super) fn named(task: &RunTask) -> impl Iterator<Item = &PathBuf> {
-    task.caching.iter().flat_map(|caching| caching.reads.iter().chain(&caching.environment))
+    let caching = task.caching.as_deref();
+    let reads = caching.into_iter().flat_map(|caching| &caching.reads);
+    let environment = caching.into_iter().flat_map(|caching| &caching.environment);
+    reads.filter(|path| !is_below(path, &SYSTEM)).chain(environment)
 }
 
 /// Returns the limit of the reads of a program that runs in this directory without a sandbox; None if it may read
@@ -49,5 +64,36 @@ pub(super) fn limit(task: &RunTask, work_dir: &Path) -> Option<Arc<DeclaredReads
     }
     // The links there lead also to files that other programs of the pipeline wrote.
     let inputs = task.inputs.iter().map(|input| work_dir.join(&input.name));
-    DeclaredReads::new(&task.directory, inputs.chain(named(task).cloned()).collect()).map(Arc::new)
+    // The directory of the workflow may lie below a system folder.
+    let declared = task.caching.iter().flat_map(|caching| caching.reads.iter().chain(&caching.environment));
+    DeclaredReads::new(&task.directory, inputs.chain(declared.cloned()).collect()).map(Arc::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SETTINGS, SYSTEM, is_below};
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    #[test]
+    fn only_real_system_paths_are_skipped() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        symlink("/usr", &link).unwrap();
+        let up = format!("/usr/..{}", dir.path().display());
+        let paths = [
+            ("/usr/bin", true),
+            ("/bin", true),
+            ("/usr/missing", false),
+            (up.as_str(), false),
+            ("/user", false),
+            (link.to_str().unwrap(), false),
+            ("/etc/passwd", false),
+        ];
+        for (path, expected) in paths {
+            assert_eq!(is_below(Path::new(path), &SYSTEM), expected, "{path}");
+        }
+        assert!(is_below(Path::new("/etc/passwd"), &[SETTINGS]));
+        assert!(!is_below(Path::new("/etc/../tmp"), &[SETTINGS]));
+    }
 }

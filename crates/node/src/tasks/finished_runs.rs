@@ -6,6 +6,7 @@ use api::task::{
 };
 use program::find_executable;
 use roots::JobPaths;
+use rustix::fs::{Access, Mode, OFlags};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -91,11 +92,23 @@ fn executables(program: &ProgramPlace, reading: Reading<'_>) -> Option<Vec<FileC
     };
     let mut files = Vec::new();
     while let Some(path) = next.take().filter(|_| files.len() < INTERPRETERS_MAX) {
-        next = interpreter(&mut File::open(&path).ok()?, program);
-        let content = reading.contents.of(&File::open(&path).ok()?, reading.cancelled);
+        let open = || match program.input.as_ref() == Some(&path) {
+            true => reading.paths.open_file(&path).ok(),
+            false => open_executable(&path),
+        };
+        next = interpreter(&mut open()?, program);
+        let content = reading.contents.of(&open()?, reading.cancelled);
         files.push(run_file(&path, &content.ok()?));
     }
     Some(files)
+}
+
+/// Opens a plain file that may be executed. The words of a user name it: it may be anything.
+fn open_executable(path: &Path) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::access(path, Access::EXEC_OK).ok()?;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    file.metadata().is_ok_and(|facts| facts.is_file()).then_some(file)
 }
 
 fn found(word: &str, program: &ProgramPlace) -> Option<PathBuf> {

@@ -5,13 +5,13 @@ use std::ffi::OsStr;
 use std::fs::FileType;
 use std::path::{Path, PathBuf};
 
-/// Directories of homes, besides the present user's.
+/// The directory of homes, and the home of root.
 const HOMES: [&str; 2] = ["/home", "/root"];
-/// Folders of the system. No directory in them counts as a user's.
+/// Folders of the system. No directory at any depth in them counts as a user's.
 const SYSTEM: [&str; 10] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/proc", "/sys"];
-/// Directories that the system shares with users.
-const SHARED: [&str; 4] = ["/", "/dev", "/run", "/var"];
+    ["/proc", "/sys", "/dev", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"];
+/// Folders of the system that may hold directories of users, except as direct children.
+const SHARED: [&str; 4] = ["/usr", "/var", "/opt", "/run"];
 /// Directories of executables, beside the other folders of an installation.
 const EXECUTABLES: [&str; 3] = ["bin", "sbin", "shims"];
 /// Parts of an environment that a user made in the directory of a workflow itself.
@@ -21,28 +21,36 @@ const PYTHON_SETTINGS: &str = "pyvenv.cfg";
 /// Maximum number of entries of a directory above a user's. In a larger one nothing counts as outside.
 const ENTRIES_MAX: usize = 4096;
 
-/// Directories of users: real paths, none below another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct OwnDirectories(Vec<PathBuf>);
+/// Directories of users. All paths are real ones.
+#[derive(Clone, Debug)]
+pub(super) struct OwnDirectories {
+    /// None lies below another.
+    all: Vec<PathBuf>,
+    /// The homes and the directory of the workflow, one below another as well.
+    named: Vec<PathBuf>,
+    /// The directory whose children are homes.
+    above_homes: Option<PathBuf>,
+}
 
 impl OwnDirectories {
     /// Returns the homes of this machine, and the directory of a workflow.
     pub fn with(directory: &Path) -> Self {
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        Self::of(HOMES.iter().map(PathBuf::from).chain(home).chain([directory.to_path_buf()]))
+        Self::of(&HOMES.map(PathBuf::from), home.into_iter().chain([directory.to_path_buf()]))
     }
 
-    fn of(paths: impl Iterator<Item = PathBuf>) -> Self {
-        let is_of_user = |path: &PathBuf| {
-            !SYSTEM.iter().any(|system| path.starts_with(system))
-                && !SHARED.iter().any(|shared| path == Path::new(shared))
-        };
-        let mut all: Vec<PathBuf> =
-            paths.filter_map(|path| path.canonicalize().ok()).filter(is_of_user).collect();
+    /// Returns the homes, of which the first is the directory of homes, and other directories unless they are the
+    /// system's.
+    fn of(homes: &[PathBuf], others: impl Iterator<Item = PathBuf>) -> Self {
+        let real = |path: &PathBuf| path.canonicalize().ok().filter(|real| real != Path::new("/"));
+        // Homes may be links to a system folder, such as `/var/home` and `/var/roothome`.
+        let mut named: Vec<PathBuf> = homes.iter().filter_map(real).collect();
+        named.extend(others.filter_map(|path| real(&path)).filter(|path| !is_of_system(path)));
         // A parent sorts before its children.
-        all.sort();
+        named.sort();
+        let mut all = named.clone();
         all.dedup_by(|path, before| path.starts_with(before));
-        Self(all)
+        Self { all, named, above_homes: homes.first().and_then(real) }
     }
 
     /// Returns whether a path or a part of it belongs to a user.
@@ -51,11 +59,11 @@ impl OwnDirectories {
     }
 
     fn hold(&self, path: &Path) -> bool {
-        self.0.iter().any(|own| path.starts_with(own))
+        self.all.iter().any(|own| path.starts_with(own))
     }
 
     fn are_below(&self, path: &Path) -> bool {
-        self.0.iter().any(|own| own.starts_with(path))
+        self.all.iter().any(|own| own.starts_with(path))
     }
 
     /// Returns the files and directories below `root` that no user's directory holds, as few paths as possible. Symbolic
@@ -90,10 +98,10 @@ impl OwnDirectories {
         prefix.map(Path::to_path_buf).or_else(|| Some(folder).filter(|folder| !self.is_home(folder)))
     }
 
-    /// Returns whether a directory is or holds a user's, or is a home.
+    /// Returns whether a directory is or holds a home or the directory of the workflow.
     fn is_home(&self, directory: &Path) -> bool {
-        let is_home = directory.parent().is_some_and(|above| above == Path::new(HOMES[0]));
-        is_home || self.are_below(directory)
+        let is_home = self.above_homes.is_some() && directory.parent() == self.above_homes.as_deref();
+        is_home || self.named.iter().any(|named| named.starts_with(directory))
     }
 
     /// Returns an active environment of Python or conda, with the installation on which it is based.
@@ -118,6 +126,15 @@ impl OwnDirectories {
     }
 }
 
+/// Returns whether a directory is a folder of the system.
+fn is_of_system(directory: &Path) -> bool {
+    let is_shared = |path: &Path| SHARED.iter().any(|shared| path == Path::new(shared));
+    SYSTEM.iter().any(|system| directory.starts_with(system))
+        || directory == Path::new("/")
+        || is_shared(directory)
+        || directory.parent().is_some_and(is_shared)
+}
+
 /// Returns the folder of executables on which an environment of Python is based.
 fn base_of(prefix: &Path) -> Option<PathBuf> {
     let settings = std::fs::read_to_string(prefix.join(PYTHON_SETTINGS)).ok()?;
@@ -138,7 +155,7 @@ fn entries(directory: &Path) -> Vec<(PathBuf, FileType)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ENTRIES_MAX, OwnDirectories};
+    use super::{ENTRIES_MAX, OwnDirectories, is_of_system};
     use std::ffi::OsStr;
     use std::os::unix::fs::symlink;
     use std::path::{Path, PathBuf};
@@ -152,7 +169,7 @@ mod tests {
     }
 
     fn own(root: &Path, names: &[&str]) -> OwnDirectories {
-        OwnDirectories::of(names.iter().map(|name| root.join(name)))
+        OwnDirectories::of(&[], names.iter().map(|name| root.join(name)))
     }
 
     fn names(root: &Path, paths: Vec<PathBuf>) -> Vec<String> {
@@ -184,8 +201,44 @@ mod tests {
 
     #[test]
     fn system_folders_belong_to_no_user() {
-        let all = ["/", "/usr/bin", "/etc", "/var", "/proc/self", "/dev"];
-        assert_eq!(OwnDirectories::of(all.iter().map(PathBuf::from)), OwnDirectories(Vec::new()));
+        let all = ["/", "/usr", "/usr/bin", "/etc", "/var", "/proc/self", "/dev"];
+        assert!(OwnDirectories::of(&[], all.iter().map(PathBuf::from)).all.is_empty());
+        for (path, expected) in [
+            ("/", true),
+            ("/usr", true),
+            ("/usr/src", true),
+            ("/usr/src/app", false),
+            ("/var/lib", true),
+            ("/var/lib/user", false),
+            ("/opt/conda", true),
+            ("/opt/user/wf", false),
+            ("/run/user/1000", false),
+            ("/etc/user/wf/deep", true),
+            ("/dev/shm/wf", true),
+            ("/lib64/user/wf", true),
+            ("/library", false),
+            ("/srv", false),
+        ] {
+            assert_eq!(is_of_system(Path::new(path)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn linked_homes_stay_closed() {
+        let (_dir, root) =
+            tree(&["var/home/u/bin", "var/home/u/wf/bin", "var/home/v/bin", "var/home/u/t/bin"]);
+        symlink("var/home", root.join("home")).unwrap();
+        let others = ["home/u", "home/u/wf"].map(|name| root.join(name));
+        let own = OwnDirectories::of(&[root.join("home"), root.join("root")], others.into_iter());
+        assert_eq!(own.all, [root.join("var/home")]);
+        let folders = ["home/u/bin", "home/u/wf/bin", "home/v/bin", "home/u/t/bin", "home/u", "home/v"];
+        let path = std::env::join_paths(folders.map(|folder| root.join(folder))).unwrap();
+        let found = names(&root, own.installations_in(&path));
+        assert_eq!(found, ["var/home/u/bin", "var/home/u/t", "var/home/u/wf/bin", "var/home/v/bin"]);
+        for (prefix, count) in [("home/u", 6), ("home/v", 6), ("home/u/wf", 6), ("home/u/t", 1), ("home", 6)]
+        {
+            assert_eq!(own.environment_at(&root.join(prefix)).len(), count, "{prefix}");
+        }
     }
 
     #[test]

@@ -7,9 +7,13 @@ use api::task::FileContent;
 use metastore::{FinishedRunRow, Metastore, StoreError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
+use tokio::sync::Semaphore;
 
-/// Maximum number of remembered runs that are read.
-const READ_MAX: usize = 1_000_000;
+/// Maximum number of files of the runs that are read.
+const FILES_MAX: usize = 2_000_000;
+
+/// Each question may take much memory: they are answered one after the other.
+static TURN: Semaphore = Semaphore::const_new(1);
 
 /// Returns the lineage of a file. `user`: only runs of this user are looked at.
 pub async fn lineage(
@@ -17,11 +21,12 @@ pub async fn lineage(
     user: Option<&str>,
     question: &LineageQuestion,
 ) -> Result<Lineage, StoreError> {
+    let _turn = TURN.acquire().await;
     let (mut graph, mut after) = (RunGraph::default(), None);
     loop {
         let (rows, last) = store.finished_runs_after(user, after).await?;
         rows.into_iter().for_each(|row| graph.add(row));
-        if last.is_none() || graph.runs.len() >= READ_MAX {
+        if last.is_none() || graph.files >= FILES_MAX {
             let mut lineage = graph.lineage(question);
             lineage.is_cut |= last.is_some();
             return Ok(lineage);
@@ -36,6 +41,8 @@ struct RunGraph {
     runs: Vec<LineageRun>,
     writers: BTreeMap<PathBuf, usize>,
     readers: BTreeMap<PathBuf, Vec<usize>>,
+    /// Number of files of all runs.
+    files: usize,
 }
 
 impl RunGraph {
@@ -43,6 +50,7 @@ impl RunGraph {
         let FinishedRunRow { user, job, ended_ns, run, .. } = row;
         let index = self.runs.len();
         let (step, run) = (run.step, run.run);
+        self.files += 1 + run.executables.len() + run.paths().count();
         for output in &run.outputs {
             // Two steps may have written one path; the later run made the present file.
             let writer = self.writers.entry(output.path.clone()).or_insert(index);

@@ -26,8 +26,9 @@ pub enum ExpansionError {
     )]
     UnknownPlaceholder { step: String, name: String, nearest: String },
     #[error(
-        "the step {step:?} has {{{name}}} in `command`, and a file gives it the value {value:?}, which a shell does not \
-         take as it stands: give `words`, or env = {{ NAME = \"{{{name}}}\" }} and \"$NAME\" in the command"
+        "the step {step:?} has {{{name}}} in `command` or after an option such as `-c`, and a file gives it the value \
+         {value:?}, which a shell does not take as it stands: give it in `words` as a word of its own, or env = {{ NAME = \
+         \"{{{name}}}\" }} and \"$NAME\" in the command"
     )]
     NotForShell { step: String, name: String, value: String },
     #[error("two steps have the name {step:?}")]

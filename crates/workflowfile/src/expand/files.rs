@@ -1,7 +1,7 @@
 //! Files of this machine that match.
 
 use super::error::ExpansionError;
-use super::pattern::{Part, bind};
+use super::pattern::{Part, may_match};
 use std::collections::BTreeMap;
 use std::fs::DirEntry;
 use std::io::ErrorKind;
@@ -23,11 +23,12 @@ pub enum NamePattern<'a> {
 }
 
 impl NamePattern<'_> {
+    /// Returns whether a name matches. Wildcards may differ here that must have the same value in the whole path.
     fn matches(&self, name: &str) -> bool {
         match self {
             Self::Fixed(fixed) => fixed == name,
             Self::Glob(pattern) => pattern.matches_with(name, GLOB_OPTIONS),
-            Self::Wild(parts) => bind(parts, name).is_some(),
+            Self::Wild(parts) => may_match(parts, name),
         }
     }
 
@@ -64,7 +65,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Returns the paths of the files below a directory that match, in order.
+    /// Returns the paths of the files below a directory whose names match one by one, in order.
     pub fn matching(
         &mut self,
         base: &str,

@@ -1,16 +1,22 @@
 //! One of the steps for which a step of the file stands.
 
 use super::error::ExpansionError;
+use super::pattern::TRIALS;
 use super::placeholder::{Piece, pieces};
-use super::values::{Place, Values};
+use super::values::{BoundBy, Place, Values};
 use api::job::workflow_file::WorkflowFileStep;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Returns a step with values in place of all placeholders.
+/// Returns a step with values in place of all placeholders. Error: the wildcards of the step have no values, as its
+/// pattern took too many trials.
 pub fn instance(step: &WorkflowFileStep, values: &Values<'_>) -> Result<WorkflowFileStep, ExpansionError> {
+    let has_values = values.own.values().any(|value| value.source == BoundBy::FileName);
+    if let Some(pattern) = step.each.as_ref().filter(|_| !has_values) {
+        let (step, pattern) = (step.name.clone(), pattern.clone());
+        return Err(ExpansionError::BadPattern { step, pattern, reason: TRIALS });
+    }
     let plain = |text: &String| values.fill(text, Place::Plain);
-    let texts = |all: &Vec<String>| all.iter().map(plain).collect::<Result<Vec<String>, _>>();
     let path = |path: &PathBuf| match path.to_str() {
         Some(text) => values.fill(text, Place::Plain).map(PathBuf::from),
         None => Ok(path.clone()),
@@ -23,7 +29,7 @@ pub fn instance(step: &WorkflowFileStep, values: &Values<'_>) -> Result<Workflow
         sweep: BTreeMap::new(),
         each: None,
         command: step.command.as_ref().map(shell).transpose()?,
-        words: step.words.as_ref().map(texts).transpose()?,
+        words: step.words.as_ref().map(|words| filled_words(words, values)).transpose()?,
         inputs: paths(&step.inputs)?,
         outputs: paths(&step.outputs)?,
         stdin: step.stdin.as_ref().map(path).transpose()?,
@@ -41,6 +47,23 @@ pub fn instance(step: &WorkflowFileStep, values: &Values<'_>) -> Result<Workflow
         reads: paths(&step.reads)?,
         environment: paths(&step.environment)?,
     })
+}
+
+/// Returns words with values in place of placeholders. A word after an option such as `-c` may be a script.
+fn filled_words(words: &[String], values: &Values<'_>) -> Result<Vec<String>, ExpansionError> {
+    let mut filled: Vec<String> = Vec::with_capacity(words.len());
+    for word in words {
+        let is_script = filled.last().is_some_and(|before| takes_script(before));
+        let place = if is_script { Place::Shell } else { Place::Plain };
+        filled.push(values.fill(word, place)?);
+    }
+    Ok(filled)
+}
+
+/// Returns whether a word is an option such as `-c`, `-euc` or `-e`, after which shells and interpreters take a script.
+fn takes_script(word: &str) -> bool {
+    let letters = word.strip_prefix('-').unwrap_or_default();
+    letters.ends_with(['c', 'e']) && letters.chars().all(|each| each.is_ascii_alphabetic())
 }
 
 /// Returns the name of an instance. Values that the name does not have stand at its end.

@@ -4,14 +4,18 @@ use super::error::ExpansionError;
 use super::files::NamePattern;
 use super::placeholder::{Piece, pieces};
 use super::values::{Place, Values};
+use std::collections::BTreeSet;
 
 /// Maximum number of wildcards of a pattern.
 const WILDCARDS_MAX: usize = 8;
+/// Maximum number of trials to match a path, if a wildcard is repeated.
+const TRIALS_MAX: usize = 1_000_000;
 const DOTS: &str = "give a path without `..`";
 const NO_WILDCARD: &str = "give a wildcard in braces, as in `data/{sample}.txt`";
 const STAR: &str = "give a name in braces in place of `*`, as in `data/{sample}.txt`";
 const ADJACENT: &str = "give text between two wildcards";
 const TOO_MANY: &str = "give at most 8 wildcards";
+pub const TRIALS: &str = "a path takes too many trials to match: give each wildcard once";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
@@ -106,9 +110,15 @@ impl<'a> EachPattern<'a> {
     }
 
     /// Returns the wildcards with their values, if a path matches. Of several ways to match, the first wildcard takes as
-    /// few characters as it can, and so on.
+    /// few characters as it can, and so on. A path that takes too many trials has no values, and `instance`
+    /// refuses it.
     pub fn bind<'p>(&self, path: &'p str) -> Option<Vec<(&'a str, &'p str)>> {
-        bind(&self.parts, path)
+        let mut matching = Matching::new(&self.parts, path, has_repeats(&self.parts));
+        let matches = matching.rest_matches(0, 0);
+        match matching.trials > TRIALS_MAX {
+            true => Some(Vec::new()),
+            false => matches.then_some(matching.bound),
+        }
     }
 }
 
@@ -127,44 +137,85 @@ fn add_text(components: &mut Vec<Vec<Part<'_>>>, text: &str) {
     }
 }
 
-/// Returns the wildcards of parts with their values, if a text matches. A wildcard matches no slash and no hidden name.
-pub fn bind<'a, 'p>(parts: &[Part<'a>], text: &'p str) -> Option<Vec<(&'a str, &'p str)>> {
-    let mut bound = Vec::new();
-    bind_rest(parts, text, 0, &mut bound).then_some(bound)
+/// Returns whether a text matches parts in which a repeated wildcard may have several values.
+pub fn may_match(parts: &[Part<'_>], text: &str) -> bool {
+    Matching::new(parts, text, false).rest_matches(0, 0)
 }
 
-fn bind_rest<'a, 'p>(
-    parts: &[Part<'a>],
+fn has_repeats(parts: &[Part<'_>]) -> bool {
+    let mut names = BTreeSet::new();
+    parts.iter().any(|part| matches!(part, Part::Wildcard(name) if !names.insert(*name)))
+}
+
+/// A text that is matched with parts. A wildcard matches no slash and no hidden name.
+struct Matching<'m, 'a, 'p> {
+    parts: &'m [Part<'a>],
     text: &'p str,
-    place: usize,
-    bound: &mut Vec<(&'a str, &'p str)>,
-) -> bool {
-    let rest = &text[place..];
-    let Some((part, parts)) = parts.split_first() else { return rest.is_empty() };
-    let name = match part {
-        Part::Text(plain) => {
-            return rest.starts_with(plain.as_str()) && bind_rest(parts, text, place + plain.len(), bound);
+    /// Wildcards with their values.
+    bound: Vec<(&'a str, &'p str)>,
+    /// A repeated wildcard has the same value everywhere. So the rest depends on the values before it.
+    has_repeats: bool,
+    /// Wildcards, by number of part, with places in the text from which the rest does not match; empty with repeats.
+    failed: BTreeSet<(usize, usize)>,
+    /// Number of trials with repeats. Above the maximum nothing matches.
+    trials: usize,
+}
+
+impl<'m, 'a, 'p> Matching<'m, 'a, 'p> {
+    fn new(parts: &'m [Part<'a>], text: &'p str, has_repeats: bool) -> Self {
+        Self { parts, text, bound: Vec::new(), has_repeats, failed: BTreeSet::new(), trials: 0 }
+    }
+
+    /// Returns whether the text from a place on matches the parts from a number on, and binds their wildcards.
+    fn rest_matches(&mut self, number: usize, place: usize) -> bool {
+        let rest = &self.text[place..];
+        let name = match self.parts.get(number) {
+            None => return rest.is_empty(),
+            Some(Part::Text(plain)) => {
+                return rest.starts_with(plain.as_str())
+                    && self.rest_matches(number + 1, place + plain.len());
+            }
+            Some(Part::Wildcard(name)) => *name,
+        };
+        if self.has_repeats {
+            let before = self.bound.iter().find(|(other, _)| *other == name);
+            if let Some(value) = before.map(|(_, value)| *value) {
+                return rest.starts_with(value) && self.rest_matches(number + 1, place + value.len());
+            }
+        } else if self.failed.contains(&(number, place)) {
+            return false;
         }
-        Part::Wildcard(name) => *name,
-    };
-    if let Some((_, value)) = bound.iter().find(|(other, _)| *other == name) {
-        return rest.starts_with(value) && bind_rest(parts, text, place + value.len(), bound);
-    }
-    let begins_name = place == 0 || text[..place].ends_with('/');
-    if begins_name && rest.starts_with('.') {
-        return false;
-    }
-    let end = rest.find('/').unwrap_or(rest.len());
-    let ends =
-        (1..=end).filter(|end| rest.is_char_boundary(*end) && (!parts.is_empty() || *end == rest.len()));
-    for end in ends {
-        bound.push((name, &rest[..end]));
-        if bind_rest(parts, text, place + end, bound) {
-            return true;
+        let matches = self.wildcard_matches(name, number, place);
+        if !matches && !self.has_repeats {
+            self.failed.insert((number, place));
         }
-        bound.pop();
+        matches
     }
-    false
+
+    /// Tries all values of a wildcard, the shortest first.
+    fn wildcard_matches(&mut self, name: &'a str, number: usize, place: usize) -> bool {
+        let text = self.text;
+        let rest = &text[place..];
+        let begins_name = place == 0 || text[..place].ends_with('/');
+        if begins_name && rest.starts_with('.') {
+            return false;
+        }
+        let is_last = number + 1 == self.parts.len();
+        let end = rest.find('/').unwrap_or(rest.len());
+        let ends = (1..=end).filter(|end| rest.is_char_boundary(*end) && (!is_last || *end == rest.len()));
+        for end in ends {
+            self.trials += usize::from(self.has_repeats);
+            if self.trials > TRIALS_MAX {
+                return false;
+            }
+            self.bound.push((name, &rest[..end]));
+            if self.rest_matches(number + 1, place + end) {
+                return true;
+            }
+            self.bound.pop();
+        }
+        false
+    }
 }
 
 #[cfg(test)]
@@ -205,5 +256,21 @@ mod tests {
         ] {
             check(pattern, path, "");
         }
+    }
+
+    #[test]
+    fn many_wildcards_match_at_once() {
+        let long = "_".repeat(200);
+        check("{a}_{b}_{c}_{d}_{e}_{f}_{g}_{h}.txt", &format!("/dir/{long}"), "");
+        check("{a}_{b}.txt", &format!("/dir/{long}.txt"), &format!("a=_ b={}", "_".repeat(198)));
+    }
+
+    #[test]
+    fn repeated_wildcards_have_limited_trials() {
+        let values = Values { step: "s", params: &BTreeMap::new(), own: BTreeMap::new() };
+        let pattern = EachPattern::parse("{a}_{b}_{c}_{d}_{e}_{f}_{g}_{a}.txt", &values, "/dir").unwrap();
+        let path = format!("/dir/x{}.txt", "_".repeat(200));
+        assert_eq!(pattern.bind(&path), Some(Vec::new()));
+        assert_eq!(pattern.bind("/dir/x_b_c_d_e_f_g_y.txt"), None);
     }
 }

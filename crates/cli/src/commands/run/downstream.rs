@@ -8,6 +8,7 @@ use crate::exit::Failure;
 use crate::options::connect::StateArgs;
 use crate::show::terminal::tell;
 use anyhow::anyhow;
+use api::JobSpec;
 use api::history::lineage::LineageDirection;
 use clap::Args;
 use ids::JobId;
@@ -27,12 +28,18 @@ pub struct RerunDownstreamArgs {
 pub fn run(args: &RerunDownstreamArgs) -> Result<(), Failure> {
     let found = lineage(&args.from, &args.downstream, LineageDirection::Down)?;
     // The newest job of each name has the workflow as it is now.
-    let mut newest: BTreeMap<String, JobId> = BTreeMap::new();
+    let mut newest: BTreeMap<(String, String), (JobId, JobSpec)> = BTreeMap::new();
     let jobs: BTreeSet<JobId> = found.runs.iter().map(|run| run.job).collect();
     for job in jobs {
         let Some(of) = store::details(&args.from, job, 0)?.job.step_of else { continue };
-        let name = store::details(&args.from, of.job, 0)?.job.name;
-        newest.entry(name).and_modify(|job| *job = of.job.max(*job)).or_insert(of.job);
+        let parent = store::details(&args.from, of.job, 0)?;
+        // The specification of a workflow of another user is hidden.
+        let steps = parent.spec.kind.steps().map(|steps| &steps.spec["steps"][0]);
+        let Some(directory) = steps.and_then(|step| step["program"]["directory"].as_str()) else { continue };
+        let key = (parent.job.name.clone(), directory.to_string());
+        if newest.get(&key).is_none_or(|(job, _)| *job < of.job) {
+            newest.insert(key, (of.job, parent.spec));
+        }
     }
     if newest.is_empty() {
         let path = args.downstream.display();
@@ -41,10 +48,16 @@ pub fn run(args: &RerunDownstreamArgs) -> Result<(), Failure> {
     let state_dir = state_dir::state_dir(args.from.state.as_deref()).map_err(Failure::refused)?;
     let connection = args.from.connection()?;
     let target = Target { connection, state_dir, priority: 0, slots: None, waits: true };
-    for (name, job) in newest {
-        tell(&format!("sailfish: {name}: runs again as in job {job}"));
-        let again = steps::submit(&target, store::details(&args.from, job, 0)?.spec)?;
-        tell(&format!("sailfish: {name}: succeeded{}", steps::skipped(&steps::events(&target, again)?)));
+    let mut outcome = Ok(());
+    for ((name, directory), (job, spec)) in newest {
+        tell(&format!("sailfish: {name} in {directory}: runs again as in job {job}"));
+        match steps::submit(&target, spec) {
+            Ok(again) => {
+                let skipped = steps::skipped(&steps::events(&target, again)?);
+                tell(&format!("sailfish: {name}: succeeded{skipped}"));
+            }
+            Err(failure) => outcome = Err(failure),
+        }
     }
-    Ok(())
+    outcome
 }

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 /// Questions of one task.
 const LOOKS_MAX: usize = 500;
+/// Files of the questions of one task.
+const LOOK_FILES_MAX: usize = 20_000;
 /// Name of the steps that ask them.
 const LOOKS: &str = "compare files with finished runs";
 /// Reasons that are noted of one job.
@@ -43,15 +45,14 @@ impl StepRuns {
 
     /// Returns the steps that ask nodes about the files of finished runs.
     pub fn look_steps(&mut self, memory: &dyn RunMemory) -> Vec<Step> {
-        let looks = memory.looks(&self.known);
-        let step = |(index, looks): (usize, &[(StepNumber, RunLook)])| {
+        let mut step = |(index, looks): (usize, Vec<(StepNumber, RunLook)>)| {
             let number = StepNumber(LOOKS_FROM + index as u32);
-            self.asked.insert(number, looks.iter().map(|(step, _)| *step).collect());
-            let looks = looks.iter().map(|(_, look)| look.clone()).collect();
+            let (asked, looks) = looks.into_iter().unzip();
+            self.asked.insert(number, asked);
             let work = StepWork::Program(Arc::new(RunTask { looks, ..RunTask::default() }));
             Step { number, name: LOOKS.into(), work, beside: Vec::new() }
         };
-        looks.chunks(LOOKS_MAX).enumerate().map(step).collect()
+        chunks(memory.looks(&self.known)).into_iter().enumerate().map(&mut step).collect()
     }
 
     /// Takes the answers of a step that asked. Returns the finished runs whose stamps are more certain now.
@@ -59,14 +60,12 @@ impl StepRuns {
         let mut refreshed = Vec::new();
         let steps = self.asked.get(&number).cloned().unwrap_or_default();
         for (step, mut answer) in steps.into_iter().zip(answers) {
-            if let (Some(run), Some(recorded)) = (answer.refreshed.take(), self.known.recorded.get_mut(&step))
+            let known = answer.refreshed.take().zip(self.known.recorded.get_mut(&step));
+            if let Some((run, recorded)) = known
+                && let Some(run) = with_stamps(&recorded.run, &run)
             {
-                // An answer tells stamps: all else is kept as it was.
-                let contents = |run: &FinishedRun| run.paths().map(PathBuf::from).collect::<Vec<_>>();
-                if contents(&run) == contents(&recorded.run) {
-                    *recorded = Arc::new(RecordedRun { run: *run, ..recorded.as_ref().clone() });
-                    refreshed.push(Arc::clone(recorded));
-                }
+                *recorded = Arc::new(RecordedRun { run, ..recorded.as_ref().clone() });
+                refreshed.push(Arc::clone(recorded));
             }
             self.known.looked.insert(step, answer);
         }
@@ -77,6 +76,18 @@ impl StepRuns {
     pub fn look_over(&mut self, number: StepNumber) -> bool {
         self.asked.remove(&number);
         self.asked.is_empty()
+    }
+
+    /// Returns whether questions are open.
+    pub fn are_asked(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// Records that steps run: their earlier runs stand for nothing any more.
+    pub fn begin(&mut self, steps: impl Iterator<Item = StepNumber>) {
+        for step in steps {
+            self.known.recorded.remove(&step);
+        }
     }
 
     /// Judges once which steps are skipped.
@@ -138,6 +149,41 @@ impl StepRuns {
     pub fn take_notes(&mut self) -> Vec<(EventKind, String)> {
         std::mem::take(&mut self.notes)
     }
+}
+
+/// Divides questions into those of one task each: a message has a limited size.
+fn chunks(looks: Vec<(StepNumber, RunLook)>) -> Vec<Vec<(StepNumber, RunLook)>> {
+    let (mut chunks, mut files): (Vec<Vec<_>>, usize) = (Vec::new(), 0);
+    for look in looks {
+        let more = 1 + look.1.run.executables.len() + look.1.run.paths().count();
+        files += more;
+        match chunks.last_mut().filter(|chunk| chunk.len() < LOOKS_MAX && files <= LOOK_FILES_MAX) {
+            Some(chunk) => chunk.push(look),
+            None => {
+                chunks.push(vec![look]);
+                files = more;
+            }
+        }
+    }
+    chunks
+}
+
+/// Returns a recorded run with the stamps of an answer; None for an answer about other files. All else of the answer is
+/// a node's word, and is not taken.
+fn with_stamps(recorded: &FinishedRun, answer: &FinishedRun) -> Option<FinishedRun> {
+    let merged = |recorded: &[FileContent], answer: &[FileContent]| {
+        let same = recorded.iter().map(|file| &file.path).eq(answer.iter().map(|file| &file.path));
+        let files = recorded.iter().zip(answer);
+        let stamped = files.map(|(file, now)| FileContent { stamp: now.stamp, ..file.clone() });
+        same.then(|| stamped.collect::<Vec<_>>())
+    };
+    Some(FinishedRun {
+        executables: recorded.executables.clone(),
+        environment: merged(&recorded.environment, &answer.environment)?,
+        inputs: merged(&recorded.inputs, &answer.inputs)?,
+        outputs: merged(&recorded.outputs, &answer.outputs)?,
+        ran_ms: recorded.ran_ms,
+    })
 }
 
 /// Returns the parts of a record that readers of its outputs need.

@@ -106,6 +106,7 @@ impl SteppedJob {
     }
 
     fn push(&mut self, step: Step) {
+        self.runs.begin(step.numbers());
         self.queued.push(self.rank(step.numbers()), step);
     }
 
@@ -114,7 +115,10 @@ impl SteppedJob {
         let all = || std::iter::once(step).chain(beside.iter().copied());
         self.planned.extend(all());
         match open {
-            Some(job) => drop(self.open.insert(step, OpenPipeline { job, beside: beside.to_vec() })),
+            Some(job) => {
+                self.runs.begin(all());
+                self.open.insert(step, OpenPipeline { job, beside: beside.to_vec() });
+            }
             None => self.finished.extend(all()),
         }
     }
@@ -147,7 +151,9 @@ impl SteppedJob {
         if let Some(judgement) = plan.memory().and_then(|memory| self.runs.judge(memory)) {
             let skipped: Vec<StepNumber> = judgement.skipped.difference(&self.planned).copied().collect();
             self.runs.count_skipped(skipped.len());
-            for done in [skipped, judgement.needless] {
+            // After a restart, a step that runs may write temporary files again.
+            let needless = Some(judgement.needless).filter(|_| self.planned.is_empty());
+            for done in [skipped, needless.unwrap_or_default()] {
                 self.planned.extend(&done);
                 self.finished.extend(&done);
             }
@@ -274,6 +280,10 @@ impl SteppedJob {
             return;
         }
         self.finished.extend(last);
+        if self.runs.are_asked() {
+            // All that may begin is planned when the answers are there.
+            return;
+        }
         let Some(plan) = self.plan.clone() else { return };
         let finished = FinishedSteps { all: &self.finished, last, begun: &self.planned };
         self.queue(plan.next(&finished, size), size);
