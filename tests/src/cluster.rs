@@ -4,8 +4,10 @@ use crate::waiting::wait_for_some;
 use crate::{Finished, Mounts, Running, Sandbox, http};
 use rustix::process::Signal;
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
 
 /// Memory of the jobs of tests, which must not follow from the machine.
 pub const CLUSTER_MEMORY: &str = "256M";
@@ -422,12 +424,21 @@ fn server_command(sandbox: &Sandbox, address: &str, database: Option<&str>, root
     command
 }
 
-/// Returns an address whose port no other process gets between two servers of a test: the kernel gives none below 32768.
+/// Returns an address whose port no other process gets between two servers of a test: the kernel gives none below 32768,
+/// and each test holds a lock on its own.
 fn own_address() -> String {
     const FIRST: u32 = 20_000;
     const PORTS: u32 = 12_000;
+    static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
+    let locks = std::env::temp_dir().join(format!("blackbox-ports-{}", rustix::process::getuid().as_raw()));
+    std::fs::create_dir_all(&locks).expect("a directory for locks");
     let start = std::process::id().wrapping_mul(31);
-    let mut ports = (0..PORTS).map(|step| FIRST + start.wrapping_add(step) % PORTS);
-    let free = ports.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port as u16)).is_ok());
-    format!("127.0.0.1:{}", free.expect("a port is free"))
+    for port in (0..PORTS).map(|step| FIRST + start.wrapping_add(step) % PORTS) {
+        let lock = File::create(locks.join(port.to_string())).expect("a lock");
+        if lock.try_lock().is_ok() && std::net::TcpListener::bind(("127.0.0.1", port as u16)).is_ok() {
+            HELD.lock().expect("no panic").push(lock);
+            return format!("127.0.0.1:{port}");
+        }
+    }
+    panic!("no port is free");
 }
