@@ -14,7 +14,7 @@ use api::{
 use objects::{ObjectError, ObjectUrl};
 use rustix::fs::{Mode, OFlags, open};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// A list of directories and prefixes of objects, each for all users or for one. An empty list allows nothing.
@@ -219,10 +219,10 @@ impl Roots {
         let looked_at = task.looks.iter().flat_map(|look| look.run.paths());
         looked_at.into_iter().try_for_each(|path| self.check_path("file", path))?;
         // Programs read system folders anyway.
-        let is_own = |path: &&PathBuf| !SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder));
+        let of_users = |path: &&PathBuf| !is_below_system(path);
         let caching = task.caching.iter();
         let declared =
-            caching.flat_map(|caching| caching.reads.iter().filter(is_own).chain(&caching.environment));
+            caching.flat_map(|caching| caching.reads.iter().filter(of_users).chain(&caching.environment));
         declared.into_iter().try_for_each(|path| self.check_path("file", path))?;
         if task.words.is_empty() {
             return Ok(());
@@ -344,8 +344,14 @@ impl Roots {
     }
 }
 
-/// Folders that every program may read.
-const SYSTEM_FOLDERS: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt"];
+/// Folders of programs, which every program may read, also in a sandbox.
+const SYSTEM_FOLDERS: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"];
+
+/// Returns whether a path lies below a folder of programs as it is written. Links are not followed.
+pub fn is_below_system(path: &Path) -> bool {
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    !climbs && SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder))
+}
 
 /// The files of a job, and those of them that a node brings to another place.
 #[derive(Clone, Copy)]

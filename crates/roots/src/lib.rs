@@ -21,5 +21,5 @@
 mod allowed;
 mod opening;
 
-pub use allowed::{BadRoot, OutsideRoots, Roots};
+pub use allowed::{BadRoot, OutsideRoots, Roots, is_below_system};
 pub use opening::{HeldDir, JobPaths, deepest_existing, shown};

@@ -4,20 +4,15 @@ use crate::failure::named_failure;
 use api::task::{RunTask, StepCaching};
 use api::{Blame, TaskFailure};
 use program::DeclaredReads;
-use roots::JobPaths;
+use roots::{JobPaths, is_below_system};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Folders of the system that every program may read, also in a sandbox.
-const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"];
-/// Settings of the machine. A program in a sandbox may read only some of them.
-const SETTINGS: &str = "/etc";
-
 /// Checks that the files beside the inputs exist. Those of the system may lie outside of the node's roots.
 pub(super) fn check_named(task: &RunTask, paths: &JobPaths) -> Result<(), TaskFailure> {
     let Some(StepCaching { reads, environment }) = task.caching.as_deref() else { return Ok(()) };
-    for path in reads.iter().filter(|path| !is_below(path, &SYSTEM) && !is_below(path, &[SETTINGS])) {
+    for path in reads.iter().filter(|path| !is_of_system(path)) {
         paths.open_place(path).map_err(|error| missing("reads", path, error))?;
     }
     for path in environment {
@@ -41,11 +36,9 @@ fn missing(key: &str, path: &Path, error: std::io::Error) -> TaskFailure {
     }
 }
 
-/// Returns whether an existing path lies below one of these folders, also with all links followed.
-fn is_below(path: &Path, folders: &[&str]) -> bool {
-    let folders = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
-    let is_real = |real: PathBuf| folders(&real) || SYSTEM.iter().any(|system| real.starts_with(system));
-    folders(path) && path.canonicalize().is_ok_and(is_real)
+/// Returns whether an existing path lies below a folder of programs, also with all links followed.
+fn is_of_system(path: &Path) -> bool {
+    is_below_system(path) && path.canonicalize().is_ok_and(|real| is_below_system(&real))
 }
 
 /// Returns the files beside the inputs that only a rule makes readable in a sandbox.
@@ -53,7 +46,7 @@ pub(super) fn named(task: &RunTask) -> impl Iterator<Item = &PathBuf> {
     let caching = task.caching.as_deref();
     let reads = caching.into_iter().flat_map(|caching| &caching.reads);
     let environment = caching.into_iter().flat_map(|caching| &caching.environment);
-    reads.filter(|path| !is_below(path, &SYSTEM)).chain(environment)
+    reads.filter(|path| !is_of_system(path)).chain(environment)
 }
 
 /// Returns the limit of the reads of a program that runs in this directory without a sandbox; None if it may read
@@ -71,7 +64,7 @@ pub(super) fn limit(task: &RunTask, work_dir: &Path) -> Option<Arc<DeclaredReads
 
 #[cfg(test)]
 mod tests {
-    use super::{SETTINGS, SYSTEM, is_below};
+    use super::is_of_system;
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
@@ -91,9 +84,7 @@ mod tests {
             ("/etc/passwd", false),
         ];
         for (path, expected) in paths {
-            assert_eq!(is_below(Path::new(path), &SYSTEM), expected, "{path}");
+            assert_eq!(is_of_system(Path::new(path)), expected, "{path}");
         }
-        assert!(is_below(Path::new("/etc/passwd"), &[SETTINGS]));
-        assert!(!is_below(Path::new("/etc/../tmp"), &[SETTINGS]));
     }
 }

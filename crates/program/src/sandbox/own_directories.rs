@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 /// The directory of homes, and the home of root.
 const HOMES: [&str; 2] = ["/home", "/root"];
 /// Folders of the system. No directory at any depth in them counts as a user's.
-const SYSTEM: [&str; 10] =
-    ["/proc", "/sys", "/dev", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"];
+const SYSTEM: [&str; 9] = ["/proc", "/sys", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"];
 /// Folders of the system that may hold directories of users, except as direct children.
-const SHARED: [&str; 4] = ["/usr", "/var", "/opt", "/run"];
+const SHARED: [&str; 3] = ["/usr", "/run", "/dev"];
+/// Folders that hold directories of the system and of users side by side: any directory in them may be a user's.
+const MIXED: [&str; 2] = ["/var", "/opt"];
 /// Directories of executables, beside the other folders of an installation.
 const EXECUTABLES: [&str; 3] = ["bin", "sbin", "shims"];
 /// Parts of an environment that a user made in the directory of a workflow itself.
@@ -131,6 +132,7 @@ fn is_of_system(directory: &Path) -> bool {
     let is_shared = |path: &Path| SHARED.iter().any(|shared| path == Path::new(shared));
     SYSTEM.iter().any(|system| directory.starts_with(system))
         || directory == Path::new("/")
+        || MIXED.iter().any(|mixed| directory == Path::new(mixed))
         || is_shared(directory)
         || directory.parent().is_some_and(is_shared)
 }
@@ -208,13 +210,15 @@ mod tests {
             ("/usr", true),
             ("/usr/src", true),
             ("/usr/src/app", false),
-            ("/var/lib", true),
-            ("/var/lib/user", false),
-            ("/opt/conda", true),
+            ("/var", true),
+            ("/var/user", false),
+            ("/opt", true),
+            ("/opt/wf", false),
             ("/opt/user/wf", false),
             ("/run/user/1000", false),
             ("/etc/user/wf/deep", true),
-            ("/dev/shm/wf", true),
+            ("/dev/shm", true),
+            ("/dev/shm/wf", false),
             ("/lib64/user/wf", true),
             ("/library", false),
             ("/srv", false),
