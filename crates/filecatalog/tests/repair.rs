@@ -38,6 +38,9 @@ struct MadeUpNode {
     lists: bool,
     lives: bool,
     is_drained: bool,
+    /// True if it does no fetches, and how many those were.
+    drops_fetches: bool,
+    dropped: usize,
     /// Bytes that files and other data may take.
     size_bytes: u64,
 }
@@ -57,6 +60,8 @@ impl MadeUpNode {
             lists: false,
             lives: true,
             is_drained: false,
+            drops_fetches: false,
+            dropped: 0,
             size_bytes: 1 << 38,
         }
     }
@@ -142,6 +147,10 @@ impl World {
             self.nodes[index].disk = Some(disk);
             self.nodes[index].lists |= orders.list.contains(&disk);
             for fetch in &orders.fetch {
+                if self.nodes[index].drops_fetches {
+                    self.nodes[index].dropped += 1;
+                    continue;
+                }
                 let has_it = |other: &MadeUpNode| {
                     other.lives
                         && other.files.get(&fetch.file.concrete) == Some(&fetch.file.bytes)
@@ -406,6 +415,24 @@ fn unrecorded_files_of_given_up_puts_go() {
     world.until("files without a row are removed", |world| {
         world.nodes.iter().all(|node| node.files.len() == kept)
     });
+}
+
+/// Copies were ordered from a node that ended before it made them.
+#[test]
+fn copies_leave_a_node_that_ended() {
+    let state = tempfile::tempdir().unwrap();
+    let mut world = World::of(state.path(), 3, 1);
+    world.nodes[1].size_bytes = 0;
+    world.round();
+    world.put("data", 10, 2);
+    let files = world.nodes[0].files.len();
+    world.nodes[1].size_bytes = 1 << 38;
+    world.nodes[1].drops_fetches = true;
+    world.nodes[0].lives = false;
+    world.until("copies are ordered", |world| world.nodes[1].dropped == files);
+    world.nodes[1].lives = false;
+    world.nodes.push(MadeUpNode::new(3, 0));
+    world.until_whole(2, 1);
 }
 
 #[test]

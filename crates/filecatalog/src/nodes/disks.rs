@@ -161,6 +161,12 @@ impl Disk {
         self.takes_files && self.drained.is_none()
     }
 
+    /// Returns whether its orders will be done. The node of a vanished disk may have ended, and nobody would report the end
+    /// of a fetch.
+    fn does_orders(&self, now: Instant) -> bool {
+        !matches!(self.standing(now), Standing::Vanished | Standing::Gone)
+    }
+
     fn candidate(&self, reach: &Reach) -> Candidate {
         Candidate {
             disk: self.row.disk,
@@ -344,16 +350,16 @@ impl Disks {
         file.disks.iter().copied().filter(|disk| !removes(disk)).collect()
     }
 
-    /// Returns the disks that fetch a file.
-    pub fn fetchers(&self, file: ConcreteId) -> Vec<DiskId> {
-        let fetching = self.all.values().filter(|disk| disk.orders.fetches(file));
+    /// Returns the disks that fetch a file, without those that have vanished.
+    pub fn fetchers(&self, file: ConcreteId, now: Instant) -> Vec<DiskId> {
+        let fetching = self.all.values().filter(|disk| disk.orders.fetches(file) && disk.does_orders(now));
         fetching.map(|disk| disk.row.disk).collect()
     }
 
-    /// Returns all files that are fetched, with the disks that fetch them.
-    pub fn fetches(&self) -> HashMap<ConcreteId, Vec<DiskId>> {
+    /// Returns all files that are fetched, with the disks that fetch them, without those that have vanished.
+    pub fn fetches(&self, now: Instant) -> HashMap<ConcreteId, Vec<DiskId>> {
         let mut fetches: HashMap<ConcreteId, Vec<DiskId>> = HashMap::new();
-        for disk in self.all.values() {
+        for disk in self.all.values().filter(|disk| disk.does_orders(now)) {
             for file in disk.orders.fetched_files() {
                 fetches.entry(file).or_default().push(disk.row.disk);
             }
@@ -365,7 +371,7 @@ impl Disks {
     pub fn are_calm(&self, now: Instant) -> bool {
         let is_calm = |disk: &Disk| {
             let stands = matches!(disk.standing(now), Standing::Live | Standing::Gone);
-            stands && disk.orders.fetched_files().next().is_none()
+            stands && !(disk.does_orders(now) && disk.orders.fetched_files().next().is_some())
         };
         self.draining.is_empty() && self.all.values().all(is_calm)
     }

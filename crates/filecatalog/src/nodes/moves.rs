@@ -208,6 +208,6 @@ fn is_whole(disks: &Disks, file: &ReplicatedFile, now: Instant) -> bool {
     let live = standings.iter().filter(|standing| **standing == Standing::Live).count();
     let are_known = standings.iter().all(|standing| matches!(standing, Standing::Live | Standing::Gone));
     let is_idle =
-        disks.staying(file).len() == file.disks.len() && disks.fetchers(file.row.concrete).is_empty();
+        disks.staying(file).len() == file.disks.len() && disks.fetchers(file.row.concrete, now).is_empty();
     !file.is_removed && live == file.replicas as usize && are_known && is_idle
 }

@@ -88,7 +88,7 @@ struct Facts {
 impl Facts {
     fn new(disks: &Disks) -> Self {
         let now = Instant::now();
-        Self { now, usable: disks.nodes(now) as u32, fetches: disks.fetches() }
+        Self { now, usable: disks.nodes(now) as u32, fetches: disks.fetches(now) }
     }
 }
 
@@ -186,7 +186,7 @@ impl Catalog {
 /// Returns the places of the replicas of a file that stay, and of those under way.
 fn places(disks: &Disks, file: &ReplicatedFile, now: Instant) -> Vec<Place> {
     let mut holders = file.disks.clone();
-    holders.extend(disks.fetchers(file.row.concrete));
+    holders.extend(disks.fetchers(file.row.concrete, now));
     // Disks that are gone or drained do not speak for a rack; their nodes may be usable again under other disks.
     let stays = |disk: &Disk| disk.reach(now).is_some() && disk.drained().is_none();
     holders.retain(|disk| disks.get(*disk).is_some_and(stays));
