@@ -122,6 +122,7 @@ impl From<ServerError> for Problem {
             | ServerError::Kind(_)
             | ServerError::MoreThanSteps
             | ServerError::StepOpensStored
+            | ServerError::WrittenByOther { .. }
             | ServerError::StepShipsOther { .. }
             | ServerError::Flow(_)
             | ServerError::BatchSize { .. }

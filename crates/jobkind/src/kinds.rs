@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Kinds of jobs by their names.
@@ -26,6 +27,11 @@ pub trait StepPlan: Send + Sync {
     /// Returns the memory of finished runs, for a kind that has one.
     fn memory(&self) -> Option<&dyn RunMemory> {
         None
+    }
+
+    /// Returns the files that the steps write: see [`StepPlanner::writes`].
+    fn writes(&self) -> Vec<&Path> {
+        Vec::new()
     }
 
     /// Returns the ranks of the steps: see [`StepPlanner::ranks`].
@@ -86,6 +92,10 @@ impl<K: StepPlanner> StepPlan for Checked<K> {
 
     fn memory(&self) -> Option<&dyn RunMemory> {
         K::memory(&self.0)
+    }
+
+    fn writes(&self) -> Vec<&Path> {
+        K::writes(&self.0)
     }
 
     fn ranks(&self, known: &KnownRuns) -> Vec<u64> {

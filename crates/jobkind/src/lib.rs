@@ -26,6 +26,7 @@ pub use runs::{Judgement, KnownRuns, LOOKS_FROM, RememberedStep, RunMemory};
 pub use step::{FinishedSteps, NodeSize, Step, StepWork};
 
 use serde::de::DeserializeOwned;
+use std::path::Path;
 
 /// Maximum number of steps of a job.
 pub const STEPS_MAX: usize = 1_000_000;
@@ -55,6 +56,12 @@ pub trait StepPlanner: 'static {
     /// Returns the memory of finished runs, for a kind that has one.
     fn memory(_: &Self::Spec) -> Option<&dyn RunMemory> {
         None
+    }
+
+    /// Returns the files that the steps write. While a job writes one of them, no other job of its user that does is
+    /// accepted.
+    fn writes(_: &Self::Spec) -> Vec<&Path> {
+        Vec::new()
     }
 
     /// Returns the rank of each step, by its number: of the steps that may begin, the one with the highest rank goes first.

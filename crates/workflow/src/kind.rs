@@ -5,6 +5,7 @@ use crate::pipelines::pipelines;
 use ids::StepNumber;
 use jobkind::{FinishedSteps, KnownRuns, NodeSize, RunMemory, Step, StepPlanner};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// The kind `workflow`.
 pub struct Workflow;
@@ -52,6 +53,14 @@ impl StepPlanner for Workflow {
 
     fn memory(spec: &PlannedWorkflow) -> Option<&dyn RunMemory> {
         Some(spec)
+    }
+
+    fn writes(spec: &PlannedWorkflow) -> Vec<&Path> {
+        if spec.only_judges {
+            return Vec::new();
+        }
+        let outputs = |step| spec.step_at(step).program.outputs.iter().map(|output| output.path.as_path());
+        spec.numbers().flat_map(outputs).collect()
     }
 
     fn ranks(spec: &PlannedWorkflow, known: &KnownRuns) -> Vec<u64> {

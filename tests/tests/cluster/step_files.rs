@@ -133,6 +133,34 @@ fn outputs_stay_below_the_roots() {
     assert_eq!(fs::read_dir(sandbox.path("other")).expect("a directory").count(), 0);
 }
 
+/// Two jobs that write the same file at once would remove each other's temporary files.
+#[test]
+fn second_writer_of_an_output_is_refused() {
+    let mut cluster = Cluster::builder().nodes(1).start();
+    let (mut here, mut go) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("go"));
+    let root = cluster.sandbox.path("").display().to_string();
+    let command = format!("echo done > out; echo here > {root}/here; read line < {root}/go");
+    let start = |cluster: &Cluster, outputs: &[&str]| {
+        write_workflow(&cluster.sandbox, &[("step", &command, &[], outputs)]);
+        let mut submit = cluster.sailfish(&["submit", "--wait"]);
+        submit.args(["--kind", "workflow", "--spec"]).arg(cluster.sandbox.path("steps.json"));
+        Running::start(&mut submit)
+    };
+    let first = start(&cluster, &["out"]);
+    assert_eq!(here.read_line(), "here");
+    let refusal = ["job 1 runs and writes", "out too", "sailfish wait 1", "sailfish cancel 1"];
+    start(&cluster, &["other", "out"]).wait().expect_failure(2, &refusal);
+    cluster.restart_server();
+    start(&cluster, &["out"]).wait().expect_failure(2, &refusal);
+    go.write_line("go on");
+    first.wait().expect_success();
+    let again = start(&cluster, &["out"]);
+    assert_eq!(here.read_line(), "here");
+    go.write_line("go on");
+    again.wait().expect_success();
+    assert_eq!(read(&cluster.sandbox, "out"), "done\n");
+}
+
 #[test]
 fn outputs_keep_their_permissions() {
     let sandbox = Sandbox::new();

@@ -307,3 +307,26 @@ fn readers_follow_an_output_written_again() {
     workflow(&sandbox, &["run", "flow.toml"]).expect_success();
     assert_eq!(read("seed"), read("copy"));
 }
+
+#[test]
+fn workflow_file_runs_once_at_a_time() {
+    let sandbox = Sandbox::new();
+    let (mut here, mut go) = (sandbox.fifo("here"), sandbox.fifo("go"));
+    let root = sandbox.path("").display().to_string();
+    let step = format!(
+        "[[step]]\nname = \"a\"\ncommand = \"echo here > {root}/here; read line < {root}/go; echo a > out\"\noutputs = [\"out\"]\ncache = false\n"
+    );
+    sandbox.write("flow.toml", step);
+    let mut first = sandbox.sailfish();
+    first
+        .current_dir(sandbox.path(""))
+        .args(["workflow", "run", "flow.toml", "--state"])
+        .arg(sandbox.state());
+    let first = Running::start(&mut first);
+    assert_eq!(here.read_line(), "here");
+    workflow(&sandbox, &["run", "flow.toml"]).expect_failure(2, &["another process runs flow.toml"]);
+    workflow(&sandbox, &["why", "flow.toml"]).expect_success();
+    go.write_line("go on");
+    first.wait().expect_success();
+    assert_eq!(fs::read_to_string(sandbox.path("out")).expect("it was made"), "a\n");
+}

@@ -10,12 +10,14 @@ use crate::show::escape;
 use crate::show::quantity::counted;
 use crate::show::tables::{left, right, table};
 use crate::show::terminal::{print, tell};
+use anyhow::{Context, anyhow};
 use api::job::workflow::WorkflowSpec;
 use api::{JobSpec, SteppedKind};
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 use jobspec::state_dir;
-use std::path::PathBuf;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
 use workflowfile::{NamedWorkflow, Sources, StepLine};
 
 #[derive(Debug, Subcommand)]
@@ -152,12 +154,28 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
     let name = args.name.clone().unwrap_or(name);
     let target =
         Target { priority: args.priority, slots: args.slots, waits: !args.detach, ..args.place.target()? };
+    let _running = if target.connection.is_none() { Some(lock(&args.file.file)?) } else { None };
     let job = steps::submit(&target, job_of(name.clone(), &spec)?)?;
     if target.waits {
         let skipped = steps::skipped(&steps::events(&target, job)?);
         tell(&format!("sailfish: {name}: {steps_text} succeeded{skipped}"));
     }
     Ok(())
+}
+
+/// Locks a workflow file while it runs on this machine: two runs would remove and replace each other's files. On a
+/// cluster, the server refuses the second one.
+fn lock(path: &Path) -> Result<File, Failure> {
+    let file = File::open(path).with_context(|| format!("reading {}", path.display()));
+    let file = file.map_err(Failure::refused)?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let path = path.display();
+            Err(Failure::refused(anyhow!("another process runs {path}: wait for its end, or stop it")))
+        }
+        // A network file system may have no locks.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+    }
 }
 
 fn job_of(name: String, spec: &WorkflowSpec) -> Result<JobSpec, Failure> {

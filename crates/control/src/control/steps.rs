@@ -14,7 +14,7 @@ use api::history::{EventKind, JobState, StepOf};
 use api::task::RunResult;
 use api::{Blame, JobSpec, TaskFailure};
 use ids::JobId;
-use jobkind::{LOOKS_FROM, Step, StepWork};
+use jobkind::{LOOKS_FROM, Step, StepPlan, StepWork};
 use rows::{Change, Keep, StepRow};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +49,11 @@ impl Control {
         let after = self.stepped.change(job, |job| job.plan(size));
         self.follow(outbox, job, after);
         self.settle(outbox);
+    }
+
+    /// Returns a file of a plan that an open job of the user writes, with that job.
+    pub fn other_writer(&self, user: &str, plan: &dyn StepPlan) -> Option<(PathBuf, JobId)> {
+        self.stepped.other_writer(user, plan)
     }
 
     /// Takes steps that may begin now, of one job. The caller must begin or refuse them.

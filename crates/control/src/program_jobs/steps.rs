@@ -4,6 +4,7 @@ mod step_queue;
 mod step_runs;
 mod stepped_job;
 mod stepped_jobs;
+mod writers;
 
 pub(crate) use stepped_job::{AfterStep, SteppedJob, step_failed, step_stopped};
 pub use stepped_jobs::NewSteps;

@@ -31,6 +31,10 @@ impl EventLoop {
             self.answer(reply, Err(error.into()));
             return Ok(());
         }
+        if let Some((path, job)) = self.control.other_writer(&user, plan.as_ref()) {
+            self.answer(reply, Err(ServerError::WrittenByOther { path, job }));
+            return Ok(());
+        }
         let recorded = self.recorded_runs(&user, plan.as_ref()).await?;
         let job = self.numbers.take(&self.store, self.service, 1).await?;
         let (server, file_hold) = (self.owner(), hold.map(|hold| hold as FileHold));

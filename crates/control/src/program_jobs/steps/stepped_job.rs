@@ -26,7 +26,7 @@ pub(crate) struct SteppedJob {
     pub file_hold: Option<FileHold>,
     /// Contents of these files.
     pub shipped: Arc<BTreeSet<ContentHash>>,
-    plan: Option<Arc<dyn StepPlan>>,
+    pub plan: Option<Arc<dyn StepPlan>>,
     /// All steps planned so far, with those that run beside another one.
     planned: BTreeSet<StepNumber>,
     /// Planned steps that have not begun.

@@ -1,5 +1,6 @@
 //! All jobs with steps.
 
+use crate::program_jobs::steps::writers::Writers;
 use crate::program_jobs::steps::{AfterStep, SteppedJob};
 use crate::users::Users;
 use api::ContentHash;
@@ -7,9 +8,10 @@ use api::control::JobOutcome;
 use api::history::{EventKind, StepOf};
 use api::task::{RecordedRun, RunResult};
 use ids::JobId;
-use jobkind::{NodeSize, Step};
+use jobkind::{NodeSize, Step, StepPlan};
 use scheduler::StepRank;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Maximum number of steps that begin together.
@@ -23,6 +25,7 @@ pub(crate) struct SteppedJobs {
     steps: BTreeMap<JobId, OpenStep>,
     /// Jobs with steps that may begin.
     ready: BTreeSet<JobId>,
+    writers: Writers,
 }
 
 struct OpenStep {
@@ -58,12 +61,24 @@ impl SteppedJobs {
     }
 
     pub fn insert(&mut self, id: JobId, job: SteppedJob) {
+        if let Some(plan) = job.plan.as_deref() {
+            self.writers.add(&job.owner.name, plan, id);
+        }
         self.jobs.insert(id, job);
+    }
+
+    /// Returns a file of a plan that an open job of the user writes, with that job.
+    pub fn other_writer(&self, user: &str, plan: &dyn StepPlan) -> Option<(PathBuf, JobId)> {
+        self.writers.other_writer(user, plan)
     }
 
     pub fn remove(&mut self, id: JobId) -> Option<SteppedJob> {
         self.ready.remove(&id);
-        self.jobs.remove(&id)
+        let job = self.jobs.remove(&id)?;
+        if let Some(plan) = job.plan.as_deref() {
+            self.writers.remove(&job.owner.name, plan, id);
+        }
+        Some(job)
     }
 
     /// Returns the place of a job among the steps of another; None for a job that is no open step.
