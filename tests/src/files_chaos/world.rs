@@ -3,6 +3,7 @@
 use crate::{Cluster, Random, Running, exchange_within};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ struct Node {
 }
 
 /// A server and its nodes.
-pub(super) struct World {
+pub(crate) struct World {
     pub cluster: Cluster,
     nodes: Vec<Node>,
     /// The time at which the server is started again; None while it runs.
@@ -244,9 +245,21 @@ impl World {
         all
     }
 
+    /// Returns the numbers that the server gave to node processes which are over.
+    pub fn ended_nodes(&self) -> BTreeSet<i64> {
+        let number = |(_, told): &(String, String)| {
+            let line = told.lines().find(|line| line.contains(" joined "))?;
+            line.rsplit(|letter: char| !letter.is_ascii_digit())
+                .find(|digits| !digits.is_empty())?
+                .parse()
+                .ok()
+        };
+        self.told.iter().filter(|(who, _)| who != "server").filter_map(number).collect()
+    }
+
     /// Copies the store and all messages to where they outlive the sandbox.
-    pub fn keep_what_is_left(&self, seed: u64) -> PathBuf {
-        let kept = std::env::temp_dir().join(format!("sailfish-files-chaos-{seed}"));
+    pub fn keep_what_is_left(&self, of: &str, seed: u64) -> PathBuf {
+        let kept = std::env::temp_dir().join(format!("sailfish-{of}-{seed}"));
         let state = self.cluster.sandbox.path("server-state");
         // Whatever fails here is less bad than what is to be told.
         let _ = std::fs::create_dir_all(&kept);
