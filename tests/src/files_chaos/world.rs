@@ -3,10 +3,10 @@
 use crate::{Cluster, Random, Running, exchange_within};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Two racks.
 const NODES: u32 = 4;
@@ -46,6 +46,8 @@ pub(crate) struct World {
     pub server_kills: u64,
     /// Names of processes that are over, with their last messages.
     told: Vec<(String, String)>,
+    /// Numbers of node processes that are over, with the times of their ends.
+    ended: Vec<(i64, SystemTime)>,
     random: Random,
     slow_percent: u64,
 }
@@ -65,6 +67,7 @@ impl World {
             server_comes: None,
             server_kills: 0,
             told: Vec::new(),
+            ended: Vec::new(),
             random: Random::new(!seed),
             slow_percent: SLOW_PERCENT,
         };
@@ -158,6 +161,7 @@ impl World {
         let told = process.stderr_so_far();
         let comes = Some(Instant::now() + absence);
         self.nodes[number] = Node { process: None, works: false, comes };
+        self.ended.extend(number_of_node(&told).map(|number| (number, SystemTime::now())));
         self.remember(format!("node-{number}"), told.clone());
         told
     }
@@ -245,16 +249,9 @@ impl World {
         all
     }
 
-    /// Returns the numbers that the server gave to node processes which are over.
-    pub fn ended_nodes(&self) -> BTreeSet<i64> {
-        let number = |(_, told): &(String, String)| {
-            let line = told.lines().find(|line| line.contains(" joined "))?;
-            line.rsplit(|letter: char| !letter.is_ascii_digit())
-                .find(|digits| !digits.is_empty())?
-                .parse()
-                .ok()
-        };
-        self.told.iter().filter(|(who, _)| who != "server").filter_map(number).collect()
+    /// Returns the numbers that the server gave to node processes which are over, with the times of their ends.
+    pub fn ended_nodes(&self) -> BTreeMap<i64, SystemTime> {
+        self.ended.iter().copied().collect()
     }
 
     /// Copies the store and all messages to where they outlive the sandbox.
@@ -271,4 +268,10 @@ impl World {
         }
         kept
     }
+}
+
+/// Returns the number that a node tells when it has joined.
+fn number_of_node(told: &str) -> Option<i64> {
+    let line = told.lines().find(|line| line.contains(" joined "))?;
+    line.rsplit_once(" as node-")?.1.trim().parse().ok()
 }

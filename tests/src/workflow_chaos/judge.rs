@@ -6,11 +6,15 @@ use crate::files_chaos::tally::Tally;
 use crate::files_chaos::world::World;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, SystemTime};
 
 /// Parts of the name of a hidden output that a node left when it died just before it would have had its name.
 const HIDDEN: (&str, &str) = (".", ".sailfish-");
 /// Text between the names of the steps of a pipeline.
 const BETWEEN_STEPS: &str = " | ";
+
+/// Longest time from the rename of an output to the row of its success: the server may be away, and the machine be loaded.
+const UNREPORTED_MAX: Duration = Duration::from_secs(8);
 
 /// Job and number of an attempt.
 type AttemptKey = (i64, i64);
@@ -70,17 +74,45 @@ impl Judge {
             for problem in run_problems(&runs, &attempts, &gone) {
                 tally.problem(format!("{}, step {step}: {problem}", flow.name));
             }
-            for (index, output) in flow.outputs.iter().enumerate().filter(|(_, output)| output.step == *step)
-            {
-                let sights = seen.identities[index].len();
-                if sights > runs.len() {
-                    let path = output.path.display();
-                    tally.problem(format!("{path} was replaced: {sights} files of {} runs", runs.len()));
-                }
-                (1..sights).for_each(|_| tally.count("outputs", "replaced after a killed node"));
+            let ends = ends_of(&runs, &attempts, &gone);
+            for (index, _) in flow.outputs.iter().enumerate().filter(|(_, output)| output.step == *step) {
+                judge_files(flow, index, &seen.files[index], &ends, tally);
             }
         }
         check_files(flow, tally);
+    }
+}
+
+/// Returns the ends of the nodes that had attempts of a step without a success.
+fn ends_of(
+    runs: &[(usize, AttemptKey)],
+    attempts: &BTreeMap<AttemptKey, Attempt>,
+    gone: &BTreeMap<i64, SystemTime>,
+) -> Vec<SystemTime> {
+    let failed = runs.iter().filter_map(|(_, key)| attempts.get(key)).filter(|run| run.state != "succeeded");
+    failed.filter_map(|attempt| gone.get(&attempt.node).copied()).collect()
+}
+
+/// Judges the files that stood at the path of an output: each but the last came from an attempt whose node died soon after.
+fn judge_files(
+    flow: &Flow,
+    index: usize,
+    files: &[(Identity, SystemTime)],
+    ends: &[SystemTime],
+    tally: &mut Tally,
+) {
+    let path = flow.outputs[index].path.display();
+    if files.len() > ends.len() + 1 {
+        tally.problem(format!("{path} was replaced: {} files, {} lost attempts", files.len(), ends.len()));
+    }
+    for (_, seen) in files.iter().rev().skip(1) {
+        tally.count("outputs", "replaced, node was killed");
+        let until_end = |end: &SystemTime| end.duration_since(*seen).unwrap_or_default();
+        let shortest = ends.iter().map(until_end).min().unwrap_or(Duration::MAX);
+        println!("{path} was visible for {shortest:?} when its node was killed, and was replaced");
+        if shortest > UNREPORTED_MAX {
+            tally.problem(format!("{path} was replaced, and its node was killed only {shortest:?} later"));
+        }
     }
 }
 
@@ -151,7 +183,7 @@ fn told_problems(flow: &Flow, step: &str, told: &Told, runs: &[(usize, AttemptKe
 fn run_problems(
     runs: &[(usize, AttemptKey)],
     attempts: &BTreeMap<AttemptKey, Attempt>,
-    gone: &BTreeSet<i64>,
+    gone: &BTreeMap<i64, SystemTime>,
 ) -> Vec<String> {
     let keys: BTreeSet<AttemptKey> = runs.iter().map(|(_, key)| *key).collect();
     let mut problems = Vec::new();
@@ -163,7 +195,7 @@ fn run_problems(
         match attempts.get(key) {
             None => problems.push(format!("the store has no attempt {key:?}")),
             Some(attempt) if attempt.state == "succeeded" => successes += 1,
-            Some(attempt) if !gone.contains(&attempt.node) => {
+            Some(attempt) if !gone.contains_key(&attempt.node) => {
                 let Attempt { state, node } = attempt;
                 problems.push(format!("attempt {key:?} is {state}, though its node {node} was not killed"));
             }

@@ -60,8 +60,11 @@ enum Fate {
 pub(super) struct Run {
     pub world: World,
     pub tally: Tally,
+    /// For kills: timing decides how many numbers are drawn, and the workflows must not follow from it.
     random: Random,
+    flow_random: Random,
     plan: Vec<Victim>,
+    begun: Instant,
     next_kill: Instant,
 }
 
@@ -71,7 +74,16 @@ impl Run {
         let mut random = Random::new(settings.seed);
         let plan = plan(settings.kills, &mut random);
         let world = World::start(settings.seed, database);
-        Run { world, tally: Tally::default(), random, plan, next_kill: Instant::now() }
+        let flow_random = Random::new(settings.seed.reverse_bits());
+        Run {
+            world,
+            tally: Tally::default(),
+            random,
+            flow_random,
+            plan,
+            begun: Instant::now(),
+            next_kill: Instant::now(),
+        }
     }
 
     /// Runs workflows until all kills have been.
@@ -79,7 +91,7 @@ impl Run {
         let mut number = 0;
         while number == 0 || !self.plan.is_empty() && !self.tally.is_hopeless() {
             number += 1;
-            let flow = Arc::new(Flow::random(&mut self.random, &self.world.cluster.sandbox, number));
+            let flow = Arc::new(Flow::random(&mut self.flow_random, &self.world.cluster.sandbox, number));
             self.run_one(&flow);
         }
         for (who, told) in self.world.all_told() {
@@ -266,21 +278,21 @@ impl Run {
                 let living =
                     client.as_mut().filter(|client| !client.is_killed && !client.process.has_ended());
                 let Some(living) = living else { return false };
-                println!("kill: the client");
+                println!("{:.1?}, kill: the client", self.begun.elapsed());
                 living.process.signal(Signal::KILL);
                 living.is_killed = true;
                 self.tally.count("killed", "client");
             }
             Victim::Server if self.world.has_server() => {
                 let absence = Duration::from_millis(self.random.below(SERVER_ABSENCE_MS_MAX));
-                println!("kill: the server, for {absence:?}");
+                println!("{:.1?}, kill: the server, for {absence:?}", self.begun.elapsed());
                 self.world.kill_server(absence);
                 self.tally.count("killed", "server");
             }
             Victim::Node if self.world.is_complete() => {
                 let number = self.random.below(self.world.nodes() as u64) as usize;
                 let absence = self.random.below(NODE_ABSENCE_MS_MAX);
-                println!("kill: node-{number}, for {absence} ms");
+                println!("{:.1?}, kill: node-{number}, for {absence} ms", self.begun.elapsed());
                 self.world.kill_node(number, Duration::from_millis(absence));
                 self.tally.count("killed", "node");
             }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Pause between two rounds: the programs need the cores.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -36,8 +36,8 @@ impl Identity {
 /// Everything that a watcher has seen.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// The identities of each output, in their order.
-    pub identities: Vec<Vec<Identity>>,
+    /// The files that stood at the path of each output, in their order, with the times when they were first seen.
+    pub files: Vec<Vec<(Identity, SystemTime)>>,
     pub problems: Vec<String>,
     pub rounds: u64,
     pub bytes: u64,
@@ -70,13 +70,13 @@ impl Drop for Watcher {
 }
 
 fn watch(flow: &Flow, stopped: &AtomicBool) -> Seen {
-    let mut seen = Seen { identities: vec![Vec::new(); flow.outputs.len()], ..Seen::default() };
+    let mut seen = Seen { files: vec![Vec::new(); flow.outputs.len()], ..Seen::default() };
     let mut visible: Vec<Option<Identity>> = vec![None; flow.outputs.len()];
     loop {
         // One more round after the end: each output is looked at as it stays.
         let is_last = stopped.load(Ordering::Relaxed);
-        for index in 0..flow.outputs.len() {
-            look(flow, index, &mut visible[index], &mut seen);
+        for (index, last) in visible.iter_mut().enumerate() {
+            look(flow, index, last, &mut seen);
         }
         seen.rounds += 1;
         if is_last {
@@ -114,7 +114,7 @@ fn look(flow: &Flow, index: usize, visible: &mut Option<Identity>, seen: &mut Se
     }
     seen.bytes += bytes.len() as u64;
     *visible = Some(identity);
-    if seen.identities[index].last() != Some(&identity) {
-        seen.identities[index].push(identity);
+    if seen.files[index].last().map(|(last, _)| *last) != Some(identity) {
+        seen.files[index].push((identity, SystemTime::now()));
     }
 }
