@@ -45,7 +45,7 @@ struct Client {
     server_kills_over: u64,
 }
 
-/// What is known of the job of a workflow after its client has ended.
+/// State of the job of a workflow after its client has ended.
 enum Fate {
     /// The store does not know it yet, or cannot be asked.
     Unknown,
