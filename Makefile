@@ -29,6 +29,8 @@ CHAOS_FAULTS ?= 600
 CHAOS_CORRUPTIONS ?= 150
 # Kills over stored files.
 CHAOS_FILE_KILLS ?= 200
+# Kills during workflows.
+CHAOS_WORKFLOW_KILLS ?= 100
 SEED ?=
 
 # Nightly: cases of each property test, and seconds for each fuzz target; in `make test` it has these few seconds.
@@ -52,7 +54,7 @@ help:
 	@echo "make bench-files  stored files beside cp (RUNS=$(RUNS), SCALE=$(SCALE), ROW=machine, mount, cluster, hdfs, repair, million or world for some)"
 	@echo "make bench-workflows  steps beside a shell, and beside jobs of one task (RUNS=$(RUNS), SCALE=$(SCALE), ROW=streams, steps, cached, snakemake, dag or sim for some)"
 	@echo "make bench-python  jobs with functions of Python beside PySpark, Dask, multiprocessing, Hadoop Streaming (PYTHON_RUNS=$(PYTHON_RUNS), ROW=word_count,log_read for some)"
-	@echo "make chaos     half an hour of jobs on a cluster whose processes are killed and stopped and whose files are damaged (CHAOS_JOBS=$(CHAOS_JOBS), CHAOS_FAULTS=$(CHAOS_FAULTS), CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS), SEED=N); then stored files under kills (CHAOS_FILE_KILLS=$(CHAOS_FILE_KILLS))"
+	@echo "make chaos     half an hour of jobs on a cluster whose processes are killed and stopped and whose files are damaged (CHAOS_JOBS=$(CHAOS_JOBS), CHAOS_FAULTS=$(CHAOS_FAULTS), CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS), SEED=N); then stored files and workflows under kills (CHAOS_FILE_KILLS=$(CHAOS_FILE_KILLS), CHAOS_WORKFLOW_KILLS=$(CHAOS_WORKFLOW_KILLS))"
 	@echo "make nightly   the long versions: CASES=$(CASES) a property test, OPENAPI_CASES=$(OPENAPI_CASES) requests, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"
 	@echo "make package   packages for others: the stripped program, and its debug information apart"
 	@echo "make fmt       format the sources"
@@ -183,6 +185,8 @@ chaos:
 	    SAILFISH_CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS) cargo test --locked --test failures -- --exact chaos::jobs_survive_chaos --nocapture
 	$(if $(SEED),SAILFISH_CHAOS_SEED=$(SEED)) SAILFISH_FILES_CHAOS_KILLS=$(CHAOS_FILE_KILLS) \
 	    cargo test --locked --test failures -- --exact files_chaos::stored_files_survive_chaos --nocapture
+	$(if $(SEED),SAILFISH_CHAOS_SEED=$(SEED)) SAILFISH_CHAOS_WORKFLOW_KILLS=$(CHAOS_WORKFLOW_KILLS) \
+	    cargo test --locked --test failures -- --exact workflow_chaos::workflows_survive_chaos --nocapture
 
 # A stripped program, and its debug information in a package of its own.
 package:

@@ -26,9 +26,9 @@ mod judge;
 mod names;
 mod operations;
 mod run;
-mod settings;
-mod tally;
-mod world;
+pub(crate) mod settings;
+pub(crate) mod tally;
+pub(crate) mod world;
 
 use run::Run;
 use settings::Settings;
@@ -37,7 +37,7 @@ use std::time::Instant;
 /// Runs so many kills, if the environment does not say another number, on a database by its URL or on SQLite. Prints a table; fails the test
 /// if there was a problem.
 pub fn stored_files_chaos(kills: u64, database: Option<String>) {
-    let settings = Settings::from_environment(kills);
+    let settings = Settings::from_environment("SAILFISH_FILES_CHAOS_KILLS", kills);
     println!("{settings}");
     let started = Instant::now();
     let mut run = Run::start(settings, database);
@@ -48,7 +48,7 @@ pub fn stored_files_chaos(kills: u64, database: Option<String>) {
     println!("{}", run.tally.table(started.elapsed()));
     let problems = &run.tally.problems;
     if !problems.is_empty() {
-        let kept = run.world.keep_what_is_left(settings.seed);
+        let kept = run.world.keep_what_is_left("files-chaos", settings.seed);
         panic!(
             "{} problems; state and messages: {}; again:\n\
              {settings} cargo test --locked --test failures files_chaos:: -- --nocapture\n{}",

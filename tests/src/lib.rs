@@ -48,6 +48,7 @@ mod stored_files;
 mod stub_server;
 mod tera_rows;
 mod waiting;
+mod workflow_chaos;
 
 pub use binary::{package_path, sailfish_binary};
 pub use browser::{Browser, WebSite};
@@ -81,6 +82,7 @@ pub use stored_files::{FileTree, STORED_DIR, StoredFiles, file_tree};
 pub use stub_server::StubServer;
 pub use tera_rows::{sha256, tera_rows};
 pub use waiting::wait_until;
+pub use workflow_chaos::workflows_chaos;
 
 use std::time::Duration;
 

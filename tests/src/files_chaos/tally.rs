@@ -8,7 +8,7 @@ const PROBLEMS_MAX: usize = 8;
 
 /// Counts by group and row.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     counts: BTreeMap<(&'static str, String), u64>,
     pub bytes: u64,
     pub problems: Vec<String>,

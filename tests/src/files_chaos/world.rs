@@ -3,9 +3,10 @@
 use crate::{Cluster, Random, Running, exchange_within};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Two racks.
 const NODES: u32 = 4;
@@ -36,7 +37,7 @@ struct Node {
 }
 
 /// A server and its nodes.
-pub(super) struct World {
+pub(crate) struct World {
     pub cluster: Cluster,
     nodes: Vec<Node>,
     /// The time at which the server is started again; None while it runs.
@@ -45,6 +46,8 @@ pub(super) struct World {
     pub server_kills: u64,
     /// Names of processes that are over, with their last messages.
     told: Vec<(String, String)>,
+    /// Numbers of node processes that are over, with the times of their ends.
+    ended: Vec<(i64, SystemTime)>,
     random: Random,
     slow_percent: u64,
 }
@@ -64,6 +67,7 @@ impl World {
             server_comes: None,
             server_kills: 0,
             told: Vec::new(),
+            ended: Vec::new(),
             random: Random::new(!seed),
             slow_percent: SLOW_PERCENT,
         };
@@ -157,6 +161,7 @@ impl World {
         let told = process.stderr_so_far();
         let comes = Some(Instant::now() + absence);
         self.nodes[number] = Node { process: None, works: false, comes };
+        self.ended.extend(number_of_node(&told).map(|number| (number, SystemTime::now())));
         self.remember(format!("node-{number}"), told.clone());
         told
     }
@@ -244,9 +249,14 @@ impl World {
         all
     }
 
+    /// Returns the numbers that the server gave to node processes which are over, with the times of their ends.
+    pub fn ended_nodes(&self) -> BTreeMap<i64, SystemTime> {
+        self.ended.iter().copied().collect()
+    }
+
     /// Copies the store and all messages to where they outlive the sandbox.
-    pub fn keep_what_is_left(&self, seed: u64) -> PathBuf {
-        let kept = std::env::temp_dir().join(format!("sailfish-files-chaos-{seed}"));
+    pub fn keep_what_is_left(&self, of: &str, seed: u64) -> PathBuf {
+        let kept = std::env::temp_dir().join(format!("sailfish-{of}-{seed}"));
         let state = self.cluster.sandbox.path("server-state");
         // Whatever fails here is less bad than what is to be told.
         let _ = std::fs::create_dir_all(&kept);
@@ -258,4 +268,10 @@ impl World {
         }
         kept
     }
+}
+
+/// Returns the number that a node tells when it has joined.
+fn number_of_node(told: &str) -> Option<i64> {
+    let line = told.lines().find(|line| line.contains(" joined "))?;
+    line.rsplit_once(" as node-")?.1.trim().parse().ok()
 }

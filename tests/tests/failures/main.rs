@@ -16,3 +16,4 @@ mod returning_nodes;
 mod selective;
 mod stored_replicas;
 mod supervised;
+mod workflow_chaos;
