@@ -3,6 +3,7 @@
 
 mod place;
 mod private;
+mod usage;
 
 use api::control::ErrorCode;
 use api::people::{IssuedToken, Role, TokenList, TokenRequest};
