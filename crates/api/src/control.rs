@@ -9,7 +9,7 @@ use crate::fsck::CheckTask;
 use crate::machine::{DiskReport, MachineSample, NodeReport};
 use crate::orphaned::OrphanedData;
 use crate::stored::need::StoredNeed;
-use crate::task::{RunPlace, RunTask};
+use crate::task::{AttemptUsage, RunPlace, RunTask};
 use crate::{Boundaries, JobReport, JobSpec, KeyBytes, Split, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, AttemptNumber, IntermediateId, JobId, NodeId, RunId};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// Version of these messages; server, nodes and clients must agree on it.
-pub const PROTOCOL_VERSION: u32 = 21;
+pub const PROTOCOL_VERSION: u32 = 22;
 /// Maximum number of attempts of a node that wait for a slot, or run after such a wait.
 pub const PLACES_MAX: u32 = 256;
 /// Maximum bytes of a request body and of an answer: a result that seals very many runs is the largest.
@@ -262,6 +262,9 @@ pub struct AttemptEnd {
     pub started_ns: u64,
     /// Nanoseconds since 1970.
     pub ended_ns: u64,
+    /// Resources that it used.
+    #[serde(default)]
+    pub usage: AttemptUsage,
 }
 
 #[expect(clippy::large_enum_variant, reason = "there is one for each attempt that ends")]

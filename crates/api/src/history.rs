@@ -2,6 +2,7 @@
 
 mod kind;
 pub mod lineage;
+pub mod usage;
 
 use crate::kept::KeptPlace;
 use crate::{JobSpec, KeyBytes, TaskFailure};

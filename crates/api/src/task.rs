@@ -8,6 +8,7 @@ mod finished_run;
 pub(crate) mod proof;
 mod step_caching;
 mod task_file;
+mod usage;
 
 pub use failure::{Blame, LostInput, TaskFailure};
 pub use finished_run::{
@@ -17,6 +18,7 @@ pub use finished_run::{
 pub use proof::{DataSum, SourceCommit};
 pub use step_caching::StepCaching;
 pub use task_file::{PIPELINE_PROGRAMS_MAX, TASK_FILES_MAX, TaskFile, TaskFileError};
+pub use usage::{ATTEMPT_USAGE_MAX, AttemptUsage};
 
 use crate::AttemptLimits;
 use crate::stored::cluster::RecordedPart;

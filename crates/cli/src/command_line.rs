@@ -18,6 +18,7 @@ use crate::commands::inspect::report::ReportArgs;
 use crate::commands::inspect::show::ShowArgs;
 use crate::commands::inspect::state::QueryArgs;
 use crate::commands::inspect::timeline::TimelineArgs;
+use crate::commands::inspect::usage::UsageArgs;
 use crate::commands::inspect::verify::VerifyArgs;
 use crate::commands::mount::{MountArgs, WatcherArgs};
 use crate::commands::run::downstream::RerunDownstreamArgs;
@@ -112,6 +113,8 @@ pub enum Command {
     Wait(ClusterJobArgs),
     /// Show the steps and files from which a file was made, or that were made from it
     Lineage(LineageArgs),
+    /// Show the processor time, memory and bytes that users, jobs or days used
+    Usage(UsageArgs),
     /// Run workflows again that read a file; steps that do not depend on it are skipped
     Rerun(RerunDownstreamArgs),
     /// Explain why each attempt of a job runs on its node

@@ -26,7 +26,8 @@ use command_line::{Cli, Command};
 use commands::admin::{gc, groups, intermediate_files, tokens};
 use commands::cluster::{self, console};
 use commands::inspect::{
-    explain, fsck, ifile_files, jobs, lineage, nodes, report, show as show_job, state, timeline, verify,
+    explain, fsck, ifile_files, jobs, lineage, nodes, report, show as show_job, state, timeline, usage,
+    verify,
 };
 use commands::run::{self, downstream, rerun, streaming, submit, wait};
 use commands::{bench, drill, files, mount, tera, workflow};
@@ -92,6 +93,7 @@ fn start(cli: Cli) -> Result<(), Failure> {
         Command::Wait(args) => wait::wait(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Lineage(args) => lineage::run(&args),
+        Command::Usage(args) => usage::run(&args),
         Command::Rerun(args) => downstream::run(&args),
         Command::Nodes(args) => nodes::run(&args),
         Command::Token(command) => tokens::run(&command),

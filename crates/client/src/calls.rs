@@ -15,6 +15,7 @@ use api::drill::{DrillFault, DrillNews, DrillOutcome};
 use api::flow::{FlowSubmission, SubmittedFlow};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer, FsckRequest};
 use api::history::lineage::{Lineage, LineageQuestion};
+use api::history::usage::{UsageBy, UsageList, UsageQuestion};
 use api::history::{JobDetails, JobList, JobsQuestion, StateQuestion, Table};
 use api::intermediate::{
     ChangeIntermediate, CreatedIntermediate, IntermediateAnswer, IntermediateList, IntermediateNews,
@@ -506,6 +507,27 @@ impl Client {
     /// Returns everything about a job except its report, with at most `events_max` of its latest events.
     pub async fn job(&self, job: JobId, events_max: u32) -> Result<JobDetails, ClientError> {
         self.patiently(async || self.get(&format!("/v1/jobs/{job}?limit={events_max}")).await).await
+    }
+
+    /// Returns sums of what attempts used.
+    pub async fn usage(&self, question: &UsageQuestion) -> Result<UsageList, ClientError> {
+        let mut url = self.addresses.current().clone();
+        let by = match question.by {
+            UsageBy::User => "user",
+            UsageBy::Job => "job",
+            UsageBy::Day => "day",
+        };
+        let given = [
+            ("by", Some(by.to_string())),
+            ("since", question.since.map(|day| day.to_string())),
+            ("until", question.until.map(|day| day.to_string())),
+            ("user", question.user.clone()),
+            ("job", question.job.map(|job| job.to_string())),
+        ];
+        let given = given.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        url.query_pairs_mut().clear().extend_pairs(given);
+        let path = format!("/v1/usage?{}", url.query().unwrap_or_default());
+        self.patiently(async || self.get(&path).await).await
     }
 
     /// Returns the lineage of a file.

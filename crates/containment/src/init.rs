@@ -20,7 +20,7 @@ use job_space::JobSpaces;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
-use usage::{OwnDirectories, measure};
+use usage::{OwnDirectories, measure, processor_us};
 
 /// Ends of an init, given by the spawner.
 pub(crate) struct InitEnds {
@@ -105,7 +105,10 @@ impl Init {
                 self.children.kill_all();
                 return Some(());
             }
-            Request::EndOthers { kept } => Answer::Ended(self.children.end_others(kept)),
+            Request::EndOthers { kept } => {
+                let all = self.children.end_others(kept);
+                Answer::Ended { all, cpu_us: processor_us(kept) }
+            }
             Request::NewJob(files) => {
                 let all_ended = self.children.end_others(None);
                 match &mut self.spaces {
@@ -114,7 +117,7 @@ impl Init {
                         Ok(space) => Answer::Space(space),
                         Err(refusal) => Answer::Refused(refusal),
                     },
-                    _ => Answer::Ended(all_ended),
+                    _ => Answer::Ended { all: all_ended, cpu_us: processor_us(None) },
                 }
             }
             Request::Holders { file, then } => {

@@ -149,8 +149,12 @@ pub(crate) enum Answer {
     /// An init is ready.
     Ready,
     Refused(Refusal),
-    /// Everything asked for has ended; false: processes remain that cannot be killed now.
-    Ended(bool),
+    Ended {
+        /// Everything asked for has ended; false: processes remain that cannot be killed now.
+        all: bool,
+        /// Processor time of all programs so far, in microseconds.
+        cpu_us: u64,
+    },
     Space(Space),
     Holders(Vec<Holder>),
     IsAlone(bool),

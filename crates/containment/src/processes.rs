@@ -82,6 +82,13 @@ fn parent_of(pid: i32) -> Option<i32> {
     stat_of(pid)?.split(' ').nth(1)?.parse().ok()
 }
 
+/// Returns the processor time of a process and of its children that it has waited for, in ticks of the clock.
+pub(crate) fn ticks_of(pid: i32) -> Option<u64> {
+    // `utime`, `stime`, `cutime` and `cstime`: fields 14 to 17, of which two precede this text.
+    let stat = stat_of(pid)?;
+    stat.split(' ').skip(11).take(4).map(|ticks| ticks.parse::<u64>().ok()).sum()
+}
+
 /// Returns whether a process has ended, and its parent has not reaped it.
 pub(crate) fn is_zombie(pid: i32) -> bool {
     stat_of(pid).is_none_or(|stat| stat.starts_with(['Z', 'X']))

@@ -13,6 +13,7 @@ use serde::Serialize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub struct SlotInit {
     channel: Channel,
     /// Held from a question to its answer. Orders without an answer do not wait for it.
     asking: Mutex<()>,
+    /// Processor time of its programs as of the last [`Self::end_others`], in microseconds.
+    cpu_us: AtomicU64,
 }
 
 /// The descriptors of a new program: its standard input, output and error, and its Landlock rules.
@@ -82,7 +85,7 @@ impl ProgramEnd {
 
 impl SlotInit {
     pub(crate) fn new(channel: Channel) -> Self {
-        Self { channel, asking: Mutex::new(()) }
+        Self { channel, asking: Mutex::new(()), cpu_us: AtomicU64::new(0) }
     }
 
     /// Starts a program in its own process group.
@@ -116,17 +119,26 @@ impl SlotInit {
     /// Ends everything of the slot except one program, and waits for that; returns whether nothing else is left.
     pub fn end_others(&self, kept: Option<i32>) -> Result<bool, ContainmentError> {
         match self.ask(&Request::EndOthers { kept })? {
-            Answer::Ended(all) => Ok(all),
+            Answer::Ended { all, cpu_us } => {
+                self.cpu_us.store(cpu_us, Ordering::Relaxed);
+                Ok(all)
+            }
             _ => Err(ContainmentError::InitEnded),
         }
+    }
+
+    /// Returns the processor time, user and system, of everything that the slot has run, as of the last
+    /// [`Self::end_others`], in microseconds.
+    pub fn cpu_us(&self) -> u64 {
+        self.cpu_us.load(Ordering::Relaxed)
     }
 
     /// Ends everything of the slot, and gives the next programs new namespaces, if the slot has its own.
     pub fn new_job(&self, files: JobFiles) -> Result<Space, ContainmentError> {
         match self.ask(&Request::NewJob(files))? {
             Answer::Space(space) => Ok(space),
-            Answer::Ended(true) => Ok(Space::Unchanged),
-            Answer::Ended(false) => Err(ContainmentError::Refused(
+            Answer::Ended { all: true, .. } => Ok(Space::Unchanged),
+            Answer::Ended { all: false, .. } => Err(ContainmentError::Refused(
                 "processes of the slot's last job cannot be killed".to_string(),
             )),
             Answer::Refused(refusal) => Err(ContainmentError::Refused(refusal.to_string())),

@@ -1,5 +1,6 @@
 //! Jobs: their state, and the effects of attempts on it.
 
+mod accounts;
 mod attempts;
 mod begin;
 mod cancel;

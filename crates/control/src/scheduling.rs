@@ -17,7 +17,7 @@ pub(crate) use feed::feed;
 pub(crate) use finished::{attempt_finished, ended};
 pub(crate) use near_inputs::{inputs_moved, plan_again};
 pub(crate) use progress::{all_done, progressed};
-pub(crate) use run_again::{attempt_lost, run_again};
+pub(crate) use run_again::{attempt_lost, attempt_unrun, run_again};
 pub(crate) use seen_inputs::{bound, waits_to_see};
 
 use ids::{JobId, NodeId};

@@ -2,7 +2,7 @@
 
 use api::data_access::DataKeys;
 use api::history::{JobRow, JobState, StageRow, StageState, StepOf};
-use api::task::{RunResult, RunTask};
+use api::task::{AttemptUsage, RunResult, RunTask};
 use api::{JobSpec, SteppedKind, Task, TaskResult};
 use control::{
     Asker, Control, ControlError, Finished, Moment, NewBatch, NewSteppedJob, Now, Outbox, PullRequest,
@@ -137,7 +137,13 @@ impl World {
             let of = self.step_of.get(&job);
             order.push(of.map_or((job.0, None), |of| (of.job.0, Some(of.step.0))));
             let outcome = Ok(TaskResult::Run(RunResult::default()));
-            finished = Some(Finished { attempt, outcome, started_ns: 1, ended_ns: 2 });
+            finished = Some(Finished {
+                attempt,
+                outcome,
+                started_ns: 1,
+                ended_ns: 2,
+                usage: AttemptUsage::default(),
+            });
         }
     }
 }

@@ -90,6 +90,7 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(history::details))
         .routes(routes!(history::placements))
         .routes(routes!(history::lineage))
+        .routes(routes!(usage::usage))
         .routes(routes!(history::ask))
         .routes(routes!(jobs::submit_batch))
         .routes(routes!(jobs::submit_flow))

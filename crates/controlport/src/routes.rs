@@ -13,6 +13,7 @@ pub(crate) mod seen;
 pub(crate) mod status;
 pub(crate) mod stored_files;
 pub(crate) mod tokens;
+pub(crate) mod usage;
 
 pub(crate) use console::Console;
 pub use console::ConsoleProgram;

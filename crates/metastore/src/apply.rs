@@ -4,7 +4,8 @@
 use crate::batch::Batch;
 use crate::database::{Connection, Session};
 use crate::tables::finished_runs::FinishedRows;
-use crate::tables::{finished_runs, fleet, intermediate_files, kept, people, reopen, shuffle_data};
+use crate::tables::usage::UsedRows;
+use crate::tables::{finished_runs, fleet, intermediate_files, kept, people, reopen, shuffle_data, usage};
 use crate::transaction::{self, ApplyError, Ending};
 use crate::writer::Writer;
 use crate::{Metastore, StoreError};
@@ -107,6 +108,7 @@ async fn write(
 
 async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), ApplyError> {
     let (mut batch, mut runs) = (Batch::default(), FinishedRows::default());
+    let mut used = UsedRows::default();
     for change in changes {
         match change {
             Change::OwnerStarted { uuid, pid, now_ns } => {
@@ -150,9 +152,12 @@ async fn write_all(db: &mut Session<'_>, changes: &[Change]) -> Result<(), Apply
                 batch.take(change)?;
             }
             Change::RunFinished { .. } => finished_runs::row(&mut runs, change)?,
+            Change::Used { .. } => used.take(change),
+            Change::UsageForgotten { before_day } => usage::forget(db, *before_day).await?,
             of_jobs => batch.take(of_jobs)?,
         }
     }
     batch.write(db).await?;
+    usage::write(db, used).await?;
     finished_runs::write(db, runs).await
 }

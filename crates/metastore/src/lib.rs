@@ -47,7 +47,7 @@ pub use rows::{
     AuditRow, CLUSTER_OWNER, Change, ChunkRow, DATA_KEYS_MAX, DataKeyRow, DiskRow, DiskState,
     IntermediateReplicaRow, Keep, NodeRow, NodeState, PartReplicaRow, PartRow, PlanTaskRow, ProofRow,
     Recovered, RecoveredJob, ReplicaRow, ReplicaState, RunRow, SampleRow, StepRow, TaskRow, TokenRow,
-    UserRow, WaitingJobRow, WinningCommits,
+    UsageSums, UserRow, WaitingJobRow, WinningCommits,
 };
 pub use tables::files::{
     EndedPut, ExpiredName, FOREIGN_PUT_MAX, FileChange, FileFacts, FileQuestion, ForeignPuts, LastName,

@@ -27,6 +27,7 @@ mod listing;
 mod lost_data;
 mod secrets;
 mod table_names;
+mod usage;
 mod waiting;
 
 use cluster_files::{
@@ -52,6 +53,9 @@ use secrets::{
     people_come_by_their_tokens, programs_are_hidden_from_questions,
 };
 use table_names::questions_find_tables_by_both_names;
+use usage::{
+    accounts_add_up_by_day_user_job, accounts_stay_for_days_and_within_bounds, steps_count_for_their_jobs,
+};
 use waiting::jobs_that_wait_are_told_apart;
 
 pub(crate) fn spec() -> JobSpec {
@@ -775,6 +779,9 @@ on_every_back_end!(
     answers_end_where_they_are_large,
     questions_find_tables_by_both_names,
     last_run_of_each_path_is_found,
+    accounts_add_up_by_day_user_job,
+    steps_count_for_their_jobs,
+    accounts_stay_for_days_and_within_bounds,
     intermediate_files_are_remembered,
     files_have_names_and_versions,
     old_versions_go_unless_they_are_read,

@@ -9,3 +9,4 @@ pub(crate) mod kept;
 pub(crate) mod people;
 pub(crate) mod reopen;
 pub(crate) mod shuffle_data;
+pub(crate) mod usage;

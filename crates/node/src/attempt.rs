@@ -1,6 +1,7 @@
 //! Attempts as they enter and leave slots.
 
 use crate::clock::now_ns;
+use api::task::AttemptUsage;
 use api::{JobSpec, Task, TaskFailure, TaskResult};
 use ids::AttemptKey;
 use roots::{HeldDir, JobPaths};
@@ -61,10 +62,17 @@ pub struct Finished {
     pub outcome: Result<TaskResult, TaskFailure>,
     pub started_ns: u64,
     pub ended_ns: u64,
+    pub usage: AttemptUsage,
 }
 
 /// Returns the end of an attempt that never began.
 pub(crate) fn never_began(attempt: AttemptKey, failure: TaskFailure) -> Finished {
     let now = now_ns();
-    Finished { attempt, outcome: Err(failure), started_ns: now, ended_ns: now }
+    Finished {
+        attempt,
+        outcome: Err(failure),
+        started_ns: now,
+        ended_ns: now,
+        usage: AttemptUsage::default(),
+    }
 }

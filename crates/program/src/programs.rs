@@ -189,6 +189,12 @@ impl Programs {
         self.slots.end_attempt(kept);
     }
 
+    /// Returns the processor time, user and system, of the programs of this thread's last attempt, which has ended, in
+    /// microseconds. A program that lives on for the next attempt counts for each as far as it ran then.
+    pub fn take_cpu_us(&self) -> u64 {
+        self.slots.take_cpu_us()
+    }
+
     /// Ends everything of this thread, which runs no more programs.
     pub fn leave_slot(&self) {
         self.end_idle_here();

@@ -38,6 +38,9 @@ struct Slot {
     is_used: bool,
     /// An attempt runs.
     is_busy: bool,
+    /// Processor time of the init's programs that an attempt has been told, and that of its attempt so far.
+    seen_cpu_us: u64,
+    attempt_cpu_us: u64,
     temporary: Option<TemporaryDir>,
     /// Directory for sockets of the engine.
     sockets: Option<TemporaryDir>,
@@ -71,6 +74,15 @@ impl Drop for TemporaryDir {
     fn drop(&mut self) {
         // If this fails, only unused files are left, in a directory of the node.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Slot {
+    /// Adds the processor time since the last call to that of the attempt.
+    fn count_cpu(&mut self) {
+        let Some(total_us) = self.init.as_ref().map(|init| init.cpu_us()) else { return };
+        self.attempt_cpu_us += total_us.saturating_sub(self.seen_cpu_us);
+        self.seen_cpu_us = total_us;
     }
 }
 
@@ -136,13 +148,21 @@ impl Slots {
         slot.is_used = kept.is_some();
         let ended = init.end_others(kept).unwrap_or_else(|error| {
             tracing::warn!(%error, "the programs of a slot are ended with its init");
-            (slot.init, slot.prepared_for) = (None, None);
+            (slot.init, slot.prepared_for, slot.seen_cpu_us) = (None, None, 0);
             true
         });
+        slot.count_cpu();
         if !ended {
             tracing::warn!("a slot has processes that cannot be killed: they wait for a device");
         }
         ended
+    }
+
+    /// Returns the processor time of programs of this thread's last attempt, which has ended, in microseconds; each
+    /// once.
+    pub fn take_cpu_us(&self) -> u64 {
+        let slot = self.here();
+        std::mem::take(&mut lock(&slot).attempt_cpu_us)
     }
 
     /// Ends the init of this thread, and everything below it.
@@ -227,14 +247,14 @@ impl Slots {
         let outcome = match self.ready(&mut slot, visible) {
             // It was killed. A new one is as good.
             Err(ContainmentError::InitEnded | ContainmentError::Silent) => {
-                (slot.init, slot.prepared_for) = (None, None);
+                (slot.init, slot.prepared_for, slot.seen_cpu_us) = (None, None, 0);
                 self.ready(&mut slot, visible)
             }
             other => other,
         };
         slot.is_used = true;
         outcome.map_err(|error| {
-            (slot.init, slot.prepared_for) = (None, None);
+            (slot.init, slot.prepared_for, slot.seen_cpu_us) = (None, None, 0);
             environment(&error)
         })
     }

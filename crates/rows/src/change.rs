@@ -2,7 +2,7 @@
 
 use crate::{
     AuditRow, DiskRow, IntermediateReplicaRow, NodeRow, NodeState, PartReplicaRow, ReplicaRow, SampleRow,
-    TokenRow,
+    TokenRow, UsageSums,
 };
 use api::history::{AttemptState, EventKind, JobState, StepOf};
 use api::intermediate::IntermediateStatus;
@@ -150,6 +150,18 @@ pub enum Change {
         opened_ns: Option<u64>,
         ended_ns: u64,
         failure: Option<TaskFailure>,
+    },
+    /// Added to the accounts of the user and the day. Written with the end of each attempt, whatever its end.
+    Used {
+        job: JobId,
+        /// Empty if the server does not ask for users.
+        user: String,
+        sums: Box<UsageSums>,
+        now_ns: u64,
+    },
+    /// Accounts of days before this one are deleted: days since 1970.
+    UsageForgotten {
+        before_day: u64,
     },
     /// The attempt is its task's winner.
     TaskDone {

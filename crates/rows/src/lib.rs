@@ -19,6 +19,7 @@ mod intermediate_files;
 mod jobs;
 mod people;
 mod recovered;
+mod usage;
 
 pub use change::{Change, Keep, ProofRow};
 pub use files::{
@@ -33,3 +34,4 @@ pub use intermediate_files::IntermediateReplicaRow;
 pub use jobs::{CLUSTER_OWNER, ChunkRow, PartRow, PlanTaskRow, RunRow, TaskRow, TaskState, WinningCommits};
 pub use people::{AuditRow, DATA_KEYS_MAX, DataKeyRow, TokenRow, UserGroupRow, UserRow};
 pub use recovered::{Recovered, RecoveredJob, StepRow, WaitingJobRow};
+pub use usage::{UsageSums, day_of};

@@ -30,4 +30,5 @@ mod streaming;
 mod stretches;
 mod tera;
 mod unchanged_steps;
+mod usage;
 mod word_count;

@@ -11,4 +11,5 @@ pub mod report;
 pub mod show;
 pub mod state;
 pub mod timeline;
+pub mod usage;
 pub mod verify;

@@ -17,8 +17,8 @@ impl Control for Embedded {
 
     fn pull(&self, slot: u32, finished: Option<Finished>) -> Option<Assignment> {
         let finished = finished.map(|finished| {
-            let Finished { attempt, outcome, started_ns, ended_ns } = finished;
-            server::Finished { attempt, outcome, started_ns, ended_ns }
+            let Finished { attempt, outcome, started_ns, ended_ns, usage } = finished;
+            server::Finished { attempt, outcome, started_ns, ended_ns, usage }
         });
         match self.0.pull(PullRequest { node: NodeId(0), slot, finished }) {
             Ok(PullReply::Run(assignment)) => {

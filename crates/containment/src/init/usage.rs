@@ -3,7 +3,7 @@
 use crate::init::group::Groups;
 use crate::init::job_space::OWN;
 use crate::message::{UnlinkedFiles, Usage};
-use crate::processes::{Descendant, is_zombie, memory_of};
+use crate::processes::{Descendant, is_zombie, memory_of, ticks_of};
 use rustix::fs::FsWord;
 use std::collections::BTreeSet;
 use std::fs::{metadata, read_dir};
@@ -47,6 +47,24 @@ pub(crate) fn measure(
         ended_for_memory: memory.count > 0,
         refused_processes: processes.count > 0,
     }
+}
+
+/// Returns the processor time, user and system, of all that was reaped below this process, and of a program that lives,
+/// in microseconds. A process counts when it was waited for: a parent that ignores the ends of its children hides them.
+/// A living program counts in ticks of the clock, and so never more than after its end.
+pub(crate) fn processor_us(kept: Option<i32>) -> u64 {
+    // SAFETY: the structure has only numbers, and the call fills it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        (libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) == 0).then_some(usage)
+    };
+    let micros = |time: libc::timeval| {
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
+    };
+    let reaped = usage.map_or(0, |usage| micros(usage.ru_utime) + micros(usage.ru_stime));
+    let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let ticks = kept.and_then(ticks_of).unwrap_or(0);
+    reaped.saturating_add(ticks.saturating_mul(tick_us))
 }
 
 /// Returns the bytes of files in the slot's own directories that are in memory.

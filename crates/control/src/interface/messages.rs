@@ -2,6 +2,7 @@
 
 use crate::program_jobs::FileHold;
 use crate::users::JobQuota;
+use api::task::AttemptUsage;
 use api::{JobSpec, Split, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId};
 use std::path::PathBuf;
@@ -34,13 +35,14 @@ pub struct Finished {
     pub started_ns: u64,
     /// Nanoseconds since 1970.
     pub ended_ns: u64,
+    pub usage: AttemptUsage,
 }
 
 impl Finished {
     /// Splits off the outcome. The rest identifies the attempt and its times.
     pub(crate) fn split(self) -> (Ended, Result<TaskResult, TaskFailure>) {
-        let Self { attempt, outcome, started_ns, ended_ns } = self;
-        (Ended { attempt, started_ns, ended_ns }, outcome)
+        let Self { attempt, outcome, started_ns, ended_ns, usage } = self;
+        (Ended { attempt, started_ns, ended_ns, used: Some(usage) }, outcome)
     }
 }
 
@@ -50,6 +52,8 @@ pub(crate) struct Ended {
     pub attempt: AttemptKey,
     pub started_ns: u64,
     pub ended_ns: u64,
+    /// None for an attempt that never ran.
+    pub used: Option<AttemptUsage>,
 }
 
 /// The answer to a pull.

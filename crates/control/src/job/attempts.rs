@@ -23,6 +23,7 @@ impl Job {
         outbox: &mut Outbox,
     ) {
         let attempt = finished.attempt;
+        self.account(finished, outbox);
         self.losses.attempt_ended(attempt);
         self.results.attempts.push(AttemptTime {
             stage: attempt.task.stage,

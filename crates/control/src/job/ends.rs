@@ -24,6 +24,9 @@ impl JobEnds {
         match problem {
             None => {
                 let (kept, places) = job.keep_here_or_on_nodes(service, outbox.now_ns());
+                if let Some(Change::KeptDirs { places, .. }) = &places {
+                    job.account_kept(places, outbox);
+                }
                 outbox.write_all(places);
                 outbox.write(Change::JobCleaned { job: id, kept, now_ns: outbox.now_ns() });
             }

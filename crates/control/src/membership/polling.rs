@@ -2,11 +2,10 @@
 
 use crate::interface::{Finished, Outbox, Reply};
 use crate::membership::reports::reported;
-use crate::scheduling::{attempt_finished, attempt_lost, feed};
+use crate::scheduling::{attempt_finished, attempt_unrun, feed};
 use crate::work::Work;
 use api::TaskResult;
 use api::control::{AttemptEnd, AttemptOutcome, NodeOrders, NodePoll, PLACES_MAX};
-use api::history::AttemptState;
 use ids::NodeId;
 use scheduler::{Event, Slot};
 
@@ -43,7 +42,7 @@ pub(crate) fn poll(
     known.received(poll.received);
     known.park(reply, outbox);
     for (attempt, started_ns) in unheard {
-        attempt_lost(&mut work.jobs, outbox, attempt, started_ns, AttemptState::Interrupted);
+        attempt_unrun(&mut work.jobs, outbox, attempt, started_ns);
         feed(work, outbox, Event::AttemptLost { attempt });
     }
     reported(work, outbox, node, poll.report);
@@ -74,16 +73,16 @@ pub(crate) fn poll(
 }
 
 fn attempt_end(work: &mut Work, outbox: &mut Outbox, end: AttemptEnd, assigned_ns: u64) {
-    let AttemptEnd { attempt, outcome, started_ns, ended_ns } = end;
+    let AttemptEnd { attempt, outcome, started_ns, ended_ns, usage } = end;
     let outcome = match outcome {
         AttemptOutcome::Succeeded(result) => Ok(result),
         AttemptOutcome::Failed(failure) => Err(failure),
         AttemptOutcome::GivenBack => {
-            attempt_lost(&mut work.jobs, outbox, attempt, assigned_ns, AttemptState::Interrupted);
+            attempt_unrun(&mut work.jobs, outbox, attempt, assigned_ns);
             return feed(work, outbox, Event::AttemptLost { attempt });
         }
     };
-    let finished = Finished { attempt, outcome, started_ns, ended_ns };
+    let finished = Finished { attempt, outcome, started_ns, ended_ns, usage };
     attempt_finished(work, outbox, in_our_time(finished, assigned_ns, outbox.now_ns()));
 }
 
@@ -91,7 +90,7 @@ fn attempt_end(work: &mut Work, outbox: &mut Outbox, end: AttemptEnd, assigned_n
 mod tests {
     use super::{Finished, in_our_time};
     use api::TaskResult;
-    use api::task::ReduceResult;
+    use api::task::{AttemptUsage, ReduceResult};
     use ids::{AttemptKey, AttemptNumber, JobId, StageIndex, TaskIndex, TaskKey};
 
     #[test]
@@ -102,7 +101,9 @@ mod tests {
         let check = |(started_ns, opened_ns, ended_ns), expected: (u64, u64, u64)| {
             let reduce = ReduceResult { opened_ns: Some(opened_ns), ..ReduceResult::default() };
             let outcome = Ok(TaskResult::Reduce(reduce));
-            let finished = in_our_time(Finished { attempt, outcome, started_ns, ended_ns }, 1000, 2000);
+            let usage = AttemptUsage::default();
+            let finished = Finished { attempt, outcome, started_ns, ended_ns, usage };
+            let finished = in_our_time(finished, 1000, 2000);
             let Ok(TaskResult::Reduce(reduce)) = finished.outcome else { panic!("another result") };
             assert_eq!((finished.started_ns, reduce.opened_ns.unwrap(), finished.ended_ns), expected);
         };

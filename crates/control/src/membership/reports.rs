@@ -9,9 +9,10 @@ use crate::replication::replicated;
 use crate::scheduling::{feed, progressed};
 use crate::work::Work;
 use api::control::JobLogs;
+use api::history::usage::USAGE_KEPT_DAYS;
 use api::machine::{DISKS_MAX, DiskReport, DiskState, MachineSample, NodeReport, SAMPLES_MAX};
 use ids::{DiskIndex, JobId, NodeId};
-use rows::{Change, DiskRow, SampleRow};
+use rows::{Change, DiskRow, SampleRow, day_of};
 use scheduler::Event;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -101,6 +102,10 @@ pub(crate) fn write_telemetry(fleet: &mut Fleet, outbox: &mut Outbox) {
     let forgets = waiting.forgotten.is_none_or(|last| moment.since(last) >= FORGET_EVERY);
     if forgets && fleet.any() {
         outbox.write(Change::SamplesForgotten { before_ns: outbox.now_ns().saturating_sub(SAMPLES_KEPT_NS) });
+    }
+    if forgets {
+        let before_day = day_of(outbox.now_ns()).saturating_sub(USAGE_KEPT_DAYS);
+        outbox.write(Change::UsageForgotten { before_day });
     }
     let telemetry = fleet.telemetry();
     telemetry.written = Some(moment);

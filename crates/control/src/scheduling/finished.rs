@@ -19,6 +19,7 @@ pub(crate) fn attempt_finished(work: &mut Work, outbox: &mut Outbox, finished: F
     let attempt = ended_attempt.attempt;
     let Some(job) = work.jobs.get(&attempt.task.job) else { return };
     if !job.knows(attempt.task.stage, attempt.task.task) {
+        job.account(&ended_attempt, outbox);
         return;
     }
     let checked = outcome.and_then(|result| check(work, job, attempt, &result).map(|()| result));

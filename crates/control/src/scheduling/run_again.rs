@@ -6,6 +6,7 @@ use crate::loss::RunAgain;
 use crate::scheduling::feed;
 use crate::work::Work;
 use api::history::AttemptState;
+use api::task::AttemptUsage;
 use ids::{AttemptKey, JobId};
 use scheduler::Event;
 
@@ -29,7 +30,23 @@ pub(crate) fn attempt_lost(
     started_ns: u64,
     state: AttemptState,
 ) {
+    // Its node would have measured the rest.
+    end_unreported(jobs, outbox, attempt, started_ns, (state, Some(AttemptUsage::default())));
+}
+
+/// Records an attempt that never ran: its order did not arrive, or its node gave it back.
+pub(crate) fn attempt_unrun(jobs: &mut Jobs, outbox: &mut Outbox, attempt: AttemptKey, assigned_ns: u64) {
+    end_unreported(jobs, outbox, attempt, assigned_ns, (AttemptState::Interrupted, None));
+}
+
+fn end_unreported(
+    jobs: &mut Jobs,
+    outbox: &mut Outbox,
+    attempt: AttemptKey,
+    started_ns: u64,
+    (state, used): (AttemptState, Option<AttemptUsage>),
+) {
     let Some(job) = jobs.get_mut(&attempt.task.job) else { return };
-    let ended = Ended { attempt, started_ns, ended_ns: outbox.now_ns() };
+    let ended = Ended { attempt, started_ns, ended_ns: outbox.now_ns(), used };
     job.attempt_ended(&ended, state, Ok(None), outbox);
 }

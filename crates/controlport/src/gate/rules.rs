@@ -56,6 +56,7 @@ pub(crate) const RULES: &[Rule] = &[
     looks("GET", "/v1/jobs/{job}/report", LOOKERS),
     looks("GET", "/v1/jobs/{job}/placements", LOOKERS),
     looks("POST", "/v1/lineage", LOOKERS),
+    looks("GET", "/v1/usage", LOOKERS),
     looks("GET", "/v1/nodes", LOOKERS),
     looks("POST", "/v1/state", LOOKERS),
     changes("POST", "/v1/jobs", SUBMITTERS),

@@ -3,6 +3,7 @@
 
 mod place;
 mod private;
+mod usage;
 
 use api::control::ErrorCode;
 use api::people::{IssuedToken, Role, TokenList, TokenRequest};
@@ -76,6 +77,7 @@ const MATRIX: &[(&str, &str, [bool; 5])] = &[
     ("post", "/v1/nodes/{node}/drill", [true, false, false, false, false]),
     ("get", "/v1/jobs/{job}/placements", [true, true, true, false, false]),
     ("post", "/v1/lineage", [true, true, true, false, false]),
+    ("get", "/v1/usage", [true, true, true, false, false]),
     ("post", "/v1/state", [true, true, true, false, false]),
     ("get", "/v1/tokens", [true, false, false, false, false]),
     ("post", "/v1/tokens", [true, false, false, false, false]),

@@ -151,6 +151,16 @@ impl Place {
         });
     }
 
+    /// Accounts for an attempt of a user's job.
+    pub fn account(&self, user: &str, job: JobId) {
+        let sums = Box::new(UsageSums::attempt(AttemptUsage::default(), 0, 1));
+        let change = Change::Used { job, user: user.to_string(), sums, now_ns: 1 };
+        self.runtime.block_on(async {
+            let store = Metastore::open(self.state.path()).await.expect("a store");
+            store.apply(&[change]).await.expect("it is stored");
+        });
+    }
+
     /// The audit, once all that was sent before is in it.
     pub fn audit(&self) -> Vec<AuditRow> {
         self.runtime.block_on(async {

@@ -8,6 +8,7 @@ use api::control::{
     AttemptEnd, AttemptOutcome, ErrorCode, NodeAddress, NodeOrder, NodeOrders, NodePoll, NodeWelcome,
 };
 use api::machine::NodeReport;
+use api::task::AttemptUsage;
 use api::{Blame, TaskFailure};
 use client::{Client, ClientError};
 use ids::{AttemptKey, JobId};
@@ -357,7 +358,8 @@ impl Poller {
 
     fn end_unbegun(&mut self, attempt: AttemptKey, outcome: AttemptOutcome) {
         let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        self.ended(AttemptEnd { attempt, outcome, started_ns: now_ns, ended_ns: now_ns });
+        let usage = AttemptUsage::default();
+        self.ended(AttemptEnd { attempt, outcome, started_ns: now_ns, ended_ns: now_ns, usage });
         self.tell_by(Instant::now());
     }
 }

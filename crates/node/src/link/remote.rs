@@ -678,5 +678,6 @@ fn attempt_end(finished: Finished) -> AttemptEnd {
         outcome: finished.outcome.into(),
         started_ns: finished.started_ns,
         ended_ns: finished.ended_ns,
+        usage: finished.usage,
     }
 }

@@ -3,6 +3,7 @@
 
 use api::KeyBytes;
 use api::machine::AttemptProgress;
+use api::task::AttemptUsage;
 use arena::{Charge, SlabWriter};
 use iappender::{AppendAnswer, AppendError, AppendFrame, AppendReply, ChunkService};
 use ids::{AttemptKey, ChunkId, IfileIndex, NodeId, Source};
@@ -29,6 +30,9 @@ pub(crate) struct Meter {
     read_from: AtomicU32,
     append_ns: AtomicU64,
     append_to: AtomicU32,
+    /// Bytes of frames that were appended to chunks, and of those to chunks of other nodes.
+    appended_bytes: AtomicU64,
+    away_bytes: AtomicU64,
     /// Time, since the start of the attempt, at which it began to wait for its input or for chunks; 0 if it does not
     /// wait. A long wait is reported while it lasts.
     reads_since_ns: AtomicU64,
@@ -49,6 +53,8 @@ impl Meter {
             read_from: AtomicU32::new(NOBODY),
             append_ns: AtomicU64::new(0),
             append_to: AtomicU32::new(NOBODY),
+            appended_bytes: AtomicU64::new(0),
+            away_bytes: AtomicU64::new(0),
             reads_since_ns: AtomicU64::new(0),
             appends_since_ns: AtomicU64::new(0),
             end_keys: Mutex::default(),
@@ -132,6 +138,8 @@ impl Meter {
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     running: Mutex<BTreeMap<AttemptKey, Arc<Meter>>>,
+    /// Bytes that attempts have used so far; the slot of an attempt takes them at its end.
+    used: Mutex<BTreeMap<AttemptKey, AttemptUsage>>,
 }
 
 /// The meter of an attempt, which is removed when this is dropped.
@@ -153,6 +161,17 @@ impl Meters {
         Metering { meters: self, attempt, meter }
     }
 
+    /// Adds to what an attempt has used.
+    pub fn add_used(&self, attempt: AttemptKey, more: AttemptUsage) {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.entry(attempt).or_default().add(&more);
+    }
+
+    /// Removes what an attempt has used, and returns it.
+    pub fn take_used(&self, attempt: AttemptKey) -> AttemptUsage {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).remove(&attempt).unwrap_or_default()
+    }
+
     /// Asks a reduce attempt to end before the first of these keys that it has not reached.
     pub fn end_before(&self, attempt: AttemptKey, keys: Vec<KeyBytes>) {
         if let Some(meter) = self.running().get(&attempt) {
@@ -170,6 +189,11 @@ impl Meters {
 impl Drop for Metering<'_> {
     fn drop(&mut self) {
         self.meters.running().remove(&self.attempt);
+        let bytes = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (shuffled_bytes, moved_bytes) =
+            (bytes(&self.meter.appended_bytes), bytes(&self.meter.away_bytes));
+        self.meters
+            .add_used(self.attempt, AttemptUsage { shuffled_bytes, moved_bytes, ..AttemptUsage::default() });
     }
 }
 
@@ -219,7 +243,14 @@ impl ChunkService for MeteredChunks<'_> {
     }
 
     fn append(&self, chunk: ChunkId, frame: AppendFrame) -> Result<AppendReply, AppendError> {
-        self.timed(Some(chunk.node()), || self.inner.append(chunk, frame))
+        let bytes = frame.header.sum.bytes;
+        let reply = self.timed(Some(chunk.node()), || self.inner.append(chunk, frame))?;
+        if !matches!(reply, AppendReply::Closed { .. }) {
+            self.meter.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
+            let away_bytes = if chunk.node() == self.here { 0 } else { bytes };
+            self.meter.away_bytes.fetch_add(away_bytes, Ordering::Relaxed);
+        }
+        Ok(reply)
     }
 
     fn answers(&self, wait: bool) -> Result<Vec<AppendAnswer>, AppendError> {

@@ -8,6 +8,7 @@ use crate::shuffle::replicate::replicate;
 use crate::slots::state::SlotState;
 use crate::tasks::attempt_files::AttemptFiles;
 use crate::tasks::{commit, map, merge, program, reduce, seal};
+use api::task::AttemptUsage;
 use api::{Blame, Task, TaskFailure, TaskResult};
 use iappender::WorkerSlabs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,17 +20,43 @@ pub(crate) fn slot_loop(shared: &Arc<Shared>, slot: u32) {
     let mut finished = None;
     while let Some(assignment) = shared.control.pull(slot, finished.take()) {
         shared.options.programs.begin_attempt(assignment.attempt.task.job);
-        finished = Some(run(shared, &mut state, &assignment));
+        let cpu_us = thread_cpu_us();
+        let ended = run(shared, &mut state, &assignment);
         shared.options.programs.end_attempt();
+        finished = Some(measured(shared, ended, thread_cpu_us().saturating_sub(cpu_us)));
     }
     shared.options.programs.leave_slot();
+}
+
+/// Returns the processor time of this thread in microseconds.
+fn thread_cpu_us() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000
+}
+
+/// Adds the resources that an attempt used. Its programs have ended, or wait for the next attempt.
+fn measured(shared: &Shared, ended: Finished, own_cpu_us: u64) -> Finished {
+    let mut usage = shared.meters.take_used(ended.attempt);
+    usage.cpu_us = own_cpu_us.saturating_add(shared.options.programs.take_cpu_us());
+    usage.stored_bytes += match &ended.outcome {
+        Ok(TaskResult::Map(map)) => map.part.as_ref().map_or(0, |part| part.bytes),
+        Ok(TaskResult::Reduce(reduce)) => reduce.part.bytes,
+        _ => 0,
+    };
+    Finished { usage, ..ended }
 }
 
 fn run(shared: &Arc<Shared>, state: &mut SlotState, assignment: &Assignment) -> Finished {
     let started_ns = now_ns();
     if let Task::Run(task) = &assignment.task {
         let outcome = program::run(shared, assignment, task).map(TaskResult::Run);
-        return Finished { attempt: assignment.attempt, outcome, started_ns, ended_ns: now_ns() };
+        return Finished {
+            attempt: assignment.attempt,
+            outcome,
+            started_ns,
+            ended_ns: now_ns(),
+            usage: AttemptUsage::default(),
+        };
     }
     let job = shared.job_data(assignment.attempt.task.job, &assignment.job);
     replicate(shared, &job);
@@ -45,7 +72,13 @@ fn run(shared: &Arc<Shared>, state: &mut SlotState, assignment: &Assignment) -> 
         state.slabs = WorkerSlabs::default();
         Err(TaskFailure::new(Blame::Engine, format!("the engine panicked: {}", panic_text(&*panic))))
     });
-    Finished { attempt: assignment.attempt, outcome, started_ns, ended_ns: now_ns() }
+    Finished {
+        attempt: assignment.attempt,
+        outcome,
+        started_ns,
+        ended_ns: now_ns(),
+        usage: AttemptUsage::default(),
+    }
 }
 
 /// Runs a task whose programs find copies of stored files. Its result counts only if none of them was changed.
@@ -58,6 +91,8 @@ fn run_with_files(
     let files = AttemptFiles::bring(shared, &job, &assignment.task)?;
     let job = job.with_files(files);
     let result = run_task(shared, state, &job, assignment);
+    let (_, moved_bytes) = job.files.reads().bytes();
+    shared.meters.add_used(job.attempt, AttemptUsage { moved_bytes, ..AttemptUsage::default() });
     let result = result.map_err(|failure| job.files.named_in(failure))?;
     job.files.check_unchanged()?;
     Ok(result)

@@ -70,6 +70,19 @@ impl<'a> DeclaredFiles<'a> {
         &self.dir
     }
 
+    /// Returns the bytes of the inputs as they were found.
+    pub fn input_bytes(&self) -> u64 {
+        self.inputs.iter().map(|(_, found)| found.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Returns the bytes of the outputs in the directory of the program, except temporary ones.
+    pub fn output_bytes(&self) -> u64 {
+        let outputs = self.task.outputs.iter().filter(|output| !output.temporary);
+        let bytes =
+            |output: &TaskFile| self.dir.join(&output.name).symlink_metadata().map_or(0, |facts| facts.len());
+        outputs.map(bytes).fold(0, u64::saturating_add)
+    }
+
     /// Opens an input that becomes the standard input of the program.
     pub fn open_input(&self, input: &TaskFile) -> Result<File, TaskFailure> {
         self.paths.open_file(&input.path).map_err(|error| input_failure(input, error))

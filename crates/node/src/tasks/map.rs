@@ -10,7 +10,7 @@ use crate::job_data::AttemptData;
 use crate::shared::Shared;
 use crate::shuffle::replicate::waiting::wait_for_replicas;
 use crate::shuffle::spool::SpooledChunks;
-use crate::slots::meters::{Meter, MeteredChunks};
+use crate::slots::meters::{Meter, MeteredChunks, Meters};
 use crate::slots::progress::Counters;
 use crate::slots::state::SlotState;
 use crate::tasks::map::emit::{AppendEmitter, EncodingEmitter};
@@ -20,7 +20,7 @@ use crate::tasks::map::stored_input::{PartsHere, StoredInput, StoredReads};
 use crate::tasks::map::streaming_input::{PresentedInput, shape_for};
 use crate::tasks::streaming_env::TaskPlace;
 use crate::tasks::work_dir::{WorkDir, function_context};
-use api::task::{MapResult, MapTask, Spool};
+use api::task::{AttemptUsage, MapResult, MapTask, Spool};
 use api::{Blame, Function, JobSpec, Notice, RecordFormat, Replication, Segment, Split, TaskFailure};
 use functions::{BlockPlace, Emitter, MapCounts, RecordInput};
 use iappender::{Appended, ChunkService, IAppender};
@@ -79,6 +79,8 @@ fn run_in(
     let mut input = CountedInput {
         reader: TaskInput::open(spec, &task.split, limits, openers)?,
         counters: &shared.counters,
+        meters: &shared.meters,
+        attempt,
         meter: &metering.meter,
         waited: Duration::ZERO,
         cancelled: &job.cancelled,
@@ -262,6 +264,8 @@ fn map_and_combine(
 struct CountedInput<'a> {
     reader: TaskInput,
     counters: &'a Counters,
+    meters: &'a Meters,
+    attempt: AttemptKey,
     meter: &'a Meter,
     /// Time spent waiting for the reader.
     waited: Duration,
@@ -275,6 +279,14 @@ impl CountedInput<'_> {
         if self.of_stretches {
             self.counters.input_bytes_read.fetch_add(self.reader.bytes(), Ordering::Relaxed);
         }
+    }
+}
+
+impl Drop for CountedInput<'_> {
+    /// Accounts for the input also if the attempt fails.
+    fn drop(&mut self) {
+        let read_bytes = self.reader.bytes();
+        self.meters.add_used(self.attempt, AttemptUsage { read_bytes, ..AttemptUsage::default() });
     }
 }
 

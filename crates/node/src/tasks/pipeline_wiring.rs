@@ -53,6 +53,16 @@ impl<'a> Wiring<'a> {
         Ok(Self { tasks, edges, declared, streamed: BTreeSet::new() })
     }
 
+    /// Returns the bytes of the inputs that no program of the pipeline writes.
+    pub fn input_bytes(&self) -> u64 {
+        self.declared.iter().map(DeclaredFiles::input_bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Returns the bytes of the outputs that get their paths.
+    pub fn output_bytes(&self) -> u64 {
+        self.declared.iter().map(DeclaredFiles::output_bytes).fold(0, u64::saturating_add)
+    }
+
     /// Makes the standard streams of all programs. A standard output goes through a plain pipe if one program reads it
     /// at once and no file of it is needed; otherwise, if any reads it, through a relay, which may keep bytes in `spills`.
     pub fn wire(&mut self, spills: Option<&Path>) -> Result<Wired, TaskFailure> {

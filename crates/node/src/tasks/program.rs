@@ -9,7 +9,7 @@ use crate::tasks::declared_reads;
 use crate::tasks::finished_runs::{self, Reading, look};
 use crate::tasks::pipeline_wiring::{Edges, Wired, Wiring};
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
-use api::task::{FinishedRun, RunResult, RunTask};
+use api::task::{AttemptUsage, FinishedRun, RunResult, RunTask};
 use api::{AttemptLimits, Blame, LimitKind, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::JobId;
@@ -248,6 +248,8 @@ fn run_with(
     let error_path = output.error_path();
     let shares = Shares { shared, assignment, files, env, socket_dir, disk_dirs, error_path };
     let mut pipeline = Wiring::new(task, &assignment.job.paths, |position| &members[position].work_dir)?;
+    let read_bytes = pipeline.input_bytes();
+    shared.meters.add_used(attempt, AttemptUsage { read_bytes, ..AttemptUsage::default() });
     for member in members.iter().filter(|member| member.task.has_own_directory()) {
         link(&member.task.files, &member.work_dir)?;
     }
@@ -275,7 +277,10 @@ fn run_with(
         // Processes that the programs left behind could still write to their outputs.
         shared.options.programs.end_attempt();
         let begun = begun.into_iter().map(|run| run.map(|run| FinishedRun { ran_ms, ..run }));
-        pipeline.take_outputs(attempt, begun.collect(), reading)
+        let stored_bytes = pipeline.output_bytes();
+        let runs = pipeline.take_outputs(attempt, begun.collect(), reading)?;
+        shared.meters.add_used(attempt, AttemptUsage { stored_bytes, ..AttemptUsage::default() });
+        Ok(runs)
     });
     match outcome {
         Ok(runs) => Ok(RunResult { runs, ..output.finish() }),

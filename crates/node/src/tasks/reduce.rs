@@ -13,7 +13,7 @@ use crate::tasks::reduce::key_tails::KeyTails;
 use crate::tasks::reduce::read_run::ReadRun;
 use crate::tasks::streaming_env::TaskPlace;
 use crate::tasks::work_dir::{WorkDir, function_context};
-use api::task::{Part, ReduceResult, ReduceTask, SourceAudit};
+use api::task::{AttemptUsage, Part, ReduceResult, ReduceTask, SourceAudit};
 use api::{Blame, DataSum, Function, JobSpec, KeyBytes, TaskFailure};
 use chunkserver::{ChunkServer, ChunkServerError, Run, RunCursor};
 use faults::{PlantedFault, planted};
@@ -111,6 +111,9 @@ impl Reducing<'_> {
         let reads = input.groups.runs().iter().map(ReadRun::report);
         let (retrievals, retrieved_bytes) = reads
             .fold((0, 0), |(count, bytes), read| (count + read.retrievals, bytes + read.retrieved_bytes));
+        let away = input.groups.runs().iter().filter(|run| run.waited().is_some());
+        let moved_bytes = away.map(|run| run.report().retrieved_bytes).sum();
+        shared.meters.add_used(attempt, AttemptUsage { moved_bytes, ..AttemptUsage::default() });
         let resumed = input.groups.runs().iter().filter(|run| run.resumed()).count();
         if resumed > 0 {
             tracing::info!(job = %job.job, %attempt, runs = resumed, "after a failure, runs were read at their replicas");

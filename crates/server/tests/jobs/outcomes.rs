@@ -4,6 +4,7 @@ use crate::world::{
     Behaviour, IFILES, Place, failure, honest, join, node, publish, reduce_honestly, splits, until_cancelled,
 };
 use api::history::StageState;
+use api::history::usage::UsageQuestion;
 use api::{Blame, KeyBytes, MapReduce, Task, TaskResult};
 use metastore::{AttemptState, JobState};
 use server::{ControlError, History, JobOutcome, ServerError};
@@ -76,6 +77,9 @@ fn a_task_that_fails_twice_goes_again() {
     let attempts = history.read(async |store| store.attempts(job).await).unwrap();
     let failed = attempts.iter().filter(|row| row.state == AttemptState::Failed).count();
     assert_eq!(failed, 4);
+    let usage = history.read(async |store| store.usage(&UsageQuestion::default()).await).unwrap();
+    let [row] = &usage.rows[..] else { panic!("{usage:?}") };
+    assert_eq!((row.attempts, row.cpu_ms), (attempts.len() as u64, attempts.len() as u64));
 }
 
 /// As where it appends to a node that has given the job up, because the server had given up the node.

@@ -1,8 +1,8 @@
 //! A made-up node: threads that pull and answer. Every map task appends one record to each I-file.
 
 use api::task::{
-    ChunkSummary, CommitResult, CommitTask, KeyWeight, MapResult, Part, ReduceResult, ReduceTask, RunSummary,
-    SealResult,
+    AttemptUsage, ChunkSummary, CommitResult, CommitTask, KeyWeight, MapResult, Part, ReduceResult,
+    ReduceTask, RunSummary, SealResult,
 };
 use api::{Blame, Codec, DataSum, JobSpec, KeyBytes, SourceCommit, Split, Task, TaskFailure, TaskResult};
 use ids::*;
@@ -110,7 +110,13 @@ fn run_slot(server: &Server, slot: u32, books: &Books, behaviour: &Behaviour) {
         let started_ns = books.clock.fetch_add(1_000_000_000, Ordering::Relaxed) + 1;
         let outcome = behaviour(&assignment).unwrap_or_else(|| Ok(answer(&assignment, books)));
         let ended_ns = books.clock.fetch_add(1_000_000_000, Ordering::Relaxed) + 1;
-        finished = Some(Finished { attempt: assignment.attempt, outcome, started_ns, ended_ns });
+        finished = Some(Finished {
+            attempt: assignment.attempt,
+            outcome,
+            started_ns,
+            ended_ns,
+            usage: AttemptUsage { cpu_us: 1_000, ..AttemptUsage::default() },
+        });
     }
 }
 

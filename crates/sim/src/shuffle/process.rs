@@ -3,6 +3,7 @@
 use super::node::Running;
 use api::control::{AttemptEnd, NodeOrder, NodePoll, NumberedOrder};
 use api::machine::{AttemptProgress, NodeReport, ReplicatedPart, ReplicatedRun};
+use api::task::AttemptUsage;
 use api::{Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, JobId, NodeId, RunId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +71,9 @@ impl<'a> Process<'a> {
     /// Records the end of an attempt; it is reported until a poll that carries it is answered.
     pub fn end(&mut self, attempt: AttemptKey, outcome: Result<TaskResult, TaskFailure>, now_ns: u64) {
         let started_ns = self.running.remove(&attempt).map_or(now_ns, |running| running.started_ns);
-        self.finished.push(AttemptEnd { attempt, outcome: outcome.into(), started_ns, ended_ns: now_ns });
+        let usage = AttemptUsage::default();
+        let end = AttemptEnd { attempt, outcome: outcome.into(), started_ns, ended_ns: now_ns, usage };
+        self.finished.push(end);
     }
 
     pub fn has_replica(&mut self, job: JobId, run: RunId, to: NodeId, chunks: Vec<ChunkId>) {

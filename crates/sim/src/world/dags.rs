@@ -12,7 +12,7 @@ use api::control::{
 use api::data_access::{DataKeys, SecretText};
 use api::history::{JobState, StepOf};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
-use api::task::{CACHING_RULES, FinishedRun, RecordedRun, RunResult, RunTask, TaskFile};
+use api::task::{AttemptUsage, CACHING_RULES, FinishedRun, RecordedRun, RunResult, RunTask, TaskFile};
 use api::{ContentHash, JobSpec, SteppedKind};
 use control::membership::Joining;
 use control::{Asker, Control, ControlError, Moment, NewSteppedJob, Now, Outbox, Service};
@@ -256,7 +256,13 @@ impl<'a> Model<'a> {
             });
         }
         let outcome = AttemptOutcome::Succeeded(TaskResult::Run(RunResult::default()));
-        let end = AttemptEnd { attempt, outcome, started_ns: began_ns, ended_ns: self.now_ns };
+        let end = AttemptEnd {
+            attempt,
+            outcome,
+            started_ns: began_ns,
+            ended_ns: self.now_ns,
+            usage: AttemptUsage::default(),
+        };
         self.poll(node, vec![end]);
     }
 

@@ -9,7 +9,7 @@ use api::control::{
     AttemptEnd, AttemptOutcome, BATCH_JOBS_MAX, JobBatch, NodeInfo, NodeOrder, NodeOrders, NodePoll,
     PROTOCOL_VERSION,
 };
-use api::task::{RunResult, RunTask};
+use api::task::{AttemptUsage, RunResult, RunTask};
 use api::{Task, TaskResult};
 use clap::Args;
 use client::{Client, ClientError};
@@ -255,6 +255,7 @@ impl Puller {
                     outcome: AttemptOutcome::Succeeded(TaskResult::Run(RunResult::default())),
                     started_ns: now_ns,
                     ended_ns: now_ns,
+                    usage: AttemptUsage::default(),
                 });
             }
             if !self.poll.finished.is_empty() || polled.is_finished() {
