@@ -1,6 +1,7 @@
 //! Attempts of each kind.
 
 pub(crate) mod attempt_files;
+mod beside_outputs;
 pub(crate) mod commit;
 mod declared_files;
 mod declared_reads;

@@ -38,6 +38,7 @@ impl ProgramLimits {
         let Passed { kind, measured } = *passed;
         let limit = self.get(kind).unwrap_or_default();
         let owner = match self.of_job.get(kind) == Some(limit) {
+            true if kind == LimitKind::Time => "of the job (`timeout` of the step in a workflow file)",
             true => "of the job",
             false => "of this node",
         };
@@ -107,6 +108,11 @@ mod tests {
         let processes = message(LimitKind::Processes, None);
         assert!(processes.ends_with("--limit processes=8 of this node"), "{processes}");
         assert_eq!(limits.get(LimitKind::Time), None);
+        let of_job = AttemptLimits { seconds: Some(1), ..Default::default() };
+        let limits = ProgramLimits { of_job, of_node };
+        let time = limits.failure(&Passed { kind: LimitKind::Time, measured: None }, Vec::new()).message;
+        let expected = "--limit time=1s of the job (`timeout` of the step in a workflow file)";
+        assert!(time.ends_with(expected), "{time}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One run of a program: start, feed, read, end.
 
+use crate::advice;
 use crate::context::FunctionContext;
 use crate::process::idle::Purpose;
 use crate::process::intake::write_piece;
@@ -416,7 +417,7 @@ pub(crate) fn judge(
     if let Some(passed) = context.limits.refused(status, &tail) {
         return Err(context.limits.failure(&passed, tail));
     }
-    let (program, advice) = (&spec.words[0], spec.advice());
+    let (program, advice) = (&spec.words[0], advice::after_failure(spec, &tail));
     let message = match (status.code(), status.signal()) {
         (Some(code), _) => format!("program {program:?} ended with exit code {code}{advice}"),
         (None, Some(signal)) if signal == Signal::KILL.as_raw() => {

@@ -27,16 +27,7 @@ pub struct ProgramSpec {
     pub limits: ProgramLimits,
 }
 
-/// Advice in the failure of a program with [`DeclaredReads`].
-const ADVICE: &str =
-    " (it may read only the files that it declares: add others to `reads`, or set `cache = false`)";
-
 impl ProgramSpec {
-    /// Returns the end of the message of a failure that a refused read may have caused.
-    pub(crate) fn advice(&self) -> &'static str {
-        if self.declared_reads.is_some() { ADVICE } else { "" }
-    }
-
     /// Returns its directories, and the paths in its words and variables.
     pub(crate) fn named_paths(&self) -> Vec<PathBuf> {
         let texts = self.words.iter().chain(self.env.iter().map(|(_, value)| value));

@@ -1,5 +1,6 @@
 //! The start of a program: search, rules, environment, and the init below which it runs.
 
+use crate::advice::UNDECLARED;
 use crate::find::find_program;
 use crate::programs::{Member, Programs};
 use crate::sandbox::{Prepared, Sandbox};
@@ -72,7 +73,8 @@ fn not_started(spec: &ProgramSpec, executable: &Path, error: &std::io::Error) ->
             (Blame::Environment, "something has it open for writing".to_string())
         }
         (ErrorKind::PermissionDenied, _) => {
-            (Blame::UserData, format!("it is not executable{}", spec.advice()))
+            let advice = if spec.declared_reads.is_some() { UNDECLARED } else { "" };
+            (Blame::UserData, format!("it is not executable{advice}"))
         }
         _ => (Blame::Environment, "it cannot be started".to_string()),
     };

@@ -187,6 +187,25 @@ fn open_files_of_the_engine_are_not_inherited() {
 }
 
 #[test]
+fn advice_follows_standard_error() {
+    let place = Place::new();
+    for (script, expected) in [
+        ("exit 3", "program \"sh\" ended with exit code 3"),
+        ("echo ZeroDivisionError >&2; exit 1", "program \"sh\" ended with exit code 1"),
+        ("no-such-program", "program \"sh\" ended with exit code 127"),
+        ("cat nowhere", "program \"sh\" ended with exit code 1"),
+        (
+            "cat data/one",
+            "program \"sh\" ended with exit code 1 (it runs in a directory of its own, and data/one stands there only if \
+             `inputs` names it)",
+        ),
+    ] {
+        let Some(outcome) = place.run(script, &[]) else { return };
+        assert_eq!(outcome.unwrap_err().message, expected, "{script}");
+    }
+}
+
+#[test]
 fn unlimited_program_gets_no_advice() {
     let place = Place::new();
     let context = place.context();

@@ -2,6 +2,7 @@
 
 use api::control::NAME_BYTES_MAX;
 use api::job::workflow::WorkflowStep;
+use api::task::RunTask;
 use ids::StepNumber;
 use jobkind::STEPS_MAX;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +50,12 @@ fn check_names(steps: &[WorkflowStep]) -> Result<(), String> {
                 "the step {name:?} is more than a program: give each program a step of its own"
             ));
         }
+        if let Some(path) = changed_in_place(program) {
+            let path = path.display();
+            return Err(format!(
+                "the step {name:?} reads and writes {path}: a step cannot change its input in place; write another file"
+            ));
+        }
         program.check_files().map_err(|error| format!("the step {name:?}: {error}"))?;
         if let Some(missing) = after.iter().find(|before| **before as usize >= steps.len()) {
             let last = steps.len() - 1;
@@ -56,6 +63,12 @@ fn check_names(steps: &[WorkflowStep]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Returns an input that is an output too.
+fn changed_in_place(program: &RunTask) -> Option<&Path> {
+    let outputs: BTreeSet<&Path> = program.outputs.iter().map(|output| output.path.as_path()).collect();
+    program.inputs.iter().map(|input| input.path.as_path()).find(|path| outputs.contains(path))
 }
 
 /// Returns the position of the step that writes each output.
@@ -194,6 +207,8 @@ mod tests {
         );
         let mut own = step("a", &["/x"], &["/x"]);
         own.program.outputs[0].name = "y".into();
-        assert_eq!(error(&[own]), "steps wait for each other: \"a\" after \"a\"");
+        assert!(
+            error(&[own]).starts_with("the step \"a\" reads and writes /x: a step cannot change its input")
+        );
     }
 }

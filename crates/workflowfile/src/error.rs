@@ -1,7 +1,7 @@
 //! Mistakes in workflow files.
 
 use crate::expand::ExpansionError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A mistake in a workflow file, which its user can fix.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +12,18 @@ pub enum WorkflowFileError {
     TooLarge { path: PathBuf, bytes_max: u64 },
     #[error("{path} is no TOML: {message}", path = path.display())]
     NoToml { path: PathBuf, message: String },
+    #[error("{path} is no workflow file: {message}", path = path.display())]
+    NoWorkflow { path: PathBuf, message: String },
+    #[error("{path}, line {line}, column {column}: {place} is {found}: {advice}", path = path.display())]
+    WrongType {
+        path: PathBuf,
+        line: usize,
+        column: usize,
+        /// The key, and its step.
+        place: String,
+        found: &'static str,
+        advice: String,
+    },
     #[error("{place}: there is no key `{key}`{nearest}")]
     UnknownKey { place: String, key: String, nearest: Nearest },
     #[error("the step {step:?} has both `command` and `words`, or neither: give one of them")]
@@ -21,10 +33,10 @@ pub enum WorkflowFileError {
          absolute path"
     )]
     BadPath { step: String, path: PathBuf },
-    #[error("the step {step:?} waits for {after:?}, which is no step{nearest}")]
-    UnknownStep { step: String, after: String, nearest: Nearest },
-    #[error("there is no step {step:?}{nearest}")]
-    NoStep { step: String, nearest: Nearest },
+    #[error("the step {step:?} waits for {after:?}, which is no step{likely}")]
+    UnknownStep { step: String, after: String, likely: LikelySteps },
+    #[error("there is no step {step:?}{likely}")]
+    NoStep { step: String, likely: LikelySteps },
     #[error("the step {step:?} has {key} = {value:?}: {reason}")]
     BadValue { step: String, key: &'static str, value: String, reason: String },
     #[error("the step {step:?} reads {path}, which does not exist, and no step writes it{nearest}", path = path.display())]
@@ -43,6 +55,10 @@ pub struct Nearest(Option<String>);
 
 /// Likeness from which on a name is shown.
 const LIKE: f64 = 0.7;
+/// Maximum number of letters in which a file differs from a missing one that it is shown for.
+const FILE_LETTERS_MAX: usize = 2;
+/// Maximum number of steps that are listed.
+const STEPS_SHOWN_MAX: usize = 5;
 
 impl Nearest {
     /// Finds the name that is most like a wrong one.
@@ -50,6 +66,66 @@ impl Nearest {
         let likeness = |name: &'a str| (strsim::jaro_winkler(wrong, name), name);
         let nearest = names.into_iter().map(likeness).max_by(|one, other| one.0.total_cmp(&other.0));
         Self(nearest.filter(|(likeness, _)| *likeness >= LIKE).map(|(_, name)| name.to_string()))
+    }
+
+    /// Finds the file whose path differs from a missing one in at most two letters, and in less than half of the letters
+    /// of its name.
+    pub(crate) fn of_files<'a>(missing: &Path, files: impl IntoIterator<Item = &'a Path>) -> Self {
+        let Some((whole, name)) = missing.to_str().zip(missing.file_name().and_then(|name| name.to_str()))
+        else {
+            return Self(None);
+        };
+        let letters_max = FILE_LETTERS_MAX.min(name.chars().count().saturating_sub(1) / 2);
+        let distance = |file: &'a Path| {
+            let path =
+                file.to_str().filter(|path| path.len().abs_diff(whole.len()) <= 4 * FILE_LETTERS_MAX)?;
+            let distance = match file.parent() == missing.parent() {
+                true => strsim::osa_distance(name, file.file_name()?.to_str()?),
+                false => strsim::osa_distance(whole, path),
+            };
+            (distance <= letters_max).then_some((distance, path))
+        };
+        let nearest = files.into_iter().filter_map(distance).min();
+        Self(nearest.map(|(_, path)| path.to_string()))
+    }
+
+    /// Returns this name, or some steps if there is none.
+    pub(crate) fn or(self, steps: FewSteps) -> LikelySteps {
+        LikelySteps { nearest: self, steps }
+    }
+}
+
+/// The first steps of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FewSteps {
+    names: Vec<String>,
+    /// Number of the others.
+    more: usize,
+}
+
+impl FewSteps {
+    pub(crate) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut names = names.into_iter();
+        let shown = names.by_ref().take(STEPS_SHOWN_MAX).map(str::to_string).collect();
+        Self { names: shown, more: names.count() }
+    }
+}
+
+/// Steps that a wrong name may mean: the nearest one, or a few of all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LikelySteps {
+    nearest: Nearest,
+    steps: FewSteps,
+}
+
+impl std::fmt::Display for LikelySteps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.nearest.0.is_some() || self.steps.names.is_empty() {
+            return self.nearest.fmt(f);
+        }
+        let names: Vec<String> = self.steps.names.iter().map(|name| format!("{name:?}")).collect();
+        write!(f, ": the steps are {}", names.join(", "))?;
+        if self.steps.more > 0 { write!(f, " and {} more", self.steps.more) } else { Ok(()) }
     }
 }
 

@@ -20,9 +20,10 @@ use crate::read::Sources;
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
 use files::Disk;
 use gather::Gatherer;
-use instance::{instance, output_paths, text_bytes};
+use instance::{instance, output_paths, text_bytes, texts};
 use jobkind::STEPS_MAX;
 use pattern::EachPattern;
+use placeholder::may_be_of_snakemake;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
@@ -42,7 +43,9 @@ pub(crate) fn expand(
     sources: Sources,
 ) -> Result<WorkflowFile, ExpansionError> {
     let is_pattern = |path: &std::path::PathBuf| path.as_os_str().as_encoded_bytes().contains(&b'*');
-    let is_template = |step: &WorkflowFileStep| is_expanded(step) || step.inputs.iter().any(is_pattern);
+    let is_template = |step: &WorkflowFileStep| {
+        is_expanded(step) || step.inputs.iter().any(is_pattern) || texts(step).any(may_be_of_snakemake)
+    };
     if file.params.is_empty() && !file.step.iter().any(is_template) {
         return Ok(file);
     }

@@ -1,6 +1,8 @@
 //! A workflow file to the specification of a job.
 
-use crate::error::{Nearest, WorkflowFileError};
+mod wrong_type;
+
+use crate::error::{FewSteps, Nearest, WorkflowFileError};
 use crate::expand::{check_values, expand};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
@@ -57,7 +59,8 @@ pub fn check_step(spec: &WorkflowSpec, name: &str) -> Result<(), WorkflowFileErr
     match names().any(|step| step == name) {
         true => Ok(()),
         false => {
-            Err(WorkflowFileError::NoStep { step: name.to_string(), nearest: Nearest::of(name, names()) })
+            let (nearest, steps) = (Nearest::of(name, names()), FewSteps::of(names()));
+            Err(WorkflowFileError::NoStep { step: name.to_string(), likely: nearest.or(steps) })
         }
     }
 }
@@ -79,7 +82,7 @@ fn parse(path: &Path, text: &str) -> Result<WorkflowFile, WorkflowFileError> {
         message: error.to_string().trim_end().to_string(),
     };
     check_keys(path, &text.parse::<Table>().map_err(no_toml)?)?;
-    toml::from_str(text).map_err(no_toml)
+    toml::from_str(text).map_err(|error| wrong_type::wrong_type(path, text, &error))
 }
 
 /// Refuses unknown keys, with the nearest one.
@@ -114,7 +117,8 @@ fn spec(file: &WorkflowFile, dir: &Path) -> Result<WorkflowSpec, WorkflowFileErr
             numbers.get(name.as_str()).copied().ok_or_else(|| WorkflowFileError::UnknownStep {
                 step: step.name.clone(),
                 after: name.clone(),
-                nearest: Nearest::of(name, numbers.keys().copied()),
+                likely: Nearest::of(name, numbers.keys().copied())
+                    .or(FewSteps::of(file.step.iter().map(|step| step.name.as_str()))),
             })
         };
         let after = step.after.iter().map(after).collect::<Result<_, _>>()?;
@@ -220,13 +224,12 @@ fn check_sources(spec: &WorkflowSpec) -> Result<(), WorkflowFileError> {
     Ok(())
 }
 
-/// Returns the file that is most like a missing input: one beside its place, or an output of another step.
+/// Returns the file that a missing input may mean: one beside its place, or an output of another step.
 fn nearest_file(step: &WorkflowStep, missing: &Path, written: &BTreeSet<&Path>) -> Nearest {
     let above = missing.parent().unwrap_or(Path::new("/"));
     let beside = std::fs::read_dir(above).into_iter().flatten().flatten().take(FILES_BESIDE_MAX);
     let beside: Vec<PathBuf> = beside.map(|entry| entry.path()).collect();
     let is_own = |path: &&&Path| step.program.outputs.iter().any(|output| output.path == **path);
     let of_steps = written.iter().filter(|path| !is_own(path)).copied();
-    let names = beside.iter().map(PathBuf::as_path).chain(of_steps).filter_map(Path::to_str);
-    Nearest::of(&missing.to_string_lossy(), names)
+    Nearest::of_files(missing, beside.iter().map(PathBuf::as_path).chain(of_steps))
 }

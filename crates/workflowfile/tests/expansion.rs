@@ -268,6 +268,34 @@ fn mistakes_of_values_are_named() {
 }
 
 #[test]
+fn near_names_in_braces_are_refused() {
+    let step =
+        |command: &str| format!("[params]\ntop = 20\n[[step]]\nname = \"s\"\ncommand = '''{command}'''\n");
+    for near in ["tob", "tpo", "Top", "TOP", "topp", "to"] {
+        let said = format!("has {{{near}}}, which is no name of it: did you mean {{top}}?");
+        check_mistake(&[], &step(&format!("echo {{{near}}}")), &[&said]);
+    }
+    let plain = "echo ${tob} ${x} {a,b} {1..3} {j}; awk '{print}' x; sh -c 'f() { to; }'";
+    check(&[], &step(plain), &[&format!("s: {plain} [>] []")]);
+}
+
+#[test]
+fn placeholders_of_snakemake_are_refused() {
+    let step = |keys: &str| format!("[[step]]\nname = \"s\"\n{keys}\n");
+    for inside in ["input", "output", "inputs", "outputs", "input.fa", "output[0]"] {
+        let said = format!("the step \"s\" has {{{inside}}}, which is no placeholder here: write the names");
+        check_mistake(&[], &step(&format!("command = 'x {{{inside}}}'")), &[&said, "Coming from Snakemake"]);
+    }
+    let wildcard = "words = ['x', '{wildcards.sample}']";
+    check_mistake(&[], &step(wildcard), &["name the wildcard alone, as in {sample}", "{{wildcards.sample}}"]);
+    let plain = "command = 'x ${input} {{input}} {{input.fa}} {wildcards} {params}'";
+    let made = "s: x ${input} {input} {input.fa} {wildcards} {params} [>] []";
+    check(&[], &step(plain), &[made]);
+    let known = "[params]\ninput = 'data'\n";
+    check(&[], &format!("{known}{}", step("command = 'x {input}'")), &["s: x data [>] []"]);
+}
+
+#[test]
 fn mistakes_of_wildcards_are_named() {
     let mistake = |files: &[&str], step: &str, parts: &[&str]| {
         check_mistake(files, &format!("[[step]]\nname = \"s\"\ncommand = \"x {{a}}\"\n{step}\n"), parts);

@@ -108,11 +108,55 @@ fn mistakes_are_named() {
     check(changed("outputs = [\"last\"]", "outputs = [\"made/words\"]"), &["both write"]);
     check(changed("name = \"last\"", "name = \"counts\""), &["two steps have the name \"counts\""]);
     check(changed("after = [\"counts\"]", "after = [\"last\"]"), &["steps wait for each other"]);
-    check(changed("cores = 2", "cores = \"2\""), &["flow.toml is no TOML", "line"]);
+    check(changed("[\"counts\"]", "[\"zz\"]"), &["no step: the steps are \"words\", \"counts\", \"last\""]);
+    check(changed("stdin = \"made/words\"", "stdin = \"counts\""), &["cannot change its input in place"]);
+    let far = changed("stdin = \"text\"", "stdin = \"nofile\"");
+    assert!(far.ends_with("nofile, which does not exist, and no step writes it"), "{far}");
     check(error("x = "), &["flow.toml is no TOML"]);
     check(error(""), &["it has no steps"]);
     let missing = read(Path::new("/nowhere/flow.toml"), Sources::Here).unwrap_err();
     assert!(missing.to_string().contains("cannot read /nowhere/flow.toml"), "{missing}");
+}
+
+#[test]
+fn values_of_wrong_types_get_advice() {
+    let check = |line: &str, parts: &[&str]| {
+        in_directory(&format!("[[step]]\nname = \"s\"\n{line}\n"), |_, workflow| {
+            let said = workflow.unwrap_err().to_string();
+            parts.iter().for_each(|part| assert!(said.contains(part), "{part:?} is not in {said:?}"));
+            assert!(!said.contains("no TOML"), "{said}");
+        });
+    };
+    check(
+        "inputs = \"in\"",
+        &["flow.toml, line 3, column 10: `inputs` of the step \"s\" is a text: write inputs = [\"in\"]"],
+    );
+    check("timeout = 90", &["is a number: write timeout = \"90s\""]);
+    check("memory = 2", &["write memory = \"2G\""]);
+    check("memory = 4294967296", &["write memory = \"4294967296\""]);
+    check("stdin = [\"in\"]", &["is a list: write stdin = \"in\""]);
+    check("cores = \"2\"", &["is a text: write cores = 2"]);
+    check("cores = 1.5", &["give a whole number, as in cores = 2"]);
+    check("keep = \"true\"", &["write keep = true"]);
+    check("keep = 1", &["write keep = true or keep = false"]);
+    check("outputs = [1]", &["give a list of texts, as in outputs"]);
+    check("env = { N = 3 }", &["env = { NAME = \"value\" }"]);
+    check("env = \"N=3\"", &["env = { NAME = \"value\" }"]);
+    check("[[step]]\ncommand = \"x\"", &["flow.toml is no workflow file", "missing field `name`"]);
+}
+
+#[test]
+fn unknown_step_lists_near_ones_or_some() {
+    in_directory(TEXT, |_, workflow| {
+        let spec = workflow.unwrap().spec;
+        let said = |name: &str| workflowfile::check_step(&spec, name).unwrap_err().to_string();
+        assert_eq!(said("word"), "there is no step \"word\": did you mean `words`?");
+        assert_eq!(said("zz"), "there is no step \"zz\": the steps are \"words\", \"counts\", \"last\"");
+        let mut many = spec.clone();
+        many.steps = (0..7).map(|_| spec.steps[0].clone()).collect();
+        let said = workflowfile::check_step(&many, "zz").unwrap_err().to_string();
+        assert!(said.ends_with("\"words\" and 2 more"), "{said}");
+    });
 }
 
 #[test]

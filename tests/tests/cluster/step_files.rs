@@ -93,6 +93,7 @@ fn wrong_outputs_are_not_taken() {
         assert_eq!((read(&sandbox, "kept").as_str(), sandbox.path("other").exists()), ("old\n", false));
     };
     check("echo new > kept", &[], 1, "other is missing");
+    check("echo new > kept; echo new > othr", &["text"], 1, "other is missing: it wrote othr");
     check("echo new > kept; mkdir other", &[], 1, "other is no plain file");
     check("echo new > kept; ln -s /etc/passwd other", &[], 1, "other is no plain file");
     check("echo new > kept; mkfifo other", &[], 1, "other is no plain file");

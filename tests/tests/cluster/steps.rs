@@ -2,6 +2,7 @@
 
 use blackbox::{Cluster, Finished, Running, Sandbox};
 use private_postgres::PrivatePostgres;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// Writes a workflow: the name of each step, its command for `sh`, and the positions of the steps before it.
@@ -76,8 +77,13 @@ fn mistakes_in_specifications_are_named() {
     start(&cluster).wait().expect_failure(2, &["steps wait for each other: \"a\" after \"b\" after \"a\""]);
     sandbox.write("steps.json", "{ \"steps\": ");
     start(&cluster).wait().expect_failure(2, &["steps.json", "JSON"]);
-    write_workflow(sandbox, &[("a", "exit 7".to_string(), &[]), ("b", "true".to_string(), &[0])]);
-    start(&cluster).wait().expect_failure(7, &["the step \"a\" failed", "sailfish show 2"]);
+    write_workflow(
+        sandbox,
+        &[("a", "echo to standard error >&2; exit 7".to_string(), &[]), ("b", "true".to_string(), &[0])],
+    );
+    let show = format!("`sailfish show 2 --server http://{}`", cluster.address());
+    let reason = "the step \"a\" (job 2) failed: program \"sh\" ended with exit code 7";
+    start(&cluster).wait().expect_failure(7, &["the step \"a\" failed", &show, reason, "to standard error"]);
     cluster.run(&["submit", "--kind", "workflow", "--", "true"]).expect_failure(2, &["--spec"]);
 }
 
@@ -141,4 +147,24 @@ fn cancelled_job_stops_all_steps() {
     submitted.wait().expect_failure(130, &["job 1 was"]);
     assert_eq!(states(&cluster), [state("waits", "cancelled")]);
     assert!(!cluster.sandbox.path("after").exists());
+}
+
+/// A command that waits for a job of a server ends alone.
+#[test]
+fn interrupted_wait_leaves_the_job() {
+    let cluster = Cluster::builder().nodes(1).start();
+    let (mut here, mut go) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("go"));
+    let waits = "echo here > here; read line < go".to_string();
+    write_workflow(&cluster.sandbox, &[("waits", waits, &[])]);
+    let submitted = start(&cluster);
+    assert_eq!(here.read_line(), "here");
+    let waiting = Running::start(&mut cluster.sailfish(&["wait", "1"]));
+    let [wait, cancel] = ["wait", "cancel"]
+        .map(|command| format!("`sailfish {command} 1 --server http://{}`", cluster.address()));
+    let said = format!("job 1 goes on on the server; {wait} waits for it, {cancel} stops it");
+    submitted.signal(Signal::INT);
+    submitted.wait().expect_failure(130, &[&said]);
+    go.write_line("go on");
+    waiting.wait().expect_success();
+    assert_eq!(states(&cluster), [state("waits", "succeeded")]);
 }

@@ -60,6 +60,18 @@ fn undeclared_read_fails_and_names_both_keys() {
 }
 
 #[test]
+fn failures_without_refused_reads_get_no_advice() {
+    let Some(place) = Place::new() else { return };
+    for command in ["exit 3", "no-such-program", "cat secret"] {
+        let failed = place.run(&format!("command = '{command}'"));
+        assert!(!failed.story().contains("reads"), "{}", failed.story());
+        assert_eq!(failed.story().contains("secret stands there only if `inputs`"), command == "cat secret");
+    }
+    let late = place.run("command = 'sleep 60'\ntimeout = '1s'");
+    late.expect_failure(2, &["--limit time=1s of the job (`timeout` of the step in a workflow file)"]);
+}
+
+#[test]
 fn each_key_opens_the_file() {
     let Some(place) = Place::new() else { return };
     for key in [

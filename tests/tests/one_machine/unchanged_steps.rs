@@ -239,6 +239,8 @@ fn why_names_the_change_of_each_step() {
     let unknown = "\"first\": no finished run of it is known\n";
     assert!(why(&[]).expect_success().text().starts_with(unknown));
     why(&["secand"]).expect_failure(2, &["there is no step \"secand\": did you mean `second`?"]);
+    why(&["zz"])
+        .expect_failure(2, &["there is no step \"zz\": the steps are \"first\", \"second\", \"third\""]);
     workflow(&sandbox, &["run", "flow.toml"]).expect_success();
     assert_eq!(why(&[]).expect_success().text(), "all steps are skipped, as nothing changed for them\n");
     fs::remove_file(sandbox.path("c")).expect("it was made");

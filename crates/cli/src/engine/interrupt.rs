@@ -1,4 +1,5 @@
-//! Ctrl-C and requests to terminate: the first cancels the job, the second ends the process.
+//! Ctrl-C and requests to terminate: the first cancels the job, the second ends the process. A process that only waits
+//! for a job of a cluster ends with the first, and the job goes on.
 
 use crate::exit::{GOES_ON, INTERRUPTED};
 use crate::show::terminal::tell;
@@ -7,7 +8,7 @@ use program::Programs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The job to cancel, if there is one, and the effect of the next signal.
 #[derive(Default)]
@@ -116,4 +117,26 @@ impl Interrupt {
     fn lock(&self) -> MutexGuard<'_, Target> {
         self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The message of this process when a signal ends it while it waits for a job of a cluster.
+static LEAVING: OnceLock<Mutex<Option<String>>> = OnceLock::new();
+
+/// Sets the message with which a signal ends the process from now on, or none. The exit code is that of an interrupt.
+pub fn leave_with(last_words: Option<String>) -> anyhow::Result<()> {
+    let lock = |words: &'static Mutex<Option<String>>| words.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(words) = LEAVING.get() {
+        *lock(words) = last_words;
+        return Ok(());
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("listening for signals")?;
+    let words = LEAVING.get_or_init(|| Mutex::new(last_words));
+    let leave = move || {
+        if signals.forever().next().is_some() {
+            lock(words).iter().for_each(|last_words| tell(last_words));
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".to_string()).spawn(leave);
+    thread.map(drop).context("starting the thread that listens for signals")
 }

@@ -1,6 +1,6 @@
 //! A job of a cluster: submitted over HTTP, watched and awaited.
 
-use crate::engine::interrupt::Interrupt;
+use crate::engine::interrupt::{Interrupt, leave_with};
 use crate::engine::phases::{Phase, phases};
 use crate::engine::progress::{self, Display};
 use crate::engine::{Ended, shipping};
@@ -71,6 +71,18 @@ fn kept_by_nodes(connection: &Blocking, site: &Site, job: JobId) -> Result<Vec<S
     }
     let text = |place: KeptPlace| format!("{} on {}", place.dir.path.display(), place.node_name);
     Ok(details.kept.into_iter().map(text).collect())
+}
+
+/// Waits for a job that goes on when a signal ends this process.
+pub fn wait_or_leave(connection: &Blocking, job: JobId) -> Result<JobOutcome, Failure> {
+    let url = connection.run(async |client| client.url().to_string());
+    let [wait, cancel] = ["wait", "cancel"].map(|command| hint(&format!("{command} {job}"), Some(&url)));
+    let last_words =
+        format!("sailfish: job {job} goes on on the server; {wait} waits for it, {cancel} stops it");
+    leave_with(Some(last_words))?;
+    let outcome = wait_for(connection, job);
+    leave_with(None)?;
+    outcome
 }
 
 /// Waits for a job of a cluster, and reports an outage of the server.

@@ -99,6 +99,18 @@ pub fn hint(command: &str, server: Option<&str>) -> String {
     }
 }
 
+/// Returns a message of a server with `--server` in the command that it names for a job.
+pub fn with_server(message: &str, url: &str) -> String {
+    const SHOW: &str = "`sailfish show ";
+    let Some((before, after)) = message.split_once(SHOW) else { return message.to_string() };
+    match after.split_once('`') {
+        Some((job, rest)) if !job.is_empty() && job.bytes().all(|each| each.is_ascii_digit()) => {
+            format!("{before}{}{rest}", hint(&format!("show {job}"), Some(url)))
+        }
+        _ => message.to_string(),
+    }
+}
+
 /// A server and the credentials for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
@@ -136,5 +148,22 @@ impl StateArgs {
     pub fn site(&self) -> Option<Site> {
         let url = self.server.clone()?;
         Some(Site { url, credentials: self.credentials.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_server;
+
+    #[test]
+    fn named_commands_get_the_server() {
+        let url = "http://127.0.0.1:7070";
+        assert_eq!(
+            with_server("the step \"a\" failed: `sailfish show 189`; more", url),
+            "the step \"a\" failed: `sailfish show 189 --server http://127.0.0.1:7070`; more"
+        );
+        for other in ["exit code 3", "`sailfish show it`", "`sailfish show 1"] {
+            assert_eq!(with_server(other, url), other);
+        }
     }
 }

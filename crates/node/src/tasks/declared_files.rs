@@ -3,6 +3,7 @@
 
 use crate::contents::{Contents, stamp};
 use crate::failure::{file_failure, named_failure};
+use crate::tasks::beside_outputs::wrote_instead;
 use crate::tasks::finished_runs::{Reading, run_file};
 use api::task::{FileContent, FileStamp, RunTask, TaskFile};
 use api::{Blame, TaskFailure};
@@ -103,7 +104,7 @@ impl<'a> DeclaredFiles<'a> {
         writer: &DeclaredFiles<'_>,
         output: &TaskFile,
     ) -> Result<File, TaskFailure> {
-        let file = written(&writer.dir, output)?;
+        let file = written(&writer.dir, writer.task, output)?;
         let source = writer.dir.join(&output.name);
         let found = stamp(&file).map_err(|error| file_failure("read", &source, error))?;
         let place = self.dir.join(&input.name);
@@ -136,7 +137,7 @@ impl<'a> DeclaredFiles<'a> {
         };
         let mut hashed = OutputContents::new();
         for (place, program, output) in outputs() {
-            let file = written(&program.dir, output)?;
+            let file = written(&program.dir, program.task, output)?;
             if let Some(contents) = contents {
                 let content = contents.of(&file, cancelled);
                 let content = content.map_err(|error| file_failure("read", &output.path, error))?;
@@ -184,7 +185,7 @@ impl<'a> DeclaredFiles<'a> {
                 Arc::clone(directories.entry(parent).or_insert(Arc::new(above)))
             }
         };
-        Staged::begin(output, above, hidden, &written(&self.dir, output)?)
+        Staged::begin(output, above, hidden, &written(&self.dir, self.task, output)?)
     }
 
     fn check_inputs(&self) -> Result<(), TaskFailure> {
@@ -235,7 +236,7 @@ fn make_room(dir: &Path, name: &Path) -> Result<PathBuf, TaskFailure> {
 }
 
 /// Opens an output in the directory of its program. The program may have put anything there: nothing is followed.
-fn written(dir: &Path, output: &TaskFile) -> Result<File, TaskFailure> {
+fn written(dir: &Path, task: &RunTask, output: &TaskFile) -> Result<File, TaskFailure> {
     let bad = |what: &str| {
         let message = format!("the program succeeded, but its output {} {what}", output.name.display());
         TaskFailure::new(Blame::UserProgram, message)
@@ -247,7 +248,9 @@ fn written(dir: &Path, output: &TaskFile) -> Result<File, TaskFailure> {
     };
     let file = match open() {
         Ok(file) => File::from(file),
-        Err(Errno::NOENT | Errno::NOTDIR) => return Err(bad("is missing")),
+        Err(Errno::NOENT | Errno::NOTDIR) => {
+            return Err(bad(&format!("is missing{}", wrote_instead(dir, task))));
+        }
         Err(Errno::LOOP | Errno::XDEV | Errno::NXIO) => return Err(bad("is no plain file")),
         Err(error) => return Err(file_failure("read", &dir.join(&output.name), error)),
     };

@@ -26,6 +26,11 @@ pub enum ExpansionError {
     )]
     UnknownPlaceholder { step: String, name: String, nearest: String },
     #[error(
+        "the step {step:?} has {{{inside}}}, which is no placeholder here: {advice} (docs/workflows.md, Coming from \
+         Snakemake). For the text itself write {{{{{inside}}}}}."
+    )]
+    OfSnakemake { step: String, inside: String, advice: String },
+    #[error(
         "the step {step:?} has {{{name}}} in `command` or after an option such as `-c`, and a file gives it the value \
          {value:?}, which a shell does not take as it stands: give it in `words` as a word of its own, or env = {{ NAME = \
          \"{{{name}}}\" }} and \"$NAME\" in the command"

@@ -98,6 +98,14 @@ pub fn output_paths(dir: &str, step: &WorkflowFileStep) -> impl Iterator<Item = 
     step.outputs.iter().chain(&step.stdout).filter_map(move |output| absolute_path(dir, output))
 }
 
+/// Returns the texts of a step in which a placeholder may stand.
+pub fn texts(step: &WorkflowFileStep) -> impl Iterator<Item = &str> {
+    let paths = [&step.inputs, &step.outputs, &step.reads, &step.environment].into_iter().flatten();
+    let paths = paths.chain(&step.stdin).chain(&step.stdout).filter_map(|path| path.to_str());
+    let words = step.command.iter().chain(step.words.iter().flatten()).chain(step.env.values());
+    [step.name.as_str()].into_iter().chain(paths).chain(words.map(String::as_str))
+}
+
 /// Returns the number of bytes of the texts of a step, about.
 pub fn text_bytes(step: &WorkflowFileStep) -> usize {
     let paths = [&step.inputs, &step.outputs, &step.reads, &step.environment];

@@ -45,7 +45,9 @@ impl<'a> EachPattern<'a> {
         for piece in pieces(text) {
             let plain = match piece {
                 Piece::Text(plain) => plain.to_string(),
-                Piece::Doubled(name) => format!("{{{name}}}"),
+                Piece::Doubled(name) | Piece::DoubledOfSnakemake(name) | Piece::OfSnakemake(name) => {
+                    format!("{{{name}}}")
+                }
                 Piece::Placeholder(name) => match values.value(name, Place::Plain)? {
                     Some(value) => value.to_string(),
                     None => {

@@ -8,7 +8,14 @@ pub enum Piece<'a> {
     Placeholder(&'a str),
     /// `{{name}}`: its name.
     Doubled(&'a str),
+    /// `{input}` and the like, as Snakemake has them: the text between the braces.
+    OfSnakemake(&'a str),
+    /// The same in two pairs of braces.
+    DoubledOfSnakemake(&'a str),
 }
+
+/// Names of Snakemake's placeholders for files and wildcards.
+const OF_SNAKEMAKE: [&str; 5] = ["input", "inputs", "output", "outputs", "wildcards"];
 
 /// Returns the pieces of a text, in order. A brace that is of neither form is plain text.
 pub fn pieces(text: &str) -> Vec<Piece<'_>> {
@@ -16,18 +23,10 @@ pub fn pieces(text: &str) -> Vec<Piece<'_>> {
     let (mut plain, mut place) = (0, 0);
     while let Some(brace) = text[place..].find('{').map(|brace| place + brace) {
         let is_of_shell = text[..brace].ends_with('$');
-        let (piece, length) = match (name_between(&text[brace..], "{{", "}}"), is_of_shell) {
-            (Some(name), _) => (Piece::Doubled(name), name.len() + 4),
-            (None, true) => (Piece::Text(""), 0),
-            (None, false) => match name_between(&text[brace..], "{", "}") {
-                Some(name) => (Piece::Placeholder(name), name.len() + 2),
-                None => (Piece::Text(""), 0),
-            },
-        };
-        if length == 0 {
+        let Some((piece, length)) = piece_at(&text[brace..], is_of_shell) else {
             place = brace + 1;
             continue;
-        }
+        };
         if plain < brace {
             pieces.push(Piece::Text(&text[plain..brace]));
         }
@@ -41,6 +40,42 @@ pub fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
+/// Returns the piece that begins with the brace at the start of a text, and its length; None if it is plain text.
+fn piece_at(text: &str, is_of_shell: bool) -> Option<(Piece<'_>, usize)> {
+    if let Some(name) = name_between(text, "{{", "}}") {
+        return Some((Piece::Doubled(name), name.len() + 4));
+    }
+    if let Some(inside) = between(text, "{{", "}}").filter(|inside| is_of_snakemake(inside)) {
+        return Some((Piece::DoubledOfSnakemake(inside), inside.len() + 4));
+    }
+    if is_of_shell {
+        return None;
+    }
+    if let Some(name) = name_between(text, "{", "}") {
+        return Some((Piece::Placeholder(name), name.len() + 2));
+    }
+    let inside = between(text, "{", "}").filter(|inside| is_of_snakemake(inside))?;
+    Some((Piece::OfSnakemake(inside), inside.len() + 2))
+}
+
+/// Returns whether the text between two braces is a placeholder of Snakemake: `input`, `input.fa`, `output[0]`,
+/// `wildcards.sample`.
+pub fn is_of_snakemake(inside: &str) -> bool {
+    let end = inside.find(['.', '[']).unwrap_or(inside.len());
+    let (word, rest) = inside.split_at(end);
+    let is_rest = match rest.chars().next() {
+        None => word != "wildcards",
+        Some('.') => is_name(&rest[1..]),
+        Some(_) => rest.len() > 2 && rest.ends_with(']') && !rest.contains(char::is_whitespace),
+    };
+    is_rest && OF_SNAKEMAKE.contains(&word)
+}
+
+/// Returns whether a text may have a placeholder of Snakemake.
+pub fn may_be_of_snakemake(text: &str) -> bool {
+    text.contains("{input") || text.contains("{output") || text.contains("{wildcards")
+}
+
 /// Returns whether a text may be the name of a placeholder.
 pub fn is_name(text: &str) -> bool {
     let mut chars = text.chars();
@@ -49,14 +84,18 @@ pub fn is_name(text: &str) -> bool {
 }
 
 fn name_between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
+    between(text, open, close).filter(|name| is_name(name))
+}
+
+fn between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
     let inside = text.strip_prefix(open)?;
     let (name, _) = inside.split_once('}')?;
-    (is_name(name) && inside[name.len()..].starts_with(close)).then_some(name)
+    inside[name.len()..].starts_with(close).then_some(name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Piece::{Doubled, Placeholder, Text};
+    use super::Piece::{Doubled, DoubledOfSnakemake, OfSnakemake, Placeholder, Text};
     use super::pieces;
 
     #[test]
@@ -74,6 +113,12 @@ mod tests {
             "{{ k }}",
             "x{3}",
             "é{é}",
+            "${input.fa}",
+            "{input,output}",
+            "{input.}",
+            "{input[0}",
+            "{inputs }",
+            "{print.x}",
         ];
         for text in plain {
             assert_eq!(pieces(text), [Text(text)]);
@@ -87,5 +132,14 @@ mod tests {
         assert_eq!(pieces("{{k}}{{k}"), [Doubled("k"), Text("{"), Placeholder("k")]);
         assert_eq!(pieces("{{{k}}}"), [Text("{"), Doubled("k"), Text("}")]);
         assert_eq!(pieces("${{k}}"), [Text("$"), Doubled("k")]);
+    }
+
+    #[test]
+    fn placeholders_of_snakemake_are_found() {
+        for inside in ["input.fa", "input[0]", "inputs.x", "output[fa]", "wildcards.sample"] {
+            assert_eq!(pieces(&format!("a {{{inside}}}")), [Text("a "), OfSnakemake(inside)]);
+            assert_eq!(pieces(&format!("{{{{{inside}}}}}b")), [DoubledOfSnakemake(inside), Text("b")]);
+        }
+        assert_eq!(pieces("{input}"), [Placeholder("input")]);
     }
 }

@@ -4,14 +4,14 @@ use crate::commands::run::submit::{SubmitArgs, on_this_machine, print_logs, said
 use crate::engine::{remote, store};
 use crate::exit::Failure;
 use crate::show::quantity;
-use crate::show::terminal::print;
+use crate::show::terminal::{print, tell};
 use anyhow::Context;
 use api::control::JobSubmission;
 use api::history::{EventKind, EventRow, JobsQuestion};
 use api::{JobSpec, SteppedKind};
 use client::Blocking;
 use ids::JobId;
-use metastore::Metastore;
+use metastore::{JobRow, JobState, Metastore};
 use std::path::{Path, PathBuf};
 
 /// Maximum number of steps whose output is printed.
@@ -58,6 +58,13 @@ pub fn submit(target: &Target, spec: JobSpec) -> Result<JobId, Failure> {
     Ok(*jobs.first().context("the job has no number")?)
 }
 
+/// Prints the reason of a failed step.
+pub fn tell_failure(step: &JobRow) {
+    if let Some(error) = step.error.as_ref().filter(|_| step.state == JobState::Failed) {
+        tell(&format!("sailfish: the step {:?} (job {}) failed: {error}", step.name, step.job));
+    }
+}
+
 /// Returns the latest events of a job.
 pub fn events(target: &Target, job: JobId) -> Result<Vec<EventRow>, Failure> {
     if let Some(connection) = &target.connection {
@@ -93,12 +100,13 @@ fn on_cluster(connection: &Blocking, target: &Target, spec: JobSpec) -> Result<J
     if !target.waits {
         return Ok(job);
     }
-    let outcome = remote::wait_for(connection, job)?;
+    let outcome = remote::wait_or_leave(connection, job)?;
     let list = connection.run(async |client| client.list_jobs(&of_job(job)).await);
     for step in list.map_err(Failure::from_client)?.jobs.iter().rev() {
         print_logs(
             &connection.run(async |client| client.logs(step.job).await).map_err(Failure::from_client)?,
         )?;
+        tell_failure(step);
     }
-    said_code(job, &outcome).map_or(Ok(job), |code| Err(Failure::said(code)))
+    said_code(connection, job, &outcome).map_or(Ok(job), |code| Err(Failure::said(code)))
 }

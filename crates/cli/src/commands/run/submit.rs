@@ -6,7 +6,7 @@ use crate::engine::interrupt::Interrupt;
 use crate::engine::resources::CommandLineFrontEnd;
 use crate::engine::{self, machine, remote, shipping, store};
 use crate::exit::{FAILED, Failure, INTERRUPTED};
-use crate::options::connect::{CredentialArgs, Site, StateArgs};
+use crate::options::connect::{CredentialArgs, Site, StateArgs, with_server};
 use crate::show::terminal::{ErrorLines, print, tell};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, NAME_BYTES_MAX, SubmittedBatch};
@@ -16,7 +16,7 @@ use client::Blocking;
 use filestore::FileStore;
 use ids::{AttemptNumber, JobId};
 use jobspec::{Pinning, StoredPin, memory_size, paths, state_dir};
-use metastore::{JobState, Metastore};
+use metastore::Metastore;
 use node::{Node, NodeOptions};
 use program::Containment;
 use server::{Server, ServerError, ServerOptions};
@@ -226,9 +226,9 @@ fn on_cluster(connection: Blocking, wait: bool, batches: &[JobBatch]) -> Result<
     }
     let mut code = None;
     for job in jobs.into_iter().filter(|_| wait) {
-        let outcome = remote::wait_for(&connection, job)?;
+        let outcome = remote::wait_or_leave(&connection, job)?;
         print_logs(&connection.run(async |client| client.logs(job).await).map_err(Failure::from_client)?)?;
-        code = code.or(said_code(job, &outcome));
+        code = code.or(said_code(&connection, job, &outcome));
     }
     code.map_or(Ok(()), |code| Err(Failure::said(code)))
 }
@@ -275,9 +275,7 @@ pub(super) fn on_this_machine(
             let row = store::job_row(&store, job).await?;
             for step in store.list_jobs(&steps::of_job(job)).await?.jobs.iter().rev() {
                 print_logs(&server::job_logs(&store, step.job, step.state).await?)?;
-                if let Some(error) = step.error.as_ref().filter(|_| step.state == JobState::Failed) {
-                    tell(&format!("sailfish: the step {:?} (job {}) failed: {error}", step.name, step.job));
-                }
+                steps::tell_failure(step);
             }
             print_logs(&server::job_logs(&store, job, row.state).await?)?;
             if let Some(ended) = row.exit_code.filter(|code| *code != 0) {
@@ -291,11 +289,12 @@ pub(super) fn on_this_machine(
 }
 
 /// Prints the outcome of a job. Returns its exit code if it has not succeeded.
-pub(super) fn said_code(job: JobId, outcome: &JobOutcome) -> Option<u8> {
+pub(super) fn said_code(connection: &Blocking, job: JobId, outcome: &JobOutcome) -> Option<u8> {
     match outcome {
         JobOutcome::Succeeded(_) | JobOutcome::Done => None,
         JobOutcome::Failed { failure, exit_code, .. } => {
-            tell(&format!("sailfish: job {job} failed: {}", failure.message));
+            let url = connection.run(async |client| client.url().to_string());
+            tell(&format!("sailfish: job {job} failed: {}", with_server(&failure.message, &url)));
             Some(u8::try_from(*exit_code).unwrap_or(FAILED))
         }
         JobOutcome::Cancelled { reason } => {

@@ -1,10 +1,10 @@
 //! `sailfish wait` and `sailfish cancel`: jobs of a cluster that another process submitted.
 
-use crate::engine::remote::wait_for;
-use crate::exit::{FAILED, Failure, INTERRUPTED};
+use crate::commands::run::submit::said_code;
+use crate::engine::remote::wait_or_leave;
+use crate::exit::Failure;
 use crate::options::connect::CredentialArgs;
 use crate::show::terminal::tell;
-use api::control::JobOutcome;
 use clap::Args;
 use ids::JobId;
 
@@ -32,18 +32,13 @@ pub fn wait(args: &ClusterJobArgs) -> Result<(), Failure> {
     let connection = args.credentials.connect(&args.server)?;
     // A server that was never reachable is reported within a minute; a lost one may come back.
     connection.run(async |client| client.jobs(1).await).map_err(Failure::from_client)?;
-    let job = args.job;
-    let outcome = wait_for(&connection, JobId(job))?;
-    match outcome {
-        JobOutcome::Succeeded(_) | JobOutcome::Done => tell(&format!("sailfish: job {job} succeeded")),
-        JobOutcome::Failed { failure, exit_code, .. } => {
-            tell(&format!("sailfish: job {job} failed: {}", failure.message));
-            return Err(Failure::said(u8::try_from(exit_code).unwrap_or(FAILED)));
-        }
-        JobOutcome::Cancelled { reason } => {
-            tell(&format!("sailfish: job {job} was {reason}"));
-            return Err(Failure::said(INTERRUPTED));
+    let job = JobId(args.job);
+    let outcome = wait_or_leave(&connection, job)?;
+    match said_code(&connection, job, &outcome) {
+        Some(code) => Err(Failure::said(code)),
+        None => {
+            tell(&format!("sailfish: job {job} succeeded"));
+            Ok(())
         }
     }
-    Ok(())
 }
