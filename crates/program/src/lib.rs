@@ -21,7 +21,6 @@
 //! With real processes in `tests/`: exit codes, signals, early close, large output, hangs, grandchildren, one task
 //! after the other.
 
-mod advice;
 mod context;
 mod env_file;
 mod find;

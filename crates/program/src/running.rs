@@ -1,6 +1,5 @@
 //! One run of a program: start, feed, read, end.
 
-use crate::advice;
 use crate::context::FunctionContext;
 use crate::process::idle::Purpose;
 use crate::process::intake::write_piece;
@@ -13,6 +12,7 @@ use crate::programs::{ProgramNumber, Programs, cancelled_failure};
 use crate::reports::Reports;
 use crate::slots::environment;
 use crate::spec::ProgramSpec;
+use crate::spec::advice;
 use api::{Blame, TaskFailure};
 use rustix::process::Signal;
 use std::io::{ErrorKind, Read};

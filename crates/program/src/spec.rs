@@ -1,5 +1,7 @@
 //! A program to run.
 
+pub(crate) mod advice;
+
 use crate::limits::ProgramLimits;
 use crate::sandbox::{DeclaredReads, Sandbox};
 use rustix::fs::Access;

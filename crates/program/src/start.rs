@@ -1,11 +1,11 @@
 //! The start of a program: search, rules, environment, and the init below which it runs.
 
-use crate::advice::UNDECLARED;
 use crate::find::find_program;
 use crate::programs::{Member, Programs};
 use crate::sandbox::{Prepared, Sandbox};
 use crate::slots::environment;
 use crate::spec::ProgramSpec;
+use crate::spec::advice::UNDECLARED;
 use api::{Blame, LimitKind, TaskFailure};
 use containment::{Launch, ProcessLimits, ProgramEnd, ProgramEnds, StartError, Started, own_directory_above};
 use std::collections::BTreeMap;

@@ -123,6 +123,9 @@ impl std::fmt::Display for LikelySteps {
         if self.nearest.0.is_some() || self.steps.names.is_empty() {
             return self.nearest.fmt(f);
         }
+        if let [only] = self.steps.names.as_slice() {
+            return write!(f, ": the only step is {only:?}");
+        }
         let names: Vec<String> = self.steps.names.iter().map(|name| format!("{name:?}")).collect();
         write!(f, ": the steps are {}", names.join(", "))?;
         if self.steps.more > 0 { write!(f, " and {} more", self.steps.more) } else { Ok(()) }

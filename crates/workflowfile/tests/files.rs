@@ -152,7 +152,10 @@ fn unknown_step_lists_near_ones_or_some() {
         let said = |name: &str| workflowfile::check_step(&spec, name).unwrap_err().to_string();
         assert_eq!(said("word"), "there is no step \"word\": did you mean `words`?");
         assert_eq!(said("zz"), "there is no step \"zz\": the steps are \"words\", \"counts\", \"last\"");
-        let mut many = spec.clone();
+        let (mut many, mut one) = (spec.clone(), spec.clone());
+        one.steps.truncate(1);
+        let only = workflowfile::check_step(&one, "zz").unwrap_err().to_string();
+        assert!(only.ends_with(": the only step is \"words\""), "{only}");
         many.steps = (0..7).map(|_| spec.steps[0].clone()).collect();
         let said = workflowfile::check_step(&many, "zz").unwrap_err().to_string();
         assert!(said.ends_with("\"words\" and 2 more"), "{said}");

@@ -1,7 +1,11 @@
 //! Files that a program wrote in its directory beside its declared ones: a misspelt output is seen among them.
 
 use api::task::RunTask;
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of files that are named.
@@ -15,24 +19,34 @@ const ENTRIES_MAX: usize = 1_000;
 /// as little as directories and declared outputs do.
 pub(super) fn wrote_instead(dir: &Path, task: &RunTask) -> String {
     let declared: BTreeSet<&Path> = task.outputs.iter().map(|output| output.name.as_path()).collect();
-    let (mut found, mut dirs, mut entries) = (BTreeSet::new(), vec![PathBuf::new()], 0);
-    while let Some(below) = dirs.pop() {
-        for entry in std::fs::read_dir(dir.join(&below)).into_iter().flatten().flatten() {
-            entries += 1;
-            let name = below.join(entry.file_name());
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => dirs.push(name),
-                Ok(kind) if kind.is_file() && !declared.contains(name.as_path()) => {
-                    found.insert(name);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(top) = openat(CWD, dir, flags, Mode::empty()) else { return String::new() };
+    let (mut found, mut dirs, mut left) = (BTreeSet::new(), vec![PathBuf::from(".")], ENTRIES_MAX);
+    while let Some(below) = dirs.pop().filter(|_| left > 0) {
+        for (name, kind) in entries(&top, &below, left) {
+            left -= 1;
+            let path = below.strip_prefix(".").unwrap_or(&below).join(name);
+            match kind {
+                FileType::Directory => dirs.push(path),
+                FileType::RegularFile if !declared.contains(path.as_path()) => {
+                    found.insert(path);
                 }
                 _ => {}
-            }
-            if entries == ENTRIES_MAX {
-                return sentence(&found);
             }
         }
     }
     sentence(&found)
+}
+
+/// Returns entries of a directory. The program may have exchanged it for a link: nothing is followed.
+fn entries(top: &OwnedFd, below: &Path, count_max: usize) -> Vec<(OsString, FileType)> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let opened = openat2(top, below, flags, Mode::empty(), resolve).and_then(Dir::new);
+    let entries = opened.into_iter().flatten().map_while(Result::ok);
+    let named =
+        entries.map(|entry| (OsString::from_vec(entry.file_name().to_bytes().to_vec()), entry.file_type()));
+    named.filter(|(name, _)| name != "." && name != "..").take(count_max).collect()
 }
 
 fn sentence(found: &BTreeSet<PathBuf>) -> String {
