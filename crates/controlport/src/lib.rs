@@ -36,7 +36,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use listener::Refusal;
 use routes::{
-    drills, files, groups, history, intermediates, jobs, nodes, seen, status, stored_files, tokens,
+    drills, files, groups, history, intermediates, jobs, nodes, seen, status, stored_files, tokens, usage,
 };
 use std::sync::{Arc, Once};
 use utoipa::OpenApi as _;

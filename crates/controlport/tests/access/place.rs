@@ -5,13 +5,13 @@ use api::control::{
     ErrorAnswer, ErrorCode, JOB_HEADER, JobBatch, NodeInfo, NodeWelcome, PROTOCOL_VERSION, SubmittedBatch,
 };
 use api::people::{IssuedToken, Role, TokenRequest};
-use api::task::{CACHING_RULES, FileContent, FinishedRun, RecordedRun, RunTask};
+use api::task::{AttemptUsage, CACHING_RULES, FileContent, FinishedRun, RecordedRun, RunTask};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use controlport::{Access, Port, TokensAsked, UserLimits};
 use ids::JobId;
-use metastore::{AuditRow, Change, Metastore};
+use metastore::{AuditRow, Change, Metastore, UsageSums};
 use server::{Server, ServerOptions, UserQuota};
 use std::sync::Arc;
 use tempfile::TempDir;
