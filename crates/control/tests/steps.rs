@@ -4,7 +4,7 @@
 use api::control::JobOutcome;
 use api::data_access::DataKeys;
 use api::history::{JobState, StepOf};
-use api::task::{RunResult, RunTask};
+use api::task::{AttemptUsage, RunResult, RunTask};
 use api::{Blame, JobSpec, SteppedKind, TaskFailure, TaskResult};
 use control::{
     Asker, Control, ControlError, Finished as Ended, Moment, NewSteppedJob, Now, Outbox, PullRequest,
@@ -234,7 +234,10 @@ impl World {
             true => Ok(TaskResult::Run(RunResult::default())),
             false => Err(TaskFailure::new(Blame::UserProgram, "made to fail")),
         };
-        self.pull(slot, Some(Ended { attempt, outcome, started_ns: 1, ended_ns: 2 }));
+        self.pull(
+            slot,
+            Some(Ended { attempt, outcome, started_ns: 1, ended_ns: 2, usage: AttemptUsage::default() }),
+        );
     }
 
     /// Another server begins with the rows. No job outlived the one before.
