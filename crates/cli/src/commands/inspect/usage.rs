@@ -132,10 +132,9 @@ fn render(rows: &[UsageRow], by: UsageBy) -> String {
 
 /// Returns claimed memory times wall time, in bytes times seconds or hours.
 fn memory_time(mib_seconds: u64) -> String {
-    match mib_seconds.saturating_mul(MIB) {
-        0 => "0".to_string(),
-        product if mib_seconds < HOUR_SECONDS => format!("{} s", bytes(product)),
-        _ => format!("{} h", bytes((mib_seconds / HOUR_SECONDS).saturating_mul(MIB))),
+    match mib_seconds < HOUR_SECONDS {
+        true => format!("{} s", bytes(mib_seconds.saturating_mul(MIB))),
+        false => format!("{} h", bytes((mib_seconds / HOUR_SECONDS).saturating_mul(MIB))),
     }
 }
 
@@ -159,7 +158,7 @@ mod tests {
         };
         let by_user = render(std::slice::from_ref(&row), UsageBy::User);
         assert!(
-            by_user.contains("ann") && by_user.contains("5.0 GiB") && !by_user.contains("kept"),
+            by_user.contains("ann") && by_user.contains("5.00 GiB") && !by_user.contains("kept"),
             "{by_user}"
         );
         let by_job = render(&[UsageRow { user: None, kept_bytes: 1, ..row.clone() }], UsageBy::Job);
@@ -169,8 +168,8 @@ mod tests {
 
     #[test]
     fn memory_counts_in_hours_when_large() {
-        assert_eq!(memory_time(0), "0");
+        assert_eq!(memory_time(0), "0 B s");
         assert_eq!(memory_time(64), "64.0 MiB s");
-        assert_eq!(memory_time(1024 * 3600), "1.0 GiB h");
+        assert_eq!(memory_time(1024 * 3600), "1.00 GiB h");
     }
 }
