@@ -1,6 +1,6 @@
 //! `sailfish usage`: what jobs and steps used on one machine.
 
-use blackbox::Sandbox;
+use blackbox::{Running, Sandbox};
 use serde_json::Value;
 
 /// Takes some tenths of a second of a processor.
@@ -30,7 +30,10 @@ fn jobs_account_for_what_they_used() {
     assert!(number(row, "shuffled_bytes") > 11_000 && number(row, "stored_bytes") >= 11_000, "{row}");
     assert_eq!(number(row, "moved_bytes"), 0);
     // A failed attempt counts, also what its children used.
-    sandbox.look(&["submit", "--", "sh", "-c", &format!("sh -c '{BUSY}'; exit 3")]).expect_failure(3, &[]);
+    let mut fails = sandbox.sailfish();
+    fails.args(["submit", "--state"]).arg(sandbox.state());
+    fails.args(["--", "sh", "-c", &format!("sh -c '{BUSY}'; exit 3")]);
+    Running::start(&mut fails).wait().expect_failure(3, &[]);
     let failed = number(&usage(&sandbox, &["--by", "job"])[0], "job");
     let rows = usage(&sandbox, &["--job", &failed.to_string()]);
     let [row] = &rows[..] else { panic!("{rows:?}") };
