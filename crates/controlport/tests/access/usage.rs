@@ -40,7 +40,7 @@ fn ends_reported_twice_count_once_for_their_user() {
     let welcome = place.welcome("n1", Some(&token("rack", Role::Node)));
     let first = place.submit(&ann, 3).expect("jobs").first.0;
     let orders = poll(&place, &welcome, 0, json!([]));
-    let failed = json!({ "failed": { "blame": "user_program", "message": "it failed" } });
+    let failed = json!({ "failed": { "blame": "user_program", "message": "it failed", "stderr_tail": [] } });
     let ended = end(&orders, &failed);
     let second = poll(&place, &welcome, 1, ended.clone());
     // The answer was lost: the end comes again, and so does the order.

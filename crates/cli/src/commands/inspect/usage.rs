@@ -159,7 +159,7 @@ mod tests {
         };
         let by_user = render(std::slice::from_ref(&row), UsageBy::User);
         assert!(
-            by_user.contains("ann") && by_user.contains("5.0 GiB") && !by_user.contains("kept"),
+            by_user.contains("ann") && by_user.contains("5.00 GiB") && !by_user.contains("kept"),
             "{by_user}"
         );
         let by_job = render(&[UsageRow { user: None, kept_bytes: 1, ..row.clone() }], UsageBy::Job);
@@ -171,6 +171,6 @@ mod tests {
     fn memory_counts_in_hours_when_large() {
         assert_eq!(memory_time(0), "0");
         assert_eq!(memory_time(64), "64.0 MiB s");
-        assert_eq!(memory_time(1024 * 3600), "1.0 GiB h");
+        assert_eq!(memory_time(1024 * 3600), "1.00 GiB h");
     }
 }
