@@ -8,11 +8,11 @@ use crate::{
 use api::history::EventKind;
 use api::kept::{KeptDir, KeptPlace};
 use api::task::{
-    ChunkSummary, KeyWeight, MapAgain, MapResult, MapTask, Part, ReduceTask, RunSummary, SealResult, SealTask,
+    ChunkSummary, KeyWeight, MapAgain, MapResult, MapTask, Part, ReduceTask, RunSummary, SealResult,
 };
 use api::{
-    Blame, Boundaries, Codec, DataSum, FlowStage, JobSpec, KeyBytes, Layout, MapReduce, SourceCommit, Split,
-    Task, TaskFailure, TaskResult,
+    Blame, Boundaries, DataSum, FlowStage, JobSpec, KeyBytes, MapReduce, SourceCommit, Split, Task,
+    TaskFailure, TaskResult,
 };
 use ids::*;
 use std::collections::BTreeMap;
@@ -25,6 +25,7 @@ mod finished_runs;
 mod intermediate_files;
 mod listing;
 mod lost_data;
+mod samples;
 mod secrets;
 mod table_names;
 mod usage;
@@ -48,6 +49,8 @@ use lost_data::{
     lost_data_is_made_again, replicas_of_parts_go_with_their_tasks,
     what_is_done_stands_while_lost_data_is_made_again,
 };
+pub(crate) use samples::spec;
+use samples::{attempt, new_job, owner, seal, submitted};
 use secrets::{
     answers_end_where_they_are_large, keys_of_data_ports_are_remembered, nodes_are_known_by_their_secrets,
     people_come_by_their_tokens, programs_are_hidden_from_questions,
@@ -57,65 +60,6 @@ use usage::{
     accounts_add_up_by_day_user_job, accounts_stay_for_days_and_within_bounds, steps_count_for_their_jobs,
 };
 use waiting::jobs_that_wait_are_told_apart;
-
-pub(crate) fn spec() -> JobSpec {
-    JobSpec {
-        output: PathBuf::from("/out"),
-        codec: Codec::Lz4,
-        memory_bytes: 1 << 30,
-        slots: 2,
-        disks: vec![PathBuf::from("/disk")],
-        sync: true,
-        layout: Layout {
-            ifile_count: 4,
-            chunk_bytes: 1 << 27,
-            frame_bytes: 1 << 18,
-            block_bytes: 1 << 16,
-            record_bytes_max: 1 << 28,
-            combine_window_bytes: 0,
-            split_bytes: 1 << 20,
-            chunk_share_bytes: 1 << 29,
-            sort_share_bytes: 1 << 28,
-            io_share_bytes: 1 << 27,
-        },
-        ..JobSpec::named("a job")
-    }
-}
-
-fn seal() -> Task {
-    Task::Seal(SealTask::default())
-}
-
-fn owner(uuid: &str) -> Change {
-    Change::OwnerStarted { uuid: uuid.to_string(), pid: 7, now_ns: 1 }
-}
-
-fn submitted(job: JobId, uuid: &str) -> Change {
-    Change::JobSubmitted {
-        job,
-        owner: uuid.to_string(),
-        spec: Arc::new(spec()),
-        stages: vec![StageKind::Map, StageKind::Seal],
-        staging: PathBuf::from("/.out"),
-        disk_dirs: vec![PathBuf::from("/disk/job")],
-        user: Some("ann".to_string()),
-        priority: -3,
-        waits: false,
-        step_of: None,
-        now_ns: 2,
-    }
-}
-
-fn attempt(job: JobId, stage: u16, task: u32, number: u32) -> AttemptKey {
-    let task = TaskKey { job, stage: StageIndex(stage), task: TaskIndex(task) };
-    AttemptKey { task, attempt: AttemptNumber(number) }
-}
-
-async fn new_job(store: &Metastore) -> JobId {
-    let job = store.reserve_job_id().await.unwrap();
-    store.apply(&[owner("me"), submitted(job, "me")]).await.unwrap();
-    job
-}
 
 pub(crate) async fn a_job_is_remembered(store: &Metastore) {
     let job = new_job(store).await;

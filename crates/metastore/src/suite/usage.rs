@@ -1,6 +1,6 @@
 //! Accounts by user, job and day.
 
-use super::{owner, submitted};
+use super::samples::{owner, submitted};
 use crate::{Change, Metastore, UsageSums};
 use api::history::StepOf;
 use api::history::usage::{USAGE_ROWS_MAX, UsageBy, UsageDay, UsageQuestion, UsageRow};

@@ -1,6 +1,6 @@
 //! Tests of waiting one-task jobs.
 
-use super::{owner, submitted};
+use super::samples::{owner, submitted};
 use crate::{CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError, WaitingJobRow};
 use api::history::StepOf;
 use api::task::RunTask;
