@@ -67,7 +67,7 @@ pub enum ServerError {
     StepOpensStored,
     #[error("it ships the file {path}, which is not among the shipped files of its job: ship it with the job", path = path.display())]
     StepShipsOther { path: PathBuf },
-    #[error("job {job} runs and writes {path} too: wait for it with `sailfish wait {job}`, or cancel it with `sailfish cancel {job}`", path = path.display())]
+    #[error("job {job} runs and writes {path} too: wait for its end, or cancel it", path = path.display())]
     WrittenByOther { path: PathBuf, job: JobId },
     #[error("the flow cannot be taken: {0}")]
     Flow(#[from] crate::FlowError),

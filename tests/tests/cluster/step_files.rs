@@ -149,7 +149,7 @@ fn second_writer_of_an_output_is_refused() {
     };
     let first = start(&cluster, &["out"]);
     assert_eq!(here.read_line(), "here");
-    let refusal = ["job 1 runs and writes", "out too", "sailfish wait 1", "sailfish cancel 1"];
+    let refusal = ["job 1 runs and writes", "out too: wait for its end, or cancel it"];
     start(&cluster, &["other", "out"]).wait().expect_failure(2, &refusal);
     cluster.restart_server();
     start(&cluster, &["out"]).wait().expect_failure(2, &refusal);
