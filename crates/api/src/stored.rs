@@ -8,10 +8,11 @@ mod pinned;
 pub use pinned::{PINNED_FILES_MAX, PinnedFile, name_beside};
 
 use crate::task::proof::DataSum;
-use crate::{FieldSplit, PartitionRule, RecordFormat};
+use crate::{ContentHash, FieldSplit, PartitionRule, RecordFormat};
 use cluster::StoredPut;
 use ids::{ConcreteId, JobId};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::fmt;
 use std::path::Path;
 use utoipa::ToSchema;
@@ -52,6 +53,18 @@ impl StoredContent {
     /// Returns the bytes of all parts.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.bytes))
+    }
+
+    /// Returns an identity of the bytes: that of their concrete files, which never change. A copy under another name has
+    /// the same one, and another put of the same bytes has not.
+    pub fn identity(&self) -> ContentHash {
+        let mut hasher = Sha256::new();
+        for part in &self.parts {
+            hasher.update(part.concrete.0.to_le_bytes());
+            hasher.update(part.bytes.to_le_bytes());
+            hasher.update(part.crc32c.to_le_bytes());
+        }
+        ContentHash(hasher.finalize().into())
     }
 }
 

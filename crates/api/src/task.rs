@@ -17,7 +17,7 @@ pub use finished_run::{
 };
 pub use proof::{DataSum, SourceCommit};
 pub use step_caching::StepCaching;
-pub use task_file::{PIPELINE_PROGRAMS_MAX, TASK_FILES_MAX, TaskFile, TaskFileError};
+pub use task_file::{PIPELINE_PROGRAMS_MAX, TASK_FILES_MAX, TaskFile, TaskFileError, is_stored_path};
 pub use usage::{ATTEMPT_USAGE_MAX, AttemptUsage};
 
 use crate::AttemptLimits;
@@ -171,9 +171,10 @@ impl RunTask {
         }
         let linked = self.files.iter().filter_map(|file| file.file_name()).map(Path::new);
         let mut names: BTreeSet<&Path> = linked.collect();
-        for file in self.inputs.iter().chain(&self.outputs) {
-            let TaskFile { name, path, .. } = file;
-            if !file.is_valid() {
+        let inputs = self.inputs.iter().map(|input| (input, input.is_valid_input()));
+        let outputs = self.outputs.iter().map(|output| (output, output.is_valid()));
+        for (TaskFile { name, path, .. }, is_valid) in inputs.chain(outputs) {
+            if !is_valid {
                 return Err(TaskFileError::Bad { name: name.clone(), path: path.clone() });
             }
             if !names.insert(name) {
@@ -201,8 +202,10 @@ impl RunTask {
 
     /// Returns whether runs of the program are remembered: all that it reads is declared, and it writes something.
     pub fn is_remembered(&self) -> bool {
-        let has_others = !self.files.is_empty() || !self.pinned.is_empty() || self.env_file.is_some();
-        self.caching.is_some() && !self.outputs.is_empty() && !has_others
+        let has_others = !self.files.is_empty() || self.env_file.is_some();
+        // A program that is a stored file has another path on each node.
+        let is_stored = self.place().input.is_some_and(|path| is_stored_path(&path));
+        self.caching.is_some() && !self.outputs.is_empty() && !has_others && !is_stored
     }
 
     /// Returns whether a run has the files that the program declares.

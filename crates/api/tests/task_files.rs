@@ -4,7 +4,7 @@ use api::job::pipeline::PipelineEdge;
 use api::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX, TaskFile};
 
 fn file(name: &str, path: &str) -> TaskFile {
-    TaskFile { name: name.into(), path: path.into(), temporary: false }
+    TaskFile { name: name.into(), path: path.into(), ..TaskFile::default() }
 }
 
 #[test]

@@ -545,15 +545,6 @@ impl Control {
         })
     }
 
-    /// Returns the user of a job of which a node runs an attempt.
-    pub fn user_of_running(&self, node: NodeId, job: JobId) -> Result<String, ControlError> {
-        let known = self.work.jobs.get(&job).ok_or(ControlError::UnknownJob { job })?;
-        match self.work.fleet.runs(node, job) {
-            true => Ok(known.owner().name.to_string()),
-            false => Err(ControlError::NotOfNode { node, job }),
-        }
-    }
-
     /// Returns the jobs that are not cleaned, in order.
     pub fn jobs(&self) -> impl Iterator<Item = JobId> {
         self.work.jobs.keys().copied()

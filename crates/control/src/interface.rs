@@ -9,7 +9,7 @@ mod reply;
 pub use error::ControlError;
 pub(crate) use messages::Ended;
 pub use messages::{
-    DiskDirs, Finished, JobDirs, JobStart, NewJob, PullRequest, RoomWanted, Service, SlotOrder,
+    DiskDirs, Finished, JobDirs, JobStart, NewJob, PullRequest, RoomWanted, RunningJob, Service, SlotOrder,
 };
 pub use moment::{Moment, Now};
 pub(crate) use outbox::Fact;

@@ -39,7 +39,7 @@ pub use control::{Control, NewBatch, Recovering};
 pub use drills::NewStrike;
 pub use interface::{
     Asker, ControlError, DiskDirs, Finished, JobDirs, JobStart, LogLine, Moment, NewJob, Now, Outbox,
-    PullRequest, Reply, RoomWanted, Service, SlotOrder,
+    PullRequest, Reply, RoomWanted, RunningJob, Service, SlotOrder,
 };
 pub use intermediate_files::{FileRequest, NamedFile, NewFile, NewsAnswer};
 pub use job::{keep_from, spec_bytes, task_bytes};

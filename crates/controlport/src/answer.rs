@@ -121,7 +121,8 @@ impl From<ServerError> for Problem {
             | ServerError::Spec(_)
             | ServerError::Kind(_)
             | ServerError::MoreThanSteps
-            | ServerError::StepOpensStored
+            | ServerError::StepReadsOther { .. }
+            | ServerError::InputNotPinned { .. }
             | ServerError::WrittenByOther { .. }
             | ServerError::StepShipsOther { .. }
             | ServerError::Flow(_)

@@ -1,6 +1,7 @@
 //! The checks before the submit of a job, and the resulting specification.
 
 pub(crate) mod pinning;
+pub(crate) mod stepped;
 
 use crate::front_end::{FrontEnd, StoredPin, StoredShape, StoredUse};
 use crate::key_options::{KeyFields, OrderScope};

@@ -7,7 +7,7 @@
 //! bounds that.
 
 use crate::opening::{deepest_existing, is_plain, open_beneath};
-use api::task::RunTask;
+use api::task::{RunTask, is_stored_path};
 use api::{
     FileLink, Function, JobSpec, PinnedFile, ShippedFile, is_object_url, is_stored_output, name_beside,
 };
@@ -217,7 +217,8 @@ impl Roots {
     fn check_program_of(&self, job: &RunTask, task: &RunTask) -> Result<(), OutsideRoots> {
         task.removes.iter().try_for_each(|path| self.check_output(path))?;
         let looked_at = task.looks.iter().flat_map(|look| look.run.paths());
-        looked_at.into_iter().try_for_each(|path| self.check_path("file", path))?;
+        let mut plain = looked_at.filter(|path| !is_stored_path(path));
+        plain.try_for_each(|path| self.check_path("file", path))?;
         // Programs read system folders anyway.
         let of_users = |path: &&PathBuf| !is_below_system(path);
         let caching = task.caching.iter();
@@ -230,7 +231,9 @@ impl Roots {
         if !task.has_own_directory() {
             self.check_path("directory", &task.directory)?;
         }
-        task.inputs.iter().try_for_each(|input| self.check_path("input", &input.path))?;
+        // Stored files lie on disks of nodes; rights protect them, and not roots.
+        let mut inputs = task.inputs.iter().filter(|input| !input.is_stored());
+        inputs.try_for_each(|input| self.check_path("input", &input.path))?;
         task.outputs.iter().try_for_each(|output| self.check_output(&output.path))?;
         let brought = Brought { files: &task.files, shipped: &job.shipped, pinned: &job.pinned };
         for file in task.files.iter().filter(|file| !brought.has(file)) {

@@ -61,10 +61,12 @@ pub enum ServerError {
     Spec(#[from] mapreduce::SpecError),
     #[error("the job cannot be taken: {0}")]
     Kind(#[from] jobkind::KindError),
-    #[error("the job cannot be taken: a job with steps has a name, a kind and shipped files only")]
+    #[error("the job cannot be taken: a job with steps has a name, a kind, shipped and pinned files only")]
     MoreThanSteps,
-    #[error("it opens stored files, which steps cannot do yet: give the step other files")]
-    StepOpensStored,
+    #[error("it reads {path}, which is not among the stored files that its job has pinned: use `sailfish workflow run`, which pins them", path = path.display())]
+    StepReadsOther { path: PathBuf },
+    #[error("the stored file {path} is no pinned file of the job: pin it, or give another input", path = path.display())]
+    InputNotPinned { path: PathBuf },
     #[error("it ships the file {path}, which is not among the shipped files of its job: ship it with the job", path = path.display())]
     StepShipsOther { path: PathBuf },
     #[error("job {job} runs and writes {path} too: wait for its end, or cancel it", path = path.display())]

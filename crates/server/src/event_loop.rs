@@ -225,8 +225,8 @@ impl EventLoop {
                 drop(reply.send(Ok(control.stored_needs(outbox, needs))));
             }
             Request::Brief { node, job, question, reply } => self.brief(node, job, &question, reply),
-            Request::UserOfRunning { node, job, reply } => {
-                drop(reply.send(control.user_of_running(node, job).map_err(Into::into)));
+            Request::RunningOn { node, job, reply } => {
+                drop(reply.send(control.running_on(node, job).map_err(Into::into)));
             }
             Request::InputsMoved { job, places, reply } => {
                 drop(reply.send(Ok(control.inputs_moved(job, places))))

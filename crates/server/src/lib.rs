@@ -50,7 +50,7 @@ use api::kept::{GcAnswer, KeptAnnouncement};
 use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer, SeenQuestion};
 use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
-use control::{FileRequest, NewStrike, NewsAnswer, SeenRequest};
+use control::{FileRequest, NewStrike, NewsAnswer, RunningJob, SeenRequest};
 use event_loop::{
     EventLoop, JobFiles, Joining, ProgressBoard, REQUESTS_MAX, Reply, Request, Submission, caller, caller_of,
 };
@@ -247,7 +247,8 @@ impl Server {
         let plan = self.kinds.read(&steps.kind, &steps.spec)?;
         // It may be large: it is not copied to be compared.
         let kind = std::mem::take(&mut spec.kind);
-        let only_steps = JobSpec { shipped: spec.shipped.clone(), ..JobSpec::named(spec.name.clone()) };
+        let (shipped, pinned) = (spec.shipped.clone(), spec.pinned.clone());
+        let only_steps = JobSpec { shipped, pinned, ..JobSpec::named(spec.name.clone()) };
         let is_bare = only_steps == *spec;
         spec.kind = kind;
         if is_bare { Ok(Some(plan)) } else { Err(ServerError::MoreThanSteps) }
@@ -660,9 +661,9 @@ impl Server {
         self.ask_later(|reply| Request::Brief { node, job, question, reply }).await
     }
 
-    /// Returns the user of a job of which a node runs an attempt.
-    pub async fn user_of_running(&self, node: NodeId, job: JobId) -> Result<String, ServerError> {
-        self.ask_later(|reply| Request::UserOfRunning { node, job, reply }).await
+    /// Returns a job of which a node runs an attempt.
+    pub async fn running_on(&self, node: NodeId, job: JobId) -> Result<RunningJob, ServerError> {
+        self.ask_later(|reply| Request::RunningOn { node, job, reply }).await
     }
 
     /// Returns the current locations of runs of a running job.

@@ -185,7 +185,8 @@ mod tests {
 
     /// Returns a step with files at these paths.
     fn step(name: &str, inputs: &[&str], outputs: &[&str]) -> WorkflowStep {
-        let file = |path: &&str| TaskFile { name: path[1..].into(), path: path.into(), temporary: false };
+        let file =
+            |path: &&str| TaskFile { name: path[1..].into(), path: path.into(), ..TaskFile::default() };
         let files = |paths: &[&str]| -> Vec<TaskFile> { paths.iter().map(file).collect() };
         let words = vec!["true".to_string()];
         let program = RunTask { words, inputs: files(inputs), outputs: files(outputs), ..RunTask::default() };

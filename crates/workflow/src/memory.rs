@@ -33,8 +33,12 @@ impl RunMemory for PlannedWorkflow {
             if declared_difference(&planned.program, recorded).is_some() {
                 return None;
             }
-            let made_inputs = planned.made_inputs.iter().map(|made| made.input as u32).collect();
-            let look = RunLook { program: planned.program.place(), made_inputs, run: recorded.run.clone() };
+            let mut known_inputs: BTreeSet<u32> =
+                planned.made_inputs.iter().map(|made| made.input as u32).collect();
+            let inputs = planned.program.inputs.iter().zip(0..);
+            known_inputs.extend(inputs.filter(|(input, _)| input.is_stored()).map(|(_, index)| index));
+            let known_inputs = known_inputs.into_iter().collect();
+            let look = RunLook { program: planned.program.place(), known_inputs, run: recorded.run.clone() };
             Some((*step, look))
         };
         known.recorded.iter().filter_map(look).collect()
@@ -81,6 +85,9 @@ impl RunMemory for PlannedWorkflow {
         let planned = self.step_at(step);
         if !planned.program.declares(&run) {
             return None;
+        }
+        for (input, read) in planned.program.inputs.iter().zip(&mut run.inputs) {
+            read.sha256 = input.content.or(read.sha256);
         }
         for made in &planned.made_inputs {
             let writer = known.newest(made.writer);
@@ -276,8 +283,16 @@ fn declared_difference(program: &RunTask, recorded: &RecordedRun) -> Option<RunD
         () if recorded.rules != CACHING_RULES => Some(RunDifference::Rules),
         () if recorded.words != words || !program.declares(&recorded.run) => Some(RunDifference::Words),
         () if recorded.env != env => Some(RunDifference::Env),
-        () => None,
+        () => changed_stored(program, recorded),
     }
+}
+
+/// Returns the difference for a stored file whose name has other bytes now.
+fn changed_stored(program: &RunTask, recorded: &RecordedRun) -> Option<RunDifference> {
+    let mut inputs = program.inputs.iter().zip(&recorded.run.inputs);
+    let (input, _) =
+        inputs.find(|(input, read)| input.content.is_some_and(|now| read.sha256 != Some(now)))?;
+    Some(RunDifference::Read { path: input.path.clone() })
 }
 
 /// Returns the hashes of the words after the program with the names of all files, and of the environment.

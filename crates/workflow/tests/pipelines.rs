@@ -21,7 +21,7 @@ struct Node {
 }
 
 fn file(step: usize, temporary: bool) -> TaskFile {
-    TaskFile { name: format!("f{step}").into(), path: format!("/w/f{step}").into(), temporary }
+    TaskFile { name: format!("f{step}").into(), path: format!("/w/f{step}").into(), temporary, content: None }
 }
 
 fn workflow_step((index, node): (usize, &Node)) -> WorkflowStep {

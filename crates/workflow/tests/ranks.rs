@@ -13,7 +13,7 @@ use workflow::Workflow;
 type Steps = Vec<(Vec<u32>, Option<u32>)>;
 
 fn file(step: u32) -> TaskFile {
-    TaskFile { name: format!("f{step}").into(), path: format!("/w/f{step}").into(), temporary: false }
+    TaskFile { name: format!("f{step}").into(), path: format!("/w/f{step}").into(), ..TaskFile::default() }
 }
 
 fn plan(steps: &Steps) -> Arc<dyn StepPlan> {

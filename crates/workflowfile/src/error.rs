@@ -33,6 +33,11 @@ pub enum WorkflowFileError {
          absolute path"
     )]
     BadPath { step: String, path: PathBuf },
+    #[error(
+        "the step {step:?} writes {path}: a step writes plain files; give a path, and put it with `sailfish files put`",
+        path = path.display()
+    )]
+    StoredOutput { step: String, path: PathBuf },
     #[error("the step {step:?} waits for {after:?}, which is no step{likely}")]
     UnknownStep { step: String, after: String, likely: LikelySteps },
     #[error("there is no step {step:?}{likely}")]

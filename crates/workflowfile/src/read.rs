@@ -6,7 +6,8 @@ use crate::error::{FewSteps, Nearest, WorkflowFileError};
 use crate::expand::{check_values, expand};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
-use api::task::{RunTask, StepCaching, TaskFile};
+use api::name_beside;
+use api::task::{RunTask, StepCaching, TaskFile, is_stored_path};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
@@ -191,6 +192,9 @@ fn task_file(
     temporary: bool,
 ) -> Result<TaskFile, WorkflowFileError> {
     let bad = || WorkflowFileError::BadPath { step: step.name.clone(), path: path.to_path_buf() };
+    if is_stored_path(path) {
+        return stored_input(step, path);
+    }
     if path.components().any(|part| part == Component::ParentDir) {
         return Err(bad());
     }
@@ -200,8 +204,22 @@ fn task_file(
         true => (PathBuf::from(path.file_name().ok_or_else(bad)?), Path::new("/").join(plain)),
         false => (plain.clone(), dir.join(plain)),
     };
-    let file = TaskFile { name, path, temporary };
+    let file = TaskFile { name, path, temporary, content: None };
     if file.is_valid() { Ok(file) } else { Err(bad()) }
+}
+
+/// Returns an input that is a stored file. It stands under the last part of its name.
+fn stored_input(step: &WorkflowFileStep, path: &Path) -> Result<TaskFile, WorkflowFileError> {
+    let (step_name, path) = (step.name.clone(), path.to_path_buf());
+    if step.outputs.iter().chain(&step.stdout).any(|output| *output == path) {
+        return Err(WorkflowFileError::StoredOutput { step: step_name, path });
+    }
+    let name = name_beside(&path).map(PathBuf::from).unwrap_or_default();
+    let file = TaskFile { name, path, ..TaskFile::default() };
+    match file.is_valid_input() {
+        true => Ok(file),
+        false => Err(WorkflowFileError::BadPath { step: step_name, path: file.path }),
+    }
 }
 
 /// Checks that the inputs that no step writes are plain files.
@@ -209,7 +227,8 @@ fn check_sources(spec: &WorkflowSpec) -> Result<(), WorkflowFileError> {
     let outputs = spec.steps.iter().flat_map(|step| &step.program.outputs);
     let written: BTreeSet<&Path> = outputs.map(|output| output.path.as_path()).collect();
     for step in &spec.steps {
-        for input in step.program.inputs.iter().filter(|input| !written.contains(input.path.as_path())) {
+        let is_source = |input: &&TaskFile| !input.is_stored() && !written.contains(input.path.as_path());
+        for input in step.program.inputs.iter().filter(is_source) {
             let (name, path) = (step.name.clone(), input.path.clone());
             match input.path.metadata() {
                 Ok(facts) if facts.is_file() => {}

@@ -1,12 +1,20 @@
 //! A workflow as a shell script that does the same without the engine, one step after the other.
 
-use api::job::workflow::WorkflowSpec;
+use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::task::RunTask;
 use std::path::Path;
 
 /// Returns a script for `sh`. Each step runs in a directory of its own; its outputs are renamed into place when it has
 /// succeeded. Temporary files are removed at the end.
 pub fn script(spec: &WorkflowSpec) -> Result<String, String> {
+    let inputs = |step: &WorkflowStep| step.program.inputs.iter().find(|input| input.is_stored()).cloned();
+    if let Some((step, input)) = spec.steps.iter().find_map(|step| Some((step, inputs(step)?))) {
+        return Err(format!(
+            "the step {:?} reads the stored file {}, which a script without sailfish does not have: give it a plain file",
+            step.name,
+            input.path.display()
+        ));
+    }
     let order = workflow::order(&spec.steps)?;
     let mut text = String::from("#!/bin/sh\nset -eu\nwork=$(mktemp -d)\ntrap 'rm -rf \"$work\"' EXIT\n");
     for number in order {

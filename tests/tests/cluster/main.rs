@@ -41,6 +41,7 @@ mod stored_inputs;
 mod stored_lives;
 mod stored_outputs;
 mod stored_programs;
+mod stored_steps;
 mod strangers;
 mod traps;
 mod web_pages;

@@ -71,7 +71,7 @@ pub struct LineageRun {
 pub struct LineageFile {
     #[schema(value_type = String)]
     pub path: PathBuf,
-    /// None for bytes that streamed from one program to another.
+    /// None for a stored file, and for bytes that streamed from one program to another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<ContentHash>,
     pub bytes: u64,

@@ -88,6 +88,14 @@ impl JobKind {
         }
     }
 
+    /// Returns the kind of a job with steps, to be changed.
+    pub fn steps_mut(&mut self) -> Option<&mut SteppedKind> {
+        match self {
+            Self::Tasks { kind: TasksKind::Steps(steps) } => Some(steps),
+            Self::Tasks { kind: TasksKind::Program(_) } | Self::MapReduce(_) => None,
+        }
+    }
+
     /// Returns the program of a job of one task, to be changed.
     pub fn program_mut(&mut self) -> Option<&mut RunTask> {
         match self {

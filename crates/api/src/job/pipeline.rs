@@ -70,7 +70,7 @@ impl RunTask {
         if count > PIPELINE_PROGRAMS_MAX {
             return Err(TaskFileError::TooManyPrograms { count });
         }
-        if !self.pinned.is_empty() || self.words.is_empty() {
+        if self.words.is_empty() {
             return Err(TaskFileError::FirstOfPipeline);
         }
         let files = self.programs().map(|program| program.inputs.len() + program.outputs.len()).sum();

@@ -95,9 +95,10 @@ pub struct ProgramPlace {
 #[serde(deny_unknown_fields)]
 pub struct RunLook {
     pub program: ProgramPlace,
-    /// Positions of inputs that other steps write: their contents are compared elsewhere.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub made_inputs: Vec<u32>,
+    /// Positions of inputs whose contents are compared elsewhere: other steps write them, or they are stored files. In
+    /// order.
+    #[serde(default, alias = "made_inputs", skip_serializing_if = "Vec::is_empty")]
+    pub known_inputs: Vec<u32>,
     pub run: FinishedRun,
 }
 

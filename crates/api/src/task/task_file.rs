@@ -1,5 +1,7 @@
 //! Files that a task of one program declares.
 
+use crate::ContentHash;
+use crate::stored::STORED_PREFIX;
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
 use utoipa::ToSchema;
@@ -17,20 +19,43 @@ pub struct TaskFile {
     /// Path within the directory of the program, relative.
     #[schema(value_type = String)]
     pub name: PathBuf,
-    /// Absolute path of the file on the machine, or on all nodes.
+    /// Absolute path of the file on the machine, or on all nodes. An input may be a stored file: `files:NAME` or
+    /// `files:NAME@VERSION`.
     #[schema(value_type = String)]
     pub path: PathBuf,
     /// Set for an output that only programs of its job read: it need not exist when these are done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub temporary: bool,
+    /// Identity of the bytes of a stored file, by which it is found among those that the job has pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<ContentHash>,
 }
 
 impl TaskFile {
+    /// Returns whether the file is an input of the user's stored files.
+    pub fn is_stored(&self) -> bool {
+        is_stored_path(&self.path)
+    }
+
     /// Returns whether the name stays in the directory, and the path is absolute and names a file.
     pub fn is_valid(&self) -> bool {
-        let is_name = !self.name.as_os_str().is_empty() && self.name.components().all(is_normal);
-        is_name && is_clean(&self.name) && is_file_path(&self.path)
+        self.has_valid_name() && is_file_path(&self.path) && self.content.is_none()
     }
+
+    /// Returns whether an input is valid: as another file, or a stored one.
+    pub fn is_valid_input(&self) -> bool {
+        self.is_valid() || self.has_valid_name() && self.is_stored()
+    }
+
+    fn has_valid_name(&self) -> bool {
+        let is_name = !self.name.as_os_str().is_empty() && self.name.components().all(is_normal);
+        is_name && is_clean(&self.name)
+    }
+}
+
+/// Returns whether the path of a declared file names a stored one.
+pub fn is_stored_path(path: &Path) -> bool {
+    path.to_str().and_then(|text| text.strip_prefix(STORED_PREFIX)).is_some_and(|name| !name.is_empty())
 }
 
 fn is_normal(part: Component<'_>) -> bool {
@@ -89,9 +114,7 @@ pub enum TaskFileError {
         "the program {program:?} of a pipeline has {field}, which only its first program may have: give it to that one"
     )]
     OfPipeline { program: String, field: &'static str },
-    #[error(
-        "the first program of a pipeline has no words, or opens stored files: give it words and plain files"
-    )]
+    #[error("the first program of a pipeline has no words: give it some")]
     FirstOfPipeline,
     #[error(
         "the programs of a pipeline wait for each other, as {path:?} shows: an input must be written before it"
@@ -106,7 +129,7 @@ mod tests {
     #[test]
     fn names_and_paths_have_one_spelling() {
         let is_valid = |name: &str, path: &str| {
-            TaskFile { name: name.into(), path: path.into(), temporary: false }.is_valid()
+            TaskFile { name: name.into(), path: path.into(), ..TaskFile::default() }.is_valid()
         };
         assert!(is_valid("a", "/a") && is_valid("a/b c\n", "/x/.y"));
         for name in ["", "..", "a/../b", "/a", "a/", "./a", "a//b", "."] {
@@ -115,5 +138,9 @@ mod tests {
         for path in ["", "a", "/", "/a/..", "/a/../b", "/a/", "/a//b", "/./a"] {
             assert!(!is_valid("a", path), "{path:?}");
         }
+        // Only inputs are stored files.
+        let stored = |path: &str| TaskFile { name: "a".into(), path: path.into(), ..TaskFile::default() };
+        assert!(stored("files:a/b@3").is_valid_input() && !stored("files:a/b@3").is_valid());
+        assert!(!stored("files:").is_valid_input() && stored("/a").is_valid_input());
     }
 }

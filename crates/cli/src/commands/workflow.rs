@@ -5,7 +5,7 @@ mod why;
 use crate::commands::run::steps::{self, Target};
 use crate::engine::machine;
 use crate::exit::Failure;
-use crate::options::connect::CredentialArgs;
+use crate::options::connect::{CredentialArgs, Site};
 use crate::show::escape;
 use crate::show::quantity::counted;
 use crate::show::tables::{left, right, table};
@@ -68,8 +68,8 @@ pub struct PlaceArgs {
 impl PlaceArgs {
     fn target(&self) -> Result<Target, Failure> {
         let state_dir = state_dir::state_dir(self.state.as_deref()).map_err(Failure::refused)?;
-        let connection = self.server.as_ref().map(|url| self.credentials.connect(url)).transpose()?;
-        Ok(Target { connection, state_dir, priority: 0, slots: None, waits: true })
+        let credentials = self.credentials.clone();
+        Target::at(self.server.clone().map(|url| Site { url, credentials }), state_dir)
     }
 
     fn sources(&self) -> Sources {

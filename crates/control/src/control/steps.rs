@@ -1,11 +1,11 @@
 //! Jobs with steps: the beginning and the end of the job and of its steps.
 
 use super::{Control, OfBatch};
-use crate::interface::{Outbox, Service};
+use crate::interface::{ControlError, Outbox, RunningJob, Service};
 use crate::job::{EXIT_CANCELLED, spec_bytes};
 use crate::program_jobs::steps::{
-    AfterStep, NewSteppedJob, NewSteps, RecoveredSteps, SteppedJob, SteppedJobs, shipped_contents,
-    step_failed, step_stopped,
+    AfterStep, NewSteppedJob, NewSteps, RecoveredSteps, SteppedJob, SteppedJobs, pinned_contents,
+    shipped_contents, step_failed, step_stopped,
 };
 use crate::program_jobs::window;
 use crate::users::{Has, JobOwner};
@@ -13,7 +13,7 @@ use api::control::JobOutcome;
 use api::history::{EventKind, JobState, StepOf};
 use api::task::RunResult;
 use api::{Blame, JobSpec, TaskFailure};
-use ids::JobId;
+use ids::{JobId, NodeId};
 use jobkind::{LOOKS_FROM, Step, StepPlan, StepWork};
 use rows::{Change, Keep, StepRow};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,8 @@ impl Control {
         let NewSteppedJob { job, spec, plan, recorded, user, priority, quota, server, file_hold } = new;
         let owner = self.users.job_begins(user.clone(), spec_bytes(&spec));
         let mut stepped = SteppedJob::new(owner, priority, Some(plan));
-        (stepped.file_hold, stepped.shipped, stepped.quota) = (file_hold, shipped_contents(&spec), quota);
+        (stepped.file_hold, stepped.quota) = (file_hold, quota);
+        (stepped.shipped, stepped.pinned) = (shipped_contents(&spec), pinned_contents(&spec));
         stepped.remembers(recorded);
         outbox.write(Change::JobSubmitted {
             job,
@@ -54,6 +55,16 @@ impl Control {
     /// Returns a file of a plan that an open job of the user writes, with that job.
     pub fn other_writer(&self, user: &str, plan: &dyn StepPlan) -> Option<(PathBuf, JobId)> {
         self.stepped.other_writer(user, plan)
+    }
+
+    /// Returns a job of which a node runs an attempt.
+    pub fn running_on(&self, node: NodeId, job: JobId) -> Result<RunningJob, ControlError> {
+        let known = self.work.jobs.get(&job).ok_or(ControlError::UnknownJob { job })?;
+        if !self.work.fleet.runs(node, job) {
+            return Err(ControlError::NotOfNode { node, job });
+        }
+        let pinned_by = self.stepped.place_of(job).map_or(job, |of| of.job);
+        Ok(RunningJob { user: known.owner().name.to_string(), pinned_by })
     }
 
     /// Takes steps that may begin now, of one job. The caller must begin or refuse them.
@@ -102,7 +113,8 @@ impl Control {
                 recovered;
             let owner = self.users.job_begins(user, spec_bytes(&spec));
             let mut stepped = SteppedJob::new(owner, priority, plan.clone().ok());
-            (stepped.file_hold, stepped.shipped) = (file_hold, shipped_contents(&spec));
+            stepped.file_hold = file_hold;
+            (stepped.shipped, stepped.pinned) = (shipped_contents(&spec), pinned_contents(&spec));
             stepped.remembers(recorded);
             self.stepped.insert(job, stepped);
             restore_steps(&mut self.stepped, job, &steps);

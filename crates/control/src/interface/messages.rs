@@ -111,3 +111,11 @@ pub struct RoomWanted {
     pub spec_bytes: u64,
     pub quota: Option<JobQuota>,
 }
+
+/// A job of which a node runs an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningJob {
+    pub user: String,
+    /// The job whose submission pinned the stored files that it reads: itself, or the job of which it is a step.
+    pub pinned_by: JobId,
+}

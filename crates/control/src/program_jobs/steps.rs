@@ -13,7 +13,7 @@ pub(crate) use stepped_jobs::SteppedJobs;
 use crate::program_jobs::FileHold;
 use crate::users::JobQuota;
 use api::task::RecordedRun;
-use api::{ContentHash, JobSpec};
+use api::{ContentHash, JobSpec, StoredContent};
 use ids::{JobId, StepNumber};
 use jobkind::StepPlan;
 use rows::StepRow;
@@ -51,6 +51,11 @@ pub struct RecoveredSteps {
     pub cancel_asked: Option<String>,
     pub steps: Vec<StepRow>,
     pub file_hold: Option<FileHold>,
+}
+
+/// Returns the pinned files of a job, by the identities of their bytes: its steps may read these.
+pub(crate) fn pinned_contents(spec: &JobSpec) -> Arc<BTreeMap<ContentHash, StoredContent>> {
+    Arc::new(spec.pinned.iter().map(|file| (file.stored.identity(), file.stored.clone())).collect())
 }
 
 /// Returns the contents of the shipped files of a job: its steps may use these.

@@ -41,7 +41,7 @@ pub(crate) async fn caller_behind(
 
 /// Returns the user of a job that runs on a node; None is the user of the server's own token.
 async fn user_of(port: &Port, node: NodeId, job: JobId) -> Result<Option<Arc<str>>, Problem> {
-    let user = port.server.user_of_running(node, job).await?;
+    let user = port.server.running_on(node, job).await?.user;
     // A caller with the server's own token names any user in its jobs.
     let is_own = port.access.tokens == TokensAsked::OwnOrIssued && !port.keyring.knows_user(&user);
     Ok(Some(Arc::from(user)).filter(|_| !is_own))

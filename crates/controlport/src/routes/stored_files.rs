@@ -401,11 +401,11 @@ pub(crate) async fn of_job(
 ) -> Result<Message<StoredPage>, Problem> {
     let job = JobId(job);
     // Only a node that runs the job gets rights, or was told to copy the parts before it does.
-    if let Err(refusal) = port.server.user_of_running(node, job).await
-        && !port.stored.catalog.copies_early(job, node, &question)
-    {
-        return Err(refusal.into());
-    }
+    let job = match port.server.running_on(node, job).await {
+        Ok(running) => running.pinned_by,
+        Err(_) if port.stored.catalog.copies_early(job, node, &question) => job,
+        Err(refusal) => return Err(refusal.into()),
+    };
     port.stored.aside(async move |catalog| catalog.places_of_job(job, node, &question).await).await
 }
 
@@ -425,7 +425,7 @@ pub(crate) async fn place_output(
 ) -> Result<Message<PlacedOutput>, Problem> {
     let job = JobId(job);
     // Only a node that runs the job gets rights.
-    port.server.user_of_running(node, job).await?;
+    port.server.running_on(node, job).await?;
     port.stored.aside(async move |catalog| catalog.place_output(job, &ask).await).await
 }
 
@@ -444,7 +444,7 @@ pub(crate) async fn commit_output(
     Message(commit): Message<CommitOutput>,
 ) -> Result<Message<CommittedStored>, Problem> {
     let job = JobId(job);
-    port.server.user_of_running(node, job).await?;
+    port.server.running_on(node, job).await?;
     port.stored.aside(async move |catalog| catalog.commit_output(job, &commit).await).await
 }
 

@@ -61,7 +61,8 @@ impl<'a> Pinning<'a> {
         }
     }
 
-    fn pin(&mut self, option: &str, name: &str) -> anyhow::Result<&PinnedFile> {
+    /// Pins a stored file.
+    pub fn pin(&mut self, option: &str, name: &str) -> anyhow::Result<&PinnedFile> {
         if !self.files.contains_key(name) {
             let found = self.front_end.stored_inputs(self.state_dir, name, StoredUse::OneFile);
             let found = found.with_context(|| format!("{option} {name}"))?;

@@ -80,7 +80,7 @@ mod tests {
     fn files_that_are_not_declared_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let output = |name: &str| TaskFile { name: name.into(), path: at(name), temporary: false };
+        let output = |name: &str| TaskFile { name: name.into(), path: at(name), ..TaskFile::default() };
         let task = RunTask { outputs: vec![output("out"), output("made")], ..RunTask::default() };
         let said = || wrote_instead(dir.path(), &task);
         write(at("made"), "").unwrap();

@@ -83,6 +83,14 @@ pub(super) fn begin(task: &RunTask, reading: Reading<'_>) -> Option<FinishedRun>
     })
 }
 
+/// Gives inputs of a run that are stored files their names, in place of the paths of copies.
+pub(super) fn name_stored(program: &RunTask, run: &mut FinishedRun) {
+    for (input, read) in program.inputs.iter().zip(&mut run.inputs).filter(|(input, _)| input.is_stored()) {
+        read.path.clone_from(&input.path);
+        read.stamp = None;
+    }
+}
+
 /// Returns the executable of a program, and the interpreters of scripts. Anyone may execute them, so they may lie outside
 /// of the roots.
 fn executables(program: &ProgramPlace, reading: Reading<'_>) -> Option<Vec<FileContent>> {
@@ -181,7 +189,7 @@ impl<'a> Looking<'a> {
             self.read(found, of, self.run.environment[index].path.clone());
         }
         for index in 0..self.run.inputs.len() {
-            if self.look.made_inputs.contains(&(index as u32)) {
+            if self.look.known_inputs.contains(&(index as u32)) {
                 continue;
             }
             let found = self.compare(&self.run.inputs[index])?;

@@ -31,10 +31,12 @@ impl PinnedCopies {
         }
     }
 
-    /// Does the same for a job of one task.
+    /// Does the same for a job of one task, with all programs of its pipeline.
     pub fn put_into_task(&self, task: &mut RunTask) {
         self.replace_paths(&mut task.files);
+        self.replace_paths(task.inputs.iter_mut().map(|input| &mut input.path));
         self.replace_words(&mut task.words);
+        task.pipeline.iter_mut().for_each(|program| self.put_into_task(program));
     }
 
     fn replace_paths<'a>(&self, paths: impl IntoIterator<Item = &'a mut PathBuf>) {
@@ -69,7 +71,7 @@ pub(crate) fn is_wanted(spec: &JobSpec, functions: &[&Option<Function>], name: &
 #[cfg(test)]
 mod tests {
     use super::{PinnedCopies, is_wanted};
-    use api::task::RunTask;
+    use api::task::{RunTask, TaskFile};
     use api::{FileLink, Function, JobSpec, Streaming};
     use std::path::{Path, PathBuf};
 
@@ -106,12 +108,21 @@ mod tests {
         assert_eq!(spec.files, ["/disk/1/map.py", "/shared"].map(PathBuf::from));
         assert_eq!(spec.streaming.unwrap().links[0].path, Path::new("/disk/3/link"));
         let words = vec!["cat".to_string(), "files:words@2".to_string()];
-        let mut task = RunTask { words, files: vec!["files:map.py@3".into()], ..RunTask::default() };
+        let input = |path: &str| TaskFile { name: "in".into(), path: path.into(), ..TaskFile::default() };
+        let member = RunTask { inputs: vec![input("files:link@4")], ..RunTask::default() };
+        let mut task = RunTask {
+            words,
+            files: vec!["files:map.py@3".into()],
+            inputs: vec![input("files:words@2"), input("/plain")],
+            pipeline: vec![member],
+            ..RunTask::default()
+        };
         copies.put_into_task(&mut task);
-        assert_eq!(
-            (task.words[1].as_str(), task.files[0].as_path()),
-            ("/disk/2/words", Path::new("/disk/1/map.py"))
-        );
+        let inputs = task.programs().flat_map(|program| &program.inputs);
+        let paths: Vec<&Path> =
+            task.files.iter().chain(inputs.map(|input| &input.path)).map(PathBuf::as_path).collect();
+        assert_eq!(paths, ["/disk/1/map.py", "/disk/2/words", "/plain", "/disk/3/link"].map(Path::new));
+        assert_eq!(task.words[1], "/disk/2/words");
     }
 
     #[test]

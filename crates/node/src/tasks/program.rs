@@ -211,13 +211,17 @@ pub(crate) fn run(
     if task.pinned.is_empty() {
         return run_with(shared, assignment, task, &AttemptFiles::default());
     }
-    let mut task = task.clone();
-    let files = AttemptFiles::bring_for_program(shared, assignment, &mut task)?;
+    let mut with_copies = task.clone();
+    let files = AttemptFiles::bring_for_program(shared, assignment, &mut with_copies)?;
     let paths = assignment.job.paths.with_more_own(files.paths().map(Path::to_path_buf));
     let job = Arc::new(JobRun { paths, ..assignment.job.as_ref().clone() });
     let assignment = Assignment { job, ..assignment.clone() };
-    let ran = run_with(shared, &assignment, &task, &files);
-    ran.map_err(|failure| files.named_in(failure))
+    let ran = run_with(shared, &assignment, &with_copies, &files);
+    let mut result = ran.map_err(|failure| files.named_in(failure))?;
+    for (program, run) in task.programs().zip(&mut result.runs) {
+        run.iter_mut().for_each(|run| finished_runs::name_stored(program, run));
+    }
+    Ok(result)
 }
 
 /// Runs the program, which may open these copies of stored files, and the others of its pipeline.

@@ -266,7 +266,7 @@ fn job_of_one_task_runs_below_roots() {
 fn declared_files_lie_below_roots() {
     let place = Place::new();
     let roots = place.roots();
-    let file = |name: &str| TaskFile { name: "x".into(), path: place.path(name), temporary: false };
+    let file = |name: &str| TaskFile { name: "x".into(), path: place.path(name), ..TaskFile::default() };
     for (input, output, inside) in [
         ("data/in/text", "data/new/dir/out", true),
         ("data/in/text", "data/in/text", true),

@@ -16,7 +16,7 @@ use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer};
 use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes};
-use control::{FileRequest, NamedFile, NewSteps, NewStrike, PullRequest, SeenRequest};
+use control::{FileRequest, NamedFile, NewSteps, NewStrike, PullRequest, RunningJob, SeenRequest};
 use ids::{JobId, NodeId};
 use jobkind::StepPlan;
 use mapreduce::PartNodes;
@@ -106,11 +106,11 @@ pub(crate) enum Request {
         question: BriefQuestion,
         reply: Reply<JobBrief>,
     },
-    /// Asks for the user of a job of which a node runs an attempt.
-    UserOfRunning {
+    /// Asks for a job of which a node runs an attempt.
+    RunningOn {
         node: NodeId,
         job: JobId,
-        reply: Reply<String>,
+        reply: Reply<RunningJob>,
     },
     /// Takes the nodes that have the stored inputs of a job now.
     InputsMoved {

@@ -3,7 +3,7 @@
 use api::history::lineage::{
     LINEAGE_RUNS_MAX, Lineage, LineageDirection, LineageFile, LineageQuestion, LineageRun,
 };
-use api::task::FileContent;
+use api::task::{FileContent, is_stored_path};
 use metastore::{FinishedRunRow, Metastore, StoreError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -113,7 +113,9 @@ impl RunGraph {
 }
 
 fn file(file: FileContent) -> LineageFile {
-    LineageFile { path: file.path, sha256: file.sha256, bytes: file.bytes }
+    // The identity of a stored file is no hash of its bytes.
+    let sha256 = file.sha256.filter(|_| !is_stored_path(&file.path));
+    LineageFile { path: file.path, sha256, bytes: file.bytes }
 }
 
 #[cfg(test)]

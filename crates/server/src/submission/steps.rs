@@ -4,16 +4,16 @@ use crate::event_loop::{EventLoop, Reply, Request, Submission};
 use crate::messages::job_quota;
 use crate::submission::{arguments, program_jobs, shipping};
 use crate::{ServerError, check_names};
-use api::JobSpec;
 use api::control::SubmittedJob;
 use api::task::RecordedRun;
+use api::{JobSpec, PinnedFile};
 use control::program_jobs::FileHold;
 use control::{NewSteppedJob, NewSteps, RoomWanted, Service, spec_bytes};
 use ids::StepNumber;
 use jobkind::{RememberedStep, Step, StepPlan, StepWork};
 use metastore::StoreError;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 impl EventLoop {
@@ -61,10 +61,12 @@ impl EventLoop {
     /// Begins the steps whose turn has come. A check that reads file systems runs on another thread, and its steps
     /// begin with a later request.
     pub async fn begin_steps(&mut self) -> Result<(), StoreError> {
-        while let Some(new) = self.control.next_steps() {
-            let checked = new.steps.iter().try_for_each(|step| {
-                checked(step, &new, self.service)?;
-                self.check_fits(step)
+        while let Some(mut new) = self.control.next_steps() {
+            let checked = bring_pinned(&mut new).and_then(|()| {
+                new.steps.iter().try_for_each(|step| {
+                    checked(step, &new, self.service)?;
+                    self.check_fits(step)
+                })
             });
             match checked {
                 Err(problem) => self.take_steps(new, Some(problem)).await?,
@@ -99,7 +101,7 @@ impl EventLoop {
         });
         tokio::spawn(async move {
             let checked = checking.await.unwrap_or_else(|_| {
-                let new = NewSteps { job, user, shipped, steps: Vec::new() };
+                let new = NewSteps { job, user, shipped, pinned: Arc::default(), steps: Vec::new() };
                 Request::StepsChecked { new, problem: Some("a check of its steps failed".to_string()) }
             });
             // Nobody receives this if the server ends; the next one plans the steps again.
@@ -121,6 +123,28 @@ impl EventLoop {
     }
 }
 
+/// Gives steps the stored files that they read, of those that their job has pinned.
+fn bring_pinned(new: &mut NewSteps) -> Result<(), String> {
+    for step in &mut new.steps {
+        let StepWork::Program(task) = &mut step.work;
+        let mut pinned: BTreeMap<&Path, PinnedFile> = BTreeMap::new();
+        for input in task.programs().flat_map(|program| &program.inputs).filter(|input| input.is_stored()) {
+            let stored = input.content.and_then(|content| new.pinned.get(&content));
+            let Some(stored) = stored else {
+                let error = ServerError::StepReadsOther { path: input.path.clone() };
+                return Err(format!("the step {:?} cannot begin: {error}", step.name));
+            };
+            let path = input.path.clone();
+            pinned.insert(&input.path, PinnedFile { path, stored: stored.clone() });
+        }
+        let pinned: Vec<PinnedFile> = pinned.into_values().collect();
+        if *pinned != task.pinned {
+            Arc::make_mut(task).pinned = pinned;
+        }
+    }
+    Ok(())
+}
+
 /// Returns the reason why a step cannot begin, without reading file systems.
 fn checked(step: &Step, of: &NewSteps, service: Service) -> Result<(), String> {
     let check = || -> Result<(), ServerError> {
@@ -129,9 +153,6 @@ fn checked(step: &Step, of: &NewSteps, service: Service) -> Result<(), String> {
         arguments::check_task(task)?;
         program_jobs::check_retries(std::slice::from_ref(task.as_ref()))?;
         shipping::check_task(task, service)?;
-        if !task.pinned.is_empty() {
-            return Err(ServerError::StepOpensStored);
-        }
         match task.shipped.iter().find(|file| !of.shipped.contains(&file.sha256)) {
             Some(file) => Err(ServerError::StepShipsOther { path: file.path.clone() }),
             None => Ok(()),
@@ -142,4 +163,49 @@ fn checked(step: &Step, of: &NewSteps, service: Service) -> Result<(), String> {
 
 fn refusal(step: &Step, error: &dyn std::error::Error) -> String {
     format!("the step {:?} cannot begin: {error}", step.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bring_pinned;
+    use api::task::{RunTask, TaskFile};
+    use api::{StoredContent, StoredPart};
+    use control::NewSteps;
+    use ids::{ConcreteId, JobId, StepNumber};
+    use jobkind::{Step, StepWork};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    fn stored(concrete: i64) -> StoredContent {
+        StoredContent { parts: vec![StoredPart { concrete: ConcreteId(concrete), bytes: 1, crc32c: 1 }] }
+    }
+
+    /// A step that reads a stored file, and one beside it in its pipeline.
+    fn steps(pinned: &[i64], read: [Option<i64>; 2]) -> NewSteps {
+        let program = |name: &str, read: Option<i64>| {
+            let content = read.map(|concrete| stored(concrete).identity());
+            let path = format!("files:{name}").into();
+            let inputs = vec![TaskFile { name: name.into(), path, content, ..TaskFile::default() }];
+            RunTask { words: vec!["true".to_string()], inputs, ..RunTask::default() }
+        };
+        let task = RunTask { pipeline: vec![program("b", read[1])], ..program("a", read[0]) };
+        let work = StepWork::Program(Arc::new(task));
+        let step = Step { number: StepNumber(0), name: "step".into(), work, beside: Vec::new() };
+        let pinned = pinned.iter().map(|concrete| (stored(*concrete).identity(), stored(*concrete)));
+        let pinned = Arc::new(pinned.collect());
+        NewSteps { job: JobId(1), user: "ann".into(), shipped: Arc::default(), pinned, steps: vec![step] }
+    }
+
+    #[test]
+    fn steps_get_only_files_of_their_job() {
+        let mut new = steps(&[1, 2, 3], [Some(1), Some(2)]);
+        bring_pinned(&mut new).unwrap();
+        let StepWork::Program(task) = &new.steps[0].work;
+        let brought: Vec<_> = task.pinned.iter().map(|file| (file.path.as_path(), &file.stored)).collect();
+        assert_eq!(brought, [(Path::new("files:a"), &stored(1)), (Path::new("files:b"), &stored(2))]);
+        for read in [[Some(1), Some(4)], [None, Some(1)]] {
+            let problem = bring_pinned(&mut steps(&[1, 2], read)).unwrap_err();
+            assert!(problem.contains("sailfish workflow run"), "{problem}");
+        }
+    }
 }

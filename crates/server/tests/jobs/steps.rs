@@ -138,7 +138,7 @@ fn bad_specifications_are_refused_with_the_reason() {
     let misspelt = refused(of_kind("workflow", json!({ "step": [] })));
     assert!(misspelt.contains("unknown field `step`"), "{misspelt}");
     let with_more = JobSpec { output: place.path("out"), ..workflow(DIAMOND) };
-    assert!(refused(with_more).contains("a name, a kind and shipped files only"));
+    assert!(refused(with_more).contains("a name, a kind, shipped and pinned files only"));
     // A step is checked before it begins, and its job fails.
     let long = json!({ "steps": [{ "name": "a", "program": { "words": ["true", "x".repeat(200_000)] } }] });
     let job = server.submit(of_kind("workflow", long), Vec::new()).unwrap().job;

@@ -394,7 +394,7 @@ fn workflow_step((index, step): (usize, &DagStep)) -> WorkflowStep {
     let file = |index: usize| TaskFile {
         name: index.to_string().into(),
         path: format!("/steps/{index}").into(),
-        temporary: false,
+        ..TaskFile::default()
     };
     let input = step.stream.map(|stream| file(stream as usize));
     let program = RunTask {

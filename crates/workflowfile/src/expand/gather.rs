@@ -6,6 +6,7 @@ use super::instance::{absolute_path, output_paths};
 use super::{Outputs, no_match};
 use crate::read::Sources;
 use api::job::workflow_file::WorkflowFileStep;
+use api::task::is_stored_path;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 /// Maximum number of files and steps that the steps of a workflow gather, all together.
 const GATHERED_MAX: usize = 5_000_000;
 const NO_TREES: &str = "`**` is no pattern: give a `*` for each directory";
+const NO_STORED: &str = "stored files are named one by one";
 const DOTS: &str = "give a path without `..`";
 
 /// Finds the files and steps that steps gather.
@@ -61,6 +63,9 @@ impl Gatherer<'_> {
     ) -> Result<BTreeSet<String>, ExpansionError> {
         let bad =
             |reason| ExpansionError::BadPattern { step: step.to_string(), pattern: text.to_string(), reason };
+        if is_stored_path(Path::new(text)) {
+            return Err(bad(NO_STORED));
+        }
         let base = if text.starts_with('/') { "" } else { self.dir.trim_end_matches('/') };
         let (mut names, mut whole, mut prefix) = (Vec::new(), glob::Pattern::escape(base), base.to_string());
         let mut is_plain = true;

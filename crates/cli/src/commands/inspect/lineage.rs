@@ -10,7 +10,7 @@ use crate::show::terminal::print;
 use anyhow::Context;
 use api::history::lineage::{Lineage, LineageDirection, LineageFile, LineageQuestion, LineageRun};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
-use api::task::{RunTask, TaskFile};
+use api::task::{RunTask, TaskFile, is_stored_path};
 use clap::Args;
 use metastore::Metastore;
 use std::collections::BTreeSet;
@@ -68,7 +68,8 @@ fn as_workflow(runs: &[LineageRun]) -> WorkflowSpec {
     let file = |file: &LineageFile| {
         let below = file.path.strip_prefix(base).or_else(|_| file.path.strip_prefix("/"));
         let name = below.unwrap_or(&file.path).to_path_buf();
-        TaskFile { name, path: file.path.clone(), temporary: file.sha256.is_none() }
+        let temporary = file.sha256.is_none() && !is_stored_path(&file.path);
+        TaskFile { name, path: file.path.clone(), temporary, content: None }
     };
     let step = |run: &LineageRun| {
         let words = run.executables.iter().map(|file| file.path.display().to_string()).collect();
@@ -99,8 +100,11 @@ pub fn lineage(from: &StateArgs, file: &Path, direction: LineageDirection) -> Re
     })
 }
 
-/// Returns the path as steps have it: absolute, and below the real path of its directory.
+/// Returns the path as steps have it: a stored file as it is, others absolute, and below the real path of its directory.
 fn absolute(file: &Path) -> anyhow::Result<PathBuf> {
+    if is_stored_path(file) {
+        return Ok(file.to_path_buf());
+    }
     let path = std::path::absolute(file).with_context(|| format!("finding {}", file.display()))?;
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(path) };
     Ok(above.canonicalize().map_or_else(|_| path.clone(), |above| above.join(name)))

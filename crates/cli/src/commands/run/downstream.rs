@@ -46,8 +46,7 @@ pub fn run(args: &RerunDownstreamArgs) -> Result<(), Failure> {
         return Err(Failure::refused(anyhow!("no finished run is known that read {path}")));
     }
     let state_dir = state_dir::state_dir(args.from.state.as_deref()).map_err(Failure::refused)?;
-    let connection = args.from.connection()?;
-    let target = Target { connection, state_dir, priority: 0, slots: None, waits: true };
+    let target = Target::at(args.from.site(), state_dir)?;
     let mut outcome = Ok(());
     for ((name, directory), (job, spec)) in newest {
         tell(&format!("sailfish: {name} in {directory}: runs again as in job {job}"));

@@ -1,8 +1,10 @@
 //! Jobs with steps: `sailfish submit --kind`, `sailfish workflow run`.
 
 use crate::commands::run::submit::{SubmitArgs, on_this_machine, print_logs, said_code};
+use crate::engine::resources::CommandLineFrontEnd;
 use crate::engine::{remote, store};
 use crate::exit::Failure;
+use crate::options::connect::Site;
 use crate::show::quantity;
 use crate::show::terminal::{print, tell};
 use anyhow::Context;
@@ -30,13 +32,15 @@ pub fn run(args: &SubmitArgs, state_dir: PathBuf, kind: &str, spec: &Path) -> Re
     let name = args.name.clone().unwrap_or_else(|| kind.to_string());
     let steps = SteppedKind { kind: kind.to_string(), spec: read(spec).map_err(Failure::refused)? };
     let spec = JobSpec::of_steps(name, steps);
-    let connection = args.server.as_ref().map(|url| args.credentials.connect(url)).transpose()?;
-    let (priority, waits) = (args.priority, args.wait);
-    submit(&Target { connection, state_dir, priority, slots: None, waits }, spec).map(drop)
+    let site = args.server.clone().map(|url| Site { url, credentials: args.credentials.clone() });
+    let target = Target { priority: args.priority, waits: args.wait, ..Target::at(site, state_dir)? };
+    submit(&target, spec).map(drop)
 }
 
 /// The place of a run.
 pub struct Target {
+    /// The server with its credentials; None: this machine.
+    pub site: Option<Site>,
     /// None: this machine.
     pub connection: Option<Blocking>,
     pub state_dir: PathBuf,
@@ -47,8 +51,20 @@ pub struct Target {
     pub waits: bool,
 }
 
+impl Target {
+    /// Returns a server, or without one this machine.
+    pub fn at(site: Option<Site>, state_dir: PathBuf) -> Result<Self, Failure> {
+        let connection = site.as_ref().map(Site::connect).transpose()?;
+        Ok(Self { site, connection, state_dir, priority: 0, slots: None, waits: true })
+    }
+}
+
 /// Submits a job with steps. Returns its number.
-pub fn submit(target: &Target, spec: JobSpec) -> Result<JobId, Failure> {
+pub fn submit(target: &Target, mut spec: JobSpec) -> Result<JobId, Failure> {
+    let front_end = CommandLineFrontEnd { site: target.site.as_ref() };
+    // On this machine its pins keep the stored files until the job is over.
+    let _pins =
+        jobspec::pin_inputs_of_steps(&front_end, &target.state_dir, &mut spec).map_err(Failure::refused)?;
     if let Some(connection) = &target.connection {
         return on_cluster(connection, target, spec);
     }

@@ -7,7 +7,7 @@ use crate::users::{JobOwner, JobQuota};
 use api::control::{JobOutcome, JobProgress, StageProgress};
 use api::history::EventKind;
 use api::task::{RecordedRun, RunResult};
-use api::{Blame, ContentHash, TaskFailure};
+use api::{Blame, ContentHash, StoredContent, TaskFailure};
 use ids::{JobId, StageKind, StepNumber};
 use jobkind::{FinishedSteps, LOOKS_FROM, NodeSize, Step, StepPlan, StepWork};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,8 @@ pub(crate) struct SteppedJob {
     pub file_hold: Option<FileHold>,
     /// Contents of these files.
     pub shipped: Arc<BTreeSet<ContentHash>>,
+    /// Stored files that its steps may read, by the identities of their bytes.
+    pub pinned: Arc<BTreeMap<ContentHash, StoredContent>>,
     pub plan: Option<Arc<dyn StepPlan>>,
     /// All steps planned so far, with those that run beside another one.
     planned: BTreeSet<StepNumber>,
@@ -79,6 +81,7 @@ impl SteppedJob {
             quota: None,
             file_hold: None,
             shipped: Arc::default(),
+            pinned: Arc::default(),
             plan,
             planned: BTreeSet::new(),
             queued: StepQueue::default(),

@@ -3,10 +3,10 @@
 use crate::program_jobs::steps::writers::Writers;
 use crate::program_jobs::steps::{AfterStep, SteppedJob};
 use crate::users::Users;
-use api::ContentHash;
 use api::control::JobOutcome;
 use api::history::{EventKind, StepOf};
 use api::task::{RecordedRun, RunResult};
+use api::{ContentHash, StoredContent};
 use ids::JobId;
 use jobkind::{NodeSize, Step, StepPlan};
 use scheduler::StepRank;
@@ -39,6 +39,8 @@ pub struct NewSteps {
     pub user: Arc<str>,
     /// Contents of the shipped files that they may use.
     pub shipped: Arc<BTreeSet<ContentHash>>,
+    /// Stored files that they may read, by the identities of their bytes.
+    pub pinned: Arc<BTreeMap<ContentHash, StoredContent>>,
     pub steps: Vec<Step>,
 }
 
@@ -135,8 +137,8 @@ impl SteppedJobs {
         })?;
         self.ready.remove(&id);
         let job = self.jobs.get(&id)?;
-        let (user, shipped) = (Arc::clone(&job.owner.name), Arc::clone(&job.shipped));
-        Some(NewSteps { job: id, user, shipped, steps })
+        let (shipped, pinned) = (Arc::clone(&job.shipped), Arc::clone(&job.pinned));
+        Some(NewSteps { job: id, user: Arc::clone(&job.owner.name), shipped, pinned, steps })
     }
 
     /// Records that steps have jobs, numbered from `first`. Returns whether they may begin; if not, the consequence is

@@ -1,0 +1,36 @@
+//! Stored files that the steps of a job read: each gets its version and the identity of its bytes at submit.
+
+use super::is_stored;
+use super::pinning::Pinning;
+use crate::front_end::{FrontEnd, StoredPin};
+use anyhow::Context;
+use api::JobSpec;
+use serde_json::Value;
+use std::path::Path;
+
+/// Pins the stored files that the programs of steps declare as inputs. An input keeps its name as written, and gets the
+/// identity of the bytes that it has now. Returns the pins, which keep the versions while they live.
+///
+/// Errors: a name without a file, or a directory.
+pub fn pin_inputs_of_steps(
+    front_end: &dyn FrontEnd,
+    state_dir: &Path,
+    spec: &mut JobSpec,
+) -> anyhow::Result<Vec<StoredPin>> {
+    let mut pinning = Pinning::new(front_end, state_dir);
+    let steps = spec.kind.steps_mut().and_then(|steps| steps.spec.get_mut("steps"));
+    for step in steps.and_then(Value::as_array_mut).into_iter().flatten() {
+        let inputs = step.pointer_mut("/program/inputs").and_then(Value::as_array_mut);
+        for input in inputs.into_iter().flatten().filter_map(Value::as_object_mut) {
+            let Some(name) = input.get("path").and_then(Value::as_str).filter(|path| is_stored(path)) else {
+                continue;
+            };
+            let pinned = pinning.pin("the input", name)?;
+            let content = serde_json::to_value(pinned.stored.identity()).context("writing a hash")?;
+            input.insert("content".to_string(), content);
+        }
+    }
+    let pinned = pinning.finish();
+    spec.pinned = pinned.files;
+    Ok(pinned.pins)
+}

@@ -1,0 +1,146 @@
+//! Steps of workflows on this machine that read stored files.
+
+use blackbox::{Finished, Running, Sandbox};
+use std::fs;
+
+/// A pipeline and a step that read the same stored file. Each step says that it runs.
+const STEPS: &str = r#"
+[[step]]
+name = "count"
+command = "echo count ran; wc -l < list.txt > count"
+inputs = ["files:texts/list.txt"]
+outputs = ["count"]
+
+[[step]]
+name = "upper"
+command = "tr a-z A-Z"
+stdin = "files:texts/list.txt"
+stdout = "upper"
+
+[[step]]
+name = "first"
+command = "echo first ran >&2; head -n 1"
+stdin = "upper"
+stdout = "first"
+
+[[step]]
+name = "other"
+command = "echo other ran; cat in > other"
+inputs = ["in"]
+outputs = ["other"]
+"#;
+
+fn workflow(sandbox: &Sandbox, words: &[&str]) -> Finished {
+    let mut command = sandbox.sailfish();
+    command.current_dir(sandbox.path("")).arg("workflow").args(words);
+    Running::start(command.arg("--state").arg(sandbox.state())).wait()
+}
+
+/// Runs a workflow of one step, which must be refused before anything runs.
+#[track_caller]
+fn refused(sandbox: &Sandbox, step: &str, parts: &[&str]) {
+    sandbox.write("bad.toml", format!("[[step]]\nname = \"bad\"\n{step}\n"));
+    workflow(sandbox, &["run", "bad.toml"]).expect_failure(2, parts);
+}
+
+fn read(sandbox: &Sandbox, name: &str) -> String {
+    fs::read_to_string(sandbox.path(name)).expect("a result")
+}
+
+fn put(sandbox: &Sandbox, text: &str) {
+    sandbox.write("list.txt", text);
+    sandbox.files().done(&["put", "list.txt", "texts/list.txt", "--keep-versions", "9"]);
+}
+
+#[test]
+fn steps_follow_versions_of_stored_files() {
+    let sandbox = Sandbox::new();
+    sandbox.write("flow.toml", STEPS);
+    sandbox.write("in", "in\n");
+    put(&sandbox, "b\na\n");
+    let said = workflow(&sandbox, &["run", "flow.toml"]).expect_success().text();
+    assert!(said.contains("count ran\n") && said.contains("other ran\n"), "{said}");
+    assert_eq!((read(&sandbox, "count").trim(), read(&sandbox, "first").as_str()), ("2", "B\n"));
+    let again = workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    assert!(again.story().contains("4 steps succeeded, 4 of them skipped"), "{}", again.story());
+    // A copy of the same bytes under the name changes nothing.
+    sandbox.files().done(&["cp", "texts/list.txt", "texts/copy.txt"]);
+    sandbox.files().done(&["mv", "texts/copy.txt", "texts/list.txt"]);
+    let again = workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    assert!(again.story().contains("4 of them skipped"), "{}", again.story());
+    put(&sandbox, "c\nb\na\n");
+    let why = workflow(&sandbox, &["why", "flow.toml"]).expect_success().text();
+    assert!(why.contains("\"count\": files:texts/list.txt changed") && !why.contains("other"), "{why}");
+    let said = workflow(&sandbox, &["run", "flow.toml"]).expect_success().text();
+    assert_eq!(said, "count ran\n");
+    assert_eq!((read(&sandbox, "count").trim(), read(&sandbox, "first").as_str()), ("3", "C\n"));
+    let down = sandbox.look(&["lineage", "files:texts/list.txt", "--down"]).expect_success().text();
+    assert!(["count", "upper", "first"].iter().all(|step| down.contains(step)), "{down}");
+    put(&sandbox, "d\n");
+    let rerun = sandbox.look(&["rerun", "--downstream", "files:texts/list.txt"]).expect_success();
+    assert!(rerun.story().contains("1 of them skipped"), "{}", rerun.story());
+    assert_eq!(read(&sandbox, "first"), "D\n");
+}
+
+#[test]
+fn old_versions_are_read_by_name() {
+    let sandbox = Sandbox::new();
+    put(&sandbox, "old\n");
+    put(&sandbox, "new\n");
+    let listed = sandbox.files().done(&["versions", "texts/list.txt", "--json"]);
+    let oldest: serde_json::Value =
+        serde_json::from_str(listed.lines().next_back().expect("a line")).expect("JSON");
+    let old = &oldest["version"];
+    sandbox.write(
+        "flow.toml",
+        format!(
+            "[[step]]\nname = \"a\"\nwords = [\"cat\", \"list.txt\"]\ninputs = [\"files:texts/list.txt@{old}\"]\nstdout = \
+             \"a\"\n",
+        ),
+    );
+    workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    assert_eq!(read(&sandbox, "a"), "old\n");
+}
+
+#[test]
+fn bad_stored_inputs_are_refused_by_name() {
+    let sandbox = Sandbox::new();
+    put(&sandbox, "a\n");
+    let with = |files: &str| format!("command = \"true\"\n{files}");
+    for (files, parts) in [
+        ("inputs = [\"files:none\"]", ["files:none", "no file or directory none"]),
+        ("inputs = [\"files:texts\"]", ["files:texts", "is a directory"]),
+        ("inputs = [\"files:texts/*\"]", ["files:texts/*", "named one by one"]),
+        ("outputs = [\"files:texts/new\"]", ["files:texts/new", "sailfish files put"]),
+        ("inputs = [\"files:texts/list.txt\", \"list.txt\"]", ["list.txt", "declared twice"]),
+    ] {
+        refused(&sandbox, &with(files), &parts);
+    }
+    sandbox.write("flow.toml", STEPS);
+    sandbox.write("in", "in\n");
+    let exported =
+        Running::start(sandbox.sailfish().args(["workflow", "export"]).arg(sandbox.path("flow.toml")));
+    exported.wait().expect_failure(2, &["files:texts/list.txt", "\"count\""]);
+    // A specification without pins is refused by the server.
+    let program = serde_json::json!({
+        "words": ["true"], "directory": sandbox.path(""),
+        "inputs": [{"name": "a", "path": "/dev/../dev/null", "content": "00".repeat(32)}],
+    });
+    let spec = serde_json::json!({ "steps": [{ "name": "a", "program": program }] });
+    sandbox.write("steps.json", spec.to_string());
+    let mut submit = sandbox.sailfish();
+    submit.args(["submit", "--kind", "workflow", "--state"]).arg(sandbox.state());
+    Running::start(submit.arg("--spec").arg(sandbox.path("steps.json"))).wait().expect_failure(2, &["\"a\""]);
+}
+
+#[test]
+fn programs_cannot_change_stored_inputs() {
+    let sandbox = Sandbox::new();
+    put(&sandbox, "a\n");
+    let step = "[[step]]\nname = \"bad\"\ncommand = \"chmod u+w list.txt; echo b >> list.txt; touch out\"\n\
+                inputs = [\"files:texts/list.txt\"]\noutputs = [\"out\"]\n";
+    sandbox.write("flow.toml", step);
+    workflow(&sandbox, &["run", "flow.toml"]).expect_failure(1, &["files:texts/list.txt", "changed"]);
+    assert!(!sandbox.path("out").exists(), "nothing of it counts");
+    assert_eq!(sandbox.files().done(&["cat", "texts/list.txt"]), "a\n");
+}
