@@ -110,6 +110,16 @@ impl Programs {
         self.slots.set_temporary(prefixes);
     }
 
+    /// Makes a private directory as [`Self::private_directory`], or returns one that was given back.
+    pub fn spare_directory(&self) -> std::io::Result<TemporaryDir> {
+        self.slots.spare_directory()
+    }
+
+    /// Takes such a directory for a later program of the same user. All processes that used it must have ended.
+    pub fn give_back(&self, dir: TemporaryDir) {
+        self.slots.give_back(dir);
+    }
+
     /// Makes a private directory on one of these disks, or, without any, where the machine keeps temporary files.
     pub fn private_directory(&self) -> std::io::Result<TemporaryDir> {
         self.slots.private_directory()

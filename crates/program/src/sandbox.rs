@@ -4,6 +4,7 @@ mod declared_reads;
 #[cfg(test)]
 mod escapes;
 mod own_directories;
+mod places_outside;
 mod syscalls;
 
 use crate::installation::{executables_of, installations_in_path, installations_of};

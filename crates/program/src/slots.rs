@@ -8,7 +8,7 @@ use ids::JobId;
 use std::collections::HashMap;
 use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,8 @@ pub(crate) struct Slots {
     spawner: Mutex<Option<Spawner>>,
     by_thread: Mutex<HashMap<ThreadId, Arc<Mutex<Slot>>>>,
     temporary_count: AtomicU64,
+    /// Empty private directories.
+    spare: Mutex<Vec<TemporaryDir>>,
 }
 
 /// The init of a thread.
@@ -52,6 +54,8 @@ pub struct TemporaryDir(PathBuf);
 
 /// Mode of the directory that contained programs see as `/tmp`.
 const MODE_OF_TMP: u32 = 0o1777;
+/// Maximum number of empty directories that are kept for later programs.
+const SPARE_DIRECTORIES_MAX: usize = 16;
 /// Mode of directories that only the engine and its programs use.
 const MODE_OF_PRIVATE: u32 = 0o700;
 
@@ -67,6 +71,23 @@ impl TemporaryDir {
 
     pub fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Removes everything in it. Errors: it is not as it was made, as a program may have changed it.
+    fn empty(&self) -> std::io::Result<()> {
+        let facts = self.0.symlink_metadata()?;
+        let has_own_rules = || rustix::fs::listxattr(&self.0, &mut [0; 0]).map_or(true, |bytes| bytes > 0);
+        if !facts.is_dir() || facts.mode() & 0o7777 != MODE_OF_PRIVATE || has_own_rules() {
+            return Err(std::io::ErrorKind::InvalidData.into());
+        }
+        for entry in std::fs::read_dir(&self.0)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => std::fs::remove_dir_all(entry.path())?,
+                false => std::fs::remove_file(entry.path())?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -90,7 +111,8 @@ impl Slots {
     pub fn new(containment: Containment) -> Self {
         let (temporary, spawner, by_thread) = (Mutex::default(), Mutex::default(), Mutex::default());
         let containment = Mutex::new(containment);
-        Self { containment, temporary, spawner, by_thread, temporary_count: AtomicU64::new(0) }
+        let (temporary_count, spare) = (AtomicU64::new(0), Mutex::default());
+        Self { containment, temporary, spawner, by_thread, temporary_count, spare }
     }
 
     pub fn containment(&self) -> Containment {
@@ -211,9 +233,27 @@ impl Slots {
         }
     }
 
+    /// Makes such a directory, or returns one that was given back.
+    pub fn spare_directory(&self) -> std::io::Result<TemporaryDir> {
+        let spare = lock(&self.spare).pop();
+        spare.map_or_else(|| self.private_directory(), Ok)
+    }
+
+    /// Takes a private directory for a later program of the same user, whose processes could reach it anyway. All other
+    /// processes that used it must have ended.
+    pub fn give_back(&self, dir: TemporaryDir) {
+        if dir.empty().is_ok() {
+            let mut spare = lock(&self.spare);
+            if spare.len() < SPARE_DIRECTORIES_MAX {
+                spare.push(dir);
+            }
+        }
+    }
+
     /// Ends all inits and the spawner.
     pub fn close(&self) {
         lock(&self.by_thread).clear();
+        lock(&self.spare).clear();
         drop(lock(&self.spawner).take());
     }
 
@@ -328,4 +368,37 @@ pub(crate) fn environment(error: &ContainmentError) -> TaskFailure {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Slots;
+    use containment::Containment;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn directories_are_given_back_empty() {
+        let slots = Slots::new(Containment::Subreaper);
+        let dir = slots.spare_directory().unwrap();
+        let path = dir.path().to_path_buf();
+        std::fs::create_dir(path.join("a")).unwrap();
+        std::fs::write(path.join("a/b"), "").unwrap();
+        symlink("/usr", path.join("link")).unwrap();
+        slots.give_back(dir);
+        let again = slots.spare_directory().unwrap();
+        assert_eq!((again.path(), path.read_dir().unwrap().count()), (&*path, 0));
+        // One that its program changed is no good for the next.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o750)).unwrap();
+        slots.give_back(again);
+        let other = slots.spare_directory().unwrap();
+        assert!(other.path() != path && !path.exists());
+        std::fs::remove_dir(other.path()).unwrap();
+        symlink("/usr", other.path()).unwrap();
+        let place = other.path().to_path_buf();
+        slots.give_back(other);
+        assert!(slots.spare_directory().unwrap().path() != place);
+        let _ = std::fs::remove_file(place);
+        slots.close();
+    }
 }

@@ -53,8 +53,25 @@ fn temporary_dir(
 ) -> Result<Option<TemporaryDir>, TaskFailure> {
     let is_measured = limits.get(LimitKind::Disk).is_some();
     let needs_own = is_measured || shared.options.sandbox.is_some() || task.has_own_directory();
-    let dir = needs_own.then(|| shared.options.programs.private_directory());
+    let programs = &shared.options.programs;
+    let dir = needs_own.then(|| match is_of_one_user(shared) {
+        true => programs.spare_directory(),
+        false => programs.private_directory(),
+    });
     dir.transpose().map_err(|error| file_failure("create", Path::new(TEMPORARY), error))
+}
+
+/// Returns whether all programs are of one user, on one machine: they may have the same directories, one after the other.
+fn is_of_one_user(shared: &Shared) -> bool {
+    shared.options.stored_files.is_some()
+}
+
+/// Keeps the directories of programs whose outputs were taken, and whose processes have ended, for later ones.
+fn give_back(shared: &Shared, members: Vec<Member<'_>>) {
+    let used = members.into_iter().filter(|member| member.task.has_own_directory());
+    used.filter(|_| is_of_one_user(shared))
+        .filter_map(|member| member.own)
+        .for_each(|dir| shared.options.programs.give_back(dir));
 }
 
 /// A program of an attempt and its directories.
@@ -286,8 +303,12 @@ fn run_with(
         shared.meters.add_used(attempt, AttemptUsage { stored_bytes, ..AttemptUsage::default() });
         Ok(runs)
     });
+    drop(pipeline);
     match outcome {
-        Ok(runs) => Ok(RunResult { runs, ..output.finish() }),
+        Ok(runs) => {
+            give_back(shared, members);
+            Ok(RunResult { runs, ..output.finish() })
+        }
         Err(failure) => Err(TaskFailure { said: Some(Box::new(output.finish())), ..failure }),
     }
 }

@@ -5,6 +5,7 @@
 
 use super::Prepared;
 use super::own_directories::OwnDirectories;
+use super::places_outside::{Place, places_outside};
 use crate::installation::with_interpreters;
 use crate::spec::ProgramSpec;
 use api::{Blame, TaskFailure};
@@ -13,7 +14,7 @@ use landlock::{
     AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
     RulesetCreatedAttr, RulesetError,
 };
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::OFlags;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -68,14 +69,18 @@ impl DeclaredReads {
     }
 
     fn rules(&self, executable: &Path, spec: &ProgramSpec) -> Result<RulesetCreated, RulesetError> {
-        let outside = self.own.outside(Path::new("/"));
-        // A link in the place of one of them leads to a file that has its own rule.
-        let outside = outside.iter().filter_map(|path| rule(path, OFlags::NOFOLLOW));
+        let outside = places_outside(&self.own);
         let declared = self.declared(executable, spec);
-        let declared = declared.iter().filter_map(|path| rule(path, OFlags::empty()));
+        let declared: Vec<Place> =
+            declared.iter().filter_map(|path| Place::open(path, OFlags::empty())).collect();
+        let root = Place::open(Path::new("/"), OFlags::empty());
+        let rules = outside.iter().chain(&declared).map(|place| {
+            let access = if place.is_directory { read() } else { AccessFs::ReadFile.into() };
+            PathBeneath::new(&place.place, access)
+        });
         // A rename into another directory is refused unless it is allowed, also by rules that limit reads alone.
-        let root = open(Path::new("/"), OFlags::empty()).map(|root| PathBeneath::new(root, AccessFs::Refer));
-        ruleset()?.add_rules(outside.chain(declared).chain(root).map(Ok::<_, RulesetError>))
+        let root = root.iter().map(|root| PathBeneath::new(&root.place, AccessFs::Refer));
+        ruleset()?.add_rules(rules.chain(root).map(Ok::<_, RulesetError>))
     }
 
     /// Returns the readable paths in users' directories.
@@ -113,18 +118,4 @@ fn read() -> BitFlags<AccessFs> {
 fn ruleset() -> Result<RulesetCreated, RulesetError> {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     ruleset.handle_access(read() | AccessFs::Refer)?.create()
-}
-
-fn open(path: &Path, flags: OFlags) -> Option<OwnedFd> {
-    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty()).ok()
-}
-
-/// Returns the rule that lets a program read a path; None if it is missing, or was exchanged for a link.
-fn rule(path: &Path, flags: OFlags) -> Option<PathBeneath<OwnedFd>> {
-    let place = open(path, flags)?;
-    match FileType::from_raw_mode(rustix::fs::fstat(&place).ok()?.st_mode) {
-        FileType::Directory => Some(PathBeneath::new(place, read())),
-        FileType::Symlink => None,
-        _ => Some(PathBeneath::new(place, AccessFs::ReadFile)),
-    }
 }

@@ -22,8 +22,17 @@ const PYTHON_SETTINGS: &str = "pyvenv.cfg";
 /// Maximum number of entries of a directory above a user's. In a larger one nothing counts as outside.
 const ENTRIES_MAX: usize = 4096;
 
+/// Everything outside of users' directories.
+#[derive(Debug)]
+pub(super) struct Outside {
+    /// Files and directories, as few as possible.
+    pub paths: Vec<PathBuf>,
+    /// The directories that hold both them and users' directories.
+    pub above: Vec<PathBuf>,
+}
+
 /// Directories of users. All paths are real ones.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OwnDirectories {
     /// None lies below another.
     all: Vec<PathBuf>,
@@ -67,22 +76,23 @@ impl OwnDirectories {
         self.all.iter().any(|own| own.starts_with(path))
     }
 
-    /// Returns the files and directories below `root` that no user's directory holds, as few paths as possible. Symbolic
-    /// links are left out: their targets count.
-    pub fn outside(&self, root: &Path) -> Vec<PathBuf> {
-        let (mut outside, mut above) = (Vec::new(), vec![root.to_path_buf()]);
-        while let Some(directory) = above.pop() {
+    /// Returns the files and directories below `root` that no user's directory holds. Symbolic links are left out: their
+    /// targets count.
+    pub fn outside(&self, root: &Path) -> Outside {
+        let (mut outside, mut next, mut above) = (Vec::new(), vec![root.to_path_buf()], Vec::new());
+        while let Some(directory) = next.pop() {
             for (path, kind) in entries(&directory) {
                 if kind.is_symlink() || self.hold(&path) {
                     continue;
                 }
                 match self.are_below(&path) {
-                    true => above.push(path),
+                    true => next.push(path),
                     false => outside.push(path),
                 }
             }
+            above.push(directory);
         }
-        outside
+        Outside { paths: outside, above }
     }
 
     /// Returns the installations to which folders of a search path belong, as far as users' directories hold them.
@@ -187,7 +197,11 @@ mod tests {
         std::fs::write(root.join("srv/a/file"), "").unwrap();
         symlink("home/u", root.join("link")).unwrap();
         let check = |names_of_own: &[&str], expected: &[&str]| {
-            assert_eq!(names(&root, own(&root, names_of_own).outside(&root)), expected, "{names_of_own:?}");
+            assert_eq!(
+                names(&root, own(&root, names_of_own).outside(&root).paths),
+                expected,
+                "{names_of_own:?}"
+            );
         };
         check(&["home"], &["srv", "tmp", "usr"]);
         check(&["home", "home/u/wf", "missing"], &["srv", "tmp", "usr"]);
