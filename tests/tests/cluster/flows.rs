@@ -92,6 +92,18 @@ fn stages_give_the_output_of_consecutive_jobs() {
     assert!(!expected.is_empty());
     assert!(sandbox.concatenated(&sandbox.path("out")) == expected, "the outputs differ");
     sandbox.assert_no_leftovers();
+    // The command for workflows takes the same file.
+    let workflow = |args: &[&str]| {
+        let mut command = sandbox.sailfish();
+        Running::start(command.arg("workflow").args(args).arg(sandbox.path("again.toml"))).wait()
+    };
+    write_flow(&sandbox, "again.toml", STAGES, "again");
+    assert_eq!(workflow(&["check"]).expect_success().text(), "4 stages, no mistakes\n");
+    let state = sandbox.state().display().to_string();
+    workflow(&["run", "--state", &state]).expect_success();
+    assert!(sandbox.concatenated(&sandbox.path("again")) == expected, "the outputs differ");
+    workflow(&["plot"]).expect_failure(2, &["again.toml has stages", "use `sailfish workflow check`"]);
+    workflow(&["run", "--state", &state, "--priority", "1"]).expect_failure(2, &["--priority", "again.toml"]);
 }
 
 #[test]

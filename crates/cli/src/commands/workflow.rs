@@ -1,5 +1,6 @@
 //! `sailfish workflow`: files with steps are checked, shown, run, and written as scripts.
 
+mod stages;
 mod why;
 
 use crate::commands::run::steps::{self, Target};
@@ -68,8 +69,12 @@ pub struct PlaceArgs {
 impl PlaceArgs {
     fn target(&self) -> Result<Target, Failure> {
         let state_dir = state_dir::state_dir(self.state.as_deref()).map_err(Failure::refused)?;
+        Target::at(self.site(), state_dir)
+    }
+
+    fn site(&self) -> Option<Site> {
         let credentials = self.credentials.clone();
-        Target::at(self.server.clone().map(|url| Site { url, credentials }), state_dir)
+        self.server.clone().map(|url| Site { url, credentials })
     }
 
     fn sources(&self) -> Sources {
@@ -114,18 +119,23 @@ fn slots_parser() -> impl TypedValueParser<Value = u32> {
 
 pub fn run(command: WorkflowCommand) -> Result<(), Failure> {
     match command {
+        WorkflowCommand::Check(args) if stages::has_stages(&args.file) => {
+            Ok(print(&format!("{}, no mistakes\n", stages::check(&args.file)?))?)
+        }
         WorkflowCommand::Check(args) => {
             let NamedWorkflow { name, spec } = read(&args, Sources::Here)?;
             Ok(print(&format!("{name}: {}, no mistakes\n", counted(spec.steps.len() as u64, "step")))?)
         }
         WorkflowCommand::Plan(args) => plan(&args),
         WorkflowCommand::Plot(args) => {
+            stages::check_steps(&args.file, "plot")?;
             let svg = workflowfile::plot(&read(&args, Sources::Here)?.spec).map_err(anyhow::Error::msg);
             Ok(print(&svg.map_err(Failure::refused)?)?)
         }
         WorkflowCommand::Run(args) => run_file(&args),
         WorkflowCommand::Why(args) => why::run(&args),
         WorkflowCommand::Export(args) => {
+            stages::check_steps(&args.file, "export")?;
             let script = workflowfile::script(&read(&args, Sources::Here)?.spec).map_err(anyhow::Error::msg);
             Ok(print(&script.map_err(Failure::refused)?)?)
         }
@@ -137,6 +147,7 @@ fn read(args: &FileArgs, sources: Sources) -> Result<NamedWorkflow, Failure> {
 }
 
 fn plan(args: &PlanArgs) -> Result<(), Failure> {
+    stages::check_steps(&args.file.file, "plan")?;
     let slots = args.slots.unwrap_or_else(machine::default_slots);
     let lines = workflowfile::lines(&read(&args.file, Sources::Here)?.spec, slots);
     let lines = lines.map_err(|reason| Failure::refused(anyhow::Error::msg(reason)))?;
@@ -149,6 +160,9 @@ fn plan(args: &PlanArgs) -> Result<(), Failure> {
 }
 
 fn run_file(args: &RunArgs) -> Result<(), Failure> {
+    if stages::has_stages(&args.file.file) {
+        return stages::run(args);
+    }
     let NamedWorkflow { name, spec } = read(&args.file, args.place.sources())?;
     let steps_text = counted(spec.steps.len() as u64, "step");
     let name = args.name.clone().unwrap_or(name);

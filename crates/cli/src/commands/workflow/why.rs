@@ -1,6 +1,6 @@
 //! `sailfish workflow why`: the steps that would run, and why.
 
-use super::{WhyArgs, job_of, read};
+use super::{WhyArgs, job_of, read, stages};
 use crate::commands::run::steps;
 use crate::exit::Failure;
 use crate::show::escape;
@@ -9,6 +9,7 @@ use api::history::EventKind;
 use workflowfile::NamedWorkflow;
 
 pub fn run(args: &WhyArgs) -> Result<(), Failure> {
+    stages::check_steps(&args.file.file, "why")?;
     let NamedWorkflow { name, mut spec } = read(&args.file, args.place.sources())?;
     if let Some(step) = &args.step {
         workflowfile::check_step(&spec, step)
