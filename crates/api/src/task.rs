@@ -98,6 +98,10 @@ pub struct RunTask {
     /// else that it writes there is removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<TaskFile>,
+    /// True: the program runs in `directory`, reads its inputs and writes its outputs at their paths. It is never
+    /// remembered, and no cluster takes it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_place: bool,
     /// Name of the input that the program gets as its standard input, which is empty otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -205,7 +209,7 @@ impl RunTask {
         let has_others = !self.files.is_empty() || self.env_file.is_some();
         // A program that is a stored file has another path on each node.
         let is_stored = self.place().input.is_some_and(|path| is_stored_path(&path));
-        self.caching.is_some() && !self.outputs.is_empty() && !has_others && !is_stored
+        self.caching.is_some() && !self.outputs.is_empty() && !has_others && !is_stored && !self.in_place
     }
 
     /// Returns whether a run has the files that the program declares.
@@ -235,7 +239,7 @@ impl RunTask {
 
     /// Returns whether the program runs in a directory of its own, in place of `directory`.
     pub fn has_own_directory(&self) -> bool {
-        !self.files.is_empty() || !self.inputs.is_empty() || !self.outputs.is_empty()
+        !self.in_place && (!self.files.is_empty() || !self.inputs.is_empty() || !self.outputs.is_empty())
     }
 }
 

@@ -121,6 +121,7 @@ impl From<ServerError> for Problem {
             | ServerError::Spec(_)
             | ServerError::Kind(_)
             | ServerError::MoreThanSteps
+            | ServerError::InPlace
             | ServerError::StepReadsOther { .. }
             | ServerError::InputNotPinned { .. }
             | ServerError::WrittenByOther { .. }

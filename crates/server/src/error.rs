@@ -63,6 +63,11 @@ pub enum ServerError {
     Kind(#[from] jobkind::KindError),
     #[error("the job cannot be taken: a job with steps has a name, a kind, shipped and pinned files only")]
     MoreThanSteps,
+    #[error(
+        "it runs in place, in the directory of its workflow, which only a run on this machine does: leave out `in_place`, \
+         or run the workflow without --server"
+    )]
+    InPlace,
     #[error("it reads {path}, which is not among the stored files that its job has pinned: use `sailfish workflow run`, which pins them", path = path.display())]
     StepReadsOther { path: PathBuf },
     #[error("the stored file {path} is no pinned file of the job: pin it, or give another input", path = path.display())]

@@ -140,6 +140,8 @@ fn may_share(first: &RunTask, other: &RunTask) -> bool {
         && first.pinned.is_empty()
         && other.pinned.is_empty()
         && !other.words.is_empty()
+        && !first.in_place
+        && !other.in_place
         && first.pipeline.is_empty()
         && other.pipeline.is_empty()
 }

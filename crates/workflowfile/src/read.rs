@@ -161,6 +161,7 @@ fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileE
         directory: dir.to_path_buf(),
         env: step.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         network: step.network,
+        in_place: step.in_place,
         retries: step.retries,
         inputs: files(&step.inputs, &step.stdin, false)?,
         outputs: files(&step.outputs, &step.stdout, !step.keep)?,
@@ -180,7 +181,7 @@ fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileE
 fn caching(step: &WorkflowFileStep, dir: &Path) -> Option<Box<StepCaching>> {
     let has_outputs = !step.outputs.is_empty() || step.stdout.is_some();
     let at = |paths: &[PathBuf]| paths.iter().map(|path| dir.join(path)).collect();
-    (has_outputs && step.cache.unwrap_or(true))
+    (has_outputs && step.cache.unwrap_or(true) && !step.in_place)
         .then(|| Box::new(StepCaching { reads: at(&step.reads), environment: at(&step.environment) }))
 }
 
@@ -192,6 +193,11 @@ fn task_file(
     temporary: bool,
 ) -> Result<TaskFile, WorkflowFileError> {
     let bad = || WorkflowFileError::BadPath { step: step.name.clone(), path: path.to_path_buf() };
+    if is_stored_path(path) && step.in_place {
+        let (step, value) = (step.name.clone(), path.display().to_string());
+        let reason = "a stored file does not stand in the directory of the workflow: leave one of them out";
+        return Err(WorkflowFileError::BadValue { step, key: "in_place", value, reason: reason.to_string() });
+    }
     if is_stored_path(path) {
         return stored_input(step, path);
     }

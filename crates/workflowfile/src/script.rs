@@ -1,8 +1,8 @@
 //! A workflow as a shell script that does the same without the engine, one step after the other.
 
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
-use api::task::RunTask;
-use std::path::Path;
+use api::task::{RunTask, TaskFile};
+use std::path::{Path, PathBuf};
 
 /// Returns a script for `sh`. Each step runs in a directory of its own; its outputs are renamed into place when it has
 /// succeeded. Temporary files are removed at the end.
@@ -40,12 +40,15 @@ fn add_step(text: &mut String, program: &RunTask, dir: &str) {
     if has_own {
         add(format!("mkdir -p {dir}"));
     }
-    for input in &program.inputs {
+    for input in program.inputs.iter().filter(|_| has_own) {
         above(&input.name).into_iter().for_each(|above| add(format!("mkdir -p {dir}/{above}")));
         add(format!("ln -s {} {dir}/{}", quoted_path(&input.path), quoted_path(&input.name)));
     }
     for output in &program.outputs {
-        above(&output.name).into_iter().for_each(|above| add(format!("mkdir -p {dir}/{above}")));
+        match has_own {
+            true => above(&output.name).into_iter().for_each(|above| add(format!("mkdir -p {dir}/{above}"))),
+            false => above(&output.path).into_iter().for_each(|above| add(format!("mkdir -p {above}"))),
+        }
     }
     let env: Vec<String> =
         program.env.iter().map(|(name, value)| quoted(&format!("{name}={value}"))).collect();
@@ -55,10 +58,15 @@ fn add_step(text: &mut String, program: &RunTask, dir: &str) {
         words[0] = quoted_path(&program.directory.join(first));
     }
     let place = if has_own { dir.to_string() } else { quoted_path(&program.directory) };
-    let stdin = program.stdin.as_ref().map_or("/dev/null".to_string(), |name| quoted_path(name));
-    let stdout = program.stdout.as_ref().map_or(String::new(), |name| format!(" > {}", quoted_path(name)));
+    let stream = |files: &[TaskFile], name: &Path| {
+        let path = files.iter().find(|file| file.name == name).filter(|_| !has_own).map(|file| &file.path);
+        quoted_path(path.map_or(name, PathBuf::as_path))
+    };
+    let stdin = program.stdin.as_ref().map_or("/dev/null".to_string(), |name| stream(&program.inputs, name));
+    let stdout = program.stdout.as_ref();
+    let stdout = stdout.map_or(String::new(), |name| format!(" > {}", stream(&program.outputs, name)));
     add(format!("(cd {place} && {env}{} < {stdin}{stdout})", words.join(" ")));
-    for output in &program.outputs {
+    for output in program.outputs.iter().filter(|_| has_own) {
         let path = quoted_path(&output.path);
         above(&output.path).into_iter().for_each(|above| add(format!("mkdir -p {above}")));
         add(format!("mv -f {dir}/{} {path}", quoted_path(&output.name)));

@@ -26,6 +26,7 @@ mod program_frames;
 mod python_report;
 mod random_jobs;
 mod records;
+mod steps_in_place;
 mod stored_steps;
 mod streaming;
 mod stretches;

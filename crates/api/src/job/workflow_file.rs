@@ -62,6 +62,9 @@ pub struct WorkflowFileStep {
     /// True: the program reaches the network also in a sandbox.
     #[serde(default)]
     pub network: bool,
+    /// True: it runs in the directory of the workflow file, and reads and writes its files there.
+    #[serde(default)]
+    pub in_place: bool,
     /// False: it runs even if a finished run of it is known, and may read any file.
     pub cache: Option<bool>,
     /// Files and directories that it may read below the user's own directories, beside its inputs. A change of them does
@@ -76,7 +79,7 @@ pub struct WorkflowFileStep {
 impl WorkflowFile {
     /// Keys of the file, and of a step.
     pub const KEYS: [&str; 3] = ["name", "params", "step"];
-    pub const STEP_KEYS: [&str; 21] = [
+    pub const STEP_KEYS: [&str; 22] = [
         "name",
         "sweep",
         "each",
@@ -95,6 +98,7 @@ impl WorkflowFile {
         "retries",
         "timeout",
         "network",
+        "in_place",
         "cache",
         "reads",
         "environment",

@@ -14,6 +14,7 @@ use ids::JobId;
 use metastore::{AuditRow, Change, Metastore, UsageSums};
 use server::{Server, ServerOptions, UserQuota};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
@@ -154,7 +155,9 @@ impl Place {
     /// Accounts for an attempt of a user's job.
     pub fn account(&self, user: &str, job: JobId) {
         let sums = Box::new(UsageSums::attempt(AttemptUsage::default(), 0, 1));
-        let change = Change::Used { job, user: user.to_string(), sums, now_ns: 1 };
+        // The server removes accounts of long ago.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a date");
+        let change = Change::Used { job, user: user.to_string(), sums, now_ns: now.as_nanos() as u64 };
         self.runtime.block_on(async {
             let store = Metastore::open(self.state.path()).await.expect("a store");
             store.apply(&[change]).await.expect("it is stored");

@@ -55,14 +55,25 @@ impl<'a> DeclaredFiles<'a> {
         let mut inputs = Vec::with_capacity(task.inputs.len());
         for (index, input) in task.inputs.iter().enumerate().filter(|(index, _)| !passed.contains(index)) {
             let found = stamp_of(paths, input)?;
+            if task.in_place {
+                inputs.push((index, found));
+                continue;
+            }
             let place = make_room(dir, &input.name)?;
             let linked = io_call(IoCall::Create, &place).and_then(|()| symlink(&input.path, &place));
             linked.map_err(|error| file_failure("link", &place, error))?;
             inputs.push((index, found));
         }
-        let passed = passed.iter().filter_map(|index| task.inputs.get(*index));
-        for file in passed.chain(&task.outputs) {
-            make_room(dir, &file.name)?;
+        if task.in_place {
+            for above in task.outputs.iter().filter_map(|output| output.path.parent()) {
+                let made = io_call(IoCall::Create, above).and_then(|()| paths.create_dir_all(above));
+                made.map_err(|error| named_failure("create", above, error))?;
+            }
+        } else {
+            let passed = passed.iter().filter_map(|index| task.inputs.get(*index));
+            for file in passed.chain(&task.outputs) {
+                make_room(dir, &file.name)?;
+            }
         }
         Ok(Self { task, paths, dir: dir.to_path_buf(), inputs, linked: Vec::new() })
     }
@@ -80,8 +91,13 @@ impl<'a> DeclaredFiles<'a> {
     pub fn output_bytes(&self) -> u64 {
         let outputs = self.task.outputs.iter().filter(|output| !output.temporary);
         let bytes =
-            |output: &TaskFile| self.dir.join(&output.name).symlink_metadata().map_or(0, |facts| facts.len());
+            |output: &TaskFile| self.place_of(output).symlink_metadata().map_or(0, |facts| facts.len());
         outputs.map(bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Returns the path at which the program writes an output.
+    fn place_of(&self, output: &TaskFile) -> PathBuf {
+        if self.task.in_place { output.path.clone() } else { self.dir.join(&output.name) }
     }
 
     /// Opens an input that becomes the standard input of the program.
@@ -91,9 +107,14 @@ impl<'a> DeclaredFiles<'a> {
 
     /// Creates the file of the standard output of the program. Returns it and its path.
     pub fn create_output(&self, output: &TaskFile) -> Result<(File, PathBuf), TaskFailure> {
-        let place = self.dir.join(&output.name);
-        let made = io_call(IoCall::Create, &place)
-            .and_then(|()| File::options().read(true).write(true).create_new(true).open(&place));
+        let place = self.place_of(output);
+        let mut options = File::options();
+        options.read(true).write(true);
+        match self.task.in_place {
+            true => options.create(true).truncate(true),
+            false => options.create_new(true),
+        };
+        let made = io_call(IoCall::Create, &place).and_then(|()| options.open(&place));
         Ok((made.map_err(|error| file_failure("create", &place, error))?, place))
     }
 
@@ -135,6 +156,10 @@ impl<'a> DeclaredFiles<'a> {
             });
             each.filter(|(place, ..)| !streamed.contains(place))
         };
+        for (_, program, output) in outputs().filter(|(_, program, _)| program.task.in_place) {
+            program.check_in_place(output)?;
+        }
+        let outputs = || outputs().filter(|(_, program, _)| !program.task.in_place);
         let mut hashed = OutputContents::new();
         for (place, program, output) in outputs() {
             let file = written(&program.dir, program.task, output)?;
@@ -174,6 +199,18 @@ impl<'a> DeclaredFiles<'a> {
             (content.stamp == *before).then(|| (*index, run_file(path, &content)))
         };
         self.inputs.iter().map(read).collect()
+    }
+
+    /// Checks that a program has written an output at its path.
+    fn check_in_place(&self, output: &TaskFile) -> Result<(), TaskFailure> {
+        let facts = self.paths.open_file(&output.path).and_then(|file| file.metadata());
+        let problem = match facts {
+            Ok(facts) if facts.is_file() => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "is missing",
+            _ => "is no plain file",
+        };
+        let message = format!("the program succeeded, but its output {} {problem}", output.name.display());
+        Err(TaskFailure::new(Blame::UserProgram, message))
     }
 
     /// Brings an output beside its final path, under a hidden name.

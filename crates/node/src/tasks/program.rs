@@ -292,7 +292,7 @@ fn run_with(
     let ran_ms = start.elapsed().as_millis() as u64;
     let outcome = ran.and_then(|()| {
         files.check_unchanged()?;
-        if !members.iter().any(|member| member.task.has_own_directory()) {
+        if !members.iter().any(|member| member.task.has_own_directory() || member.task.in_place) {
             return Ok(Vec::new());
         }
         // Processes that the programs left behind could still write to their outputs.

@@ -78,10 +78,14 @@ fn check_list(shipped: &[ShippedFile]) -> Result<(), ServerError> {
 /// user, and no file of the node.
 pub(crate) fn check_env_files(spec: &JobSpec) -> Result<(), ServerError> {
     check_env_file(spec.env_file.as_deref(), &spec.shipped)?;
-    spec.kind.program().into_iter().try_for_each(check_task_env_files)
+    spec.kind.program().into_iter().try_for_each(check_for_nodes)
 }
 
-fn check_task_env_files(task: &RunTask) -> Result<(), ServerError> {
+/// Checks that nodes take the programs of a task.
+fn check_for_nodes(task: &RunTask) -> Result<(), ServerError> {
+    if task.programs().any(|program| program.in_place) {
+        return Err(ServerError::InPlace);
+    }
     task.programs().try_for_each(|program| check_env_file(program.env_file.as_deref(), &task.shipped))
 }
 
@@ -89,7 +93,7 @@ fn check_task_env_files(task: &RunTask) -> Result<(), ServerError> {
 pub(crate) fn check_task(task: &RunTask, service: Service) -> Result<(), ServerError> {
     check_task_files(task)?;
     match service {
-        Service::Cluster => check_task_env_files(task),
+        Service::Cluster => check_for_nodes(task),
         Service::Embedded => Ok(()),
     }
 }

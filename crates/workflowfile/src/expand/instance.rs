@@ -43,6 +43,7 @@ pub fn instance(step: &WorkflowFileStep, values: &Values<'_>) -> Result<Workflow
         retries: step.retries,
         timeout: step.timeout.as_ref().map(plain).transpose()?,
         network: step.network,
+        in_place: step.in_place,
         cache: step.cache,
         reads: paths(&step.reads)?,
         environment: paths(&step.environment)?,
