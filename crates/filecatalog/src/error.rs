@@ -19,7 +19,7 @@ pub enum CatalogError {
     Tree(#[from] TreeError),
     #[error(transparent)]
     Ttl(#[from] TtlError),
-    #[error("there is no file or directory {0}")]
+    #[error("there is no file or directory {0}{advice}", advice = .0.advice())]
     Missing(TreeName),
     #[error("there is no directory with the number {}", .0.0)]
     UnknownDirectory(DirectoryId),

@@ -29,7 +29,7 @@ pub enum FilesError {
     Tree(#[from] TreeError),
     #[error(transparent)]
     Ttl(#[from] TtlError),
-    #[error("there is no file or directory {0}")]
+    #[error("there is no file or directory {0}{advice}", advice = .0.advice())]
     Missing(TreeName),
     #[error("{0} is a directory")]
     IsADirectory(TreeName),

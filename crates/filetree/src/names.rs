@@ -135,6 +135,16 @@ impl TreeName {
     }
 }
 
+impl TreeName {
+    /// Returns the end of a sentence that says that there is no such file.
+    pub fn advice(&self) -> &'static str {
+        match self.version {
+            Some(_) => " any more, or there never was: `put --keep-versions N` keeps older versions",
+            None => "",
+        }
+    }
+}
+
 impl fmt::Display for TreeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.version {

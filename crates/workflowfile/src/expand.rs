@@ -18,8 +18,9 @@ pub(crate) use tables::check_values;
 
 use crate::read::Sources;
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
+use api::task::is_stored_path;
 use files::Disk;
-use gather::Gatherer;
+use gather::{Gatherer, NO_STORED};
 use instance::{instance, output_paths, text_bytes, texts};
 use jobkind::STEPS_MAX;
 use pattern::EachPattern;
@@ -147,6 +148,10 @@ impl<'a> Expansion<'a> {
                     continue;
                 };
                 let values = Values { step: &step.name, params: self.params, own };
+                if is_stored_path(Path::new(each)) {
+                    let (step, pattern) = (step.name.clone(), each.clone());
+                    return Err(ExpansionError::BadPattern { step, pattern, reason: NO_STORED });
+                }
                 let pattern = EachPattern::parse(each, &values, self.dir)?;
                 for path in self.disk.matching(&pattern.base, &pattern.names(), &pattern.text)? {
                     self.add_match(number, combination, &pattern, &path, None)?;

@@ -130,6 +130,13 @@ fn spec(file: &WorkflowFile, dir: &Path) -> Result<WorkflowSpec, WorkflowFileErr
 }
 
 fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileError> {
+    for (key, paths) in [("reads", &step.reads), ("environment", &step.environment)] {
+        if let Some(path) = paths.iter().find(|path| is_stored_path(path)) {
+            let (step, value) = (step.name.clone(), path.display().to_string());
+            let reason = "stored files belong into `inputs`".to_string();
+            return Err(WorkflowFileError::BadValue { step, key, value, reason });
+        }
+    }
     let words = match (&step.command, &step.words) {
         (Some(command), None) => SHELL.iter().map(|word| word.to_string()).chain([command.clone()]).collect(),
         (None, Some(words)) if !words.is_empty() => words.clone(),

@@ -111,6 +111,9 @@ fn bad_stored_inputs_are_refused_by_name() {
         ("inputs = [\"files:none\"]", ["files:none", "no file or directory none"]),
         ("inputs = [\"files:texts\"]", ["files:texts", "is a directory"]),
         ("inputs = [\"files:texts/*\"]", ["files:texts/*", "named one by one"]),
+        ("each = \"files:texts/{k}\"", ["files:texts/{k}", "named one by one"]),
+        ("outputs = [\"o\"]\nreads = [\"files:texts/list.txt\"]", ["reads", "belong into `inputs`"]),
+        ("inputs = [\"files:texts/list.txt@9\"]", ["files:texts/list.txt@9", "version 9 does not exist"]),
         ("outputs = [\"files:texts/new\"]", ["files:texts/new", "sailfish files put"]),
         ("inputs = [\"files:texts/list.txt\", \"list.txt\"]", ["list.txt", "declared twice"]),
     ] {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Maximum number of files and steps that the steps of a workflow gather, all together.
 const GATHERED_MAX: usize = 5_000_000;
 const NO_TREES: &str = "`**` is no pattern: give a `*` for each directory";
-const NO_STORED: &str = "stored files are named one by one";
+pub(super) const NO_STORED: &str = "stored files are named one by one";
 const DOTS: &str = "give a path without `..`";
 
 /// Finds the files and steps that steps gather.
