@@ -163,8 +163,8 @@ impl<'a> DeclaredFiles<'a> {
     pub fn read_inputs(&self, reading: Reading<'_>) -> Option<BTreeMap<usize, FileContent>> {
         let read = |(index, before): &(usize, FileStamp)| {
             let path = &self.task.inputs[*index].path;
-            let content = reading.content(path).ok()?;
-            (content.stamp == *before).then(|| (*index, run_file(path, &content)))
+            let (file, stamp) = reading.stamped(path).ok()?;
+            (stamp == *before).then_some((*index, file))
         };
         self.inputs.iter().map(read).collect()
     }
