@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 /// Asks the kernel for its version of Landlock; less than 1 if it has none.
-fn landlock_version() -> i32 {
+pub fn landlock_version() -> i32 {
     let ask = "import ctypes; print(ctypes.CDLL(None).syscall(444, None, 0, 1))";
     let answer = Command::new("python3").args(["-c", ask]).output().expect("python3 runs");
     String::from_utf8_lossy(&answer.stdout).trim().parse().expect("a number")

@@ -15,6 +15,7 @@ mod io_faults;
 mod io_injected;
 mod key_tails;
 mod keys;
+mod lineage_traced;
 mod looking;
 mod lossless;
 mod memory;

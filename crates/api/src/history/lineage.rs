@@ -16,6 +16,10 @@ pub struct LineageQuestion {
     /// Absolute path of the file.
     #[schema(value_type = String)]
     pub path: PathBuf,
+    /// Path without symbolic links, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub real_path: Option<PathBuf>,
     pub direction: LineageDirection,
     /// Its content, by which a file is found that was moved after it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,6 +75,10 @@ pub struct LineageRun {
 pub struct LineageFile {
     #[schema(value_type = String)]
     pub path: PathBuf,
+    /// Path without symbolic links, if the run read the file through one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub real_path: Option<PathBuf>,
     /// None for a stored file, and for bytes that streamed from one program to another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<ContentHash>,

@@ -27,6 +27,10 @@ pub struct FileStamp {
 pub struct FileContent {
     #[schema(value_type = String)]
     pub path: PathBuf,
+    /// Path of the file without symbolic links, if a read file has another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub real_path: Option<PathBuf>,
     /// None for bytes that were never a file: they streamed from one program of a pipeline to another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<ContentHash>,

@@ -139,7 +139,14 @@ impl Place {
 
     /// Stores a finished run of a step of a user, which wrote this file.
     pub fn remember_run(&self, user: &str, step: &str, path: &str) {
-        let output = FileContent { path: path.into(), sha256: None, bytes: 0, stamp: None, made_by: None };
+        let output = FileContent {
+            path: path.into(),
+            real_path: None,
+            sha256: None,
+            bytes: 0,
+            stamp: None,
+            made_by: None,
+        };
         let (none, outputs) = (ContentHash([0; 32]), vec![output]);
         let run = FinishedRun { outputs, ..FinishedRun::default() };
         let (rules, step, words, env, identity) = (CACHING_RULES, step.to_string(), none, none, none);

@@ -188,15 +188,16 @@ impl<'a> DeclaredFiles<'a> {
     pub fn read_inputs(&self, reading: Reading<'_>) -> Option<BTreeMap<usize, FileContent>> {
         let read = |(index, before): &(usize, FileStamp)| {
             let input = &self.task.inputs[*index];
-            let path = &input.path;
             if let Some(stored) = input.content {
                 // A copy of a stored file, whose bytes were verified.
-                let (bytes, path) = (before.bytes, path.clone());
-                let content = FileContent { path, sha256: Some(stored), bytes, stamp: None, made_by: None };
+                let (bytes, path) = (before.bytes, input.path.clone());
+                let sha256 = Some(stored);
+                let content =
+                    FileContent { path, real_path: None, sha256, bytes, stamp: None, made_by: None };
                 return Some((*index, content));
             }
-            let content = reading.content(path).ok()?;
-            (content.stamp == *before).then(|| (*index, run_file(path, &content)))
+            let (file, stamp) = reading.stamped(&input.path).ok()?;
+            (stamp == *before).then_some((*index, file))
         };
         self.inputs.iter().map(read).collect()
     }

@@ -9,6 +9,8 @@ use roots::JobPaths;
 use rustix::fs::{Access, Mode, OFlags};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -26,13 +28,16 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    pub fn content(&self, path: &Path) -> std::io::Result<Content> {
-        self.contents.of(&self.paths.open_file(path)?, self.cancelled)
+    /// Returns a file with its present content, and its stamp.
+    pub fn stamped(&self, path: &Path) -> std::io::Result<(FileContent, FileStamp)> {
+        let file = self.paths.open_file(path)?;
+        let content = self.contents.of(&file, self.cancelled)?;
+        Ok((read_file(path, &file, &content), content.stamp))
     }
 
     /// Returns a file with its present content.
     pub fn file(&self, path: &Path) -> std::io::Result<FileContent> {
-        self.content(path).map(|content| run_file(path, &content))
+        self.stamped(path).map(|(file, _)| file)
     }
 
     /// Compares a file with its recorded content. Returns the file as it is recorded now, if it is the same.
@@ -66,11 +71,20 @@ enum Found {
 pub(super) fn run_file(path: &Path, content: &Content) -> FileContent {
     FileContent {
         path: path.to_path_buf(),
+        real_path: None,
         sha256: Some(content.sha256),
         bytes: content.stamp.bytes,
         stamp: content.certain_stamp(),
         made_by: None,
     }
+}
+
+/// Returns the record of a file that a run read, with its path without links: by this name others may know it.
+fn read_file(path: &Path, file: &File, content: &Content) -> FileContent {
+    let real = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
+    let is_there = file.metadata().is_ok_and(|facts| facts.nlink() > 0);
+    let real_path = real.filter(|real| is_there && real != path);
+    FileContent { real_path, ..run_file(path, content) }
 }
 
 /// Returns the record of a run without its inputs and outputs; None if its executables cannot be read.
@@ -87,7 +101,7 @@ pub(super) fn begin(task: &RunTask, reading: Reading<'_>) -> Option<FinishedRun>
 pub(super) fn name_stored(program: &RunTask, run: &mut FinishedRun) {
     for (input, read) in program.inputs.iter().zip(&mut run.inputs).filter(|(input, _)| input.is_stored()) {
         read.path.clone_from(&input.path);
-        read.stamp = None;
+        (read.real_path, read.stamp) = (None, None);
     }
 }
 
@@ -105,8 +119,9 @@ fn executables(program: &ProgramPlace, reading: Reading<'_>) -> Option<Vec<FileC
             false => open_executable(&path),
         };
         next = interpreter(&mut open()?, program);
-        let content = reading.contents.of(&open()?, reading.cancelled);
-        files.push(run_file(&path, &content.ok()?));
+        let file = open()?;
+        let content = reading.contents.of(&file, reading.cancelled).ok()?;
+        files.push(read_file(&path, &file, &content));
     }
     Some(files)
 }

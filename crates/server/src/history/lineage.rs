@@ -58,8 +58,11 @@ impl RunGraph {
                 *writer = index;
             }
         }
-        for read in run.inputs.iter().chain(&run.environment) {
-            self.readers.entry(read.path.clone()).or_default().push(index);
+        // A change of a program makes its steps run again, as that of an input does.
+        for read in run.inputs.iter().chain(&run.environment).chain(&run.executables) {
+            for path in std::iter::once(&read.path).chain(&read.real_path) {
+                self.readers.entry(path.clone()).or_default().push(index);
+            }
         }
         let inputs = run.inputs.into_iter().chain(run.environment).map(file).collect();
         let user = Some(user).filter(|user| !user.is_empty());
@@ -68,15 +71,17 @@ impl RunGraph {
         self.runs.push(LineageRun { step, job, user, ended_ns, distance: 0, executables, inputs, outputs });
     }
 
-    /// Returns the path at which a file was made, if it was moved since.
-    fn made_as(&self, question: &LineageQuestion) -> PathBuf {
-        let is_known = self.writers.contains_key(&question.path) || self.readers.contains_key(&question.path);
-        let same = |file: &&LineageFile| file.sha256.is_some() && file.sha256 == question.sha256;
-        let files = || self.runs.iter().flat_map(|run| run.outputs.iter().chain(&run.inputs));
-        match is_known {
-            true => question.path.clone(),
-            false => files().find(same).map_or(question.path.clone(), |file| file.path.clone()),
+    /// Returns the paths by which a file is known, or else the path of a file with its content: it was moved since.
+    fn known_as(&self, question: &LineageQuestion) -> Vec<PathBuf> {
+        let is_known = |path: &&PathBuf| self.writers.contains_key(*path) || self.readers.contains_key(*path);
+        let paths = std::iter::once(&question.path).chain(&question.real_path);
+        let known: Vec<PathBuf> = paths.filter(is_known).cloned().collect();
+        if !known.is_empty() {
+            return known;
         }
+        let same = |file: &&LineageFile| file.sha256.is_some() && file.sha256 == question.sha256;
+        let mut files = self.runs.iter().flat_map(|run| run.outputs.iter().chain(&run.inputs));
+        files.find(same).map(|file| file.path.clone()).into_iter().collect()
     }
 
     fn next(&self, path: &Path, direction: LineageDirection) -> Vec<usize> {
@@ -87,10 +92,11 @@ impl RunGraph {
     }
 
     fn lineage(&self, question: &LineageQuestion) -> Lineage {
-        let path = self.made_as(question);
-        let was_at = Some(path.clone()).filter(|path| *path != question.path);
+        let paths = self.known_as(question);
+        let asked = |path: &PathBuf| *path == question.path || Some(path) == question.real_path.as_ref();
+        let was_at = paths.first().filter(|path| !asked(path)).cloned();
         let (mut seen, mut runs) = (BTreeSet::new(), Vec::new());
-        let mut files = VecDeque::from([(path, 0)]);
+        let mut files: VecDeque<(PathBuf, u32)> = paths.into_iter().map(|path| (path, 0)).collect();
         while let Some((file, distance)) = files.pop_front() {
             for index in self.next(&file, question.direction) {
                 if !seen.insert(index) {
@@ -102,10 +108,11 @@ impl RunGraph {
                 }
                 runs.push(LineageRun { distance, ..run.clone() });
                 let further = match question.direction {
-                    LineageDirection::Up => &run.inputs,
-                    LineageDirection::Down => &run.outputs,
+                    LineageDirection::Up => run.inputs.iter().chain(&run.executables),
+                    LineageDirection::Down => run.outputs.iter().chain(&[]),
                 };
-                files.extend(further.iter().map(|file| (file.path.clone(), distance + 1)));
+                let paths = further.flat_map(|file| std::iter::once(&file.path).chain(&file.real_path));
+                files.extend(paths.map(|path| (path.clone(), distance + 1)));
             }
         }
         Lineage { was_at, runs, is_cut: false }
@@ -115,7 +122,7 @@ impl RunGraph {
 fn file(file: FileContent) -> LineageFile {
     // The identity of a stored file is no hash of its bytes.
     let sha256 = file.sha256.filter(|_| !is_stored_path(&file.path));
-    LineageFile { path: file.path, sha256, bytes: file.bytes }
+    LineageFile { path: file.path, real_path: file.real_path, sha256, bytes: file.bytes }
 }
 
 #[cfg(test)]
@@ -129,27 +136,32 @@ mod tests {
 
     fn file(path: &str) -> FileContent {
         let sha256 = Some(ContentHash([path.len() as u8; 32]));
-        FileContent { path: path.into(), sha256, bytes: 1, stamp: None, made_by: None }
+        FileContent { path: path.into(), real_path: None, sha256, bytes: 1, stamp: None, made_by: None }
+    }
+
+    fn row(step: &str, inputs: &[&str], outputs: &[&str]) -> FinishedRunRow {
+        let files = |paths: &[&str]| paths.iter().map(|path| file(path)).collect::<Vec<_>>();
+        let run = FinishedRun { inputs: files(inputs), outputs: files(outputs), ..FinishedRun::default() };
+        let hash = ContentHash([0; 32]);
+        let run =
+            RecordedRun { rules: 1, step: step.to_string(), words: hash, env: hash, identity: hash, run };
+        let path = outputs[0].to_string();
+        FinishedRunRow { user: String::new(), path, job: JobId(0), ended_ns: 0, run }
     }
 
     fn graph(runs: &[(&str, &[&str], &[&str])]) -> RunGraph {
         let mut graph = RunGraph::default();
         for (number, (step, inputs, outputs)) in runs.iter().enumerate() {
-            let files = |paths: &[&str]| paths.iter().map(|path| file(path)).collect::<Vec<_>>();
-            let run =
-                FinishedRun { inputs: files(inputs), outputs: files(outputs), ..FinishedRun::default() };
-            let hash = ContentHash([0; 32]);
-            let run =
-                RecordedRun { rules: 1, step: step.to_string(), words: hash, env: hash, identity: hash, run };
-            let (path, job) = (outputs[0].to_string(), JobId(number as i64));
-            graph.add(FinishedRunRow { user: String::new(), path, job, ended_ns: number as u64, run });
+            let (job, ended_ns) = (JobId(number as i64), number as u64);
+            graph.add(FinishedRunRow { job, ended_ns, ..row(step, inputs, outputs) });
         }
         graph
     }
 
     fn ask(graph: &RunGraph, path: &str, direction: LineageDirection) -> Vec<(String, u32)> {
         let sha256 = Some(ContentHash([path.len() as u8; 32]));
-        let lineage = graph.lineage(&LineageQuestion { path: path.into(), direction, sha256 });
+        let lineage =
+            graph.lineage(&LineageQuestion { path: path.into(), real_path: None, direction, sha256 });
         lineage.runs.into_iter().map(|run| (run.step, run.distance)).collect()
     }
 
@@ -171,6 +183,30 @@ mod tests {
         assert_eq!(ask(&graph, "/more", down), named(&[("b", 0), ("c", 1)]));
         // The file was moved: its content is that of `/other`.
         assert_eq!(ask(&graph, "/moved", up), named(&[("other", 0)]));
+    }
+
+    #[test]
+    fn links_and_programs_lead_to_their_readers() {
+        let mut graph =
+            graph(&[("tool", &["/c"], &["/tool"]), ("a", &["/link"], &["/a"]), ("b", &["/in"], &["/b"])]);
+        let (mut row, down) = (row("late", &["/linked/x"], &["/y"]), LineageDirection::Down);
+        row.run.run.executables = vec![file("/tool")];
+        row.run.run.inputs[0].real_path = Some("/x".into());
+        graph.add(row);
+        let both = [("tool".to_string(), 0), ("late".to_string(), 1)];
+        assert_eq!(ask(&graph, "/c", down), both);
+        assert_eq!(
+            ask(&graph, "/y", LineageDirection::Up),
+            [("late".to_string(), 0), ("tool".to_string(), 1)]
+        );
+        assert_eq!(ask(&graph, "/x", down), [("late".to_string(), 0)]);
+        assert_eq!(ask(&graph, "/linked/x", down), [("late".to_string(), 0)]);
+        // `/link` leads to `/in` now.
+        let (path, real_path) = ("/link".into(), Some("/in".into()));
+        let asked = LineageQuestion { path, real_path, direction: down, sha256: None };
+        let lineage = graph.lineage(&asked);
+        let names: Vec<String> = lineage.runs.into_iter().map(|run| run.step).collect();
+        assert_eq!((names, lineage.was_at), (vec!["a".to_string(), "b".to_string()], None));
     }
 
     #[test]

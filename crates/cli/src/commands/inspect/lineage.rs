@@ -91,7 +91,8 @@ pub fn lineage(from: &StateArgs, file: &Path, direction: LineageDirection) -> Re
         }
         _ => None,
     };
-    let question = LineageQuestion { path, direction, sha256 };
+    let real_path = path.canonicalize().ok().filter(|real| *real != path);
+    let question = LineageQuestion { path, real_path, direction, sha256 };
     if let Some(connection) = from.connection()? {
         return connection.run(async |client| client.lineage(&question).await).map_err(Failure::from_client);
     }
