@@ -22,8 +22,10 @@ pub struct TracedStep {
     pub stdin: String,
     /// Files that came into place from its directory.
     pub placed: BTreeSet<PathBuf>,
-    /// Its own directory.
+    /// Its own directory, which later steps may have too.
     directory: PathBuf,
+    /// Time at which its program was started, in seconds.
+    started_s: f64,
 }
 
 /// Returns why nothing can be traced here; None if it can.
@@ -40,7 +42,9 @@ pub fn under_strace(command: &Command, directory: &Path) -> Command {
     let mut traced = Command::new("strace");
     traced.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     traced.current_dir(command.get_current_dir().expect("commands of tests start in a sandbox"));
-    traced.args(["-ff", "--seccomp-bpf", "-qq", "-y", "-v", "-s", "4096", "-o"]).arg(directory.join("t"));
+    traced
+        .args(["-ff", "-ttt", "--seccomp-bpf", "-qq", "-y", "-v", "-s", "4096", "-o"])
+        .arg(directory.join("t"));
     traced.args(["-e", &format!("trace={CALLS}")]).arg(command.get_program()).args(command.get_args());
     traced
 }
@@ -63,9 +67,11 @@ pub fn traced_steps(directory: &Path) -> BTreeMap<String, TracedStep> {
     while let Some((pid, process)) = next.pop() {
         next.extend(trace.follow(pid, process));
     }
-    for (from, to) in &trace.placed {
-        let mut steps = trace.steps.values_mut();
-        let step = steps.find(|step| from.starts_with(&step.directory));
+    for Placed { from, to, at_s } in &trace.placed {
+        let steps = trace.steps.values_mut();
+        let step = steps
+            .filter(|step| from.starts_with(&step.directory) && step.started_s <= *at_s)
+            .max_by(|one, other| one.started_s.total_cmp(&other.started_s));
         step.unwrap_or_else(|| panic!("{} came into place from nowhere", to.display()))
             .placed
             .insert(to.clone());
@@ -75,6 +81,8 @@ pub fn traced_steps(directory: &Path) -> BTreeMap<String, TracedStep> {
 
 /// A system call as `strace -y` prints it.
 struct Call {
+    /// Time at which it was called, in seconds.
+    at_s: f64,
     name: String,
     /// Text between the brackets.
     args: String,
@@ -83,10 +91,12 @@ struct Call {
 
 impl Call {
     fn parse(line: &str) -> Option<Call> {
+        let (time, line) = line.split_once(' ')?;
         let (name, rest) = line.split_once('(')?;
         let (args, result) = rest.rsplit_once(" = ")?;
         let args = args.trim_end().strip_suffix(')')?.to_string();
-        Some(Call { name: name.to_string(), args, result: result.to_string() })
+        let at_s = time.parse().ok()?;
+        Some(Call { at_s, name: name.to_string(), args, result: result.to_string() })
     }
 
     fn child(&self) -> Option<u64> {
@@ -188,11 +198,17 @@ struct Process {
     directory: PathBuf,
 }
 
+/// A file that came into place.
+struct Placed {
+    from: PathBuf,
+    to: PathBuf,
+    at_s: f64,
+}
+
 struct Trace {
     threads: BTreeMap<u64, Vec<Call>>,
     steps: BTreeMap<String, TracedStep>,
-    /// Where files came from, and where they are.
-    placed: Vec<(PathBuf, PathBuf)>,
+    placed: Vec<Placed>,
 }
 
 impl Trace {
@@ -232,7 +248,9 @@ impl Trace {
                 "rename" | "renameat" | "renameat2" if call.succeeded() && process.step.is_none() => {
                     let paths = call.paths();
                     let from = paths.first().and_then(|hidden| linked.remove(hidden));
-                    self.placed.extend(from.zip(paths.last().cloned()));
+                    let at_s = call.at_s;
+                    let placed = from.zip(paths.last().cloned());
+                    self.placed.extend(placed.map(|(from, to)| Placed { from, to, at_s }));
                 }
                 _ => {}
             }
@@ -246,6 +264,7 @@ impl Trace {
         let (Some(name), None) = (name, &process.step) else { return };
         process.step = Some(name.to_string());
         let step = self.steps.entry(name.to_string()).or_default();
+        step.started_s = call.at_s;
         step.directory = process.directory.clone();
         step.stdin = process.stdin.clone();
         // A script is opened by its interpreter, and by a name that may have links.
