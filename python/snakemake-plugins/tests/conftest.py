@@ -19,29 +19,54 @@ NODES = 3
 SLOTS = 2
 
 
-class Site:
-    """A server and its nodes."""
+def skip(what: str, why: str) -> None:
+    """Skips a test, and names it at the end of the checks."""
+    if "SAILFISH_SKIPPED" in os.environ:
+        with open(os.environ["SAILFISH_SKIPPED"], "a") as skipped:
+            skipped.write(f"{what}: {why}\n")
+    pytest.skip(why)
 
-    def __init__(self, directory: Path) -> None:
+
+class Site:
+    """A server and its nodes, of which the server requires tokens if it is `guarded`: programs run in a sandbox without network."""
+
+    def __init__(self, directory: Path, is_guarded: bool = False) -> None:
         self.directory = directory
+        self._is_guarded = is_guarded
         self._server = self._start_server("127.0.0.1:0")
         assert self._server.stdout is not None
         self.url = self._server.stdout.readline().strip()
+        if is_guarded:
+            for user, role in [("ann", "user"), ("rack", "node")]:
+                self._run_as("state/admin", "token", "create", f"--user={user}", f"--role={role}", f"--output={self.token(user)}")
         self._nodes = [self.start_node(f"node-{number}") for number in range(NODES)]
 
+    def token(self, name: str) -> str:
+        return str(self.directory / f"{name}.token") if self._is_guarded else ""
+
     def _start_server(self, listen: str) -> subprocess.Popen[str]:
-        words = ["server", "--no-tokens", "--listen", listen, "--state", str(self.directory / "state")]
+        tokens = "--require-tokens" if self._is_guarded else "--no-tokens"
+        words = ["server", tokens, "--listen", listen, "--state", str(self.directory / "state")]
         return self._start(words, stdout=subprocess.PIPE)
 
     def start_node(self, name: str) -> subprocess.Popen[str]:
-        # The environment of Snakemake may lie in /tmp, which contained programs do not see.
-        words = ["node", f"--server={self.url}", "--no-contain", f"--slots={SLOTS}", "--memory=1G", "--shuffle-reserve=0"]
+        """Starts a node. Skips the test if its kernel has no sandbox."""
+        words = ["node", f"--server={self.url}", f"--slots={SLOTS}", "--memory=1G", "--shuffle-reserve=0"]
+        if self._is_guarded:
+            # The environment of Snakemake, its Python, and what that imports.
+            read = {sys.prefix, sys.base_prefix, *(each for each in sys.path if os.path.isdir(each))}
+            words += [f"--token-file={self.token('rack')}", *(f"--sandbox-read={each}" for each in sorted(read))]
+        else:
+            # That may lie in /tmp, which contained programs do not see.
+            words.append("--no-contain")
         node = self._start([*words, f"--name={name}", f"--disk={self.directory / name}"], stderr=subprocess.PIPE)
         assert node.stderr is not None
-        # It has joined, or said why not.
+        said = ""
         while (line := node.stderr.readline()) and "joined" not in line:
-            pass
-        assert line, f"{name} has not joined"
+            said += line
+        if "this kernel has no sandbox" in said:
+            skip("Snakemake in a sandbox", said.strip())
+        assert line, f"{name} has not joined: {said}"
         return node
 
     def _start(self, words: list[str], **pipes: Any) -> subprocess.Popen[str]:
@@ -59,7 +84,11 @@ class Site:
         self._server.stdout.readline()
 
     def run(self, *words: str) -> str:
-        ran = subprocess.run([program(), words[0], f"--server={self.url}", *words[1:]], capture_output=True, text=True)
+        return self._run_as("ann", *words)
+
+    def _run_as(self, token: str, *words: str) -> str:
+        credentials = [f"--token-file={self.token(token)}"] if self._is_guarded else []
+        ran = subprocess.run([program(), *words, f"--server={self.url}", *credentials], capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
 
@@ -118,7 +147,12 @@ class Run:
         given = ["--executor=sailfish", f"--sailfish-server={site.url}", "--jobs=50", "--seconds-between-status-checks=1"]
         given += ["--default-storage-provider=sailfish", f"--default-storage-prefix=sailfish://runs/{directory.name}"]
         program = [sys.executable, "-m", "snakemake", *given, *words]
-        self._process = subprocess.Popen(program, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        environment = {**os.environ, "SAILFISH_TOKEN_FILE": site.token("ann")}
+        if not site.token("ann"):
+            del environment["SAILFISH_TOKEN_FILE"]
+        self._process = subprocess.Popen(
+            program, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
         self.said = ""
 
     def wait_for(self, text: str) -> None:
