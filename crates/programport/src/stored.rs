@@ -10,9 +10,10 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
+use axum::middleware::from_fn;
 use axum::response::Response;
 use axum::routing::post;
-use dataport::{DataScope, Passed, Peer};
+use dataport::{DataScope, Passed, Peer, pass_over_refused};
 use ids::NodeId;
 use reqwest::Method;
 
@@ -37,6 +38,8 @@ pub(crate) fn routes() -> Router<Asking> {
         .route("/nodes/{node}/data/v1/stored/read", post(read))
         .route("/nodes/{node}/data/v1/stored/{disk}/write", post(write))
         .route("/nodes/{node}/data/v1/stored/{disk}/fetch", post(fetch))
+        // A refused program would otherwise see a broken connection while it still sends.
+        .layer(from_fn(pass_over_refused))
 }
 
 async fn find(State(asking): State<Asking>, body: Bytes) -> Result<Response, Refused> {

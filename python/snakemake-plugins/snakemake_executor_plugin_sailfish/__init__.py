@@ -111,7 +111,7 @@ class Executor(RemoteExecutor):
             files = [self._packed_sources()]
             submitted = self._cluster.submit(job.name, number, self._script(job), self._needs(job), files, self._variables())
         except CallFailed as failed:
-            self.report_job_error(SubmittedJobInfo(job), msg=f"the server refuses the job: {failed}. ")
+            self._report_error(SubmittedJobInfo(job), f"the server refuses the job: {failed}. ")
             return
         except ServerAway as away:
             raise WorkflowError(str(away)) from None
@@ -176,7 +176,13 @@ class Executor(RemoteExecutor):
             path.write_text(printed)
             logs.append(str(path))
             message += "Its last lines:\n" + "\n".join(printed.splitlines()[-_LINES_MAX:]) + "\n"
-        self.report_job_error(info, msg=message, aux_logs=logs)
+        self._report_error(info, message, aux_logs=logs)
+
+    def _report_error(self, info: SubmittedJobInfo, message: str, **more: Any) -> None:
+        if info.job.is_group():
+            # Snakemake prints no message about a group.
+            self.logger.error(f"Group {info.job.name}: {message}")
+        self.report_job_error(info, msg=message, **more)
 
     def _needs(self, job: JobExecutorInterface) -> Needs:
         return Needs(

@@ -204,6 +204,10 @@ def test_failed_job_shows_its_reason(site: Site, tmp_path: Path) -> None:
     number = re.search(r"Sailfish's job (\d+): program \"sh\" ended with exit code 1", run.said)
     assert number is not None, run.said
     assert "this sample is empty" in (tmp_path / "failing" / ".snakemake" / "sailfish_logs" / f"{number[1]}.log").read_text()
+    # Its jobs would run at the same time.
+    run = Run(workflow(tmp_path / "group", MANY.format(jobs=5)), site, "--groups", "part=parts", "--group-components", "parts=5")
+    assert run.end() != 0
+    assert "a job needs 5 slots" in run.said
     run = Run(workflow(tmp_path / "failing", FAILING.format(threads=50)), site)
     assert run.end() != 0
     assert "the server refuses the job" in run.said
