@@ -33,6 +33,7 @@ environment() { # environment MINOR PYTHON: makes the environment with the packa
     "$2" -m venv "$made"
     "$made/bin/pip" --quiet install --upgrade 'pip>=25.1' || return 1
     "$made/bin/pip" --quiet install --group dev || return 1
+    [ "$1" -lt 11 ] || "$made/bin/pip" --quiet install --group snakemake || return 1
     echo "$wanted" > "$made/made-for"
 }
 
@@ -60,8 +61,23 @@ run_tests() { # run_tests MINOR newest|oldest
     fi
 }
 
+# The plugins have tests with the newest Python only: Snakemake runs in processes of its own, and none of it is pickled.
+snakemake_tests() { # snakemake_tests MINOR
+    bin=$target/python-3.$1/bin
+    if [ ! -e "$bin/snakemake" ]; then
+        echo "the plugins for Snakemake: Snakemake needs Python 3.11" >> "$SAILFISH_SKIPPED"
+        return
+    fi
+    # The tools of the environment build the package, so that nothing is downloaded.
+    "$bin/pip" --quiet --quiet uninstall --yes snakemake-executor-plugin-sailfish
+    "$bin/pip" --quiet install --no-deps --no-build-isolation ./python/snakemake-plugins
+    cd python/snakemake-plugins
+    "$bin/mypy"
+    "$bin/pytest" --quiet --durations 5 tests
+}
+
 case $1 in
-environment | wheel | run_tests)
+environment | wheel | run_tests | snakemake_tests)
     "$@"
     exit
     ;;
@@ -89,4 +105,5 @@ for minor in $(echo "$oldest $newest" | tr ' ' '\n' | sort -u); do
 done
 stage "Python: wheel" "$0" wheel "$newest" "$profile"
 stage "Python 3.$newest: tests" "$0" run_tests "$newest" newest
+stage "Python 3.$newest: plugins for Snakemake" "$0" snakemake_tests "$newest"
 stage "Python 3.$oldest: style, types, tests" "$0" run_tests "$oldest" oldest

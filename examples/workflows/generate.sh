@@ -23,4 +23,6 @@ cp -R "$here/matrix" .
 
 mkdir -p data/samples scripts
 awk -v seed=1 -f "$here/snakemake-tutorial/reads.awk"
-cp "$here/snakemake-tutorial/plot-quals.awk" scripts
+cp "$here/snakemake-tutorial/plot-quals.awk" "$here/snakemake-tutorial/scripts/plot-quals.py" scripts
+# The same for Snakemake itself.
+cp "$here/snakemake-tutorial/Snakefile" "$here/snakemake-tutorial/config.yaml" .

@@ -7,8 +7,8 @@ with sf.files.open("logs/a.txt", "r") as file:
     print(file.readline())
 
 Names, versions and guarantees are those of `docs/files.md`. With fsspec the same files have URLs, `sailfish://logs/a.txt`, for pandas,
-pyarrow, DuckDB and others. `server=URL` means the files of a cluster; without it they are those of the server in `SAILFISH_SERVER`, or of
-this machine.
+pyarrow, DuckDB and others. `server=URL` means the files of a cluster; without it they are those of the server in `SAILFISH_SERVER`, in a
+function of a cluster job those of its cluster, or else those of this machine.
 """
 
 from __future__ import annotations

@@ -152,10 +152,9 @@ async fn admit(port: &Port, rule: &Rule, caller: &Caller, request: &mut Request)
             None => return forbidden(NO_NODE.to_string()),
         },
         // The secret of a node permits the actions of a node, and no joining.
-        Admits::Roles(_) | Admits::SubmittersAndPrograms | Admits::OwnerOfJob if caller.node.is_some() => {
-            return forbidden("a node may not do this".to_string());
-        }
+        _ if caller.node.is_some() => return forbidden("a node may not do this".to_string()),
         Admits::Roles(roles) if roles.contains(&role) => {}
+        Admits::LookersAndPrograms if role != Role::Node => {}
         Admits::SubmittersAndPrograms if matches!(role, Role::Admin | Role::User) => {}
         Admits::OwnerOfJob if role == Role::Admin => {}
         Admits::OwnerOfJob if role == Role::User => {
@@ -165,7 +164,10 @@ async fn admit(port: &Port, rule: &Rule, caller: &Caller, request: &mut Request)
                 return forbidden("the job belongs to another user".to_string());
             }
         }
-        Admits::Roles(_) | Admits::SubmittersAndPrograms | Admits::OwnerOfJob => {
+        Admits::Roles(_)
+        | Admits::SubmittersAndPrograms
+        | Admits::LookersAndPrograms
+        | Admits::OwnerOfJob => {
             return forbidden(format!("a caller of the role {} may not do this", role.word()));
         }
     }

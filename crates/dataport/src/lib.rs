@@ -55,6 +55,7 @@ pub use request::stage::{
 };
 pub use request::stored::parts_stream::PartStream;
 pub use request::stored::upload::PartsUpload;
+pub use serve::refused_body::pass_over_refused;
 pub use serve::routes::{COPIES_MAX, router};
 pub use serve::services::{
     Chunkservers, IntermediateFileError, IntermediateFileService, StageFileHere, StageFileService,

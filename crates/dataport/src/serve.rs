@@ -6,7 +6,7 @@ mod copy;
 mod intermediate;
 mod port;
 mod receiving;
-mod refused_body;
+pub(crate) mod refused_body;
 pub(crate) mod routes;
 mod scan;
 pub(crate) mod services;

@@ -1,5 +1,6 @@
 //! Requests of programs, which go on to the server or to the node of a file.
 
+use crate::stored;
 use api::control::{ErrorAnswer, ErrorCode};
 use api::intermediate::{
     ChangeIntermediate, CreatedIntermediate, IntermediatePlace, NewIntermediate, OpenIntermediate,
@@ -13,7 +14,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use client::{Client, ClientError};
-use dataport::{DataClient, Passed, Peer};
+use dataport::{DataClient, DataScope, Passed, Peer};
 use ids::NodeId;
 use reqwest::Method;
 use serde::Serialize;
@@ -32,7 +33,7 @@ pub(crate) struct Asking {
     client: Client,
     data: DataClient,
     /// The nodes that the server has named in answers.
-    nodes: Arc<Mutex<BTreeMap<NodeId, IntermediatePlace>>>,
+    nodes: Arc<Mutex<BTreeMap<NodeId, Peer>>>,
     /// Places for questions to the server.
     questions: Arc<Semaphore>,
 }
@@ -43,18 +44,25 @@ impl Asking {
         Self { client, data, nodes: Arc::default(), questions }
     }
 
-    /// Remembers the node of a place, and returns the place as programs reach it: through this port.
-    fn by_this_port(&self, place: IntermediatePlace) -> IntermediatePlace {
+    /// Remembers a node, and returns the URL of its data port for programs: it leads through this port.
+    pub fn url_by_this_port(&self, peer: Peer) -> String {
+        let url = format!("http://localhost/nodes/{}", peer.node.0);
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        nodes.insert(place.node, place.clone());
+        nodes.insert(peer.node, peer);
         if nodes.len() > NODES_MAX {
             nodes.pop_first();
         }
-        IntermediatePlace { data_url: format!("http://localhost/nodes/{}", place.node.0), ..place }
+        url
+    }
+
+    fn by_this_port(&self, place: IntermediatePlace) -> IntermediatePlace {
+        let (node, url, incarnation) = (place.node, place.data_url, place.incarnation);
+        let data_url = self.url_by_this_port(Peer { node, url, incarnation });
+        IntermediatePlace { data_url, ..place }
     }
 
     /// Asks the server on a thread that may wait: calls are repeated while it restarts.
-    async fn ask<T: Send + 'static>(
+    pub async fn ask<T: Send + 'static>(
         &self,
         call: impl AsyncFnOnce(&Client) -> Result<T, ClientError> + Send + 'static,
     ) -> Result<T, Refused> {
@@ -71,9 +79,7 @@ impl Asking {
     }
 
     fn peer(&self, node: NodeId) -> Option<Peer> {
-        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = nodes.get(&node)?;
-        Some(Peer { node, url: place.data_url.clone(), incarnation: place.incarnation })
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).get(&node).cloned()
     }
 }
 
@@ -88,6 +94,7 @@ pub(crate) fn routes(asking: Asking) -> Router {
         .route("/nodes/{node}/data/v1/intermediate/{file}/write", post(write))
         .route("/nodes/{node}/data/v1/intermediate/{file}/close", post(close))
         .route("/nodes/{node}/data/v1/intermediate/{file}/abandon", post(abandon))
+        .merge(stored::routes())
         .fallback(elsewhere)
         .method_not_allowed_fallback(elsewhere)
         .with_state(asking)
@@ -95,13 +102,13 @@ pub(crate) fn routes(asking: Asking) -> Router {
 
 /// Reads the body first: a program that still sends it would not see the answer.
 async fn elsewhere(_: Result<Bytes, BytesRejection>) -> Response {
-    let message = "a program reaches only intermediate files through the socket of its node; anything else needs \
-         --server, a token and the network";
+    let message = "a program reaches only intermediate and stored files through the socket of its node; anything else \
+         needs --server, a token and the network";
     Refused::new(ErrorCode::Forbidden, message.to_string()).into_response()
 }
 
 /// A request that was not done.
-struct Refused(ErrorAnswer);
+pub(crate) struct Refused(ErrorAnswer);
 
 impl Refused {
     fn new(code: ErrorCode, message: String) -> Self {
@@ -118,13 +125,13 @@ impl IntoResponse for Refused {
     }
 }
 
-fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
+pub(crate) fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
     let parsed = serde_json::from_slice(body);
     parsed
         .map_err(|error| Refused::new(ErrorCode::BadRequest, format!("the request cannot be read: {error}")))
 }
 
-fn message<T: Serialize>(message: &T) -> Response {
+pub(crate) fn message<T: Serialize>(message: &T) -> Response {
     match serde_json::to_vec(message) {
         Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
         Err(error) => Refused::new(ErrorCode::Failed, error.to_string()).into_response(),
@@ -170,7 +177,7 @@ async fn blocks(
     body: Bytes,
 ) -> Response {
     let request = Request { node, method: Method::POST, route: "stage-blocks".to_string(), body };
-    pass_on(&asking, request, &headers).await
+    request.send(&asking, &headers).await
 }
 
 async fn read(
@@ -180,7 +187,7 @@ async fn read(
     headers: HeaderMap,
 ) -> Response {
     let request = Request { node, method: Method::GET, route: route(file, "", query), body: Bytes::new() };
-    pass_on(&asking, request, &headers).await
+    request.send(&asking, &headers).await
 }
 
 async fn write(
@@ -191,7 +198,7 @@ async fn write(
     body: Bytes,
 ) -> Response {
     let request = Request { node, method: Method::POST, route: route(file, "/write", query), body };
-    pass_on(&asking, request, &headers).await
+    request.send(&asking, &headers).await
 }
 
 async fn close(
@@ -202,7 +209,7 @@ async fn close(
 ) -> Response {
     let request =
         Request { node, method: Method::POST, route: route(file, "/close", query), body: Bytes::new() };
-    pass_on(&asking, request, &headers).await
+    request.send(&asking, &headers).await
 }
 
 async fn abandon(
@@ -212,7 +219,7 @@ async fn abandon(
     body: Bytes,
 ) -> Response {
     let request = Request { node, method: Method::POST, route: route(file, "/abandon", None), body };
-    pass_on(&asking, request, &headers).await
+    request.send(&asking, &headers).await
 }
 
 fn route(file: i64, verb: &str, query: Option<String>) -> String {
@@ -228,18 +235,25 @@ struct Request {
     body: Bytes,
 }
 
+impl Request {
+    async fn send(self, asking: &Asking, headers: &HeaderMap) -> Response {
+        let passed = Passed {
+            scope: DataScope::Users,
+            method: self.method,
+            route: &self.route,
+            authorization: headers.get(header::AUTHORIZATION).cloned(),
+            body: self.body.into(),
+            is_patient: false,
+        };
+        pass_on(asking, NodeId(self.node), passed).await
+    }
+}
+
 /// Sends a request to a node with the grant of the program, and never with a right of this node.
-async fn pass_on(asking: &Asking, request: Request, headers: &HeaderMap) -> Response {
-    let node = NodeId(request.node);
+pub(crate) async fn pass_on(asking: &Asking, node: NodeId, passed: Passed<'_>) -> Response {
     let Some(peer) = asking.peer(node) else {
-        let message = format!("{node} is the place of no file that this program has created or opened");
+        let message = format!("{node} is the place of no file that this program has asked for");
         return (StatusCode::FORBIDDEN, message).into_response();
-    };
-    let passed = Passed {
-        method: request.method,
-        route: &request.route,
-        authorization: headers.get(header::AUTHORIZATION).cloned(),
-        body: request.body,
     };
     match asking.data.pass_on(&peer, passed).await {
         Ok(answer) => (answer.status(), Body::new(reqwest::Body::from(answer))).into_response(),

@@ -62,6 +62,62 @@ fn sandboxed_programs_write_and_read_intermediate_files() {
 }
 
 #[test]
+fn sandboxed_programs_put_and_get_stored_files() {
+    let Some(guarded) = guarded() else { return };
+    let put = "seq 1000000 > numbers
+        sailfish files put numbers team/numbers --replicas 2 2> /dev/null
+        sailfish files get team/numbers copy && cmp numbers copy && echo same
+        sailfish files stat --json team/numbers | grep -o '\"bytes\":6888896,' | head -n 1
+        mkdir -p d/e && seq 3 > d/e/x && sailfish files put d team/d 2> /dev/null
+        sailfish files cat team/d/e/x | tail -n 1
+        sailfish files ls --recursive team | grep -c d/e/x
+        sailfish files mv team/d team/moved
+        sailfish files rm --recursive team/moved
+        sailfish files ls team --json | grep -c moved || true";
+    let said = submit(&guarded, "ann.token", put).expect_success().text();
+    let lines: Vec<&str> = said.lines().skip_while(|line| *line != "same").collect();
+    assert_eq!(lines, ["same", "\"bytes\":6888896,", "3", "1", "0"], "{said}");
+    // They are those of the cluster, and the user's.
+    let stat = guarded.by("ann.token", &["files", "stat", "team/numbers", "--json"]).expect_success().json();
+    assert_eq!(stat["user"], "ann");
+    // The second node has fetched its replica from the first.
+    assert_eq!(stat["concrete_files"][0]["replicas"].as_array().map(Vec::len), Some(2), "{stat}");
+    // A program has the rights of its user; that of an administrator has no more.
+    let taken = "sailfish files ls team
+        sailfish files cat team/numbers 2>&1 || true
+        sailfish files rm team/numbers 2>&1 || true
+        seq 2 | sailfish files put - team/numbers 2>&1 || true
+        sailfish files chown team/numbers bob 2>&1 || true";
+    for token in ["bob.token", &guarded.admin_token()] {
+        let said = submit(&guarded, token, taken).expect_success().text();
+        assert!(said.contains(" numbers\n"), "{said}");
+        assert_eq!(said.matches("belong to \"ann\"").count(), 1, "{said}");
+        assert_eq!(said.matches("belongs to ann").count(), 2, "{said}");
+        assert!(said.contains("only administrators may give"), "{said}");
+    }
+    let whole = guarded.by("ann.token", &["files", "cat", "team/numbers"]).expect_success().text();
+    assert_eq!(whole.lines().count(), 1_000_000);
+}
+
+#[test]
+fn groups_and_machine_count_in_programs() {
+    let Some(guarded) = guarded() else { return };
+    let (admin, sandbox) = (guarded.admin_token(), &guarded.sandbox);
+    sandbox.write("shared", "from ann\n");
+    guarded.by("ann.token", &["files", "put", "shared", "shared"]).expect_success();
+    guarded.by(&admin, &["group", "create", "team"]).expect_success();
+    guarded.by(&admin, &["group", "add", "team", "bob"]).expect_success();
+    guarded.by("ann.token", &["files", "chmod", "shared", "--read", "team"]).expect_success();
+    let read = "sailfish files cat shared
+        seq 2 > own && sailfish files put own of-machine --state state 2> /dev/null
+        sailfish files ls --state state
+        sailfish files stat of-machine 2>&1 || true";
+    let said = submit(&guarded, "bob.token", read).expect_success().text();
+    assert!(said.contains("from ann\n"), "{said}");
+    assert!(said.contains("there is no file or directory of-machine"), "{said}");
+}
+
+#[test]
 fn mappers_put_intermediate_files_without_network() {
     let Some(guarded) = guarded() else { return };
     let (sandbox, run) =
@@ -93,18 +149,24 @@ def ask(method, path, body=None, headers={}):
     connection.request(method, path, body, headers)
     return connection.getresponse().status
 data = "/nodes/0/data/v1"
-print([ask("GET", "/v1/intermediate-files"), ask("POST", "/v1/intermediate-files", "{")])
+print([ask("GET", "/v1/intermediate-files"), ask("POST", "/v1/intermediate-files", "{"),
+    ask("POST", "/v1/stored-files/find", "{}"), ask("POST", "/v1/stored-files/find", '{"path": ""}'),
+    ask("POST", "/v1/stored-files/puts/files", "x" * 3000000)])
 print([ask(*each) for each in [("GET", "/v1/jobs"), ("POST", "/v1/tokens", "{}"), ("GET", "/metrics"),
     ("POST", data + "/jobs/1/scan"), ("POST", data + "/intermediate/stage-copies"),
     ("GET", data + "/intermediate/1"), ("GET", "/nodes/4000000/data/v1/intermediate/1"),
-    ("GET", "/nodes/0/data/v1/intermediate/1/../../jobs/1/scan"), ("GET", "http://127.0.0.1/v1/jobs")]])
+    ("GET", "/nodes/0/data/v1/intermediate/1/../../jobs/1/scan"), ("GET", "http://127.0.0.1/v1/jobs"),
+    ("POST", "/v1/nodes/0/stored-files", "{}"), ("POST", "/v1/jobs/1/stored-files", "{}"),
+    ("POST", "/v1/jobs/1/stored-output/commit", "{}"), ("POST", data + "/stored/read-copy", "{}"),
+    ("POST", data + "/stored/read", "{}"), ("POST", "/nodes/4000000/data/v1/stored/1/write?bytes=1", "x"),
+    ("POST", data + "/stored/1/write/../../../jobs/1/scan", "{}"), ("GET", data + "/stored/1/write")]])
 print([ask("GET", "/v1/intermediate-files", None, {"sailfish-job": "1", "authorization": "Bearer x"})])
 "#;
     guarded.sandbox.write("job/ask.py", ask);
     let said = submit(&guarded, "ann.token", "python3 ask.py; echo $SAILFISH_SOCKET").expect_success().text();
     let lines: Vec<&str> = said.lines().skip_while(|line| !line.starts_with('[')).collect();
-    assert_eq!(lines[0], "[200, 400]", "{said}");
-    assert_eq!(lines[1], format!("{:?}", [403; 9]), "{said}");
+    assert_eq!(lines[0], "[200, 400, 400, 200, 400]", "{said}");
+    assert_eq!(lines[1], format!("{:?}", [403; 17]), "{said}");
     assert_eq!(lines[2], "[200]", "{said}");
     // It ends with the attempt.
     assert!(!std::path::Path::new(lines[3]).exists(), "{said}");

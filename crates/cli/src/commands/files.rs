@@ -6,7 +6,7 @@ mod listing;
 mod transfer;
 
 use crate::exit::{FAILED, Failure, INTERRUPTED, REFUSED};
-use crate::options::connect::CredentialArgs;
+use crate::options::connect::{CredentialArgs, SOCKET_URL};
 use crate::show::escape;
 use crate::show::terminal::tell;
 use clap::{Args, Subcommand};
@@ -15,6 +15,7 @@ use filestore::{FileStore, FilesError, StoredTree};
 use filetree::{TreeName, TreePath};
 use jobspec::state_dir::state_dir;
 use std::path::{Path, PathBuf};
+use trust::Credentials;
 
 /// Maximum number of entries of a source that are named because they cannot be put.
 const NAMED_MAX: usize = 1000;
@@ -23,6 +24,8 @@ const EXAMPLES: &str = "\
 A name looks like logs/2026/a.txt, with or without `files:` before it; NAME@VERSION is an older version.
 Each change of the tree makes a version: `sailfish files versions NAME` lists them.
 Without --server the files lie on this machine; with it they lie on the nodes of its cluster, as replicas.
+Programs of cluster jobs need no option: they reach the files of their cluster through a socket of their node
+(SAILFISH_SOCKET), with the rights of their job's user. --state means the files of the machine there too.
 
 Examples:
   sailfish files put ./logs logs
@@ -85,13 +88,23 @@ pub(super) struct Opened {
 }
 
 impl FilesArgs {
+    /// Returns the cluster with the files: the named one, or in a program of a job that of its node, through its socket.
+    /// None for the files of this machine.
+    fn cluster(&self) -> Result<Option<(String, Credentials)>, Failure> {
+        let of_program = self.credentials.of_program(self.server.as_deref());
+        if let Some(credentials) = of_program.filter(|_| self.state.is_none()) {
+            return Ok(Some((SOCKET_URL.to_string(), credentials)));
+        }
+        let Some(url) = &self.server else { return Ok(None) };
+        Ok(Some((url.clone(), self.credentials.read(url)?)))
+    }
+
     /// Opens the files. Reading must not create a state.
     fn open(&self) -> Result<Opened, Failure> {
         let user = std::env::var("USER").unwrap_or_default();
-        if let Some(url) = &self.server {
-            let credentials = self.credentials.read(url)?;
+        if let Some((url, credentials)) = self.cluster()? {
             let store =
-                ClusterFiles::connect_telling(url, &credentials, &user, tell_outage).map_err(failure)?;
+                ClusterFiles::connect_telling(&url, &credentials, &user, tell_outage).map_err(failure)?;
             return Ok(Opened { store: Box::new(store), is_cluster: true });
         }
         let dir = state_dir(self.state.as_deref()).map_err(Failure::refused)?;

@@ -12,7 +12,7 @@ use trust::Credentials;
 /// Variables with the files, if no option names them.
 pub const TOKEN_FILE_VARIABLE: &str = "SAILFISH_TOKEN_FILE";
 /// Variable with the server, if no option names one. It is set for programs of cluster jobs, where it only affects
-/// intermediate files, so that a program that runs `sailfish run` does not submit to the cluster; another variable has
+/// intermediate and stored files, so that a program that runs `sailfish run` does not submit to the cluster; another variable has
 /// the name of its node.
 pub const SERVER_VARIABLE: &str = "SAILFISH_SERVER";
 pub const NODE_VARIABLE: &str = "SAILFISH_NODE";

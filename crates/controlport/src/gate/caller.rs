@@ -21,6 +21,8 @@ pub(crate) struct Caller {
     pub node: Option<NodeId>,
     /// The job whose program sent the request through its node.
     pub program_of: Option<JobId>,
+    /// The user of that job, also one that a caller with the server's own token has named: stored files are theirs.
+    pub job_owner: Option<Arc<str>>,
     /// Quota of the user; None is unlimited.
     pub quota: Option<UserQuota>,
 }
@@ -28,7 +30,15 @@ pub(crate) struct Caller {
 impl Caller {
     /// Returns the caller of a server that requires no token.
     pub fn local() -> Self {
-        Self { user: None, role: Role::Admin, token: None, node: None, program_of: None, quota: None }
+        Self {
+            user: None,
+            role: Role::Admin,
+            token: None,
+            node: None,
+            program_of: None,
+            job_owner: None,
+            quota: None,
+        }
     }
 
     /// Returns a caller without a token, who sees only public data.

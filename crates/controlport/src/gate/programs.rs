@@ -9,7 +9,7 @@ use crate::port::{Port, TokensAsked};
 use api::control::{ErrorCode, JOB_HEADER};
 use api::people::Role;
 use axum::http::HeaderMap;
-use ids::{JobId, NodeId};
+use ids::JobId;
 use std::sync::Arc;
 
 /// Returns the caller of a request: where a node sent it for a program, the user of the program's job. Error: the node,
@@ -20,18 +20,22 @@ pub(crate) async fn caller_behind(
     caller: Caller,
     headers: &HeaderMap,
 ) -> Result<Caller, (Caller, Problem)> {
-    let (Some(node), Admits::SubmittersAndPrograms) = (caller.node, rule.admits) else { return Ok(caller) };
+    let (Some(node), Admits::SubmittersAndPrograms | Admits::LookersAndPrograms) = (caller.node, rule.admits)
+    else {
+        return Ok(caller);
+    };
     let Some(job) = headers.get(JOB_HEADER) else { return Ok(caller) };
     let number = job.to_str().ok().and_then(|text| text.parse().ok()).map(JobId);
-    let user = match number {
-        Some(job) => user_of(port, node, job).await,
+    let running = match number {
+        Some(job) => port.server.running_on(node, job).await.map_err(Problem::from),
         None => Err(Problem::new(ErrorCode::BadRequest, format!("the header {JOB_HEADER} holds no number"))),
     };
-    match user {
-        Ok(user) => Ok(Caller {
-            user,
+    match running {
+        Ok(running) => Ok(Caller {
+            user: user_named(port, &running.user),
             role: Role::User,
             program_of: number,
+            job_owner: Some(Arc::from(running.user)),
             quota: Some(port.access.limits.quota),
             ..Caller::local()
         }),
@@ -39,10 +43,9 @@ pub(crate) async fn caller_behind(
     }
 }
 
-/// Returns the user of a job that runs on a node; None is the user of the server's own token.
-async fn user_of(port: &Port, node: NodeId, job: JobId) -> Result<Option<Arc<str>>, Problem> {
-    let user = port.server.running_on(node, job).await?.user;
+/// Returns the user of a job by its name; None is the user of the server's own token.
+fn user_named(port: &Port, owner: &str) -> Option<Arc<str>> {
     // A caller with the server's own token names any user in its jobs.
-    let is_own = port.access.tokens == TokensAsked::OwnOrIssued && !port.keyring.knows_user(&user);
-    Ok(Some(Arc::from(user)).filter(|_| !is_own))
+    let is_own = port.access.tokens == TokensAsked::OwnOrIssued && !port.keyring.knows_user(owner);
+    Some(Arc::from(owner)).filter(|_| !is_own)
 }

@@ -142,6 +142,15 @@ pub(super) fn asker(caller: &Caller, claimed: String) -> Asker {
     Asker { user: caller.job_user(claimed), changer, bytes_max }
 }
 
+/// Returns the asker of a request about the tree: for a program, the user of its job.
+fn asker_of_tree(caller: &Caller, claimed: String) -> Asker {
+    let asker = asker(caller, claimed);
+    match &caller.job_owner {
+        Some(owner) => Asker { user: owner.to_string(), changer: Changer::User(owner.to_string()), ..asker },
+        None => asker,
+    }
+}
+
 #[utoipa::path(
     post,
     path = "/v1/stored-files/find",
@@ -154,7 +163,7 @@ pub(crate) async fn find(
     caller: Caller,
     Message(find): Message<FindStored>,
 ) -> Result<Message<FoundStored>, Problem> {
-    let asker = asker(&caller, String::new());
+    let asker = asker_of_tree(&caller, String::new());
     port.stored.aside(async move |catalog| catalog.find(&asker, &find).await).await
 }
 
@@ -170,7 +179,7 @@ pub(crate) async fn list(
     caller: Caller,
     Message(list): Message<ListStored>,
 ) -> Result<Message<StoredPage>, Problem> {
-    let asker = asker(&caller, String::new());
+    let asker = asker_of_tree(&caller, String::new());
     port.stored.aside(async move |catalog| catalog.list(&asker, &list).await).await
 }
 
@@ -201,7 +210,7 @@ pub(crate) async fn change(
     caller: Caller,
     Message(change): Message<ChangeStored>,
 ) -> Result<Message<ChangedStored>, Problem> {
-    let asker = asker(&caller, change.user);
+    let asker = asker_of_tree(&caller, change.user);
     port.stored.aside(async move |catalog| catalog.change(&asker, &change.change).await).await
 }
 
@@ -217,7 +226,7 @@ pub(crate) async fn commits(
     caller: Caller,
     Message(of): Message<CommitsOfStored>,
 ) -> Result<Message<StoredCommits>, Problem> {
-    let asker = asker(&caller, String::new());
+    let asker = asker_of_tree(&caller, String::new());
     port.stored.aside(async move |catalog| catalog.commits(&asker, &of).await).await
 }
 
@@ -233,7 +242,7 @@ pub(crate) async fn begin(
     caller: Caller,
     Message(begin): Message<BeginStored>,
 ) -> Result<Message<BegunStored>, Problem> {
-    let asker = asker(&caller, begin.user.clone());
+    let asker = asker_of_tree(&caller, begin.user.clone());
     port.stored.aside(async move |catalog| catalog.begin(&asker, &begin).await).await
 }
 
@@ -249,7 +258,7 @@ pub(crate) async fn known(
     caller: Caller,
     Message(of): Message<KnownOfPut>,
 ) -> Result<Message<KnownFiles>, Problem> {
-    let asker = asker(&caller, String::new());
+    let asker = asker_of_tree(&caller, String::new());
     port.stored.aside(async move |catalog| catalog.known(&asker, &of).await).await
 }
 
@@ -265,7 +274,7 @@ pub(crate) async fn number(
     caller: Caller,
     Message(number): Message<NumberStored>,
 ) -> Result<Message<NumberedStored>, Problem> {
-    let asker = asker(&caller, String::new());
+    let asker = asker_of_tree(&caller, String::new());
     port.stored.aside(async move |catalog| catalog.number(&asker, &number).await).await
 }
 
@@ -281,7 +290,7 @@ pub(crate) async fn place(
     caller: Caller,
     Message(place): Message<PlaceStored>,
 ) -> Result<Message<PlacesOfStored>, Problem> {
-    let asker = asker(&caller, String::new());
+    let asker = asker_of_tree(&caller, String::new());
     port.stored.aside(async move |catalog| catalog.place(&asker, &place).await).await
 }
 
@@ -297,7 +306,7 @@ pub(crate) async fn record(
     caller: Caller,
     Message(record): Message<RecordStored>,
 ) -> Result<Message<()>, Problem> {
-    let asker = asker(&caller, String::new());
+    let asker = asker_of_tree(&caller, String::new());
     port.stored.aside(async move |catalog| catalog.record(&asker, &record).await).await
 }
 
@@ -313,7 +322,7 @@ pub(crate) async fn commit(
     caller: Caller,
     Message(commit): Message<CommitStored>,
 ) -> Result<Message<CommittedStored>, Problem> {
-    let asker = asker(&caller, String::new());
+    let asker = asker_of_tree(&caller, String::new());
     port.stored.aside(async move |catalog| catalog.commit(&asker, &commit).await).await
 }
 
@@ -329,7 +338,7 @@ pub(crate) async fn abandon(
     caller: Caller,
     Message(of): Message<StoredPut>,
 ) -> Result<Message<()>, Problem> {
-    let asker = asker(&caller, String::new());
+    let asker = asker_of_tree(&caller, String::new());
     port.stored.aside(async move |catalog| catalog.abandon(&asker, of).await).await
 }
 

@@ -169,7 +169,7 @@ fn nodes_speak_only_for_programs_they_run() {
     let place = Place::new(TokensAsked::Issued, UserLimits::default());
     let ann = place.token("ann", Role::User, None).token;
     let rack = place.token("rack", Role::Node, None).token;
-    let (_, secret) = place.join("n1", Some(&rack));
+    let (node, secret) = place.join("n1", Some(&rack));
     let job = place.submit(&ann, 1).expect("a job").first.to_string();
     let code = |path: &str, token: &str, job: Option<&str>| {
         place.ask_for("get", path, Some(token), job, Body::empty()).1
@@ -180,6 +180,17 @@ fn nodes_speak_only_for_programs_they_run() {
     assert!(code(files, &secret, Some(&job)).is_some());
     assert_eq!(code(files, &secret, Some("999")), Some(ErrorCode::NotFound));
     assert_eq!(code(files, &secret, Some("1x")), Some(ErrorCode::BadRequest));
+    let find = |job: Option<&str>| {
+        place.ask_for("post", "/v1/stored-files/find", Some(&secret), job, "{\"path\": \"\"}").1
+    };
+    assert_eq!(find(None), Some(ErrorCode::Forbidden));
+    assert!(find(Some(&job)).is_some());
+    assert_eq!(find(Some("999")), Some(ErrorCode::NotFound));
+    let reports = format!("/v1/nodes/{node}/stored-files/parts");
+    assert_eq!(
+        place.ask_for("post", &reports, Some(&secret), Some("999"), "{").1,
+        place.ask_for("post", &reports, Some(&secret), None, "{").1,
+    );
     // The header gives no other route, and nothing to other callers.
     assert_eq!(code("/v1/jobs", &secret, Some(&job)), Some(ErrorCode::Forbidden));
     assert_eq!(code(files, &rack, Some(&job)), Some(ErrorCode::Forbidden));

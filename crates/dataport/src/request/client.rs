@@ -351,13 +351,16 @@ impl DataClient {
 
     /// Sends a request of somebody else, once and with that caller's token only. Returns the answer, whatever its status.
     pub async fn pass_on(&self, peer: &Peer, passed: Passed<'_>) -> Result<reqwest::Response, DataError> {
-        let url = format!("{}/data/v1/{}/{}", peer.url.trim_end_matches('/'), DataScope::Users, passed.route);
-        let request = self.http.request(passed.method, url).header(INCARNATION_HEADER, peer.incarnation);
+        let url = format!("{}/data/v1/{}/{}", peer.url.trim_end_matches('/'), passed.scope, passed.route);
+        let http = if passed.is_patient { &self.patient } else { &self.http };
+        let request = http.request(passed.method, url).header(INCARNATION_HEADER, peer.incarnation);
         let request = match passed.authorization {
             Some(value) => request.header(reqwest::header::AUTHORIZATION, value),
             None => request,
         };
-        let sent = self.heard(peer.node, request.body(passed.body).send()).await;
+        let sent = request.body(passed.body).send();
+        // A patient request may have failed because of its caller: nobody is told of it.
+        let sent = if passed.is_patient { sent.await } else { self.heard(peer.node, sent).await };
         sent.map_err(|source| DataError::Unreachable {
             node: peer.node,
             url: peer.url.clone(),
@@ -468,12 +471,15 @@ fn unreached(error: &reqwest::Error) -> Unreached {
 
 /// A request about an intermediate file that is passed on.
 pub struct Passed<'a> {
+    pub scope: DataScope,
     pub method: reqwest::Method,
-    /// Path and query below `/data/v1/intermediate`.
+    /// Path and query below the scope.
     pub route: &'a str,
     /// Header of the caller.
     pub authorization: Option<reqwest::header::HeaderValue>,
-    pub body: Bytes,
+    pub body: reqwest::Body,
+    /// True if the request ends only with its answer, its connection or its caller, not after a time without bytes.
+    pub is_patient: bool,
 }
 
 /// Reader of a scan: its attempt, and its number of tries.

@@ -18,7 +18,7 @@ const REFUSED_BYTES_MAX: u64 = 64 << 20;
 const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Lets a route answer. If it refuses, goes on reading the body.
-pub(crate) async fn pass_over_refused(request: Request, next: Next) -> Response {
+pub async fn pass_over_refused(request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let body = SharedBody(Arc::new(Mutex::new(body)));
     let mut left = body.clone();
