@@ -33,13 +33,19 @@ class Site:
     def __init__(self, directory: Path, is_guarded: bool = False) -> None:
         self.directory = directory
         self._is_guarded = is_guarded
+        self._nodes: list[subprocess.Popen[str]] = []
         self._server = self._start_server("127.0.0.1:0")
-        assert self._server.stdout is not None
-        self.url = self._server.stdout.readline().strip()
-        if is_guarded:
-            for user, role in [("ann", "user"), ("rack", "node")]:
-                self._run_as("state/admin", "token", "create", f"--user={user}", f"--role={role}", f"--output={self.token(user)}")
-        self._nodes = [self.start_node(f"node-{number}") for number in range(NODES)]
+        try:
+            assert self._server.stdout is not None
+            self.url = self._server.stdout.readline().strip()
+            if is_guarded:
+                for user, role in [("ann", "user"), ("rack", "node")]:
+                    self._run_as("state/admin", "token", "create", f"--user={user}", f"--role={role}", f"--output={self.token(user)}")
+            for number in range(NODES):
+                self.start_node(f"node-{number}")
+        except BaseException:
+            self.stop()
+            raise
 
     def token(self, name: str) -> str:
         return str(self.directory / f"{name}.token") if self._is_guarded else ""
@@ -49,7 +55,7 @@ class Site:
         words = ["server", tokens, "--listen", listen, "--state", str(self.directory / "state")]
         return self._start(words, stdout=subprocess.PIPE)
 
-    def start_node(self, name: str) -> subprocess.Popen[str]:
+    def start_node(self, name: str) -> None:
         """Starts a node. Skips the test if its kernel has no sandbox."""
         words = ["node", f"--server={self.url}", f"--slots={SLOTS}", "--memory=1G", "--shuffle-reserve=0"]
         if self._is_guarded:
@@ -60,6 +66,7 @@ class Site:
             # That may lie in /tmp, which contained programs do not see.
             words.append("--no-contain")
         node = self._start([*words, f"--name={name}", f"--disk={self.directory / name}"], stderr=subprocess.PIPE)
+        self._nodes.append(node)
         assert node.stderr is not None
         said = ""
         while (line := node.stderr.readline()) and "joined" not in line:
@@ -67,7 +74,6 @@ class Site:
         if "this kernel has no sandbox" in said:
             skip("Snakemake in a sandbox", said.strip())
         assert line, f"{name} has not joined: {said}"
-        return node
 
     def _start(self, words: list[str], **pipes: Any) -> subprocess.Popen[str]:
         return subprocess.Popen([program(), *words], text=True, **{"stderr": subprocess.DEVNULL, **pipes})
