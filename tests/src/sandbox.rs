@@ -213,6 +213,12 @@ impl Sandbox {
         Running::start(&mut command).wait()
     }
 
+    /// Runs `sailfish workflow` with these words.
+    #[track_caller]
+    pub fn workflow(&self, words: &[&str]) -> Finished {
+        self.look(&[&["workflow"], words].concat())
+    }
+
     /// Runs a command without options of its own: `verify`, `ifile`.
     #[track_caller]
     pub fn sailfish_with(&self, args: &[&str]) -> Finished {

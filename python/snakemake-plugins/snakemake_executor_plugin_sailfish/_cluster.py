@@ -37,7 +37,7 @@ class ServerAway(Exception):
 
 @dataclass(frozen=True)
 class Needs:
-    """What a job needs of its node, in Sailfish's terms."""
+    """Needs of a job, in Sailfish's terms."""
 
     cores: int = 1
     memory_megabytes: int = 0

@@ -10,8 +10,8 @@
 //! Steps with `cache = false` or without outputs are not in the lineage, nor are steps that read a stream of one: to the
 //! lineage, their outputs are sources. For each file and both directions, the runs that lineage names, their distances, inputs
 //! and outputs are exactly those that follow from these edges; the same holds for the runs of a second time, after an edit.
-//! Where programs leave declared inputs closed, lineage names also these, and nothing else: the edges are between the opened
-//! and the declared files.
+//! Where programs leave declared inputs closed, lineage names these inputs too, and no other file: its edges lie between the
+//! opened and the declared files.
 //!
 //! Undeclared opens of steps that may be skipped fail with EACCES; the others succeed. The lines in the files that stay name
 //! each step behind them, whether it wrote a file or a stream.

@@ -1,6 +1,6 @@
 //! Steps that run in the directory of their workflow.
 
-use blackbox::{Cluster, Finished, Running, Sandbox};
+use blackbox::{Cluster, Running, Sandbox};
 use std::fs;
 
 const STEPS: &str = r#"
@@ -25,12 +25,6 @@ inputs = ["out/sorted"]
 outputs = ["last"]
 "#;
 
-fn workflow(sandbox: &Sandbox, words: &[&str]) -> Finished {
-    let mut command = sandbox.sailfish();
-    command.current_dir(sandbox.path("")).arg("workflow").args(words);
-    Running::start(command.arg("--state").arg(sandbox.state())).wait()
-}
-
 fn written(text: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("flow.toml", text);
@@ -46,12 +40,12 @@ fn read(sandbox: &Sandbox, name: &str) -> String {
 #[test]
 fn steps_in_place_see_their_directory() {
     let sandbox = written(STEPS);
-    let said = workflow(&sandbox, &["run", "flow.toml"]).expect_success().text();
+    let said = sandbox.workflow(&["run", "flow.toml"]).expect_success().text();
     assert_eq!(said, "build ran\nlast ran\n");
     assert_eq!((read(&sandbox, "last").as_str(), read(&sandbox, "notes").as_str()), ("a\n", "a\nmore\n"));
     // They always run; their temporary outputs are removed as all others.
     assert!(!sandbox.path("made").exists() && !sandbox.path("out/sorted").exists());
-    let said = workflow(&sandbox, &["run", "flow.toml"]).expect_success().text();
+    let said = sandbox.workflow(&["run", "flow.toml"]).expect_success().text();
     assert!(said.contains("build ran\n"), "{said}");
     let script =
         Running::start(sandbox.sailfish().args(["workflow", "export"]).arg(sandbox.path("flow.toml")));
@@ -65,12 +59,12 @@ fn steps_in_place_see_their_directory() {
 #[test]
 fn missing_outputs_in_place_fail_steps() {
     let sandbox = written(&STEPS.replace("> made", "> other"));
-    let failed = workflow(&sandbox, &["run", "flow.toml"]);
+    let failed = sandbox.workflow(&["run", "flow.toml"]);
     failed.expect_failure(1, &["the step \"build\"", "its output made is missing"]);
     assert!(sandbox.path("other").exists());
     let stored = STEPS.replace("[\"texts/in\"]", "[\"files:in\"]");
     sandbox.write("flow.toml", stored);
-    workflow(&sandbox, &["run", "flow.toml"]).expect_failure(2, &["in_place", "files:in"]);
+    sandbox.workflow(&["run", "flow.toml"]).expect_failure(2, &["in_place", "files:in"]);
 }
 
 #[test]

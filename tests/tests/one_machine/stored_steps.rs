@@ -1,6 +1,6 @@
 //! Steps of workflows on this machine that read stored files.
 
-use blackbox::{Finished, Running, Sandbox};
+use blackbox::{Running, Sandbox};
 use std::fs;
 
 /// A pipeline and a step that read the same stored file. Each step says that it runs.
@@ -30,17 +30,11 @@ inputs = ["in"]
 outputs = ["other"]
 "#;
 
-fn workflow(sandbox: &Sandbox, words: &[&str]) -> Finished {
-    let mut command = sandbox.sailfish();
-    command.current_dir(sandbox.path("")).arg("workflow").args(words);
-    Running::start(command.arg("--state").arg(sandbox.state())).wait()
-}
-
 /// Runs a workflow of one step, which must be refused before anything runs.
 #[track_caller]
 fn refused(sandbox: &Sandbox, step: &str, parts: &[&str]) {
     sandbox.write("bad.toml", format!("[[step]]\nname = \"bad\"\n{step}\n"));
-    workflow(sandbox, &["run", "bad.toml"]).expect_failure(2, parts);
+    sandbox.workflow(&["run", "bad.toml"]).expect_failure(2, parts);
 }
 
 fn read(sandbox: &Sandbox, name: &str) -> String {
@@ -58,20 +52,20 @@ fn steps_follow_versions_of_stored_files() {
     sandbox.write("flow.toml", STEPS);
     sandbox.write("in", "in\n");
     put(&sandbox, "b\na\n");
-    let said = workflow(&sandbox, &["run", "flow.toml"]).expect_success().text();
+    let said = sandbox.workflow(&["run", "flow.toml"]).expect_success().text();
     assert!(said.contains("count ran\n") && said.contains("other ran\n"), "{said}");
     assert_eq!((read(&sandbox, "count").trim(), read(&sandbox, "first").as_str()), ("2", "B\n"));
-    let again = workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    let again = sandbox.workflow(&["run", "flow.toml"]).expect_success();
     assert!(again.story().contains("4 steps succeeded, 4 of them skipped"), "{}", again.story());
     // A copy of the same bytes under the name changes nothing.
     sandbox.files().done(&["cp", "texts/list.txt", "texts/copy.txt"]);
     sandbox.files().done(&["mv", "texts/copy.txt", "texts/list.txt"]);
-    let again = workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    let again = sandbox.workflow(&["run", "flow.toml"]).expect_success();
     assert!(again.story().contains("4 of them skipped"), "{}", again.story());
     put(&sandbox, "c\nb\na\n");
-    let why = workflow(&sandbox, &["why", "flow.toml"]).expect_success().text();
+    let why = sandbox.workflow(&["why", "flow.toml"]).expect_success().text();
     assert!(why.contains("\"count\": files:texts/list.txt changed") && !why.contains("other"), "{why}");
-    let said = workflow(&sandbox, &["run", "flow.toml"]).expect_success().text();
+    let said = sandbox.workflow(&["run", "flow.toml"]).expect_success().text();
     assert_eq!(said, "count ran\n");
     assert_eq!((read(&sandbox, "count").trim(), read(&sandbox, "first").as_str()), ("3", "C\n"));
     let down = sandbox.look(&["lineage", "files:texts/list.txt", "--down"]).expect_success().text();
@@ -98,7 +92,7 @@ fn old_versions_are_read_by_name() {
              \"a\"\n",
         ),
     );
-    workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    sandbox.workflow(&["run", "flow.toml"]).expect_success();
     assert_eq!(read(&sandbox, "a"), "old\n");
 }
 
@@ -143,7 +137,7 @@ fn programs_cannot_change_stored_inputs() {
     let step = "[[step]]\nname = \"bad\"\ncommand = \"chmod u+w list.txt; echo b >> list.txt; touch out\"\n\
                 inputs = [\"files:texts/list.txt\"]\noutputs = [\"out\"]\n";
     sandbox.write("flow.toml", step);
-    workflow(&sandbox, &["run", "flow.toml"]).expect_failure(1, &["files:texts/list.txt", "changed"]);
+    sandbox.workflow(&["run", "flow.toml"]).expect_failure(1, &["files:texts/list.txt", "changed"]);
     assert!(!sandbox.path("out").exists(), "nothing of it counts");
     assert_eq!(sandbox.files().done(&["cat", "texts/list.txt"]), "a\n");
 }

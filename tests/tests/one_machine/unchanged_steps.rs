@@ -195,13 +195,6 @@ fn no_output_is_stale_after_edits() {
     }
 }
 
-/// Returns `sailfish workflow` with these words, in the sandbox.
-fn workflow(sandbox: &Sandbox, words: &[&str]) -> Finished {
-    let mut command = sandbox.sailfish();
-    command.current_dir(sandbox.path("")).arg("workflow").args(words);
-    Running::start(command.arg("--state").arg(sandbox.path("state"))).wait()
-}
-
 /// Three steps, the last of which fails as long as a file exists. Each says that it runs.
 fn chain(sandbox: &Sandbox) {
     let broken = sandbox.path("broken").display().to_string();
@@ -221,10 +214,10 @@ fn same_command_goes_on_after_failure() {
     chain(&sandbox);
     sandbox.write("broken", "");
     let failed =
-        workflow(&sandbox, &["run", "flow.toml"]).expect_failure(1, &["the step \"third\"", "exit code 1"]);
+        sandbox.workflow(&["run", "flow.toml"]).expect_failure(1, &["the step \"third\"", "exit code 1"]);
     assert_eq!(failed.text(), "first ran\nsecond ran\n");
     fs::remove_file(sandbox.path("broken")).expect("it is removed");
-    let done = workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    let done = sandbox.workflow(&["run", "flow.toml"]).expect_success();
     assert_eq!(done.text(), "third ran\n");
     assert!(done.story().contains("3 steps succeeded, 2 of them skipped"), "{}", done.story());
     assert_eq!(fs::read_to_string(sandbox.path("c")).expect("a result"), "2\n");
@@ -235,13 +228,13 @@ fn same_command_goes_on_after_failure() {
 fn why_names_the_change_of_each_step() {
     let sandbox = Sandbox::new();
     chain(&sandbox);
-    let why = |words: &[&str]| workflow(&sandbox, &[&["why", "flow.toml"], words].concat());
+    let why = |words: &[&str]| sandbox.workflow(&[&["why", "flow.toml"], words].concat());
     let unknown = "\"first\": no finished run of it is known\n";
     assert!(why(&[]).expect_success().text().starts_with(unknown));
     why(&["secand"]).expect_failure(2, &["there is no step \"secand\": did you mean `second`?"]);
     why(&["zz"])
         .expect_failure(2, &["there is no step \"zz\": the steps are \"first\", \"second\", \"third\""]);
-    workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    sandbox.workflow(&["run", "flow.toml"]).expect_success();
     assert_eq!(why(&[]).expect_success().text(), "all steps are skipped, as nothing changed for them\n");
     fs::remove_file(sandbox.path("c")).expect("it was made");
     assert_eq!(why(&["third"]).expect_success().text(), "\"third\": c is gone\n");
@@ -255,7 +248,7 @@ fn why_names_the_change_of_each_step() {
     // The first step writes what it wrote before only if its input has the same lines.
     sandbox.write("in", "b\nb\na\n");
     assert_eq!(
-        workflow(&sandbox, &["run", "flow.toml"]).expect_success().text(),
+        sandbox.workflow(&["run", "flow.toml"]).expect_success().text(),
         "first ran\nsecond ran\nthird ran\n"
     );
 }
@@ -267,13 +260,13 @@ fn equal_outputs_let_readers_be_skipped() {
     chain(&sandbox);
     let text = fs::read_to_string(sandbox.path("flow.toml")).expect("a file");
     sandbox.write("flow.toml", text.replace("outputs", "keep = true\noutputs"));
-    workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    sandbox.workflow(&["run", "flow.toml"]).expect_success();
     sandbox.write("in", "b\nb\na\n");
-    let again = workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    let again = sandbox.workflow(&["run", "flow.toml"]).expect_success();
     assert_eq!(again.text(), "first ran\n");
     let uncached = text.replace("outputs", "keep = true\ncache = false\noutputs");
     sandbox.write("flow.toml", uncached);
-    let all = workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    let all = sandbox.workflow(&["run", "flow.toml"]).expect_success();
     assert_eq!(all.text(), "first ran\nsecond ran\nthird ran\n");
 }
 
@@ -289,7 +282,7 @@ fn steps_after_a_running_one_run() {
     );
     sandbox.write("flow.toml", text);
     for count in 1..4 {
-        workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+        sandbox.workflow(&["run", "flow.toml"]).expect_success();
         assert_eq!(fs::read_to_string(sandbox.path("n")).expect("a result"), format!("{count}\n"));
     }
 }
@@ -304,9 +297,9 @@ fn readers_follow_an_output_written_again() {
          [[step]]\nname = \"copy\"\ncommand = \"cat seed > copy\"\ninputs = [\"seed\"]\noutputs = [\"copy\"]\n",
     );
     let read = |name: &str| fs::read_to_string(sandbox.path(name)).expect("a result");
-    workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    sandbox.workflow(&["run", "flow.toml"]).expect_success();
     fs::remove_file(sandbox.path("seed")).expect("it was made");
-    workflow(&sandbox, &["run", "flow.toml"]).expect_success();
+    sandbox.workflow(&["run", "flow.toml"]).expect_success();
     assert_eq!(read("seed"), read("copy"));
 }
 
@@ -326,8 +319,8 @@ fn workflow_file_runs_once_at_a_time() {
         .arg(sandbox.state());
     let first = Running::start(&mut first);
     assert_eq!(here.read_line(), "here");
-    workflow(&sandbox, &["run", "flow.toml"]).expect_failure(2, &["another process runs flow.toml"]);
-    workflow(&sandbox, &["why", "flow.toml"]).expect_success();
+    sandbox.workflow(&["run", "flow.toml"]).expect_failure(2, &["another process runs flow.toml"]);
+    sandbox.workflow(&["why", "flow.toml"]).expect_success();
     go.write_line("go on");
     first.wait().expect_success();
     assert_eq!(fs::read_to_string(sandbox.path("out")).expect("it was made"), "a\n");

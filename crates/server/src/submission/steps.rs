@@ -131,8 +131,8 @@ fn bring_pinned(new: &mut NewSteps) -> Result<(), String> {
         for input in task.programs().flat_map(|program| &program.inputs).filter(|input| input.is_stored()) {
             let stored = input.content.and_then(|content| new.pinned.get(&content));
             let Some(stored) = stored else {
-                let error = ServerError::StepReadsOther { path: input.path.clone() };
-                return Err(format!("the step {:?} cannot begin: {error}", step.name));
+                let path = input.path.clone();
+                return Err(cannot_begin(&step.name, &ServerError::StepReadsOther { path }));
             };
             let path = input.path.clone();
             pinned.insert(&input.path, PinnedFile { path, stored: stored.clone() });
@@ -162,7 +162,11 @@ fn checked(step: &Step, of: &NewSteps, service: Service) -> Result<(), String> {
 }
 
 fn refusal(step: &Step, error: &dyn std::error::Error) -> String {
-    format!("the step {:?} cannot begin: {error}", step.name)
+    cannot_begin(&step.name, error)
+}
+
+fn cannot_begin(name: &str, error: &dyn std::error::Error) -> String {
+    format!("the step {name:?} cannot begin: {error}")
 }
 
 #[cfg(test)]
