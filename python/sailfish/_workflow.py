@@ -115,6 +115,8 @@ class Workflow:
         name = _name_of(function) if name is None else name
         self._check_name(name)
         _check_function(name, function)
+        if options.get("in_place"):
+            raise ValueError(f"the step {name!r}: in_place is for commands; a function gets the paths of its files in a directory of its own")
         read = [self._input(name, each, "inputs") for each in checked_list(name, "inputs", inputs)]
         passed = tuple(self._argument(name, each, read) for each in arguments)
         for module in checked_list(name, "modules", modules):

@@ -23,6 +23,7 @@ class StepOptions(TypedDict, total=False):
     timeout: str | int
     network: bool
     cache: bool
+    in_place: bool
     reads: Sequence[str | os.PathLike[str]]
     environment: Sequence[str | os.PathLike[str]]
 
@@ -37,6 +38,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "timeout": ((str, int), "a text such as '90s', or a number of seconds"),
     "network": ((bool,), "True or False"),
     "cache": ((bool,), "True or False"),
+    "in_place": ((bool,), "True or False"),
 }
 
 

@@ -221,6 +221,7 @@ def test_table_of_a_command_has_all_keys(tmp_path: Path) -> None:
         timeout="1h",
         network=True,
         cache=False,
+        in_place=False,
         reads=["shared"],
         environment=["lock"],
     )
@@ -242,11 +243,20 @@ def test_table_of_a_command_has_all_keys(tmp_path: Path) -> None:
         'timeout = "1h"',
         "network = true",
         "cache = false",
+        "in_place = false",
         'reads = ["shared"]',
         'environment = ["lock"]',
     ]
     checked = subprocess.run([_engine.program(), "workflow", "check", str(wf.save())], capture_output=True, text=True)
     assert "text, which does not exist" in checked.stderr
+
+
+def test_command_runs_in_place(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("one\n")
+    wf = sf.Workflow("place", tmp_path)
+    step = wf.command("add", "wc -l < notes > lines; echo two >> notes", stdout=None, outputs=["lines"], in_place=True)
+    wf.run(state=tmp_path / "state")
+    assert (step.output().read_text(), (tmp_path / "notes").read_text()) == ("1\n", "one\ntwo\n")
 
 
 def yields(out: Path) -> Any:
@@ -276,6 +286,7 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda wf, other: wf.command("new", "true", retries=-1), ValueError, "the step 'new': retries=-1 is negative"),
     (lambda wf, other: wf.command("new", "true", env={"A": 1}), TypeError, "the variable 'A' in env"),
     (lambda wf, other: wf.function(3, name="new"), TypeError, "the step 'new': 3 is no function"),
+    (lambda wf, other: wf.function(fails, name="new", in_place=True), ValueError, "the step 'new': in_place is for commands"),
     (lambda wf, other: wf.function(lambda: None), TypeError, r"needs name=\.\.\."),
     (lambda wf, other: wf.function(yields, outputs=["x"]), TypeError, "the step 'yields': the function yields"),
     (lambda wf, other: wf.function(fails, outputs=["x"]), TypeError, "the step 'fails': missing a required argument: 'output'"),

@@ -535,6 +535,11 @@ impl Client {
         self.patiently(async || self.post("/v1/lineage", question).await).await
     }
 
+    /// Returns the remembered runs of the steps of a job, with their files.
+    pub async fn runs_of_steps(&self, job: JobId) -> Result<Lineage, ClientError> {
+        self.patiently(async || self.get(&format!("/v1/jobs/{job}/runs")).await).await
+    }
+
     /// Returns the reasons for the placement of a job's attempts.
     pub async fn placements(&self, job: JobId) -> Result<JobPlacements, ClientError> {
         self.patiently(async || self.get(&format!("/v1/jobs/{job}/placements")).await).await

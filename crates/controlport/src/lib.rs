@@ -89,6 +89,7 @@ fn described() -> (Router<Port>, OpenApi) {
         .routes(routes!(history::list, jobs::submit))
         .routes(routes!(history::details))
         .routes(routes!(history::placements))
+        .routes(routes!(history::runs))
         .routes(routes!(history::lineage))
         .routes(routes!(usage::usage))
         .routes(routes!(history::ask))

@@ -5,7 +5,7 @@ mod lineage;
 mod placements;
 
 pub use gone::gone_nodes;
-pub use lineage::lineage;
+pub use lineage::{lineage, runs_of_steps};
 pub use placements::job_placements;
 
 use crate::ServerError;

@@ -77,7 +77,7 @@ pub use control::flows::FlowError;
 pub use control::retention::KeptCheck;
 pub use control::{ControlError, Finished, NamedFile, PullRequest, Service};
 pub use error::ServerError;
-pub use history::{History, gone_nodes, job_placements, lineage};
+pub use history::{History, gone_nodes, job_placements, lineage, runs_of_steps};
 pub use kept::{
     Collected, GcOptions, GcOutcome, GcSelection, KeptSource, NotReducible, check_here, check_reducible,
     collect_garbage, kept_bytes, kept_source,

@@ -72,6 +72,16 @@ fn failures_without_refused_reads_get_no_advice() {
 }
 
 #[test]
+fn swallowed_refusal_is_told() {
+    let Some(place) = Place::new() else { return };
+    let ran = place.run(r#"command = 'cat "$WF/secret" | cat > out'"#);
+    let story = ran.story();
+    assert!(story.contains("the step succeeded, although it said") && story.contains("`reads`"), "{story}");
+    let allowed = place.run("command = 'cat secret | cat > out; echo Permission denied >&2'\ncache = false");
+    assert!(!allowed.story().contains("although it said"), "{}", allowed.story());
+}
+
+#[test]
 fn each_key_opens_the_file() {
     let Some(place) = Place::new() else { return };
     for key in [

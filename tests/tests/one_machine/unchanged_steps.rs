@@ -225,6 +225,33 @@ fn same_command_goes_on_after_failure() {
 }
 
 #[test]
+fn report_has_contents_of_temporary_files() {
+    let sandbox = Sandbox::new();
+    chain(&sandbox);
+    sandbox.workflow(&["run", "flow.toml"]).expect_success();
+    let report = sandbox.look(&["report", "1", "--json"]).expect_success().json();
+    let files = |run: &serde_json::Value| run["outputs"].as_array().expect("a list").clone();
+    let wrote: Vec<_> = report["runs"].as_array().expect("a list").iter().flat_map(files).collect();
+    let told: Vec<_> = wrote.iter().map(|file| (file["bytes"].as_u64(), file["sha256"].as_str())).collect();
+    // The lines `a b b`, `a b` and `2`, by sha256sum.
+    let expected = [
+        (6, "c74f9ee7d42d4d6d89e9ff9f7d1593011198a6099029569fed65c1ab6bded3df"),
+        (4, "911169ddaaf146aff539f58c26c489af3b892dff0fe283c1c264c65ae5aa59a2"),
+        (2, "53c234e5e8472b6ac51c1ae1cab3fe06fad053beb8ebfd8977b010655bfdd3c3"),
+    ];
+    assert_eq!(told, expected.map(|(bytes, sum)| (Some(bytes), Some(sum))));
+    let text = sandbox.look(&["report", "1"]).expect_success().text();
+    assert!(text.contains("3 steps ran in this job and in no later one"), "{text}");
+    assert!(text.contains(&expected[1].1[..16]), "{text}");
+    sandbox.workflow(&["run", "flow.toml"]).expect_success();
+    let skipped = sandbox.look(&["report", "5"]).expect_success().text();
+    assert!(skipped.contains("0 steps ran in this job"), "{skipped}");
+    for command in ["logs", "explain", "timeline"] {
+        sandbox.look(&[command, "1"]).expect_failure(2, &["`sailfish jobs --steps-of 1` lists them"]);
+    }
+}
+
+#[test]
 fn why_names_the_change_of_each_step() {
     let sandbox = Sandbox::new();
     chain(&sandbox);

@@ -45,6 +45,16 @@ pub fn run<T>(future: impl Future<Output = T>) -> anyhow::Result<T> {
     Ok(runtime.context("starting to read the state")?.block_on(future))
 }
 
+/// Returns an error for a job with steps: its attempts are those of its steps.
+pub fn expect_no_steps(details: &JobDetails) -> Result<(), Failure> {
+    if details.spec.kind.steps().is_none() {
+        return Ok(());
+    }
+    let job = details.job.job;
+    let list = format!("`sailfish jobs --steps-of {job}`");
+    Err(Failure::refused(anyhow::anyhow!("each step of job {job} is a job of its own: {list} lists them")))
+}
+
 /// Returns everything about a job except its report, from this machine or from a server.
 pub fn details(from: &StateArgs, job: JobId, events_max: u32) -> Result<JobDetails, Failure> {
     if let Some(connection) = from.connection()? {

@@ -57,6 +57,7 @@ pub(crate) const RULES: &[Rule] = &[
     looks("GET", "/v1/jobs/{job}/progress", LOOKERS),
     looks("GET", "/v1/jobs/{job}/report", LOOKERS),
     looks("GET", "/v1/jobs/{job}/placements", LOOKERS),
+    looks("GET", "/v1/jobs/{job}/runs", LOOKERS),
     looks("POST", "/v1/lineage", LOOKERS),
     looks("GET", "/v1/usage", LOOKERS),
     looks("GET", "/v1/nodes", LOOKERS),

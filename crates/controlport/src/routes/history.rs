@@ -100,6 +100,22 @@ pub(crate) async fn placements(
 }
 
 #[utoipa::path(
+    get,
+    path = "/v1/jobs/{job}/runs",
+    tag = "clients",
+    params(("job" = i64, Path, description = "Number of a job with steps")),
+    responses((status = 200, description = "The remembered runs of its steps, with their files", body = Lineage),
+        (status = "default", response = Refusal))
+)]
+pub(crate) async fn runs(State(port): State<Port>, Named(job): Named<i64>) -> Result<Message<Lineage>, Problem> {
+    let job = JobId(job);
+    if port.store.job(job).await?.is_none() {
+        return Err(ControlError::UnknownJob { job }.into());
+    }
+    Ok(Message(server::runs_of_steps(&port.store, job).await?))
+}
+
+#[utoipa::path(
     post,
     path = "/v1/lineage",
     tag = "clients",

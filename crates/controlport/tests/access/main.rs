@@ -76,6 +76,7 @@ const MATRIX: &[(&str, &str, [bool; 5])] = &[
     ("post", "/v1/nodes/{node}/drain", [true, false, false, false, false]),
     ("post", "/v1/nodes/{node}/drill", [true, false, false, false, false]),
     ("get", "/v1/jobs/{job}/placements", [true, true, true, false, false]),
+    ("get", "/v1/jobs/{job}/runs", [true, true, true, false, false]),
     ("post", "/v1/lineage", [true, true, true, false, false]),
     ("get", "/v1/usage", [true, true, true, false, false]),
     ("post", "/v1/state", [true, true, true, false, false]),

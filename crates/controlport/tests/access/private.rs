@@ -38,6 +38,7 @@ const PRIVATE: &[(&str, &str, Hides)] = &[
     ("get", "/v1/jobs/{job}/progress", Hides::AsMissing(&[""])),
     ("get", "/v1/jobs/{job}/report", Hides::AsMissing(&[""])),
     ("get", "/v1/jobs/{job}/placements", Hides::AsMissing(&[""])),
+    ("get", "/v1/jobs/{job}/runs", Hides::AsMissing(&[""])),
     ("post", "/v1/lineage", Hides::LeavesOut(r#"{"path": "/{name}", "direction": "up"}"#)),
     ("get", "/v1/usage", Hides::LeavesOut("by=job")),
     ("post", "/v1/jobs/{job}/cancel", Hides::AsMissing(&[r#"{"reason": "test"}"#])),

@@ -1,7 +1,7 @@
 //! Finished runs of steps, by which later runs are skipped.
 
 use crate::convert::{json, path_text};
-use crate::database::{Rows, Session, Value};
+use crate::database::{Row, Rows, Session, Value};
 use crate::transaction::ApplyError;
 use crate::{Metastore, StoreError};
 use api::task::RecordedRun;
@@ -103,16 +103,36 @@ impl Metastore {
         let statement = "SELECT * FROM finished_runs WHERE (user_name > $1 OR (user_name = $1 AND path > $2)) \
                          AND (CAST($3 AS TEXT) IS NULL OR user_name = $3) ORDER BY user_name, path LIMIT $4";
         let rows = self.rows(statement, values).await?;
-        let (mut runs, mut last) = (Vec::with_capacity(rows.len()), None);
-        for row in &rows {
-            let (user, path): (String, String) = (self.get(row, "user_name")?, self.get(row, "path")?);
-            last = Some(RunKey { user: user.clone(), path: path.clone() });
+        let last = match rows.last() {
+            Some(row) => Some(RunKey { user: self.get(row, "user_name")?, path: self.get(row, "path")? }),
+            None => None,
+        };
+        Ok((self.runs_of(&rows)?, last.filter(|_| rows.len() == PAGE as usize)))
+    }
+
+    /// Returns the remembered runs of the steps of a job, in their order, at most `count_max`; without those that a later
+    /// run has replaced, and those that this version cannot read.
+    pub async fn finished_runs_of(
+        &self,
+        job: JobId,
+        count_max: u32,
+    ) -> Result<Vec<FinishedRunRow>, StoreError> {
+        let statement = "SELECT finished_runs.* FROM finished_runs JOIN jobs ON jobs.job = finished_runs.job \
+                         WHERE jobs.step_of = $1 ORDER BY finished_runs.job, finished_runs.path LIMIT $2";
+        let rows = self.rows(statement, [job.0.into(), count_max.into()]).await?;
+        self.runs_of(&rows)
+    }
+
+    fn runs_of(&self, rows: &[Row]) -> Result<Vec<FinishedRunRow>, StoreError> {
+        let mut runs = Vec::with_capacity(rows.len());
+        for row in rows {
             if let Ok(run) = serde_json::from_str(&self.get::<String>(row, "run")?) {
                 let (job, ended_ns) = (JobId(self.number(row, "job")?), self.number(row, "ended_ns")?);
+                let (user, path) = (self.get(row, "user_name")?, self.get(row, "path")?);
                 runs.push(FinishedRunRow { user, path, job, ended_ns, run });
             }
         }
-        Ok((runs, last.filter(|_| rows.len() == PAGE as usize)))
+        Ok(runs)
     }
 }
 

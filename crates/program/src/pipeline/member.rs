@@ -7,6 +7,7 @@ use crate::process::standard_error::Drain;
 use crate::process::{Lives, Process, pipe};
 use crate::running::{Exit, judge};
 use crate::slots::environment;
+use crate::spec::advice;
 use api::{Blame, TaskFailure};
 use containment::{ContainmentError, HoldersThen};
 use rustix::event::{PollFd, PollFlags};
@@ -270,7 +271,10 @@ impl<'a> Running<'a> {
         };
         let status = status.map_err(|error| other(environment(&error)))?;
         ending.check(&self.program.spec.words[0]).map_err(other)?;
-        judge(context, &self.program.spec, Exit { status, memory_bytes: 0 }, tail).map_err(other)
+        let spec = &self.program.spec;
+        let note = advice::after_success(spec, &tail).filter(|_| status.success());
+        note.iter().for_each(|note| self.drain.note(note));
+        judge(context, spec, Exit { status, memory_bytes: 0 }, tail).map_err(other)
     }
 }
 

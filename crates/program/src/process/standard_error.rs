@@ -138,13 +138,18 @@ impl<'a> Drain<'a> {
         self.log.add(bytes);
     }
 
+    /// Adds a line of the engine to the log alone.
+    pub fn note(&mut self, line: &str) {
+        self.log.add(line.as_bytes());
+    }
+
     /// Returns whether nothing follows the line that ended the reports about the task.
     pub fn has_ended(&self) -> bool {
         self.sieve.has_ended
     }
 
-    /// Returns the last lines that are not reports.
-    pub fn finish(mut self) -> Vec<String> {
+    /// Returns the last lines that are not reports. None follows.
+    pub fn finish(&mut self) -> Vec<String> {
         if !self.sieve.held.is_empty() {
             self.sieve.end_line();
         }

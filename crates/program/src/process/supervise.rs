@@ -106,7 +106,7 @@ pub(crate) fn supervise(
             break;
         }
     }
-    let Supervisor { ended, drain, limits, .. } = supervisor;
+    let Supervisor { ended, mut drain, limits, .. } = supervisor;
     let end = match ended {
         Some(Ended { status, ending, .. }) => ProcessEnd::Ended(status, ending),
         None => ProcessEnd::Waiting,

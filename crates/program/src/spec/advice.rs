@@ -15,6 +15,14 @@ const WORDS_MAX: usize = 64;
 pub(crate) const UNDECLARED: &str =
     " (it may read only the files that it declares: add others to `reads`, or set `cache = false`)";
 
+/// Returns a line for the log of a program that succeeded with these last lines, if it may have been refused a read: a
+/// shell sees only the end of the last program of a pipe.
+pub(crate) fn after_success(spec: &ProgramSpec, tail: &[String]) -> Option<String> {
+    spec.declared_reads.as_ref()?;
+    let line = tail.iter().find(|line| DENIED.iter().any(|part| line.contains(part)))?;
+    Some(format!("sailfish: the step succeeded, although it said {line:?}{UNDECLARED}\n"))
+}
+
 /// Returns the end of the message of a program that failed with these last lines.
 pub(crate) fn after_failure(spec: &ProgramSpec, tail: &[String]) -> String {
     if spec.declared_reads.is_none() {

@@ -3,7 +3,8 @@
 use api::history::lineage::{
     LINEAGE_RUNS_MAX, Lineage, LineageDirection, LineageFile, LineageQuestion, LineageRun,
 };
-use api::task::{FileContent, is_stored_path};
+use api::task::{FileContent, RecordedRun, is_stored_path};
+use ids::JobId;
 use metastore::{FinishedRunRow, Metastore, StoreError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -35,6 +36,16 @@ pub async fn lineage(
     }
 }
 
+/// Returns the remembered runs of the steps of a job, the oldest job first. Runs that stood for its other steps, and those
+/// of steps that have run again since, are not among them.
+pub async fn runs_of_steps(store: &Metastore, job: JobId) -> Result<Lineage, StoreError> {
+    let rows = store.finished_runs_of(job, LINEAGE_RUNS_MAX as u32 + 1).await?;
+    let mut runs: Vec<LineageRun> = rows.into_iter().map(run_of).collect();
+    let is_cut = runs.len() > LINEAGE_RUNS_MAX;
+    runs.truncate(LINEAGE_RUNS_MAX);
+    Ok(Lineage { was_at: None, runs, is_cut })
+}
+
 /// Runs by the files that they read and wrote.
 #[derive(Default)]
 struct RunGraph {
@@ -47,14 +58,13 @@ struct RunGraph {
 
 impl RunGraph {
     fn add(&mut self, row: FinishedRunRow) {
-        let FinishedRunRow { user, job, ended_ns, run, .. } = row;
         let index = self.runs.len();
-        let (step, run) = (run.step, run.run);
+        let run = &row.run.run;
         self.files += 1 + run.executables.len() + run.paths().count();
         for output in &run.outputs {
             // Two steps may have written one path; the later run made the present file.
             let writer = self.writers.entry(output.path.clone()).or_insert(index);
-            if *writer != index && self.runs[*writer].ended_ns <= ended_ns {
+            if *writer != index && self.runs[*writer].ended_ns <= row.ended_ns {
                 *writer = index;
             }
         }
@@ -64,11 +74,7 @@ impl RunGraph {
                 self.readers.entry(path.clone()).or_default().push(index);
             }
         }
-        let inputs = run.inputs.into_iter().chain(run.environment).map(file).collect();
-        let user = Some(user).filter(|user| !user.is_empty());
-        let executables = run.executables.into_iter().map(file).collect();
-        let outputs = run.outputs.into_iter().map(file).collect();
-        self.runs.push(LineageRun { step, job, user, ended_ns, distance: 0, executables, inputs, outputs });
+        self.runs.push(run_of(row));
     }
 
     /// Returns the paths by which a file is known, or else the path of a file with its content: it was moved since.
@@ -117,6 +123,15 @@ impl RunGraph {
         }
         Lineage { was_at, runs, is_cut: false }
     }
+}
+
+fn run_of(row: FinishedRunRow) -> LineageRun {
+    let FinishedRunRow { user, job, ended_ns, run: RecordedRun { step, run, .. }, .. } = row;
+    let inputs = run.inputs.into_iter().chain(run.environment).map(file).collect();
+    let user = Some(user).filter(|user| !user.is_empty());
+    let executables = run.executables.into_iter().map(file).collect();
+    let outputs = run.outputs.into_iter().map(file).collect();
+    LineageRun { step, job, user, ended_ns, distance: 0, executables, inputs, outputs }
 }
 
 fn file(file: FileContent) -> LineageFile {

@@ -32,6 +32,7 @@ pub struct ExplainArgs {
 
 /// Prints a line for each attempt.
 pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
+    store::expect_no_steps(&store::details(&args.from, JobId(args.job), 0)?)?;
     let placements = placements(&args.from, JobId(args.job))?;
     let chosen = match &args.task {
         None => Chosen::default(),

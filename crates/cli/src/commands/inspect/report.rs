@@ -1,5 +1,7 @@
 //! `sailfish report JOB`: the figures of a job, for users.
 
+mod steps;
+
 use crate::engine::{remote, store};
 use crate::exit::Failure;
 use crate::options::connect::StateArgs;
@@ -25,7 +27,7 @@ pub struct ReportArgs {
     /// Print the report as JSON, as stored in the output
     #[arg(long)]
     pub json: bool,
-    /// Rows of the plan to show
+    /// Maximum number of rows of the plan, or of files of steps, to show
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub limit: usize,
 }
@@ -36,6 +38,15 @@ const KEY_BYTES_SHOWN_MAX: usize = 13;
 /// Prints the report of a job.
 pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     let job = JobId(args.job);
+    let details = store::details(&args.state, job, 0)?;
+    if details.spec.kind.steps().is_some() {
+        let runs = steps::runs(&args.state, job)?;
+        let text = match args.json {
+            true => serde_json::to_string_pretty(&runs).map_err(anyhow::Error::from)? + "\n",
+            false => steps::render(&details, &runs, args.limit),
+        };
+        return Ok(print(&text)?);
+    }
     let read = async |store: Metastore| {
         let row = store::job_row(&store, job).await?;
         let state = row.state.word();

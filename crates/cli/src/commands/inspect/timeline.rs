@@ -119,6 +119,7 @@ struct Timeline {
 pub fn run(args: &TimelineArgs) -> Result<(), Failure> {
     let job = JobId(args.job);
     let all = store::details(&args.state, job, 0)?;
+    store::expect_no_steps(&all)?;
     let timeline = timeline(all.job, all.spec.slots, &all.stages, all.attempts, now_ns());
     if args.json {
         let text = serde_json::to_string_pretty(&as_json(&timeline)).map_err(anyhow::Error::from)?;

@@ -316,6 +316,7 @@ pub(super) fn print_logs(logs: &JobLogs) -> Result<(), Failure> {
 /// Runs `sailfish logs`: prints the output of a job's program, each stream to its own.
 pub fn logs(args: &LogsArgs) -> Result<(), Failure> {
     let job = JobId(args.job);
+    store::expect_no_steps(&store::details(&args.state, job, 0)?)?;
     let connection = args.state.connection()?;
     let read = async |store: Metastore| {
         let row = store::job_row(&store, job).await?;
