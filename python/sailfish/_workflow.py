@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from ._progress import display_of
 from ._run import toml
 from ._workflow_files import WorkflowFile, WorkflowStep, local_name
 from ._workflow_functions import save_function
-from ._workflow_options import StepOptions, checked_file, checked_list, options_of
+from ._workflow_options import StepOptions, checked_file, checked_list, checked_resources, options_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -186,23 +186,25 @@ class Workflow:
         self,
         *,
         slots: int | None = None,
+        resources: Mapping[str, int] | None = None,
         server: str | None = None,
         state: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
     ) -> WorkflowRun:
         """Runs all steps and waits until they have ended.
 
-        ``slots``: the number of programs that run at once on this machine; by default its cores. ``server``: the URL of a server whose
-        nodes run the steps; they must see the files, and the interpreter of this program, under the same paths. ``state``: the directory
-        of the state on this machine. Errors: `JobFailed`, with the name of the failed step and the text that its program wrote to standard
+        ``slots``: the number of programs that run at once on this machine; by default its cores. ``resources``: the generic resources of
+        this machine, such as ``{"gpu": 1}``. ``server``: the URL of a server whose nodes run the steps; they must see the files, and the
+        interpreter of this program, under the same paths. ``state``: the directory of the state on this machine. Errors: `JobFailed`, with the name of the failed step and the text that its program wrote to standard
         error; `CannotSend`; `EngineMissing`; `KeyboardInterrupt`, raised after all processes have ended.
         """
-        return self.start(slots=slots, server=server, state=state, progress=progress).wait()
+        return self.start(slots=slots, resources=resources, server=server, state=state, progress=progress).wait()
 
     def start(
         self,
         *,
         slots: int | None = None,
+        resources: Mapping[str, int] | None = None,
         server: str | None = None,
         state: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
@@ -212,10 +214,12 @@ class Workflow:
         runs; `CannotSend`; `EngineMissing`."""
         if self._run is not None and not self._run.done():
             raise RuntimeError(f"the workflow {self.name!r} already runs: wait until it has ended")
-        if server is not None and (slots is not None or state is not None):
-            raise ValueError(f"the workflow {self.name!r}: slots and state are of a run on this machine, not on server={server!r}")
+        if server is not None and (slots is not None or resources is not None or state is not None):
+            raise ValueError(f"the workflow {self.name!r}: slots, resources and state are of a run on this machine, not on server={server!r}")
         options = {"--slots": slots, "--server": server, "--state": None if state is None else os.fspath(state)}
         words = [f"{option}={value}" for option, value in options.items() if value is not None]
+        amounts = checked_resources(f"the workflow {self.name!r}", resources or {})
+        words += [f"--resource={name}={amount}" for name, amount in amounts.items()]
         self._run = WorkflowRun(self, words, progress, server)
         return self._run
 

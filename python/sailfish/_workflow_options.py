@@ -19,6 +19,7 @@ class StepOptions(TypedDict, total=False):
     cores: int
     memory: str | int
     arch: str
+    resources: Mapping[str, int]
     retries: int
     timeout: str | int
     network: bool
@@ -55,6 +56,8 @@ def options_of(step: str, options: StepOptions, steps: Collection[str]) -> dict[
             table[name] = _names(step, value, steps)
         elif name == "env":
             table[name] = _variables(step, value)
+        elif name == "resources":
+            table[name] = checked_resources(f"the step {step!r}", value)
         elif name in ("reads", "environment"):
             table[name] = [_path(step, name, each) for each in checked_list(step, name, value)]
         else:
@@ -91,6 +94,18 @@ def _variables(step: str, given: object) -> dict[str, str]:
     wrong = [name for name, value in given.items() if not isinstance(name, str) or not isinstance(value, str)]
     if wrong:
         raise TypeError(f"the step {step!r}: the variable {wrong[0]!r} in env must have a text as its name and as its value")
+    return dict(given)
+
+
+def checked_resources(of: str, given: object) -> dict[str, int]:
+    """Returns the amounts of resources by name. Errors: `TypeError` and `ValueError`."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{of}: resources={given!r:.200} must map names to amounts, such as {{'gpu': 1}}")
+    for name, amount in given.items():
+        if not isinstance(name, str) or not isinstance(amount, int) or isinstance(amount, bool):
+            raise TypeError(f"{of}: the resource {name!r} must have a text as its name and a whole number as its amount")
+        if not 1 <= amount <= 1_000_000:
+            raise ValueError(f"{of}: the resource {name!r} has the amount {amount}: give 1 to 1000000")
     return dict(given)
 
 

@@ -217,6 +217,7 @@ def test_table_of_a_command_has_all_keys(tmp_path: Path) -> None:
         cores=2,
         memory=1 << 20,
         arch="x86_64",
+        resources={"gpu": 1, "lic": 2},
         retries=3,
         timeout="1h",
         network=True,
@@ -239,6 +240,7 @@ def test_table_of_a_command_has_all_keys(tmp_path: Path) -> None:
         "cores = 2",
         'memory = "1048576"',
         'arch = "x86_64"',
+        'resources = { "gpu" = 1, "lic" = 2 }',
         "retries = 3",
         'timeout = "1h"',
         "network = true",
@@ -285,6 +287,9 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda wf, other: wf.command("new", "true", keep=1), TypeError, "the step 'new': keep=1 must be True or False"),
     (lambda wf, other: wf.command("new", "true", retries=-1), ValueError, "the step 'new': retries=-1 is negative"),
     (lambda wf, other: wf.command("new", "true", env={"A": 1}), TypeError, "the variable 'A' in env"),
+    (lambda wf, other: wf.command("new", "true", resources=["gpu"]), TypeError, "the step 'new': resources=.* must map names"),
+    (lambda wf, other: wf.command("new", "true", resources={"gpu": "1"}), TypeError, "the resource 'gpu' must have a text"),
+    (lambda wf, other: wf.command("new", "true", resources={"gpu": 0}), ValueError, "the resource 'gpu' has the amount 0"),
     (lambda wf, other: wf.function(3, name="new"), TypeError, "the step 'new': 3 is no function"),
     (lambda wf, other: wf.function(fails, name="new", in_place=True), ValueError, "the step 'new': in_place is for commands"),
     (lambda wf, other: wf.function(lambda: None), TypeError, r"needs name=\.\.\."),
@@ -292,7 +297,8 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda wf, other: wf.function(fails, outputs=["x"]), TypeError, "the step 'fails': missing a required argument: 'output'"),
     (lambda wf, other: wf.function(fails, other, outputs=["x"]), ValueError, "the step 'fails' reads the file 'out' of another workflow"),
     (lambda wf, other: wf.step(fails), TypeError, "the decorator of fails needs parentheses"),
-    (lambda wf, other: wf.run(server="http://x", slots=1), ValueError, "slots and state are of a run on this machine"),
+    (lambda wf, other: wf.run(server="http://x", slots=1), ValueError, "slots, resources and state are of a run on this machine"),
+    (lambda wf, other: wf.run(server="http://x", resources={"gpu": 1}), ValueError, "are of a run on this machine"),
 ]
 
 

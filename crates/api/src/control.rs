@@ -6,6 +6,7 @@ use ids::StageKind;
 use crate::data_access::{DataKeys, JobToken, SecretText};
 use crate::drill::DrillFault;
 use crate::fsck::CheckTask;
+use crate::job::resources::GenericResources;
 use crate::machine::{DiskReport, MachineSample, NodeReport};
 use crate::orphaned::OrphanedData;
 use crate::stored::need::StoredNeed;
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// Version of these messages; server, nodes and clients must agree on it.
-pub const PROTOCOL_VERSION: u32 = 23;
+pub const PROTOCOL_VERSION: u32 = 24;
 /// Maximum number of attempts of a node that wait for a slot, or run after such a wait.
 pub const PLACES_MAX: u32 = 256;
 /// Maximum bytes of a request body and of an answer: a result that seals very many runs is the largest.
@@ -184,6 +185,9 @@ pub struct NodeInfo {
     pub memory_bytes: u64,
     /// Architecture of its processor, as in `x86_64`.
     pub architecture: String,
+    /// Generic resources that it declares.
+    #[serde(default, skip_serializing_if = "GenericResources::is_none")]
+    pub resources: GenericResources,
     /// Address of its data port for other nodes; empty if it has none.
     #[serde(default)]
     pub data_url: String,

@@ -3,6 +3,7 @@
 mod kind;
 mod limits;
 pub mod pipeline;
+pub mod resources;
 pub mod seen;
 pub mod workflow;
 pub mod workflow_file;

@@ -21,6 +21,7 @@ pub use task_file::{PIPELINE_PROGRAMS_MAX, TASK_FILES_MAX, TaskFile, TaskFileErr
 pub use usage::{ATTEMPT_USAGE_MAX, AttemptUsage};
 
 use crate::AttemptLimits;
+use crate::job::resources::GenericResources;
 use crate::stored::cluster::RecordedPart;
 use crate::{KeyBytes, PinnedFile, ShippedFile, Split, StageFilePlace};
 use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source};
@@ -143,6 +144,9 @@ pub struct RunTask {
     /// In a cluster: the architecture of its node, as in `x86_64`; None accepts any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
+    /// Generic resources of its node that the program has while it runs. It sees them in its environment.
+    #[serde(default, skip_serializing_if = "GenericResources::is_none")]
+    pub resources: GenericResources,
     /// The user who owns the job. The server sets it and overwrites a name from the client.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,

@@ -50,6 +50,7 @@ impl Failure {
             | ServerError::LongName { .. }
             | ServerError::LongArgument { .. }
             | ServerError::ManyArguments { .. }
+            | ServerError::BadResources(_)
             | ServerError::OutputUnreadable { .. }
             | ServerError::OutputUnusable { .. }
             | ServerError::DirectoryUnwritable { .. }

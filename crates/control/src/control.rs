@@ -38,6 +38,7 @@ use api::data_access::{DataKeys, SecretText};
 use api::drill::{DrillNews, DrillOutcome};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
 use api::history::{JobState, StepOf};
+use api::job::resources::GenericResources;
 use api::intermediate::{CreatedIntermediate, IntermediateStatus, NewIntermediate};
 use api::kept::{KeptAnnouncement, KeptPlace};
 use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer};
@@ -149,6 +150,11 @@ impl Control {
 /// Slots and nodes.
 impl Control {
     /// Records the number of slots of this process, before they ask.
+    /// Sets the generic resources of the node in this process. Comes before its slots.
+    pub fn local_node_declares(&mut self, resources: GenericResources) {
+        self.work.fleet.declare_local(resources);
+    }
+
     pub fn local_node_has(&mut self, outbox: &mut Outbox, slots: u32) {
         local_node_has(&mut self.work, outbox, slots);
     }

@@ -276,6 +276,7 @@ pub fn node_info(row: &NodeRow) -> NodeInfo {
         slots: row.slots,
         memory_bytes: row.memory_bytes,
         architecture: row.arch.clone(),
+        resources: row.resources.clone().into_iter().collect(),
         data_url: row.url.clone(),
         sees: row.sees.clone(),
         left: Vec::new(),

@@ -7,6 +7,7 @@ mod near_inputs;
 mod orders;
 mod placements;
 mod progress;
+mod resource_kinds;
 mod run_again;
 mod seen_inputs;
 pub(crate) mod seen_listings;
@@ -17,6 +18,7 @@ pub(crate) use feed::feed;
 pub(crate) use finished::{attempt_finished, ended};
 pub(crate) use near_inputs::{inputs_moved, plan_again};
 pub(crate) use progress::{all_done, progressed};
+pub(crate) use resource_kinds::ResourceKinds;
 pub(crate) use run_again::{attempt_lost, attempt_unrun, run_again};
 pub(crate) use seen_inputs::{bound, waits_to_see};
 
@@ -32,6 +34,7 @@ pub(crate) struct Scheduling {
     actions: VecDeque<Action>,
     /// Architectures of nodes, by their numbers in the scheduler.
     architectures: Architectures,
+    resource_kinds: ResourceKinds,
     planning: Planning,
 }
 
@@ -50,6 +53,14 @@ impl Scheduling {
 
     pub fn known_architectures(&self) -> &Architectures {
         &self.architectures
+    }
+
+    pub fn resource_kinds(&mut self) -> &mut ResourceKinds {
+        &mut self.resource_kinds
+    }
+
+    pub fn known_resource_kinds(&self) -> &ResourceKinds {
+        &self.resource_kinds
     }
 
     fn planning(&mut self) -> &mut Planning {

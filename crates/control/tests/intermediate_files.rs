@@ -71,6 +71,7 @@ impl World {
             slots: 1,
             memory_bytes: 1 << 30,
             architecture: String::new(),
+            resources: Default::default(),
             data_url: "http://node".to_string(),
             sees: Vec::new(),
             left: Vec::new(),

@@ -68,6 +68,7 @@ impl World {
             slots,
             memory_bytes: 1 << 30,
             architecture: String::new(),
+            resources: Default::default(),
             data_url: "http://node".to_string(),
             sees,
             left: Vec::new(),

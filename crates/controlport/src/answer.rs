@@ -118,6 +118,7 @@ impl From<ServerError> for Problem {
             | ServerError::LongName { .. }
             | ServerError::LongArgument { .. }
             | ServerError::ManyArguments { .. }
+            | ServerError::BadResources(_)
             | ServerError::Spec(_)
             | ServerError::Kind(_)
             | ServerError::MoreThanSteps
@@ -184,6 +185,7 @@ fn code_of_control(error: &ControlError) -> ErrorCode {
     match error {
         ControlError::FitsNowhere { .. }
         | ControlError::FewSlots { .. }
+        | ControlError::FewResources { .. }
         | ControlError::NoSuchArchitecture { .. }
         | ControlError::CheckFailed { .. }
         | ControlError::DrillUnanswered { .. }

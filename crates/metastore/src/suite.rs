@@ -434,6 +434,7 @@ fn node(number: u32, name: &str) -> NodeRow {
         memory_bytes: 1 << 33,
         cpu_count: 2,
         arch: "x86_64".to_string(),
+        resources: [("gpu".to_string(), 2)].into(),
         version: "0.1.0".to_string(),
         state: NodeState::Up,
         generation: 1,

@@ -1,6 +1,7 @@
 //! Rows of machines: nodes, disks, samples, and the places of replicas. Times are nanoseconds since 1970.
 
 use ids::{ChunkId, DiskIndex, NodeId, RunId, TaskIndex};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A machine that runs tasks, in its last registration.
@@ -17,6 +18,8 @@ pub struct NodeRow {
     pub cpu_count: u32,
     /// In the compiler's spelling: `x86_64`, `aarch64`.
     pub arch: String,
+    /// Amounts of its generic resources by name.
+    pub resources: BTreeMap<String, u32>,
     /// Version of its program.
     pub version: String,
     pub state: NodeState,

@@ -1,5 +1,6 @@
 //! Conditions that hold after every event.
 
+use crate::memory::{Amount, Room};
 use crate::Slot;
 use crate::state::{Job, Phase, State, Task};
 use ids::{AttemptKey, InputNodes, JobId, NodeId, Placement, StageIndex, TaskIndex, TaskKey};
@@ -54,15 +55,15 @@ fn has_slot_waiting(state: &State, id: JobId, job: &Job, task: &Task) -> bool {
     let reserved = state.node_kept_for_wide();
     // Whether a task with memory fits depends on the other waiting jobs too.
     let may_run = |node: NodeId| {
-        let fits = !needs.is_wide() || (needs.memory_bytes == 0 && state.fits(needs, node));
-        reserved != Some(node) && fits
+        let may_pass = !needs.picks_nodes() || (!needs.takes_amounts() && state.fits(needs, node));
+        reserved != Some(node) && may_pass
     };
     let is_free = |node: NodeId| state.free_slots.first_of(node).is_some() && may_run(node);
     let is_draining = |node: NodeId| state.draining_slots.first_of(node).is_some() && may_run(node);
     match &task.placement {
         _ if task.only.is_some() => task.only.iter().flatten().any(|node| is_free(*node)),
         // Whether it may have such a slot depends on the other waiting jobs, and on their waiting times.
-        Placement::Anywhere if needs.memory_bytes > 0 && !needs.everywhere => false,
+        Placement::Anywhere if needs.takes_amounts() => false,
         Placement::Anywhere if needs.architecture.is_some() && !needs.everywhere => false,
         Placement::Anywhere if !needs.everywhere => state.free_slots.nodes().any(is_free),
         Placement::Anywhere => state.free_slots.nodes().any(|node| state.shares(node) && is_free(node)),
@@ -110,11 +111,25 @@ fn check_memory(state: &State) {
         };
         let ran_bytes: u64 = state.jobs.values().map(there).sum();
         assert_eq!(ran_bytes, room.ran_bytes, "the memory of attempts on {node} is miscounted");
+        check_resources(state, *node, room);
     }
     let waits = |id: &JobId| state.jobs.get(id).is_some_and(|job| !job.has_memory && job.running.is_empty());
     assert!(state.line.iter().all(waits), "a job in line runs, or is gone");
     assert!(state.kept.is_none_or(|(job, _)| state.jobs.contains_key(&job)), "a node is kept for nobody");
     assert!(state.kept.is_some() || state.holders_when_kept.is_none(), "a whole node is kept for nobody");
+}
+
+/// Checks the generic resources that attempts have taken on a node.
+fn check_resources(state: &State, node: NodeId, room: &Room) {
+    let mut taken: BTreeMap<u32, u64> = BTreeMap::new();
+    for job in state.jobs.values() {
+        let here = job.running.values().filter(|running| running.slot.node == node).count() as u64;
+        for Amount { kind, count } in job.claim.needs.resources.iter().filter(|_| here > 0) {
+            *taken.entry(kind).or_default() += here * u64::from(count);
+        }
+    }
+    assert_eq!(taken, room.taken, "the generic resources of attempts on {node} are miscounted");
+    assert!(!state.jobs.values().any(|job| job.claim.needs.everywhere && !job.claim.needs.resources.is_none()));
 }
 
 fn key(job: JobId, stage: u16, task: usize) -> TaskKey {

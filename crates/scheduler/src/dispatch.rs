@@ -250,7 +250,7 @@ impl State {
     fn claim_far(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
         let (level, user, needs, order) = (job.level, job.claim.user, job.claim.needs, job.order(id));
-        self.look_everywhere |= needs.is_wide();
+        self.look_everywhere |= needs.picks_nodes();
         self.claims_mut(Queue::Far.for_needs(needs)).insert(level, user, order);
     }
 

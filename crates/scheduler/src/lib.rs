@@ -43,7 +43,7 @@ pub use locality::{
     Fetch, FetchTree, InputPlace, NodeOfRack, NodeRoom, PlacedTask, Proximity, Reach, SERVES_MAX,
     fetch_trees, place, plan,
 };
-pub use memory::{MEMORY_PATIENCE_NS, left_out, wait_of};
+pub use memory::{Amount, Amounts, MEMORY_PATIENCE_NS, RESOURCE_KINDS_MAX, left_out, wait_of};
 pub use reactor::handle;
 pub use speculation::{
     COMPARED_MIN, JUDGED_AFTER_NS, Label, NO_PROGRESS_NS, NO_PROGRESS_TIMES, SpeculationFigures, Waits,
@@ -151,17 +151,32 @@ pub struct Needs {
     pub everywhere: bool,
     /// Number of slots of the node that it takes besides its own, while an attempt runs.
     pub slots_beside: u32,
+    /// Generic resources of the node that it takes while an attempt runs. Excludes memory on every node.
+    pub resources: Amounts,
 }
 
 impl Needs {
     /// Returns whether any node with a free slot will do.
     pub fn is_nothing(&self) -> bool {
-        self.memory_bytes == 0 && self.architecture.is_none() && self.slots_beside == 0
+        self.memory_bytes == 0
+            && self.architecture.is_none()
+            && self.slots_beside == 0
+            && self.resources.is_none()
+    }
+
+    /// Returns whether an attempt takes memory or generic resources of its own node, which later attempts may miss.
+    pub(crate) fn takes_amounts(&self) -> bool {
+        !self.everywhere && (self.memory_bytes > 0 || !self.resources.is_none())
     }
 
     /// Returns the number of slots that an attempt takes, its own included.
     pub(crate) fn slots(&self) -> u32 {
         self.slots_beside.saturating_add(1)
+    }
+
+    /// Returns whether the resources of each node decide which one may run an attempt.
+    pub(crate) fn picks_nodes(&self) -> bool {
+        !self.everywhere && !self.is_nothing()
     }
 
     /// Returns whether an attempt takes several slots.
@@ -276,6 +291,8 @@ pub enum Event {
         architecture: u32,
         /// Number of its slots.
         slots: u32,
+        /// Generic resources that it declares.
+        resources: Amounts,
     },
     /// A slot asks for work. It asks again after each attempt. A slot that an attempt has taken besides its own gets no
     /// order and may go on asking; it gets none until the attempt ends.

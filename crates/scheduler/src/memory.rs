@@ -3,10 +3,14 @@
 //!
 //! The data of a MapReduce job is on all nodes that accept chunks, wherever its tasks ran. So the job holds its memory
 //! on all nodes that share such jobs, from its admission until the end of its last attempt. Admissions are in order,
-//! and no job passes the first one. A job that needs memory, several slots or an architecture only where its attempt runs
-//! holds them during the attempt; if such a job has waited long, a node is reserved for it ([`reservation`]).
+//! and no job passes the first one. A job that needs memory, generic resources, several slots or an architecture only
+//! where its attempt runs holds them during the attempt; if such a job has waited long, a node is reserved for it
+//! ([`reservation`]).
 
+mod amounts;
 mod reservation;
+
+pub use amounts::{Amount, Amounts, RESOURCE_KINDS_MAX};
 
 use crate::claims::{ClaimRank, Claims};
 use crate::ready::Queue;
@@ -14,19 +18,22 @@ use crate::state::{Phase, State};
 use crate::{AGING_NS, Needs, UnixNanos, Wait};
 use ids::{JobId, NodeId};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Time after which a node is reserved for a job that needs memory or several slots where it runs; and time after which
 /// no more jobs with memory where they run start while a job waits for memory on all nodes.
 pub const MEMORY_PATIENCE_NS: u64 = 2_000_000_000;
 
 /// Resources of a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Room {
     pub memory_bytes: u64,
     pub architecture: u32,
     /// Number of slots.
     pub slots: u32,
+    /// Generic resources that it declares, and those that running attempts have taken of them, by kind.
+    pub resources: Amounts,
+    pub taken: BTreeMap<u32, u64>,
     /// Memory of running attempts that hold it on this node alone.
     pub ran_bytes: u64,
     /// True if it takes part in jobs that hold memory on all nodes. A node that joined when they held more than it has
@@ -34,11 +41,36 @@ pub(crate) struct Room {
     pub shares: bool,
 }
 
+impl Room {
+    /// Returns the room of a node without attempts.
+    pub fn new(memory_bytes: u64, architecture: u32, slots: u32, resources: Amounts) -> Self {
+        Self { memory_bytes, architecture, slots, resources, taken: BTreeMap::new(), ran_bytes: 0, shares: true }
+    }
+
+    fn take(&mut self, needs: Needs) {
+        self.ran_bytes = self.ran_bytes.saturating_add(needs.memory_bytes);
+        for Amount { kind, count } in needs.resources.iter() {
+            *self.taken.entry(kind).or_default() += u64::from(count);
+        }
+    }
+
+    fn give_back(&mut self, needs: Needs) {
+        self.ran_bytes = self.ran_bytes.saturating_sub(needs.memory_bytes);
+        for Amount { kind, count } in needs.resources.iter() {
+            let left = self.taken.get(&kind).copied().unwrap_or(0).saturating_sub(u64::from(count));
+            match left {
+                0 => self.taken.remove(&kind),
+                left => self.taken.insert(kind, left),
+            };
+        }
+    }
+}
+
 impl State {
     /// Adds the resources of a node. Comes before its slots ask.
-    pub(crate) fn add_room(&mut self, node: NodeId, memory_bytes: u64, architecture: u32, slots: u32) {
-        let shares = self.held_bytes <= memory_bytes;
-        self.rooms.insert(node, Room { memory_bytes, architecture, slots, ran_bytes: 0, shares });
+    pub(crate) fn add_room(&mut self, node: NodeId, room: Room) {
+        let shares = self.held_bytes <= room.memory_bytes;
+        self.rooms.insert(node, Room { shares, ..room });
         self.room_changed = true;
     }
 
@@ -89,30 +121,31 @@ impl State {
         }
     }
 
-    /// Counts the memory of an attempt that begins on a node, and ends the reservation for its job.
+    /// Counts the memory and the generic resources of an attempt that begins on a node, and ends the reservation for its
+    /// job.
     pub(crate) fn take_attempt_memory(&mut self, id: JobId, node: NodeId) {
-        if let Some(bytes) = self.attempt_bytes(id)
+        if let Some(needs) = self.attempt_takes(id)
             && let Some(room) = self.rooms.get_mut(&node)
         {
-            room.ran_bytes = room.ran_bytes.saturating_add(bytes);
+            room.take(needs);
         }
         self.keep_for_nobody(|kept, _| kept == id);
     }
 
-    /// Counts the memory of an attempt that has ended on a node.
+    /// Counts the memory and the generic resources of an attempt that has ended on a node.
     pub(crate) fn give_attempt_memory_back(&mut self, id: JobId, node: NodeId) {
-        let Some(bytes) = self.attempt_bytes(id) else { return };
+        let Some(needs) = self.attempt_takes(id) else { return };
         if let Some(room) = self.rooms.get_mut(&node) {
-            room.ran_bytes = room.ran_bytes.saturating_sub(bytes);
+            room.give_back(needs);
         }
         self.room_changed = true;
         self.woken.insert(node);
     }
 
-    /// Returns the memory that each attempt of a job takes on its node; None if attempts take none.
-    fn attempt_bytes(&self, id: JobId) -> Option<u64> {
+    /// Returns the needs of a job whose attempts take memory or generic resources of their nodes.
+    fn attempt_takes(&self, id: JobId) -> Option<Needs> {
         let needs = self.jobs.get(&id)?.claim.needs;
-        (!needs.everywhere && needs.memory_bytes > 0).then_some(needs.memory_bytes)
+        needs.takes_amounts().then_some(needs)
     }
 
     /// Admits jobs that fit now, in their order, and nodes that have room again.
@@ -165,7 +198,7 @@ impl State {
 
     fn fits_everywhere(&self, id: JobId, bytes: u64) -> bool {
         // A node is reserved for an older job that needs memory too.
-        let takes_memory = |kept: JobId| self.attempt_bytes(kept).is_some();
+        let takes_memory = |kept: JobId| self.attempt_takes(kept).is_some_and(|needs| needs.memory_bytes > 0);
         if self.kept.is_some_and(|(kept, _)| kept < id && takes_memory(kept)) {
             return false;
         }
@@ -216,13 +249,14 @@ impl State {
         let Some(room) = self.rooms.get(&node) else { return true };
         let held_bytes = if room.shares { self.held_bytes } else { 0 };
         needs.architecture.is_none_or(|architecture| architecture == room.architecture)
+            && room.resources.spare(&room.taken, &needs.resources)
             && (needs.memory_bytes == 0
                 || held_bytes + room.ran_bytes + needs.memory_bytes <= room.memory_bytes)
     }
 
     /// Returns whether no job that has waited long would be passed.
     fn may_take(&self, needs: Needs, id: JobId, node: NodeId, now: UnixNanos) -> bool {
-        if needs.memory_bytes == 0 {
+        if !needs.takes_amounts() {
             return true;
         }
         // A node kept for slots refuses jobs in `dispatch`, with and without memory.
@@ -232,7 +266,10 @@ impl State {
             let since = self.jobs[other].in_line_since;
             *other < id && now.0.saturating_sub(since.0) >= MEMORY_PATIENCE_NS
         };
-        let would_pass = !self.line.is_empty() && self.shares(node) && self.in_line().any(waits_long);
+        let would_pass = needs.memory_bytes > 0
+            && !self.line.is_empty()
+            && self.shares(node)
+            && self.in_line().any(waits_long);
         !(kept_for_other || would_pass)
     }
 }
@@ -266,6 +303,7 @@ pub fn wait_of(state: &State, id: JobId) -> Option<Wait> {
 
 fn could_ever(needs: Needs, room: &Room) -> bool {
     needs.memory_bytes <= room.memory_bytes
+        && room.resources.spare(&BTreeMap::new(), &needs.resources)
         && (!needs.is_wide() || needs.slots_beside < room.slots)
         && needs.architecture.is_none_or(|architecture| architecture == room.architecture)
 }

@@ -13,7 +13,7 @@ impl State {
         let Some(job) = self.jobs.get_mut(&key.job) else { return };
         let needs = job.claim.needs;
         // If the node must have a resource, the search happens when nodes ask.
-        let picks_nodes = !needs.everywhere && !needs.is_nothing();
+        let picks_nodes = needs.picks_nodes();
         let Some(task) = job.task(key).filter(|task| !matches!(task.placement, Placement::On(_))) else {
             return;
         };

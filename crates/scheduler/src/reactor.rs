@@ -3,6 +3,7 @@
 use crate::dispatch::dispatch;
 use crate::elastic::{lend_to_tails, on_task_added};
 use crate::losses::{on_node_lost, on_results_lost, on_tasks_moved, on_tasks_placed};
+use crate::memory::Room;
 use crate::ready::Queue;
 use crate::recovery::{Recovered, on_job_recovered};
 use crate::speculative_attempts::{Left, SLOW_NODE_NS, Watch, on_progress, speculate};
@@ -36,8 +37,8 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
             on_results_lost(state, outbox, now, job, to, &tasks, retained.as_ref());
             state.claim(job, now);
         }
-        Event::NodeCame { node, memory_bytes, architecture, slots } => {
-            state.add_room(node, memory_bytes, architecture, slots);
+        Event::NodeCame { node, memory_bytes, architecture, slots, resources } => {
+            state.add_room(node, Room::new(memory_bytes, architecture, slots, resources));
         }
         Event::SlotFree { slot } => state.slot_asks(slot),
         Event::PlacesFree { node, places } => on_places_free(state, node, places),

@@ -17,18 +17,18 @@ pub(crate) enum Queue {
     Far,
     /// Like `Anywhere`, for a job without memory on all nodes: any node with the needed resources may run it.
     Needy(Needs),
-    /// Like `Of`, or without a node like `Far`, for a job whose attempts take several slots.
+    /// Like `Of`, or without a node like `Far`, for a job whose attempts need resources of their node.
     Wide(Option<NodeId>, Needs),
 }
 
 impl Queue {
     /// Returns the queue of a job with these needs: `Needy` in place of `Anywhere`, unless it holds memory on all
-    /// nodes; and `Wide` in place of the others if its attempts take several slots.
+    /// nodes; and `Wide` in place of the others if its attempts need resources of their node.
     pub fn for_needs(self, needs: Needs) -> Self {
         match self {
             Self::Anywhere if !needs.everywhere => Self::Needy(needs),
-            Self::Of(node) if needs.is_wide() => Self::Wide(Some(node), needs),
-            Self::Far if needs.is_wide() => Self::Wide(None, needs),
+            Self::Of(node) if needs.picks_nodes() => Self::Wide(Some(node), needs),
+            Self::Far if needs.picks_nodes() => Self::Wide(None, needs),
             other => other,
         }
     }

@@ -51,7 +51,7 @@ pub struct State {
     pub(crate) line: BTreeSet<JobId>,
     /// Jobs without memory on all nodes: their tasks need resources of their own node, or nothing.
     pub(crate) needy: BTreeMap<Needs, Claims>,
-    /// Jobs whose attempts take several slots, by node: jobs with tasks on or near the node, or for None, with tasks that
+    /// Jobs whose attempts need resources of their node, by node: jobs with tasks on or near the node, or for None, with tasks that
     /// have waited long enough for a node near their data.
     pub(crate) wide: BTreeMap<Option<NodeId>, BTreeMap<Needs, Claims>>,
     /// A job that needs memory or several slots where it runs and has waited long, and the node that is reserved for

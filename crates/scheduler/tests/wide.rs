@@ -31,7 +31,7 @@ impl World {
 
     fn add_node(&mut self, number: u32) {
         let node = NodeId(number);
-        self.feed(Event::NodeCame { node, memory_bytes: 100, architecture: 0, slots: SLOTS });
+        self.feed(Event::NodeCame { node, memory_bytes: 100, architecture: 0, slots: SLOTS, resources: Default::default() });
         self.poll(number);
     }
 

@@ -55,6 +55,8 @@ pub enum ServerError {
         "the arguments and environment of a program have {bytes} bytes, and the kernel accepts at most {max}: give a --file in their place"
     )]
     ManyArguments { bytes: usize, max: usize },
+    #[error(transparent)]
+    BadResources(#[from] api::job::resources::ResourceError),
     #[error("the name of a {what} has {bytes} bytes: give at most {max}", max = api::control::NAME_BYTES_MAX)]
     LongName { what: &'static str, bytes: usize },
     #[error("the job cannot be taken: {0}")]

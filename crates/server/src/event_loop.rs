@@ -16,6 +16,7 @@ use crate::access::Signing;
 use crate::clock;
 use crate::messages::{LocalAssignment, PullReply};
 use crate::owner::OwnerLock;
+use api::job::resources::GenericResources;
 use control::{Control, DiskDirs, Outbox, PullRequest, Service, SlotOrder};
 use faults::{CrashPoint, crash_point};
 use jobkind::Kinds;
@@ -116,9 +117,10 @@ impl EventLoop {
         }
     }
 
-    /// Records the number of slots of this process.
-    pub fn local_node_has(&mut self, slots: u32) {
+    /// Records the number of slots and the generic resources of this process.
+    pub fn local_node_has(&mut self, slots: u32, resources: GenericResources) {
         self.tell_time();
+        self.control.local_node_declares(resources);
         self.control.local_node_has(&mut self.outbox, slots);
     }
 

@@ -110,7 +110,7 @@ impl Server {
         let (ready_sender, ready) = oneshot::channel();
         let state_dir = options.state_dir.clone();
         let (service, slots, database) = (options.service, options.slots, options.database.clone());
-        let files = options.shipped;
+        let (files, resources) = (options.shipped, options.resources);
         let (loop_roots, roots) = (options.roots.clone(), options.roots.map(Arc::new));
         let (loop_kinds, kinds) = (options.kinds.clone(), options.kinds);
         let (loop_sender, loop_shared, loop_signing) =
@@ -138,7 +138,7 @@ impl Server {
                         let mut server = EventLoop::new(store, lock, shared, signing, service, files, kinds);
                         let recovered = match service {
                             Service::Embedded => {
-                                server.local_node_has(slots);
+                                server.local_node_has(slots, resources);
                                 Ok(())
                             }
                             Service::Cluster => server.recover().await,

@@ -1,6 +1,7 @@
 //! Messages to and from the server that are function calls. `api::control` has the messages between processes.
 
 use crate::submission::ShippedOptions;
+use api::job::resources::GenericResources;
 use api::{JobSpec, Task};
 use control::Service;
 use control::users::JobQuota;
@@ -29,6 +30,8 @@ pub struct ServerOptions {
     pub kinds: Kinds,
     /// Slots of the node in this process; 0 in a cluster.
     pub slots: u32,
+    /// Generic resources of the node in this process.
+    pub resources: GenericResources,
 }
 
 /// Limits of a user.
@@ -67,14 +70,16 @@ impl ServerOptions {
     pub fn embedded(state_dir: PathBuf, slots: u32) -> Self {
         let shipped = ShippedOptions::default();
         let kinds = jobkinds::all();
-        Self { state_dir, service: Service::Embedded, database: None, shipped, roots: None, kinds, slots }
+        let (service, resources) = (Service::Embedded, GenericResources::default());
+        Self { state_dir, service, database: None, shipped, roots: None, kinds, slots, resources }
     }
 
     /// Returns the options of a server for remote nodes.
     pub fn cluster(state_dir: PathBuf, database: Option<String>) -> Self {
         let shipped = ShippedOptions::default();
         let kinds = jobkinds::all();
-        Self { state_dir, service: Service::Cluster, database, shipped, roots: None, kinds, slots: 0 }
+        let (service, resources) = (Service::Cluster, GenericResources::default());
+        Self { state_dir, service, database, shipped, roots: None, kinds, slots: 0, resources }
     }
 }
 

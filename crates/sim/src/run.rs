@@ -141,7 +141,7 @@ impl Simulation {
         if self.world.memory_bytes > 0 {
             let memory_bytes = self.world.memory_bytes;
             let slots = self.world.slots_per_node;
-            self.feed(Event::NodeCame { node, memory_bytes, architecture: 0, slots });
+            self.feed(Event::NodeCame { node, memory_bytes, architecture: 0, slots, resources: Default::default() });
         }
         for slot in 0..self.world.slots_per_node {
             self.feed(Event::SlotFree { slot: Slot { node, slot } });

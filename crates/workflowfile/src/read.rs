@@ -4,6 +4,7 @@ mod wrong_type;
 
 use crate::error::{FewSteps, Nearest, WorkflowFileError};
 use crate::expand::{check_values, expand};
+use api::job::resources::GenericResources;
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
 use api::name_beside;
@@ -177,11 +178,22 @@ fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileE
         cores: step.cores.unwrap_or(0),
         memory_bytes: memory.transpose()?.unwrap_or(0),
         architecture: step.arch.clone(),
+        resources: resources(step)?,
         caching: caching(step, dir),
         ..RunTask::default()
     };
     task.limits.seconds = timeout.transpose()?.map(|timeout| timeout.as_secs());
     Ok(task)
+}
+
+fn resources(step: &WorkflowFileStep) -> Result<GenericResources, WorkflowFileError> {
+    match step.resources.check() {
+        Ok(()) => Ok(step.resources.clone()),
+        Err(error) => {
+            let (step, value, reason) = (step.name.clone(), step.resources.to_string(), error.to_string());
+            Err(WorkflowFileError::BadValue { step, key: "resources", value, reason })
+        }
+    }
 }
 
 /// Returns the rules by which a step is skipped; None if it always runs. Without outputs there is nothing to keep.

@@ -1,6 +1,7 @@
 //! Pipelines: programs that one attempt runs together on one node (Clustera, section 3.4).
 
 use crate::AttemptLimits;
+use crate::job::resources::GenericResources;
 use crate::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX, TaskFile, TaskFileError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -33,7 +34,15 @@ impl RunTask {
 
     /// Returns whether it needs more of its node than one slot.
     pub fn is_demanding(&self) -> bool {
-        self.memory_bytes > 0 || self.architecture.is_some() || self.slots() > 1
+        let has_resources = self.programs().any(|program| !program.resources.is_none());
+        self.memory_bytes > 0 || self.architecture.is_some() || self.slots() > 1 || has_resources
+    }
+
+    /// Returns the generic resources of one node that it takes: those of all its programs.
+    pub fn resources_of_all(&self) -> GenericResources {
+        let mut sum = self.resources.clone();
+        self.pipeline.iter().for_each(|program| sum.add(&program.resources));
+        sum
     }
 
     /// Returns the files that programs of the pipeline pass to each other.

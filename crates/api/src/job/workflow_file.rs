@@ -1,5 +1,6 @@
 //! A workflow as its user writes it, in TOML.
 
+use crate::job::resources::GenericResources;
 use crate::job::workflow_param::{WorkflowParam, WorkflowSweep};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -54,6 +55,9 @@ pub struct WorkflowFileStep {
     pub memory: Option<String>,
     /// Architecture of its node, as in `x86_64`.
     pub arch: Option<String>,
+    /// Generic resources of its node, as in `{ gpu = 1 }`.
+    #[serde(default)]
+    pub resources: GenericResources,
     /// Number of times that the program runs again after a failure.
     #[serde(default)]
     pub retries: u32,
@@ -79,7 +83,7 @@ pub struct WorkflowFileStep {
 impl WorkflowFile {
     /// Keys of the file, and of a step.
     pub const KEYS: [&str; 3] = ["name", "params", "step"];
-    pub const STEP_KEYS: [&str; 22] = [
+    pub const STEP_KEYS: [&str; 23] = [
         "name",
         "sweep",
         "each",
@@ -95,6 +99,7 @@ impl WorkflowFile {
         "cores",
         "memory",
         "arch",
+        "resources",
         "retries",
         "timeout",
         "network",

@@ -6,6 +6,7 @@ use crate::options::connect;
 use crate::show::terminal::{print, tell};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{ErrorCode, NodeInfo, PROTOCOL_VERSION};
+use api::job::resources::GenericResources;
 use api::seen::{SEES_MAX, is_seen_path};
 use api::shipping::SHIPPED_FILE_BYTES_MAX;
 use client::Blocking;
@@ -474,6 +475,7 @@ fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {
         None => default_name(),
     };
     ensure!(!name.is_empty() && name.len() <= args::NAME_BYTES_MAX, "--name {name:?}: give 1 to 100 bytes");
+    let resources = GenericResources::parse(args.resource.iter().map(String::as_str)).context("--resource")?;
     Ok(NodeInfo {
         protocol: PROTOCOL_VERSION,
         version: env!("CARGO_PKG_VERSION").to_string(),
@@ -482,6 +484,7 @@ fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {
         slots,
         memory_bytes,
         architecture: std::env::consts::ARCH.to_string(),
+        resources,
         data_url: String::new(),
         sees: Vec::new(),
         left: Vec::new(),

@@ -12,6 +12,7 @@ use crate::show::quantity::counted;
 use crate::show::tables::{left, right, table};
 use crate::show::terminal::{print, tell};
 use anyhow::{Context, anyhow};
+use api::job::resources::GenericResources;
 use api::job::workflow::WorkflowSpec;
 use api::{JobSpec, SteppedKind};
 use clap::builder::TypedValueParser;
@@ -97,6 +98,10 @@ pub struct RunArgs {
     /// Slots of this machine: at most so many programs run at the same time [default: its cores]
     #[arg(long, value_name = "N", conflicts_with = "server", value_parser = slots_parser())]
     pub slots: Option<u32>,
+    /// Generic resource of this machine with its amount, as in gpu=1, for steps with `resources`; may be given several
+    /// times. With --server the nodes have theirs
+    #[arg(long, value_name = "NAME=AMOUNT", conflicts_with = "server")]
+    pub resource: Vec<String>,
     /// With --server: do not wait for its end
     #[arg(long, requires = "server")]
     pub detach: bool,
@@ -166,8 +171,10 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
     let NamedWorkflow { name, spec } = read(&args.file, args.place.sources())?;
     let steps_text = counted(spec.steps.len() as u64, "step");
     let name = args.name.clone().unwrap_or(name);
-    let target =
-        Target { priority: args.priority, slots: args.slots, waits: !args.detach, ..args.place.target()? };
+    let resources = GenericResources::parse(args.resource.iter().map(String::as_str)).context("--resource");
+    let resources = resources.map_err(Failure::refused)?;
+    let (priority, slots, waits) = (args.priority, args.slots, !args.detach);
+    let target = Target { priority, slots, resources, waits, ..args.place.target()? };
     let _running = if target.connection.is_none() { Some(lock(&args.file.file)?) } else { None };
     let job = steps::submit(&target, job_of(name.clone(), &spec)?)?;
     if target.waits {

@@ -14,6 +14,11 @@ pub enum ControlError {
         has {largest_slots}: ask for fewer cores, or add a larger node"
     )]
     FewSlots { needs_slots: u32, largest_slots: u32 },
+    #[error(
+        "a job needs {name}={needs} of one node, and the largest amount of a node that has its other needs is {largest}: ask \
+         for less, or add a node with --resource {name}={needs}"
+    )]
+    FewResources { name: String, needs: u32, largest: u32 },
     #[error("a job needs a node of the architecture {name:?}, and there are only nodes of {there}")]
     NoSuchArchitecture { name: String, there: String },
     #[error("there is no job {job} in this server")]

@@ -6,6 +6,7 @@ use api::control::{
     ClusterStatus, NodeAddress, NodeInfo, NodeOrder, NodeOrders, NodeState, NodeStatus, NodeWelcome,
 };
 use api::data_access::{DataKeys, SecretText};
+use api::job::resources::GenericResources;
 use api::machine::{UNREACHED_MAX, UnreachedNode};
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId};
@@ -24,6 +25,8 @@ pub(crate) struct Fleet {
     nodes: BTreeMap<NodeId, Node>,
     /// Number of slots of the embedded node.
     local_slots: Option<u32>,
+    /// Generic resources of the embedded node.
+    local_resources: GenericResources,
     /// Slots of the embedded node that wait for work.
     pulls: BTreeMap<Slot, Reply<SlotOrder>>,
     last_tick: Moment,
@@ -50,6 +53,7 @@ impl Fleet {
         Self {
             nodes: BTreeMap::new(),
             local_slots: None,
+            local_resources: GenericResources::default(),
             pulls: BTreeMap::new(),
             last_tick: now.moment,
             lost_ns: now.unix_ns,
@@ -74,6 +78,15 @@ impl Fleet {
     /// Adds a slot of this process that waits for work.
     pub fn add_pull(&mut self, slot: Slot, reply: Reply<SlotOrder>) {
         self.pulls.insert(slot, reply);
+    }
+
+    /// Sets the generic resources of the embedded node. Comes before its slots.
+    pub fn declare_local(&mut self, resources: GenericResources) {
+        self.local_resources = resources;
+    }
+
+    pub fn local_resources(&self) -> &GenericResources {
+        &self.local_resources
     }
 
     pub fn has_local_slots(&mut self, slots: u32) {
@@ -540,6 +553,7 @@ mod tests {
     use crate::membership::NodeProcess;
     use crate::{Asker, ControlError, Moment, Now, Outbox};
     use api::control::{NodeInfo, PROTOCOL_VERSION};
+    use api::job::resources::GenericResources;
     use ids::NodeId;
     use std::time::Duration;
 
@@ -558,6 +572,7 @@ mod tests {
             slots: 1,
             memory_bytes: 1 << 30,
             architecture: String::new(),
+            resources: GenericResources::default(),
             data_url: String::new(),
             sees: Vec::new(),
             left: Vec::new(),

@@ -38,6 +38,7 @@ fn check_node(info: &NodeInfo) -> Result<(), String> {
             return Err(format!("its {what} has {} bytes: at most {NODE_TEXT_BYTES_MAX}", text.len()));
         }
     }
+    info.resources.check().map_err(|error| error.to_string())?;
     if info.sees.len() > SEES_MAX {
         return Err(format!("it sees {} directories: at most {SEES_MAX}", info.sees.len()));
     }
@@ -111,6 +112,7 @@ pub(crate) fn join(
         // Nothing depends on this value yet.
         cpu_count: info.slots,
         arch: info.architecture.clone(),
+        resources: info.resources.iter().map(|(name, amount)| (name.to_string(), amount)).collect(),
         version: info.version.clone(),
         state: NodeState::Up,
         generation: 1,

@@ -1,13 +1,15 @@
-//! Resource needs of jobs: slots and memory of a node, and an architecture on request. The scheduler gets them as
+//! Resource needs of jobs: slots, memory and generic resources of a node, and an architecture on request. The scheduler gets them as
 //! numbers, users as sentences.
 
 use crate::interface::{ControlError, Outbox, Service};
 use crate::membership::Fleet;
 use crate::membership::node::Node;
-use crate::scheduling::{Architectures, Scheduling, feed};
+use crate::scheduling::{Architectures, ResourceKinds, Scheduling, feed};
 use crate::work::Work;
 use api::JobSpec;
 use api::control::NodeInfo;
+use api::job::resources::GenericResources;
+use api::task::RunTask;
 use ids::{JobId, NodeId};
 use jobkind::NodeSize;
 use scheduler::{Event, Needs, NodeRoom, Wait};
@@ -18,8 +20,10 @@ const MIB: u64 = 1 << 20;
 /// Returns the needs of a job. In the embedded engine it already has its memory.
 pub(crate) fn needs_of(scheduling: &mut Scheduling, service: Service, spec: &JobSpec) -> Needs {
     let slots_beside = spec.kind.program().map_or(0, |task| task.slots().saturating_sub(1));
+    let resources = spec.kind.program().map(RunTask::resources_of_all).unwrap_or_default();
+    let resources = scheduling.resource_kinds().amounts(&resources);
     if service == Service::Embedded {
-        return Needs { slots_beside, ..Needs::default() };
+        return Needs { slots_beside, resources, ..Needs::default() };
     }
     match spec.kind.program() {
         Some(task) => Needs {
@@ -27,6 +31,7 @@ pub(crate) fn needs_of(scheduling: &mut Scheduling, service: Service, spec: &Job
             memory_bytes: task.memory_bytes,
             architecture: task.architecture.as_deref().map(|name| scheduling.architectures().number(name)),
             everywhere: false,
+            resources,
         },
         None => Needs { memory_bytes: spec.memory_bytes, everywhere: true, ..Needs::default() },
     }
@@ -39,49 +44,74 @@ pub(crate) fn check_fits(work: &Work, spec: &JobSpec) -> Result<(), ControlError
         Some(task) => (task.memory_bytes, task.architecture.as_deref(), task.slots()),
         None => (spec.memory_bytes, None, 1),
     };
+    let resources = spec.kind.program().map(RunTask::resources_of_all).unwrap_or_default();
     if let Some(largest_slots) = work.fleet.largest_slots(architecture).filter(|slots| *slots < needs_slots) {
         return Err(ControlError::FewSlots { needs_slots, largest_slots });
     }
-    if work.service == Service::Embedded || (memory_bytes == 0 && architecture.is_none()) {
+    if work.service == Service::Embedded {
+        return check_resources(&resources, &mut vec![work.fleet.local_resources()]);
+    }
+    if memory_bytes == 0 && architecture.is_none() && resources.is_none() {
         return Ok(());
     }
     let working: Vec<&NodeInfo> = work.fleet.working().collect();
+    if working.is_empty() {
+        return Ok(());
+    }
     let is_right = |node: &&&NodeInfo| architecture.is_none_or(|name| node.architecture == name);
     let has_slots = |node: &&&NodeInfo| node.slots >= needs_slots;
-    let largest = working.iter().filter(is_right).filter(has_slots).map(|node| node.memory_bytes).max();
-    match (architecture, largest) {
-        _ if working.is_empty() => Ok(()),
-        (Some(name), None) => {
-            let mut there: Vec<&str> = working.iter().map(|node| node.architecture.as_str()).collect();
-            there.sort_unstable();
-            there.dedup();
-            Err(ControlError::NoSuchArchitecture { name: name.to_string(), there: there.join(", ") })
-        }
-        (_, Some(largest)) if largest < memory_bytes => {
+    let right: Vec<&NodeInfo> = working.iter().filter(is_right).filter(has_slots).copied().collect();
+    if let Some(name) = architecture.filter(|_| right.is_empty()) {
+        let mut there: Vec<&str> = working.iter().map(|node| node.architecture.as_str()).collect();
+        there.sort_unstable();
+        there.dedup();
+        return Err(ControlError::NoSuchArchitecture { name: name.to_string(), there: there.join(", ") });
+    }
+    check_resources(&resources, &mut right.iter().map(|node| &node.resources).collect())?;
+    let with_resources = right.iter().filter(|node| node.resources.has(&resources));
+    match with_resources.map(|node| node.memory_bytes).max() {
+        Some(largest) if largest < memory_bytes => {
             Err(ControlError::FitsNowhere { needs_bytes: memory_bytes, largest_bytes: largest })
         }
         _ => Ok(()),
     }
 }
 
+/// Returns an error for generic resources that no node has together. Of the nodes, those that have them are left.
+fn check_resources(
+    resources: &GenericResources,
+    nodes: &mut Vec<&GenericResources>,
+) -> Result<(), ControlError> {
+    for (name, needs) in resources.iter() {
+        let largest = nodes.iter().map(|node| node.amount(name)).max().unwrap_or(0);
+        if largest < needs {
+            return Err(ControlError::FewResources { name: name.to_string(), needs, largest });
+        }
+        nodes.retain(|node| node.amount(name) >= needs);
+    }
+    Ok(())
+}
+
 /// Tells the scheduler the resources of a node.
 pub(crate) fn node_came(work: &mut Work, outbox: &mut Outbox, node: NodeId, info: &NodeInfo) {
     let architecture = work.scheduling.architectures().number(&info.architecture);
+    let resources = work.scheduling.resource_kinds().amounts(&info.resources);
     let (memory_bytes, slots) = (info.memory_bytes, info.slots);
-    feed(work, outbox, Event::NodeCame { node, memory_bytes, architecture, slots });
+    feed(work, outbox, Event::NodeCame { node, memory_bytes, architecture, slots, resources });
 }
 
 /// Tells the scheduler the slots of the node in this process, whose jobs have their memory already.
 pub(crate) fn local_node_has(work: &mut Work, outbox: &mut Outbox, slots: u32) {
     work.fleet.has_local_slots(slots);
-    let event = Event::NodeCame { node: NodeId(0), memory_bytes: u64::MAX, architecture: 0, slots };
-    feed(work, outbox, event);
+    let resources = work.scheduling.resource_kinds().amounts(work.fleet.local_resources());
+    let (node, memory_bytes) = (NodeId(0), u64::MAX);
+    feed(work, outbox, Event::NodeCame { node, memory_bytes, architecture: 0, slots, resources });
 }
 
 /// Returns a sentence about what a job waits for besides a slot.
 pub(crate) fn waits_for(scheduling: &Scheduling, job: JobId) -> Option<String> {
     let wait = scheduling.wait_of(job)?;
-    Some(sentence(&wait, scheduling.known_architectures()))
+    Some(sentence(&wait, scheduling.known_architectures(), scheduling.known_resource_kinds()))
 }
 
 impl Fleet {
@@ -132,14 +162,17 @@ fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(MIB))
 }
 
-fn sentence(wait: &Wait, architectures: &Architectures) -> String {
+fn sentence(wait: &Wait, architectures: &Architectures, kinds: &ResourceKinds) -> String {
     let architecture = wait.needs.architecture.map(|number| format!(" of {}", architectures.name(number)));
     let slots = (wait.needs.slots_beside > 0)
         .then(|| format!("{} slots at once", wait.needs.slots_beside.saturating_add(1)));
-    let needs_memory = wait.needs.memory_bytes > 0 || slots.is_none();
+    let resources = Some(kinds.named(wait.needs.resources)).filter(|resources| !resources.is_none());
+    let needs_memory = wait.needs.memory_bytes > 0 || (slots.is_none() && resources.is_none());
     let memory = needs_memory.then(|| format!("{} of memory", mib(wait.needs.memory_bytes)));
-    let both: Vec<String> = slots.into_iter().chain(memory).collect();
-    let what = format!("{} on a node{}", both.join(" and "), architecture.unwrap_or_default());
+    let has_resources = resources.is_some();
+    let resources = resources.map(|resources| resources.to_string());
+    let all: Vec<String> = slots.into_iter().chain(memory).chain(resources).collect();
+    let what = format!("{} on a node{}", all.join(" and "), architecture.unwrap_or_default());
     if wait.nodes == 0 {
         return format!("it needs {what}, and no node is working yet");
     }
@@ -149,6 +182,7 @@ fn sentence(wait: &Wait, architectures: &Architectures) -> String {
     }
     let others = match wait.jobs_with_memory {
         _ if wait.needs.slots_beside > 0 => "running tasks have too many of its slots".to_string(),
+        _ if has_resources => "running tasks on the nodes have too much of these".to_string(),
         0 => "running tasks on the nodes hold too much of it".to_string(),
         jobs => format!("{jobs} jobs hold {} of each node", mib(wait.held_bytes)),
     };
@@ -165,14 +199,16 @@ fn sentence(wait: &Wait, architectures: &Architectures) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Architectures, sentence};
+    use super::{Architectures, ResourceKinds, sentence};
+    use api::job::resources::GenericResources;
     use scheduler::{Needs, Wait};
 
     #[test]
     fn waiting_jobs_say_the_missing_resource() {
-        let mut architectures = Architectures::default();
+        let (mut architectures, mut kinds) = (Architectures::default(), ResourceKinds::default());
         let arm = architectures.number("aarch64");
         assert_eq!((architectures.number("x86_64"), architectures.number("aarch64")), (1, arm));
+        let gpus = kinds.amounts(&GenericResources::parse(["gpu=2"]).unwrap());
         let needs = Needs { memory_bytes: 256 << 20, everywhere: true, ..Needs::default() };
         let wait = Wait {
             needs,
@@ -183,7 +219,7 @@ mod tests {
             before: 1,
         };
         let check = |wait: Wait, parts: &[&str]| {
-            let text = sentence(&wait, &architectures);
+            let text = sentence(&wait, &architectures, &kinds);
             parts.iter().for_each(|part| assert!(text.contains(part), "{text}"));
         };
         check(wait, &["256 MiB", "3 jobs hold 1024 MiB", "1 older jobs"]);
@@ -193,5 +229,7 @@ mod tests {
         check(Wait { needs, jobs_with_memory: 0, ..wait }, &["of aarch64", "running tasks on the nodes"]);
         let needs = Needs { slots_beside: 3, memory_bytes: 0, architecture: None, ..needs };
         check(Wait { needs, ..wait }, &["4 slots at once", "too many of its slots"]);
+        let needs = Needs { slots_beside: 0, everywhere: false, resources: gpus, ..needs };
+        check(Wait { needs, ..wait }, &["needs gpu=2 on a node", "too much of these"]);
     }
 }

@@ -73,6 +73,7 @@ impl Place {
             slots: 1,
             memory_bytes: 1 << 30,
             architecture: "x86_64".to_string(),
+            resources: Default::default(),
             data_url: "http://127.0.0.1:1".to_string(),
             sees: Vec::new(),
             left: Vec::new(),

@@ -68,6 +68,7 @@ impl Metastore {
             memory_bytes: self.number(row, "memory_bytes")?,
             cpu_count: self.number(row, "cpu_count")?,
             arch: self.get(row, "arch")?,
+            resources: self.json(row, "resources")?,
             version: self.get(row, "version")?,
             state: self.word(row, "state", NodeState::parse)?,
             generation: self.number(row, "generation")?,
@@ -214,16 +215,17 @@ async fn registered(db: &mut Session<'_>, node: &NodeRow) -> Result<(), ApplyErr
         node.secret_hash.as_ref().map(<[u8; 32]>::as_slice).into(),
         node.join_token.as_deref().into(),
         crate::convert::json(&node.sees)?.into(),
+        crate::convert::json(&node.resources)?.into(),
     ];
     let statement = "INSERT INTO nodes (node, name, url, rack, slots, memory_bytes, cpu_count, arch, version, state, \
-         generation, incarnation, registered_ns, last_seen_ns, secret_hash, join_token, sees) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) \
+         generation, incarnation, registered_ns, last_seen_ns, secret_hash, join_token, sees, resources) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) \
          ON CONFLICT (node) DO UPDATE SET name = excluded.name, url = excluded.url, rack = excluded.rack, \
          slots = excluded.slots, memory_bytes = excluded.memory_bytes, cpu_count = excluded.cpu_count, \
          arch = excluded.arch, version = excluded.version, state = excluded.state, generation = excluded.generation, \
          incarnation = excluded.incarnation, registered_ns = excluded.registered_ns, \
          last_seen_ns = excluded.last_seen_ns, secret_hash = excluded.secret_hash, join_token = excluded.join_token, \
-         sees = excluded.sees";
+         sees = excluded.sees, resources = excluded.resources";
     db.execute(statement, values).await?;
     let detail = format!("{} {} at {}, generation {}", node.node, node.name, node.url, node.generation);
     let values = [node.registered_ns.into(), "node registered".into(), detail.into()];

@@ -167,6 +167,7 @@ impl Shares<'_> {
         if let Some(own) = member.temporary(has_sandbox || limit.is_some()) {
             env.push(("TMPDIR".to_string(), own.to_string_lossy().into_owned()));
         }
+        env.extend(task.resources.variables());
         env.extend(env_of_file(task.env_file.as_deref())?);
         env.extend(task.env.iter().cloned());
         let own =

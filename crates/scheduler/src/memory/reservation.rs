@@ -1,7 +1,8 @@
-//! Reservation of a node for a job that needs memory or several slots where it runs, and has waited long. Small jobs would
-//! fill each gap on every node, for ever.
+//! Reservation of a node for a job that needs memory, generic resources or several slots where it runs, and has waited
+//! long. Small jobs would fill each gap on every node, for ever.
 //!
-//! One node is reserved at a time, for the oldest such job. For memory, the other jobs leave the memory of the node alone.
+//! One node is reserved at a time, for the oldest such job. For memory and generic resources, the other jobs leave those of
+//! the node alone.
 //! For slots, they leave the whole node alone: its attempts end, and no other begins, until enough slots wait. Only jobs
 //! on a higher level go on there.
 //!
@@ -91,7 +92,7 @@ impl State {
         if self.kept.is_some() {
             return;
         }
-        let needy = self.needy.keys().filter(|needs| needs.memory_bytes > 0 || needs.is_wide());
+        let needy = self.needy.keys().filter(|needs| needs.takes_amounts() || needs.is_wide());
         let needy = needy.map(|needs| (Queue::Needy(*needs), None, *needs));
         let wide = self
             .wide

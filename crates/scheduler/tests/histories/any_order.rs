@@ -406,7 +406,7 @@ impl Random {
 /// A node says what it has.
 fn came(pick: usize) -> Event {
     let (node, slots) = (NodeId(pick as u32 % NODES), SLOTS / NODES);
-    Event::NodeCame { node, memory_bytes: 1 << 30, architecture: 0, slots }
+    Event::NodeCame { node, memory_bytes: 1 << 30, architecture: 0, slots, resources: Default::default() }
 }
 
 proptest! {

@@ -83,7 +83,7 @@ proptest! {
     ) {
         let mut world = World::default();
         let memory_bytes = 1 << 20;
-        world.feed(Event::NodeCame { node: NodeId(0), memory_bytes, architecture: 0, slots: 1 });
+        world.feed(Event::NodeCame { node: NodeId(0), memory_bytes, architecture: 0, slots: 1, resources: Default::default() });
         let mut keys = Vec::new();
         for (number, (priority, of, rank, needs_memory)) in (10_i64..).zip(jobs) {
             // Jobs with different needs wait in different queues.

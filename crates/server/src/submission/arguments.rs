@@ -1,6 +1,7 @@
 //! Checks of the words and variables with which a program is started. A job is refused if no kernel would accept them.
 
 use crate::ServerError;
+use api::job::resources::GenericResources;
 use api::task::RunTask;
 use api::{Function, JobSpec};
 
@@ -26,6 +27,8 @@ pub(crate) fn check_spec(spec: &JobSpec) -> Result<(), ServerError> {
 /// Does the same for a job of one task.
 pub(crate) fn check_task(task: &RunTask) -> Result<(), ServerError> {
     task.programs().try_for_each(|program| check(&program.words, &program.env))?;
+    let resources = task.programs().map(|program| &program.resources);
+    resources.chain([&task.resources_of_all()]).try_for_each(GenericResources::check)?;
     let strings = task.programs().flat_map(|program| {
         program
             .words

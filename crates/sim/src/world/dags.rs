@@ -422,6 +422,7 @@ fn joining(machines: &Machines, node: u32) -> Joining {
             slots: machines.slots_per_node,
             memory_bytes: NODE_MEMORY_BYTES,
             architecture: String::new(),
+            resources: Default::default(),
             data_url: "http://node".to_string(),
             sees: Vec::new(),
             left: Vec::new(),

@@ -40,6 +40,7 @@ pub fn instance(step: &WorkflowFileStep, values: &Values<'_>) -> Result<Workflow
         cores: step.cores,
         memory: step.memory.as_ref().map(plain).transpose()?,
         arch: step.arch.as_ref().map(plain).transpose()?,
+        resources: step.resources.clone(),
         retries: step.retries,
         timeout: step.timeout.as_ref().map(plain).transpose()?,
         network: step.network,

@@ -84,7 +84,7 @@ fn advice(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> String {
             value.as_str().filter(|word| ["true", "false"].contains(word)).map(str::to_string)
         }
         "cores" | "retries" => value.as_str().filter(|word| word.parse::<u32>().is_ok()).map(str::to_string),
-        "env" | "params" | "sweep" | "step" => None,
+        "env" | "resources" | "params" | "sweep" | "step" => None,
         _ => as_text(key, raw, value, text),
     };
     match (written, key) {
@@ -95,6 +95,7 @@ fn advice(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> String {
         (None, "keep" | "network" | "cache") => format!("write {key} = true or {key} = false"),
         (None, "cores" | "retries") => format!("give a whole number, as in {key} = 2"),
         (None, "env") => "give each variable a text, as in env = { NAME = \"value\" }".to_string(),
+        (None, "resources") => "give each resource a whole number, as in resources = { gpu = 1 }".to_string(),
         (None, "params" | "sweep") => format!("give a table, as in {key} = {{ name = [1, 2] }}"),
         (None, "step") => "write [[step]] above each step".to_string(),
         (None, _) => format!("give a text, as in {key} = \"a\""),

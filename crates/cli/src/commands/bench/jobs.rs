@@ -197,6 +197,7 @@ impl Puller {
             slots: args.slots,
             memory_bytes: 0,
             architecture: std::env::consts::ARCH.to_string(),
+            resources: Default::default(),
             data_url: String::new(),
             sees: Vec::new(),
             left: Vec::new(),

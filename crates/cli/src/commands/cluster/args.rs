@@ -149,6 +149,10 @@ pub struct NodeArgs {
     /// Memory for the buffers of all jobs that run here at once [default: half of the machine or control group]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
+    /// Generic resource of this node with its amount, as in gpu=2, for programs that ask for it (submit --resource, and
+    /// `resources` of workflow steps); may be given several times
+    #[arg(long, value_name = "NAME=AMOUNT")]
+    pub resource: Vec<String>,
     /// Directory for intermediate data and stored files; may be given several times [default: disk in the state directory]
     #[arg(long, value_name = "DIR")]
     pub disk: Vec<PathBuf>,
@@ -208,6 +212,9 @@ pub struct LocalArgs {
     /// Memory of each node [default: the machine's, divided]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
+    /// Generic resource of each node with its amount, as in gpu=2; may be given several times
+    #[arg(long, value_name = "NAME=AMOUNT")]
+    pub resource: Vec<String>,
     /// Percentage of each disk that stored files leave free for intermediate data, 0 to 90
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u8).range(0..=90))]
     pub shuffle_reserve: u8,

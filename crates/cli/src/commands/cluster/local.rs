@@ -5,6 +5,7 @@ use crate::engine::machine;
 use crate::exit::Failure;
 use crate::show::terminal::{print, tell};
 use anyhow::{Context, anyhow};
+use api::job::resources::GenericResources;
 use jobspec::{memory_size, state_dir};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -28,6 +29,10 @@ pub fn run(args: &LocalArgs, objects_config: Option<&Path>) -> Result<(), Failur
             each.max(mapreduce::layout::MEMORY_BYTES_MIN)
         }
     };
+    // A node would end with the same mistake, after the server has started.
+    GenericResources::parse(args.resource.iter().map(String::as_str))
+        .context("--resource")
+        .map_err(Failure::refused)?;
     let binary = std::env::current_exe().context("finding this program")?;
     let (stop, stopped) = mpsc::sync_channel(1);
     until_told(args.with_parent, move || {
@@ -83,6 +88,9 @@ fn start(
         command.args(["--memory", &memory_bytes.to_string(), "--name", &format!("node-{number}")]);
         command.args(["--shuffle-reserve", &args.shuffle_reserve.to_string()]);
         command.args(["--scrub-every", &args.scrub_every]);
+        for resource in &args.resource {
+            command.args(["--resource", resource]);
+        }
         command.args(["--verify-after", &args.verify_after, "--cache", &args.cache]);
         command.args(["--rack", &format!("rack-{}", number % args.racks), "--disk"]);
         command.arg(dir.join(format!("node-{number}")));

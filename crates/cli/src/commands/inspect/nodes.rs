@@ -76,6 +76,7 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
         left("disks"),
         right("heard of"),
         left("data port"),
+        left("resources"),
         left("sees"),
     ];
     let cells = |node: &NodeStatus| {
@@ -93,6 +94,7 @@ pub fn run(args: &NodesArgs) -> Result<(), Failure> {
             disks(&node.disks),
             format!("{} ago", quantity::seconds(node.silent_ms as f64 / 1000.0)),
             escape::cell(&node.info.data_url),
+            node.info.resources.to_string(),
             sees(node),
         ]
     };

@@ -10,6 +10,7 @@ use crate::show::terminal::{print, tell};
 use anyhow::Context;
 use api::control::JobSubmission;
 use api::history::{EventKind, EventRow, JobsQuestion};
+use api::job::resources::GenericResources;
 use api::{JobSpec, SteppedKind};
 use client::Blocking;
 use ids::JobId;
@@ -47,6 +48,8 @@ pub struct Target {
     pub priority: i32,
     /// Slots of this machine; None: its cores.
     pub slots: Option<u32>,
+    /// Generic resources of this machine.
+    pub resources: GenericResources,
     /// True: the command waits for the end of the job. On this machine it always does.
     pub waits: bool,
 }
@@ -55,7 +58,7 @@ impl Target {
     /// Returns a server, or without one this machine.
     pub fn at(site: Option<Site>, state_dir: PathBuf) -> Result<Self, Failure> {
         let connection = site.as_ref().map(Site::connect).transpose()?;
-        Ok(Self { site, connection, state_dir, priority: 0, slots: None, waits: true })
+        Ok(Self { site, connection, state_dir, priority: 0, slots: None, resources: GenericResources::default(), waits: true })
     }
 }
 
@@ -68,7 +71,7 @@ pub fn submit(target: &Target, mut spec: JobSpec) -> Result<JobId, Failure> {
     if let Some(connection) = &target.connection {
         return on_cluster(connection, target, spec);
     }
-    let jobs = on_this_machine(&target.state_dir, target.slots, |server| {
+    let jobs = on_this_machine(&target.state_dir, target.slots, target.resources.clone(), |server| {
         Ok(vec![server.submit(spec, Vec::new())?.job])
     })?;
     Ok(*jobs.first().context("the job has no number")?)

@@ -10,6 +10,7 @@ use crate::options::connect::{CredentialArgs, Site, StateArgs, with_server};
 use crate::show::terminal::{ErrorLines, print, tell};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, NAME_BYTES_MAX, SubmittedBatch};
+use api::job::resources::GenericResources;
 use api::task::{RUN_RETRIES_MAX, RunTask};
 use clap::Args;
 use client::Blocking;
@@ -45,8 +46,10 @@ pub struct LogsArgs {
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// Options that say how a program runs; the specification of a job with steps has them for each step.
-const OF_PROGRAMS: [&str; 11] =
-    ["count", "retries", "cores", "memory", "arch", "env", "env_file", "network", "limit", "file", "words"];
+const OF_PROGRAMS: [&str; 12] = [
+    "count", "retries", "cores", "memory", "arch", "resource", "env", "env_file", "network", "limit", "file",
+    "words",
+];
 
 #[derive(Debug, Args)]
 pub struct SubmitArgs {
@@ -81,6 +84,10 @@ pub struct SubmitArgs {
     /// With --server: run it only on nodes of this architecture, as in x86_64 or aarch64
     #[arg(long, value_name = "NAME", requires = "server")]
     pub arch: Option<String>,
+    /// With --server: generic resource of the node that each program takes while it runs, as in gpu=1; may be given
+    /// several times
+    #[arg(long, value_name = "NAME=AMOUNT", requires = "server")]
+    pub resource: Vec<String>,
     /// Variable of the program's environment, NAME=VALUE; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
@@ -140,7 +147,7 @@ pub fn run(args: &SubmitArgs) -> Result<(), Failure> {
     let batches: Vec<JobBatch> = batches.collect();
     match connection {
         Some(connection) => on_cluster(connection, args.wait, &batches),
-        None => on_this_machine(&state_dir, None, |server| {
+        None => on_this_machine(&state_dir, None, GenericResources::default(), |server| {
             let mut jobs = Vec::new();
             for batch in batches {
                 jobs.extend(numbers(server.submit_batch(batch)?));
@@ -174,6 +181,7 @@ fn tasks(args: &SubmitArgs, mut pinning: Pinning<'_>) -> anyhow::Result<Submitte
     pinning.pin_words("the program", &mut words)?;
     let pinned = pinning.finish();
     let memory = args.memory.as_deref().map(memory_size::parse).transpose().context("--memory")?;
+    let resources = GenericResources::parse(args.resource.iter().map(String::as_str)).context("--resource")?;
     let mut env = Vec::new();
     for pair in &args.env {
         let (name, value) = pair.split_once('=').ok_or_else(|| anyhow!("--env {pair}: give NAME=VALUE"))?;
@@ -199,6 +207,7 @@ fn tasks(args: &SubmitArgs, mut pinning: Pinning<'_>) -> anyhow::Result<Submitte
             pinned: pinned.files.clone(),
             memory_bytes: memory.unwrap_or(0),
             architecture: args.arch.clone(),
+            resources: resources.clone(),
             ..RunTask::default()
         }
     };
@@ -237,12 +246,14 @@ fn on_cluster(connection: Blocking, wait: bool, batches: &[JobBatch]) -> Result<
 pub(super) fn on_this_machine(
     state_dir: &Path,
     slots: Option<u32>,
+    resources: GenericResources,
     submit: impl FnOnce(&Server) -> Result<Vec<JobId>, ServerError>,
 ) -> Result<Vec<JobId>, Failure> {
     let programs = engine::contained_programs(Containment::Subreaper)?;
     let interrupt = Interrupt::listen(programs.share())?;
     let slots = slots.unwrap_or_else(machine::default_slots);
-    let server = Server::open(ServerOptions::embedded(state_dir.to_path_buf(), slots));
+    let options = ServerOptions { resources, ..ServerOptions::embedded(state_dir.to_path_buf(), slots) };
+    let server = Server::open(options);
     let server = server.map_err(Failure::from_server)?;
     let server = Arc::new(server);
     let submitted = submit(&server).map_err(Failure::from_server)?;

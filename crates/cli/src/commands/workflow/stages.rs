@@ -62,8 +62,12 @@ pub fn check(path: &Path) -> Result<String, Failure> {
 
 /// Runs a file with stages, as `sailfish run --job` does.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
-    if args.detach || args.priority != 0 {
-        let option = if args.detach { "--detach" } else { "--priority" };
+    let of_steps = [
+        (args.detach, "--detach"),
+        (args.priority != 0, "--priority"),
+        (!args.resource.is_empty(), "--resource"),
+    ];
+    if let Some((_, option)) = of_steps.into_iter().find(|(is_given, _)| *is_given) {
         return Err(Failure::refused(anyhow!(
             "{option} is for files with steps, and {} has stages: leave it out",
             args.file.file.display()
