@@ -1,5 +1,6 @@
 //! A workflow as its user writes it, in TOML.
 
+use crate::JobFile;
 use crate::job::workflow_param::{WorkflowParam, WorkflowSweep};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -32,6 +33,8 @@ pub struct WorkflowFileStep {
     pub command: Option<String>,
     /// A program and its arguments, in place of a command.
     pub words: Option<Vec<String>>,
+    /// A MapReduce job in place of a command, with the keys of a job file.
+    pub job: Option<Box<JobFile>>,
     #[serde(default)]
     pub inputs: Vec<PathBuf>,
     #[serde(default)]
@@ -79,12 +82,13 @@ pub struct WorkflowFileStep {
 impl WorkflowFile {
     /// Keys of the file, and of a step.
     pub const KEYS: [&str; 3] = ["name", "params", "step"];
-    pub const STEP_KEYS: [&str; 22] = [
+    pub const STEP_KEYS: [&str; 23] = [
         "name",
         "sweep",
         "each",
         "command",
         "words",
+        "job",
         "inputs",
         "outputs",
         "stdin",
