@@ -134,6 +134,34 @@ class Workflow:
         self._tables[name] = table
         return step
 
+    def job(
+        self,
+        name: str,
+        *,
+        inputs: Sequence[Input],
+        output: str | os.PathLike[str],
+        partitions: int = 1,
+        after: Sequence[WorkflowStep | str] = (),
+        env: Mapping[str, str] | None = None,
+        **keys: str | int | bool | Sequence[str],
+    ) -> WorkflowStep:
+        """Adds a step that is a MapReduce job. ``output``: a directory, in which the step has ``partitions`` outputs, ``part-00000`` and so
+        on. ``keys``: the other keys of ``[step.job]`` in workflow files, such as ``mapper`` and ``reducer``. Errors: `ValueError` and
+        `TypeError`, which name the step; mistakes in the keys are found by `run`.
+        """
+        self._check_name(name)
+        if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
+            raise ValueError(f"the step {name!r}: partitions={partitions!r:.200} must be a whole number from 1 on")
+        read = [self._input(name, each, "inputs") for each in checked_list(name, "inputs", inputs)]
+        directory = checked_file(name, "output", output)
+        parts = [f"{directory}/part-{part:05}" for part in range(partitions)]
+        options: StepOptions = {"after": after, "env": env or {}}
+        step, table = self._add(name, None, None, read, parts, options)
+        del table["outputs"]
+        job = {"output": directory, "partitions": partitions, **keys}
+        self._tables[name] = lambda: {"name": name, **table, "job": job}
+        return step
+
     def step(
         self,
         *arguments: Any,

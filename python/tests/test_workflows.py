@@ -52,6 +52,17 @@ def test_commands_stream_text(place: dict[str, Any], text: Path, tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "most", "text"]
 
 
+def test_jobs_are_steps(place: dict[str, Any], text: Path, tmp_path: Path) -> None:
+    wf = sf.Workflow("counts", tmp_path)
+    words = wf.command("words", "cat", stdin="text", stdout="words")
+    functions = {"mapper": "builtin:words", "reducer": "builtin:sum", "memory": "64M"}
+    counts = wf.job("counts", inputs=[words], output="counts", partitions=2, **functions)
+    merged = wf.command("merged", "cat counts/* | sort", inputs=list(counts.outputs), stdout="merged")
+    wf.run(**place)
+    assert merged.output().read_text() == "be\t2\nnot\t1\nor\t1\nto\t2\n"
+    assert [str(part) for part in counts.outputs] == ["counts/part-00000", "counts/part-00001"]
+
+
 def test_functions_get_paths_of_their_files(place: dict[str, Any], text: Path, tmp_path: Path) -> None:
     wf = sf.Workflow("counts", tmp_path)
     counted = [wf.function(count_words, text, least, name=f"at least {least}", outputs=[f"counts of {least}"]) for least in (1, 2)]
@@ -293,6 +304,8 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda wf, other: wf.function(3, name="new"), TypeError, "the step 'new': 3 is no function"),
     (lambda wf, other: wf.function(fails, name="new", in_place=True), ValueError, "the step 'new': in_place is for commands"),
     (lambda wf, other: wf.function(lambda: None), TypeError, r"needs name=\.\.\."),
+    (lambda wf, other: wf.job("new", inputs=["in"], output="o", partitions=0), ValueError, "the step 'new': partitions=0 must be"),
+    (lambda wf, other: wf.job("new", inputs="in", output="o"), TypeError, "the step 'new': inputs='in' must be a list"),
     (lambda wf, other: wf.function(yields, outputs=["x"]), TypeError, "the step 'yields': the function yields"),
     (lambda wf, other: wf.function(fails, outputs=["x"]), TypeError, "the step 'fails': missing a required argument: 'output'"),
     (lambda wf, other: wf.function(fails, other, outputs=["x"]), ValueError, "the step 'fails' reads the file 'out' of another workflow"),

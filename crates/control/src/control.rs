@@ -291,7 +291,8 @@ impl Control {
         let mut events = Vec::new();
         for new in jobs {
             let owner = self.users.job_begins(new.user.clone(), spec_bytes(&new.spec));
-            events.extend(begin_job(&mut self.work, new, owner));
+            let step = self.stepped.rank_of(new.job);
+            events.extend(begin_job(&mut self.work, new, owner, step));
         }
         events.into_iter().for_each(|event| feed(&mut self.work, outbox, event));
         self.settle(outbox);

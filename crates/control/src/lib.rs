@@ -43,6 +43,6 @@ pub use interface::{
 };
 pub use intermediate_files::{FileRequest, NamedFile, NewFile, NewsAnswer};
 pub use job::{keep_from, spec_bytes, task_bytes};
-pub use program_jobs::steps::{NewSteppedJob, NewSteps, RecoveredSteps};
+pub use program_jobs::steps::{NewJobStep, NewSteppedJob, NewSteps, RecoveredSteps};
 pub use recovery::{Leftover, RecoveredWork, node_info};
 pub use scheduling::seen_listings::SeenRequest;

@@ -127,6 +127,10 @@ impl From<ServerError> for Problem {
             | ServerError::InputNotPinned { .. }
             | ServerError::WrittenByOther { .. }
             | ServerError::StepShipsOther { .. }
+            | ServerError::JobStep(_)
+            | ServerError::Input(_)
+            | ServerError::Layout(_)
+            | ServerError::OutputOfOther { .. }
             | ServerError::Flow(_)
             | ServerError::BatchSize { .. }
             | ServerError::TooManyRetries { .. }

@@ -16,11 +16,13 @@
 //! # How it is tested
 //! `laws` by kinds that break each law; every kind by `laws` on random specifications.
 
+mod job_step;
 mod kinds;
 pub mod laws;
 mod runs;
 mod step;
 
+pub use job_step::{JobStepError, check_job_step};
 pub use kinds::{KindError, Kinds, StepPlan};
 pub use runs::{Judgement, KnownRuns, LOOKS_FROM, RememberedStep, RunMemory};
 pub use step::{FinishedSteps, NodeSize, Step, StepWork};

@@ -1,12 +1,13 @@
 //! Steps of a job.
 
+use api::JobSpec;
 use api::task::RunTask;
 use ids::StepNumber;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A step, which becomes a job of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     pub number: StepNumber,
     /// Name of its job.
@@ -24,10 +25,23 @@ impl Step {
 }
 
 /// The work of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum StepWork {
     /// A program runs once, or all programs of a pipeline do.
     Program(Arc<RunTask>),
+    /// A MapReduce job runs. Of its inputs only the paths are known: the server looks at them when the step begins.
+    /// [`check_job_step`](crate::check_job_step) accepts it.
+    MapReduce(Arc<JobSpec>),
+}
+
+impl StepWork {
+    /// Returns the program, or the programs of a pipeline; None for a job.
+    pub fn program(&self) -> Option<&Arc<RunTask>> {
+        match self {
+            Self::Program(task) => Some(task),
+            Self::MapReduce(_) => None,
+        }
+    }
 }
 
 /// The steps of a job that have succeeded.

@@ -205,6 +205,12 @@ fn list(flags: Option<Vec<String>>, written: Option<Vec<String>>) -> Vec<String>
     flags.or(written).unwrap_or_default()
 }
 
+/// Returns the options of a job that is a step of a workflow, whose file is in a directory.
+pub(crate) fn options_of_step(mut file: JobFile, dir: &Path) -> anyhow::Result<JobOptions> {
+    file.resolve_paths(dir);
+    merge(CommandLine::default(), file, dir, dir.to_path_buf())
+}
+
 fn merge(
     line: CommandLine,
     file: JobFile,

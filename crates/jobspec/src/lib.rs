@@ -33,6 +33,7 @@ pub mod streaming;
 
 pub use front_end::{FrontEnd, SeenInputs, StoredInputs, StoredPin, StoredShape, StoredUse};
 pub use options::{FunctionText, JobOptions, StagePlace, add_variables, replication_mode};
+pub use plan::job_step::{JobStepPlace, plan_job_step};
 pub use plan::pinning::{Pinned, Pinning};
 pub use plan::stepped::pin_inputs_of_steps;
 pub use plan::{Held, Plan, absolute_program, check_environment, function, plan, resources};

@@ -1,5 +1,6 @@
 //! The checks before the submit of a job, and the resulting specification.
 
+pub(crate) mod job_step;
 pub(crate) mod pinning;
 pub(crate) mod stepped;
 

@@ -92,6 +92,22 @@ pub fn pin_open_file(file: BorrowedFd<'_>) -> Result<InputFile, InputError> {
     pin(&path, &metadata)
 }
 
+/// Pins a file that is open at its start, for any process that sees its path. Error: it is no regular file, or cannot be
+/// read.
+pub fn pin_file(path: &Path, file: &File) -> Result<InputFile, InputError> {
+    let is_file = file.metadata().map_err(|source| unreadable(path.to_path_buf(), source))?.is_file();
+    match (is_file, path.to_str()) {
+        (false, _) => Err(InputError::NotRegular { path: path.to_path_buf() }),
+        (true, None) => Err(InputError::NotUtf8 { path: path.to_path_buf() }),
+        (true, Some(_)) => pin_opened(path, file),
+    }
+}
+
+/// Returns the error of an input that cannot be opened.
+pub fn unopened(path: &Path, source: std::io::Error) -> InputError {
+    unreadable(path.to_path_buf(), source)
+}
+
 /// Refuses plain files with partial records. Compressed ones show this only when they are read.
 pub fn check_whole_records(inputs: &[InputFile], format: RecordFormat) -> Result<(), InputError> {
     let RecordFormat::Fixed { record_bytes, .. } = format else {

@@ -76,6 +76,17 @@ pub enum ServerError {
     InputNotPinned { path: PathBuf },
     #[error("it ships the file {path}, which is not among the shipped files of its job: ship it with the job", path = path.display())]
     StepShipsOther { path: PathBuf },
+    #[error(transparent)]
+    JobStep(#[from] jobkind::JobStepError),
+    #[error(transparent)]
+    Input(#[from] mapper::input::InputError),
+    #[error("the memory of the job: {0}")]
+    Layout(#[from] mapreduce::layout::LayoutError),
+    #[error(
+        "the output {path} is not yours as far as this server knows, and a step replaces only your own outputs: choose \
+         another, or remove it", path = path.display()
+    )]
+    OutputOfOther { path: PathBuf },
     #[error("job {job} runs and writes {path} too: wait for its end, or cancel it", path = path.display())]
     WrittenByOther { path: PathBuf, job: JobId },
     #[error("the flow cannot be taken: {0}")]

@@ -50,6 +50,7 @@ use api::kept::{GcAnswer, KeptAnnouncement};
 use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer, SeenQuestion};
 use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes, Split};
+use control::program_jobs::FileHold;
 use control::{FileRequest, NewStrike, NewsAnswer, RunningJob, SeenRequest};
 use event_loop::{
     EventLoop, JobFiles, Joining, ProgressBoard, REQUESTS_MAX, Reply, Request, Submission, caller, caller_of,
@@ -133,7 +134,7 @@ impl Server {
                     Ok(((store, lock, _alone), depot)) => {
                         let uuid = lock.uuid.clone();
                         let paths = JobPaths::below(loop_roots.into_iter().collect());
-                        let files = JobFiles::new(depot.clone(), paths, loop_sender);
+                        let files = JobFiles::new(depot.clone(), paths, state_dir, loop_sender);
                         let (shared, signing, kinds) = (loop_shared, loop_signing, loop_kinds);
                         let mut server = EventLoop::new(store, lock, shared, signing, service, files, kinds);
                         let recovered = match service {
@@ -237,8 +238,9 @@ impl Server {
         let plan = self.checked_steps(&mut spec)?;
         let hold = shipping::hold(self.depot.as_ref(), &submitter.files_of, &shipping::contents(&spec))?;
         let (quota, part_nodes) = (submitter.quota, Arc::clone(&submitter.part_nodes));
-        let (spec, reads) = (Arc::new(spec), Vec::new());
-        Ok(Box::new(Submission { spec, splits, hold, user, priority, quota, reads, part_nodes, plan }))
+        let hold = hold.map(|hold| hold as FileHold);
+        let (spec, reads, step_of) = (Arc::new(spec), Vec::new(), None);
+        Ok(Box::new(Submission { spec, splits, hold, user, priority, quota, reads, part_nodes, plan, step_of }))
     }
 
     /// Reads the specification of a job with steps; returns None for any other job.

@@ -2,14 +2,17 @@
 
 use api::control::NAME_BYTES_MAX;
 use api::job::workflow::WorkflowStep;
-use api::task::RunTask;
+use api::task::{RunTask, TaskFile};
+use api::{InputFile, JobSpec};
 use ids::StepNumber;
-use jobkind::STEPS_MAX;
+use jobkind::{STEPS_MAX, check_job_step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Maximum number of steps of a cycle in a message.
 const CYCLE_SHOWN_MAX: usize = 8;
+/// Word that stands for the program of a job.
+const JOB: &str = "job";
 
 /// Returns for each step the positions of the steps before it, in order, each once: those that it names, and those
 /// whose outputs it reads. Returns a sentence for a workflow that cannot run.
@@ -36,7 +39,8 @@ fn check_names(steps: &[WorkflowStep]) -> Result<(), String> {
         return Err(format!("it has {} steps: give at most {STEPS_MAX}", steps.len()));
     }
     let mut names = BTreeSet::new();
-    for (index, WorkflowStep { name, after, program }) in steps.iter().enumerate() {
+    for (index, step) in steps.iter().enumerate() {
+        let WorkflowStep { name, after, program, .. } = step;
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
             return Err(format!(
                 "step {index} has the name {name:?}: give 1 to {NAME_BYTES_MAX} printable bytes"
@@ -56,13 +60,42 @@ fn check_names(steps: &[WorkflowStep]) -> Result<(), String> {
                 "the step {name:?} reads and writes {path}: a step cannot change its input in place; write another file"
             ));
         }
-        program.check_files().map_err(|error| format!("the step {name:?}: {error}"))?;
+        let checked = match &step.job {
+            Some(job) => check_job(job, program),
+            None => program.check_files().map_err(|error| error.to_string()),
+        };
+        checked.map_err(|error| format!("the step {name:?}: {error}"))?;
         if let Some(missing) = after.iter().find(|before| **before as usize >= steps.len()) {
             let last = steps.len() - 1;
             return Err(format!("the step {name:?} waits for step {missing}, and the last one is {last}"));
         }
     }
     Ok(())
+}
+
+/// Checks a step that is a MapReduce job: its program declares the inputs of the job and its parts, and nothing else.
+fn check_job(job: &JobSpec, program: &RunTask) -> Result<(), String> {
+    let RunTask { inputs, outputs, directory, .. } = program.clone();
+    let declares = RunTask { inputs, outputs, directory, ..RunTask::default() };
+    if declares != *program {
+        return Err("it has a program and a job: give one of them".to_string());
+    }
+    // The rules for files are those of a program.
+    let with_program = RunTask { words: vec![JOB.to_string()], ..declares };
+    with_program.check_files().map_err(|error| error.to_string())?;
+    let is_part = |output: &TaskFile| output.path.parent() == Some(&job.output) && !output.temporary;
+    if !program.outputs.iter().all(is_part) {
+        let output = job.output.display();
+        return Err(format!("its outputs are not the parts of {output}, or are temporary"));
+    }
+    check_job_step(&with_inputs(job, program)).map_err(|error| error.to_string())
+}
+
+/// Returns a MapReduce job with the inputs that its step declares.
+pub(crate) fn with_inputs(job: &JobSpec, program: &RunTask) -> JobSpec {
+    let inputs = program.inputs.iter().zip(0..);
+    let input = |(file, named): (&TaskFile, u32)| InputFile { path: file.path.clone(), named, ..InputFile::default() };
+    JobSpec { inputs: inputs.map(input).collect(), ..job.clone() }
 }
 
 /// Returns an input that is an output too.
@@ -190,7 +223,7 @@ mod tests {
         let files = |paths: &[&str]| -> Vec<TaskFile> { paths.iter().map(file).collect() };
         let words = vec!["true".to_string()];
         let program = RunTask { words, inputs: files(inputs), outputs: files(outputs), ..RunTask::default() };
-        WorkflowStep { name: name.to_string(), program, after: Vec::new() }
+        WorkflowStep { name: name.to_string(), program, after: Vec::new(), job: None }
     }
 
     #[test]

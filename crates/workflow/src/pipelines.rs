@@ -95,6 +95,10 @@ impl<'a> Growing<'a> {
         let spec = self.spec;
         let (number, first) = (self.members[0], spec.step_at(self.members[0]));
         let beside = self.members[1..].to_vec();
+        if let Some(job) = &first.job {
+            let (name, work) = (Arc::clone(&first.name), StepWork::MapReduce(Arc::clone(job)));
+            return Step { number, name, work, beside };
+        }
         if beside.is_empty() && !first.program.outputs.iter().any(|output| output.temporary) {
             let (name, work) = (Arc::clone(&first.name), StepWork::Program(Arc::clone(&first.program)));
             return Step { number, name, work, beside };

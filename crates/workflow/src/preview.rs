@@ -5,7 +5,7 @@ use crate::kind::Workflow;
 use crate::spec::planned;
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use ids::StepNumber;
-use jobkind::{FinishedSteps, NodeSize, Step, StepPlanner, StepWork};
+use jobkind::{FinishedSteps, NodeSize, Step, StepPlanner};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -36,9 +36,10 @@ pub fn preview(spec: WorkflowSpec, slots: u32) -> Result<Vec<PlannedPipeline>, S
         let last: Vec<StepNumber> = steps.iter().flat_map(Step::numbers).collect();
         all.extend(&last);
         pipelines.extend(steps.iter().map(|step| {
-            let StepWork::Program(task) = &step.work;
+            // A job takes the slots that are free, one at least.
+            let slots = step.work.program().map_or(1, |task| task.slots());
             let numbers = step.numbers().map(|number| number.0 as usize).collect();
-            PlannedPipeline { level, steps: numbers, slots: task.slots() }
+            PlannedPipeline { level, steps: numbers, slots }
         }));
         steps = Workflow::next(&spec, &FinishedSteps { all: &all, last: &last, begun: &all }, size);
     }

@@ -1,6 +1,7 @@
 //! A workflow that has been read and checked.
 
-use crate::check::{readers, steps_before};
+use crate::check::{readers, steps_before, with_inputs};
+use api::JobSpec;
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::task::{RunTask, TASK_FILES_MAX};
 use ids::StepNumber;
@@ -28,6 +29,8 @@ pub struct PlannedWorkflow {
 pub(crate) struct PlannedStep {
     pub name: Arc<str>,
     pub program: Arc<RunTask>,
+    /// The MapReduce job in place of the program, with its inputs.
+    pub job: Option<Arc<JobSpec>>,
     pub after: Vec<StepNumber>,
     /// Steps that wait for it.
     pub readers: Vec<StepNumber>,
@@ -120,7 +123,9 @@ pub(crate) fn planned(spec: WorkflowSpec) -> Result<PlannedWorkflow, String> {
     for (number, (step, (before, readers))) in
         spec.steps.into_iter().zip(before.into_iter().zip(readers)).enumerate()
     {
+        let job = step.job.map(|job| JobSpec { name: step.name.clone(), ..with_inputs(&job, &step.program) });
         steps.push(PlannedStep {
+            job: job.map(Arc::new),
             name: step.name.into(),
             program: Arc::new(step.program),
             after: before.into_iter().map(StepNumber).collect(),

@@ -35,7 +35,7 @@ fn workflow_step((index, node): (usize, &Node)) -> WorkflowStep {
         cores: node.cores,
         ..RunTask::default()
     };
-    WorkflowStep { name: format!("s{index}"), program, after: Vec::new() }
+    WorkflowStep { name: format!("s{index}"), program, after: Vec::new(), job: None }
 }
 
 fn plan(nodes: &[Node]) -> Arc<dyn StepPlan> {
@@ -50,7 +50,7 @@ fn slots(slots: u32) -> NodeSize {
 }
 
 fn task(step: &Step) -> &RunTask {
-    let StepWork::Program(task) = &step.work;
+    let StepWork::Program(task) = &step.work else { panic!("{} is a job", step.name) };
     task
 }
 

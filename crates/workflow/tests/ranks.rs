@@ -27,7 +27,7 @@ fn plan(steps: &Steps) -> Arc<dyn StepPlan> {
             outputs: vec![output],
             ..RunTask::default()
         };
-        WorkflowStep { name: format!("s{index}"), program, after: after.clone() }
+        WorkflowStep { name: format!("s{index}"), program, after: after.clone(), job: None }
     };
     let spec = WorkflowSpec { steps: steps.iter().enumerate().map(step).collect(), only_judges: false };
     let spec = serde_json::to_value(spec).expect("a specification can be written");

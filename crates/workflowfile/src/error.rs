@@ -26,8 +26,28 @@ pub enum WorkflowFileError {
     },
     #[error("{place}: there is no key `{key}`{nearest}")]
     UnknownKey { place: String, key: String, nearest: Nearest },
-    #[error("the step {step:?} has both `command` and `words`, or neither: give one of them")]
+    #[error("the step {step:?} has both `command` and `words`, or neither: give one of them, or [step.job]")]
     NoCommand { step: String },
+    #[error("{place}: the key `{key}` has no meaning there: {instead}")]
+    JobKey { place: String, key: String, instead: &'static str },
+    #[error("the step {step:?} has [step.job] and `{key}`: leave one of them out")]
+    JobBeside { step: String, key: &'static str },
+    #[error("the step {step:?} has [step.job] without an output: name its directory, as in output = \"counts\"")]
+    NoJobOutput { step: String },
+    #[error("the step {step:?} has [step.job] without inputs: name them in `inputs` of the step, above [step.job]")]
+    NoJobInputs { step: String },
+    #[error(
+        "the step {step:?} is a job and reads {path}: it reads plain files; put a step with `cp` before it, which reads the \
+         stored one", path = path.display()
+    )]
+    JobReadsStored { step: String, path: PathBuf },
+    #[error("the job of the step {step:?} cannot run: {reason}")]
+    BadJob { step: String, reason: String },
+    #[error(
+        "the step {step:?} reads {path}, which is no part of the output of {writer:?}: that step replaces the directory; \
+         name a part", path = path.display()
+    )]
+    NoPart { step: String, path: PathBuf, writer: String },
     #[error(
         "the step {step:?} names {path:?}: give a path below the directory of the workflow file, without `..`, or an \
          absolute path"

@@ -21,7 +21,7 @@ use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
 use api::task::is_stored_path;
 use files::Disk;
 use gather::{Gatherer, NO_STORED};
-use instance::{instance, output_paths, text_bytes, texts};
+use instance::{absolute_path, instance, output_paths, text_bytes, texts};
 use jobkind::STEPS_MAX;
 use pattern::EachPattern;
 use placeholder::may_be_of_snakemake;
@@ -252,7 +252,10 @@ impl<'a> Expansion<'a> {
     /// Returns all instances in the order of the file, with the files that they gather.
     fn finish(self, sources: Sources) -> Result<Vec<WorkflowFileStep>, ExpansionError> {
         let Self { params, dir, disk, templates, outputs, .. } = self;
-        let mut gatherer = Gatherer { dir, sources, outputs: &outputs, disk, gathered: 0 };
+        let instances = || templates.iter().flat_map(|template| &template.instances).map(|(_, _, step)| step);
+        let job_dir = |step: &WorkflowFileStep| absolute_path(dir, step.job.as_ref()?.output.as_deref()?);
+        let job_dirs = instances().filter_map(job_dir).collect();
+        let mut gatherer = Gatherer { dir, sources, outputs: &outputs, disk, gathered: 0, job_dirs };
         let mut steps: Vec<WorkflowFileStep> = Vec::with_capacity(self.steps);
         let mut ranges: BTreeMap<String, Range<usize>> = BTreeMap::new();
         for mut template in templates {

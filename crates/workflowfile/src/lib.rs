@@ -17,6 +17,7 @@
 
 mod error;
 mod expand;
+mod jobs;
 mod plot;
 mod read;
 mod script;
@@ -25,6 +26,7 @@ mod table;
 pub use error::WorkflowFileError;
 pub use expand::ExpansionError;
 pub use plot::plot;
-pub use read::{NamedWorkflow, Sources, check_step, read};
+pub use jobs::JobMachines;
+pub use read::{NamedWorkflow, Sources, check_step, read, read_for};
 pub use script::script;
 pub use table::{StepLine, lines};

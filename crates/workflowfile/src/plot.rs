@@ -6,6 +6,7 @@
 mod drawing;
 mod layers;
 
+use api::JobSpec;
 use api::job::workflow::WorkflowSpec;
 use api::task::TaskFile;
 use drawing::{Arrow, Drawing, Shape};
@@ -59,12 +60,22 @@ fn shapes(spec: &WorkflowSpec) -> Vec<Shape> {
             chosen.map(|output| output.name.display().to_string()).collect()
         };
         let mut title = vec![step.name.clone(), step.program.words.join(" ")];
+        if let Some(job) = &step.job {
+            title[1] = functions(job);
+        }
         title.extend(step.program.inputs.iter().map(|input| format!("reads {}", input.name.display())));
         title.extend(names(true).iter().map(|name| format!("writes {name}")));
         title.extend(names(false).iter().map(|name| format!("writes {name} (temporary)")));
         Shape { name: step.name.clone(), kept: names(true), temporary: names(false), title: title.join("\n") }
     };
     spec.steps.iter().map(shape).collect()
+}
+
+/// Returns the functions of a job as words.
+fn functions(job: &JobSpec) -> String {
+    let named = [("map", &job.mapper), ("combine", &job.combiner), ("reduce", &job.reducer)];
+    let texts = named.iter().filter_map(|(name, function)| Some(format!("{name} {}", function.as_ref()?.display())));
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the names of the files that one step reads of another.

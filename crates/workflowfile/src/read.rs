@@ -5,6 +5,7 @@ mod wrong_type;
 use crate::error::{FewSteps, Nearest, WorkflowFileError};
 use crate::expand::{check_values, expand};
 use api::job::resources::GenericResources;
+use crate::jobs::{self, AnyMachine, JobMachines, PlannedFor, declare_parts};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
 use api::name_beside;
@@ -23,7 +24,7 @@ const FILES_BESIDE_MAX: usize = 10_000;
 const SHELL: [&str; 3] = ["sh", "-eu", "-c"];
 
 /// A workflow and the name of its job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NamedWorkflow {
     pub name: String,
     pub spec: WorkflowSpec,
@@ -38,8 +39,17 @@ pub enum Sources {
     OnNodes,
 }
 
-/// Reads and checks a workflow file.
+/// Reads and checks a workflow file. Its MapReduce jobs have the sizes of no machine: [`read_for`] plans a run.
 pub fn read(path: &Path, sources: Sources) -> Result<NamedWorkflow, WorkflowFileError> {
+    read_for(path, sources, JobMachines { front_end: &AnyMachine, state: None, slots: None })
+}
+
+/// Does the same for a run on these machines.
+pub fn read_for(
+    path: &Path,
+    sources: Sources,
+    machines: JobMachines<'_>,
+) -> Result<NamedWorkflow, WorkflowFileError> {
     let unreadable = |source| WorkflowFileError::Unreadable { path: path.to_path_buf(), source };
     let text = read_text(path)?;
     let absolute = std::path::absolute(path).map_err(unreadable)?;
@@ -47,8 +57,9 @@ pub fn read(path: &Path, sources: Sources) -> Result<NamedWorkflow, WorkflowFile
     let file = expand(parse(path, &text)?, &dir, sources).map_err(WorkflowFileError::Expansion)?;
     let name = file.name.clone();
     let name = name.or_else(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
-    let spec = spec(&file, &dir)?;
+    let spec = spec(&file, &dir, PlannedFor { sources, machines })?;
     workflow::check(&spec).map_err(|reason| WorkflowFileError::CannotRun { reason })?;
+    check_parts(&spec)?;
     if sources == Sources::Here {
         check_sources(&spec)?;
     }
@@ -84,7 +95,10 @@ fn parse(path: &Path, text: &str) -> Result<WorkflowFile, WorkflowFileError> {
         message: error.to_string().trim_end().to_string(),
     };
     check_keys(path, &text.parse::<Table>().map_err(no_toml)?)?;
-    toml::from_str(text).map_err(|error| wrong_type::wrong_type(path, text, &error))
+    let mut file =
+        toml::from_str(text).map_err(|error| wrong_type::wrong_type(path, text, &error))?;
+    declare_parts(&mut file)?;
+    Ok(file)
 }
 
 /// Refuses unknown keys, with the nearest one.
@@ -106,12 +120,19 @@ fn check_keys(path: &Path, file: &Table) -> Result<(), WorkflowFileError> {
             Some(name) => format!("the step {name:?}"),
             None => format!("step {index}"),
         };
+        if let Some(job) = step.get("job").and_then(Value::as_table) {
+            jobs::check_keys(&place, job)?;
+        }
         check(step, &WorkflowFile::STEP_KEYS, place)?;
     }
     check_values(file).map_err(WorkflowFileError::Expansion)
 }
 
-fn spec(file: &WorkflowFile, dir: &Path) -> Result<WorkflowSpec, WorkflowFileError> {
+fn spec(
+    file: &WorkflowFile,
+    dir: &Path,
+    planned_for: PlannedFor<'_>,
+) -> Result<WorkflowSpec, WorkflowFileError> {
     let numbers: BTreeMap<&str, u32> =
         file.step.iter().zip(0..).map(|(step, number)| (step.name.as_str(), number)).collect();
     let step = |step: &WorkflowFileStep| {
@@ -124,7 +145,14 @@ fn spec(file: &WorkflowFile, dir: &Path) -> Result<WorkflowSpec, WorkflowFileErr
             })
         };
         let after = step.after.iter().map(after).collect::<Result<_, _>>()?;
-        Ok(WorkflowStep { name: step.name.clone(), program: program(step, dir)?, after })
+        let name = step.name.clone();
+        let Some(job) = step.job.as_deref() else {
+            return Ok(WorkflowStep { name, program: program(step, dir)?, after, job: None });
+        };
+        let program = files_of_job(step, dir)?;
+        let output = program.outputs.first().and_then(|part| part.path.parent()).unwrap_or(dir);
+        let job = jobs::job_spec(step, job, output.to_path_buf(), dir, planned_for)?;
+        Ok(WorkflowStep { name, program, after, job: Some(Box::new(job)) })
     };
     let steps = file.step.iter().map(step).collect::<Result<_, _>>()?;
     Ok(WorkflowSpec { steps, only_judges: false })
@@ -196,6 +224,23 @@ fn resources(step: &WorkflowFileStep) -> Result<GenericResources, WorkflowFileEr
     }
 }
 
+/// Returns the files of a step that is a job. They stand in no directory, so each is named by its path.
+fn files_of_job(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileError> {
+    let file = |path: &PathBuf| {
+        let mut file = task_file(step, path, dir, false)?;
+        if file.is_stored() {
+            return Err(WorkflowFileError::JobReadsStored { step: step.name.clone(), path: file.path });
+        }
+        if path.is_absolute() {
+            file.name = file.path.strip_prefix("/").unwrap_or(&file.path).to_path_buf();
+        }
+        Ok(file)
+    };
+    let files = |paths: &[PathBuf]| paths.iter().map(file).collect::<Result<Vec<TaskFile>, _>>();
+    let (inputs, outputs) = (files(&step.inputs)?, files(&step.outputs)?);
+    Ok(RunTask { directory: dir.to_path_buf(), inputs, outputs, ..RunTask::default() })
+}
+
 /// Returns the rules by which a step is skipped; None if it always runs. Without outputs there is nothing to keep.
 fn caching(step: &WorkflowFileStep, dir: &Path) -> Option<Box<StepCaching>> {
     let has_outputs = !step.outputs.is_empty() || step.stdout.is_some();
@@ -245,6 +290,28 @@ fn stored_input(step: &WorkflowFileStep, path: &Path) -> Result<TaskFile, Workfl
         true => Ok(file),
         false => Err(WorkflowFileError::BadPath { step: step_name, path: file.path }),
     }
+}
+
+/// Checks that no step reads a file that a job will replace with its output, and that is no part of it.
+fn check_parts(spec: &WorkflowSpec) -> Result<(), WorkflowFileError> {
+    let mut dirs: BTreeMap<&Path, &WorkflowStep> = BTreeMap::new();
+    for step in &spec.steps {
+        dirs.extend(step.job.iter().map(|job| (job.output.as_path(), step)));
+    }
+    if dirs.is_empty() {
+        return Ok(());
+    }
+    for step in &spec.steps {
+        for input in &step.program.inputs {
+            let above = input.path.ancestors().skip(1).find_map(|above| dirs.get(above));
+            let Some(writer) = above else { continue };
+            if !writer.program.outputs.iter().any(|part| part.path == input.path) {
+                let (name, path, writer) = (step.name.clone(), input.path.clone(), writer.name.clone());
+                return Err(WorkflowFileError::NoPart { step: name, path, writer });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Checks that the inputs that no step writes are plain files.

@@ -15,6 +15,12 @@ pub fn script(spec: &WorkflowSpec) -> Result<String, String> {
             input.path.display()
         ));
     }
+    if let Some(step) = spec.steps.iter().find(|step| step.job.is_some()) {
+        return Err(format!(
+            "the step {:?} is a MapReduce job, which a script without sailfish cannot run: use `sailfish workflow run`",
+            step.name
+        ));
+    }
     let order = workflow::order(&spec.steps)?;
     let mut text = String::from("#!/bin/sh\nset -eu\nwork=$(mktemp -d)\ntrap 'rm -rf \"$work\"' EXIT\n");
     for number in order {

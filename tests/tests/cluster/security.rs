@@ -389,6 +389,22 @@ fn a_user_replaces_only_outputs_of_their_own() {
     run("bob.token", "empty", &["--overwrite"]).expect_success();
 }
 
+/// A step that is a job has the rights of its user, no more.
+#[test]
+fn job_steps_replace_only_outputs_of_their_own() {
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    guarded.sandbox.write("in", "b\na\n");
+    let job = format!("inputs = [\"in\"]\njob = {{ output = \"of-ann\", memory = \"{CLUSTER_MEMORY}\", slots = 2 }}");
+    guarded.sandbox.write("flow.toml", format!("[[step]]\nname = \"sort\"\n{job}\n"));
+    let run = |by: &str| guarded.by(by, &["workflow", "run", "flow.toml"]);
+    run("ann.token").expect_success();
+    run("ann.token").expect_success();
+    run("bob.token").expect_failure(2, &["\"sort\" cannot begin", "is not yours as far as this server knows"]);
+    let part = std::fs::read_to_string(guarded.sandbox.path("of-ann/part-00000")).expect("a part");
+    assert_eq!(part, "a\nb\n");
+}
+
 /// A proxy that passes connections on to whom they name, and counts them.
 fn start_proxy() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -95,6 +95,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "jobkinds",
             "control",
             "metastore",
+            "mapper",
             "mapreduce",
             "faults",
             "objects",

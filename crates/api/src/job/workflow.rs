@@ -1,10 +1,11 @@
 //! The specification of a job of the kind `workflow`.
 
+use crate::JobSpec;
 use crate::task::RunTask;
 use serde::{Deserialize, Serialize};
 
-/// Programs, each of which runs after others.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Programs and MapReduce jobs, each of which runs after others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowSpec {
     pub steps: Vec<WorkflowStep>,
@@ -14,12 +15,16 @@ pub struct WorkflowSpec {
 }
 
 /// A step of a workflow.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowStep {
     /// Unique in its workflow.
     pub name: String,
     pub program: RunTask,
+    /// A MapReduce job in place of the program, which then declares the files: its inputs are those of the job, its
+    /// outputs the parts. The server lists the inputs when the step begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Box<JobSpec>>,
     /// Positions of the steps that must succeed before it begins, besides those whose outputs it reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<u32>,

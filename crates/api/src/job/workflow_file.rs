@@ -1,6 +1,7 @@
 //! A workflow as its user writes it, in TOML.
 
 use crate::job::resources::GenericResources;
+use crate::JobFile;
 use crate::job::workflow_param::{WorkflowParam, WorkflowSweep};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -33,6 +34,8 @@ pub struct WorkflowFileStep {
     pub command: Option<String>,
     /// A program and its arguments, in place of a command.
     pub words: Option<Vec<String>>,
+    /// A MapReduce job in place of a command, with the keys of a job file.
+    pub job: Option<Box<JobFile>>,
     #[serde(default)]
     pub inputs: Vec<PathBuf>,
     #[serde(default)]
@@ -83,12 +86,13 @@ pub struct WorkflowFileStep {
 impl WorkflowFile {
     /// Keys of the file, and of a step.
     pub const KEYS: [&str; 3] = ["name", "params", "step"];
-    pub const STEP_KEYS: [&str; 23] = [
+    pub const STEP_KEYS: [&str; 24] = [
         "name",
         "sweep",
         "each",
         "command",
         "words",
+        "job",
         "inputs",
         "outputs",
         "stdin",

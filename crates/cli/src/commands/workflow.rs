@@ -4,7 +4,8 @@ mod stages;
 mod why;
 
 use crate::commands::run::steps::{self, Target};
-use crate::engine::machine;
+use crate::engine::resources::CommandLineFrontEnd;
+use crate::engine::{machine, shipping};
 use crate::exit::Failure;
 use crate::options::connect::{CredentialArgs, Site};
 use crate::show::escape;
@@ -14,13 +15,15 @@ use crate::show::terminal::{print, tell};
 use anyhow::{Context, anyhow};
 use api::job::resources::GenericResources;
 use api::job::workflow::WorkflowSpec;
-use api::{JobSpec, SteppedKind};
+use api::{ContentHash, JobSpec, ShippedFile, SteppedKind};
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 use jobspec::state_dir;
+use client::Blocking;
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use workflowfile::{NamedWorkflow, Sources, StepLine};
+use workflowfile::{JobMachines, NamedWorkflow, Sources, StepLine};
 
 #[derive(Debug, Subcommand)]
 pub enum WorkflowCommand {
@@ -168,7 +171,14 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
     if stages::has_stages(&args.file.file) {
         return stages::run(args);
     }
-    let NamedWorkflow { name, spec } = read(&args.file, args.place.sources())?;
+    let site = args.place.site();
+    let machines = JobMachines {
+        front_end: &CommandLineFrontEnd { site: site.as_ref() },
+        state: args.place.state.as_deref(),
+        slots: args.slots,
+    };
+    let read = workflowfile::read_for(&args.file.file, args.place.sources(), machines);
+    let NamedWorkflow { name, mut spec } = read.map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
     let steps_text = counted(spec.steps.len() as u64, "step");
     let name = args.name.clone().unwrap_or(name);
     let resources = GenericResources::parse(args.resource.iter().map(String::as_str)).context("--resource");
@@ -176,12 +186,30 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
     let (priority, slots, waits) = (args.priority, args.slots, !args.detach);
     let target = Target { priority, slots, resources, waits, ..args.place.target()? };
     let _running = if target.connection.is_none() { Some(lock(&args.file.file)?) } else { None };
-    let job = steps::submit(&target, job_of(name.clone(), &spec)?)?;
+    let shipped = match &target.connection {
+        Some(connection) => ship_jobs(connection, &mut spec)?,
+        None => Vec::new(),
+    };
+    if spec.steps.iter().any(|step| step.job.is_some()) {
+        machine::raise_open_file_limit();
+    }
+    let job = steps::submit(&target, JobSpec { shipped, ..job_of(name.clone(), &spec)? })?;
     if target.waits {
         let skipped = steps::skipped(&steps::events(&target, job)?);
         tell(&format!("sailfish: {name}: {steps_text} succeeded{skipped}"));
     }
     Ok(())
+}
+
+/// Ships the programs and files of the steps that are MapReduce jobs. Returns all of them: the job ships them for its steps.
+fn ship_jobs(connection: &Blocking, spec: &mut WorkflowSpec) -> Result<Vec<ShippedFile>, Failure> {
+    let mut shipped: BTreeMap<(PathBuf, ContentHash), ShippedFile> = BTreeMap::new();
+    for job in spec.steps.iter_mut().filter_map(|step| step.job.as_deref_mut()) {
+        shipping::ship_job(connection, job)?;
+        let files = job.shipped.iter().cloned();
+        shipped.extend(files.map(|file| ((file.path.clone(), file.sha256), file)));
+    }
+    Ok(shipped.into_values().collect())
 }
 
 /// Locks a workflow file while it runs on this machine: two runs would remove and replace each other's files. On a

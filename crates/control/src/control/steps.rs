@@ -4,7 +4,7 @@ use super::{Control, OfBatch};
 use crate::interface::{ControlError, Outbox, RunningJob, Service};
 use crate::job::{EXIT_CANCELLED, spec_bytes};
 use crate::program_jobs::steps::{
-    AfterStep, NewSteppedJob, NewSteps, RecoveredSteps, SteppedJob, SteppedJobs, pinned_contents,
+    AfterStep, NewJobStep, NewSteppedJob, NewSteps, RecoveredSteps, SteppedJob, SteppedJobs, pinned_contents,
     shipped_contents, step_failed, step_stopped,
 };
 use crate::program_jobs::window;
@@ -14,7 +14,7 @@ use api::history::{EventKind, JobState, StepOf};
 use api::task::RunResult;
 use api::{Blame, JobSpec, TaskFailure};
 use ids::{JobId, NodeId};
-use jobkind::{LOOKS_FROM, Step, StepPlan, StepWork};
+use jobkind::{LOOKS_FROM, StepPlan, StepWork};
 use rows::{Change, Keep, StepRow};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,30 +72,61 @@ impl Control {
         self.stepped.next_steps(&self.users, self.work.fleet.largest_node())
     }
 
-    /// Begins steps under numbers from `first` on. `server` is the owner in their rows.
-    pub fn begin_steps(&mut self, outbox: &mut Outbox, new: NewSteps, first: JobId, server: &str) {
+    /// Begins steps under numbers from `first` on. `server` is the owner in their rows. Returns those that are MapReduce
+    /// jobs: they have numbers, and the caller must store them and make their directories before they begin.
+    pub fn begin_steps(
+        &mut self,
+        outbox: &mut Outbox,
+        new: NewSteps,
+        first: JobId,
+        server: &str,
+    ) -> Vec<NewJobStep> {
         if !self.stepped.begun(&new, first) {
             // The job was stopped while its steps were checked.
             let after = self.stepped.change(new.job, |job| job.after());
             self.follow(outbox, new.job, after);
-            return self.settle(outbox);
+            self.settle(outbox);
+            return Vec::new();
         }
-        let Some(job) = self.stepped.get(new.job) else { return };
+        let Some(job) = self.stepped.get(new.job) else { return Vec::new() };
         let (priority, file_hold) = (job.priority, job.file_hold.clone());
         let NewSteps { job: of, user, steps, .. } = new;
-        let specs: Vec<Arc<JobSpec>> = steps.iter().map(|step| Arc::new(spec_of(step))).collect();
-        let more =
-            Has { jobs: specs.len() as u32, spec_bytes: specs.iter().map(|spec| spec_bytes(spec)).sum() };
+        let (mut programs, mut jobs) = (Vec::with_capacity(steps.len()), Vec::new());
+        for (index, step) in steps.into_iter().enumerate() {
+            let job = JobId(first.0 + index as i64);
+            let step_of = StepOf { job: of, step: step.number, beside: step.beside };
+            match step.work {
+                StepWork::Program(task) => {
+                    let spec = JobSpec::of_one_task(step.name.to_string(), task.as_ref().clone());
+                    programs.push((job, step_of, Arc::new(spec)));
+                }
+                StepWork::MapReduce(spec) => {
+                    let (user, file_hold) = (user.to_string(), file_hold.clone());
+                    jobs.push(NewJobStep { job, step_of, spec, user, priority, file_hold });
+                }
+            }
+        }
+        let spec_bytes = programs.iter().map(|(.., spec)| spec_bytes(spec)).sum();
+        let more = Has { jobs: programs.len() as u32, spec_bytes };
         let number = self.users.jobs_begin(user.to_string(), more);
         let user_in_row = Some(user.to_string()).filter(|user| !user.is_empty());
         let (server, window, name_of_all) = (server.to_string(), window(&self.work.fleet), None);
         let batch = OfBatch { server, user_in_row, number, priority, file_hold, window, name_of_all };
-        for (index, (step, spec)) in steps.iter().zip(specs).enumerate() {
-            let job = JobId(first.0 + index as i64);
-            let step_of = Some(StepOf { job: of, step: step.number, beside: step.beside.clone() });
-            self.begin_single(outbox, &batch, job, spec, None, step_of);
+        for (job, step_of, spec) in programs {
+            self.begin_single(outbox, &batch, job, spec, None, Some(step_of));
         }
         outbox.touch(of);
+        self.settle(outbox);
+        jobs
+    }
+
+    /// Ends a step that is a MapReduce job and could not begin, and with it the job of which it is a step.
+    pub fn job_step_failed(&mut self, outbox: &mut Outbox, job: JobId, reason: String) {
+        let failure = TaskFailure::new(Blame::UserData, reason);
+        let exit_code = crate::job::exit_code(&failure);
+        let outcome = JobOutcome::Failed { failure, attempt: None, exit_code };
+        self.ends.has_finished(outbox, job, outcome.clone());
+        self.step_over(outbox, job, &outcome);
         self.settle(outbox);
     }
 
@@ -256,10 +287,4 @@ fn restore_steps(jobs: &mut SteppedJobs, job: JobId, steps: &[StepRow]) {
 fn failure(reason: String, exit_code: Option<i32>) -> JobOutcome {
     let failure = TaskFailure::new(Blame::UserProgram, reason);
     JobOutcome::Failed { failure, attempt: None, exit_code: exit_code.unwrap_or(1) }
-}
-
-fn spec_of(step: &Step) -> JobSpec {
-    match &step.work {
-        StepWork::Program(task) => JobSpec::of_one_task(step.name.to_string(), task.as_ref().clone()),
-    }
 }

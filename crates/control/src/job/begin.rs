@@ -12,10 +12,15 @@ use api::{Boundaries, KeyBytes};
 use ids::{BoundariesVersion, JobId};
 use mapreduce::{AttemptTime, JobResults};
 use rows::Change;
-use scheduler::{Claim, Event, StageCounts};
+use scheduler::{Claim, Event, StageCounts, StepRank};
 
 /// Adds a job. Returns the events that submit it to the scheduler.
-pub(crate) fn begin_job(work: &mut Work, new: NewJob, owner: JobOwner) -> Vec<Event> {
+pub(crate) fn begin_job(
+    work: &mut Work,
+    new: NewJob,
+    owner: JobOwner,
+    step: Option<StepRank>,
+) -> Vec<Event> {
     let NewJob { job: id, spec, dirs, start, priority, file_hold, part_nodes, .. } = new;
     let results = match start {
         JobStart::Splits(splits) => JobResults::new(id, splits),
@@ -26,7 +31,7 @@ pub(crate) fn begin_job(work: &mut Work, new: NewJob, owner: JobOwner) -> Vec<Ev
     job.part_nodes = part_nodes;
     begin_to_replicate(&mut work.fleet, work.service, &mut job);
     let needs = needs_of(&mut work.scheduling, work.service, &job.spec);
-    let claim = Claim { user: owner.number, priority, needs, step: None };
+    let claim = Claim { user: owner.number, priority, needs, step };
     job.owner = owner;
     let (stages, failures_max) = (job.stage_kinds.clone(), job.failures_max());
     let (may_copy, may_split) = (speculative_attempts::allowed(&job), range_cuts::allowed(&job));

@@ -12,6 +12,7 @@ pub(crate) use stepped_jobs::SteppedJobs;
 
 use crate::program_jobs::FileHold;
 use crate::users::JobQuota;
+use api::history::StepOf;
 use api::task::RecordedRun;
 use api::{ContentHash, JobSpec, StoredContent};
 use ids::{JobId, StepNumber};
@@ -50,6 +51,17 @@ pub struct RecoveredSteps {
     /// The reason of a requested cancellation.
     pub cancel_asked: Option<String>,
     pub steps: Vec<StepRow>,
+    pub file_hold: Option<FileHold>,
+}
+
+/// A step that is a MapReduce job: it has a number, and neither row nor directories.
+pub struct NewJobStep {
+    pub job: JobId,
+    pub step_of: StepOf,
+    pub spec: Arc<JobSpec>,
+    pub user: String,
+    pub priority: i32,
+    /// The hold of its job on the shipped files of all steps.
     pub file_hold: Option<FileHold>,
 }
 

@@ -170,7 +170,7 @@ fn start(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, slot: Slot) 
     let mut task = with_stage_files(work, id, task);
     let now_ns = outbox.now_ns();
     outbox.write(Change::AttemptStarted { attempt, node: slot.node, slot: slot.slot, now_ns });
-    if matches!(task, Task::Run(_)) {
+    if matches!(task, Task::Run(_) | Task::Map(_)) {
         outbox.tell(Fact::StepRuns { job: id });
     }
     match work.service {

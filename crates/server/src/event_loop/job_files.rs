@@ -9,6 +9,7 @@ use control::{DiskDirs, JobDirs};
 use ids::JobId;
 use roots::JobPaths;
 use shipped::Depot;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::mpsc;
@@ -17,14 +18,20 @@ pub(crate) struct JobFiles {
     /// Shipped files of clients.
     pub depot: Option<Arc<Depot>>,
     pub paths: JobPaths,
+    pub state_dir: PathBuf,
     /// Sender for the threads that clean and check.
     sender: mpsc::Sender<Request>,
     cleaners: Vec<JoinHandle<()>>,
 }
 
 impl JobFiles {
-    pub fn new(depot: Option<Arc<Depot>>, paths: JobPaths, sender: mpsc::Sender<Request>) -> Self {
-        Self { depot, paths, sender, cleaners: Vec::new() }
+    pub fn new(
+        depot: Option<Arc<Depot>>,
+        paths: JobPaths,
+        state_dir: PathBuf,
+        sender: mpsc::Sender<Request>,
+    ) -> Self {
+        Self { depot, paths, state_dir, sender, cleaners: Vec::new() }
     }
 
     /// Holds the shipped files of a recovered job, as far as this server has them.

@@ -11,11 +11,13 @@ use api::data_access::{BriefQuestion, TokensAnswer, TokensQuestion};
 use api::drill::{DrillNews, DrillOutcome};
 use api::flow::SubmittedFlow;
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
+use api::history::StepOf;
 use api::intermediate::{CreatedIntermediate, NewIntermediate};
 use api::kept::{GcAnswer, GcOptions, KeptAnnouncement};
 use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer};
 use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Boundaries, JobSpec, KeyBytes};
+use control::program_jobs::FileHold;
 use control::{FileRequest, NamedFile, NewSteps, NewStrike, PullRequest, RunningJob, SeenRequest};
 use ids::{JobId, NodeId};
 use jobkind::StepPlan;
@@ -231,7 +233,7 @@ pub(crate) struct Submission {
     pub spec: Arc<JobSpec>,
     pub splits: Vec<api::Split>,
     /// A hold on the shipped files that it needs.
-    pub hold: Option<Arc<Hold>>,
+    pub hold: Option<FileHold>,
     pub user: String,
     pub priority: i32,
     /// Quota of the user, in which this job counts.
@@ -242,4 +244,6 @@ pub(crate) struct Submission {
     pub part_nodes: Arc<PartNodes>,
     /// Set for a job with steps.
     pub plan: Option<Arc<dyn StepPlan>>,
+    /// Set for a step of another job.
+    pub step_of: Option<StepOf>,
 }

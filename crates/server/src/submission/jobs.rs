@@ -8,7 +8,6 @@ use crate::messages::job_quota;
 use crate::{ServerError, kept::runs};
 use api::control::SubmittedJob;
 use api::flow::SubmittedFlow;
-use control::program_jobs::FileHold;
 use control::{DiskDirs, JobDirs, JobStart, NewJob, RoomWanted, Service, spec_bytes};
 use faults::{CrashPoint, crash_point};
 use ids::JobId;
@@ -16,14 +15,14 @@ use metastore::{Change, JobState, Keep, StoreError};
 use std::sync::Arc;
 
 /// A job that is being submitted.
-struct Incoming {
-    job: JobId,
-    submission: Submission,
-    directories: Directories,
+pub(super) struct Incoming {
+    pub job: JobId,
+    pub submission: Submission,
+    pub directories: Directories,
 }
 
 /// The reason why jobs are not submitted: an error for the caller, or one that ends the server.
-enum Refused {
+pub(super) enum Refused {
     Answer(ServerError),
     Store(StoreError),
 }
@@ -89,6 +88,14 @@ impl EventLoop {
             let directories = Directories::choose(&submission.spec, job, &self.lock.uuid, self.service)?;
             incoming.push(Incoming { job, submission, directories });
         }
+        self.store_and_begin(incoming).await
+    }
+
+    /// Does the same for jobs that have numbers.
+    pub(super) async fn store_and_begin(
+        &mut self,
+        incoming: Vec<Incoming>,
+    ) -> Result<Vec<SubmittedJob>, Refused> {
         let submitted: Vec<Change> = incoming.iter().map(|each| self.submitted(each)).collect();
         crash_point(CrashPoint::SubmitBeforeTransaction);
         match self.store.apply(&submitted).await {
@@ -146,7 +153,7 @@ impl EventLoop {
             user: Some(submission.user.clone()).filter(|user| !user.is_empty()),
             priority: submission.priority,
             waits: false,
-            step_of: None,
+            step_of: submission.step_of.clone(),
             now_ns: now_ns(),
         }
     }
@@ -172,8 +179,7 @@ impl EventLoop {
             if self.service == Service::Embedded {
                 self.progress_board.add_job(job, &submission.spec, &dirs);
             }
-            let Submission { spec, user, priority, hold, part_nodes, .. } = submission;
-            let file_hold = hold.map(|hold| hold as FileHold);
+            let Submission { spec, user, priority, hold: file_hold, part_nodes, .. } = submission;
             begun.push(NewJob { job, spec, dirs, start, user, priority, file_hold, part_nodes });
             submitted.push(SubmittedJob { job, staging, disk_dirs });
         }

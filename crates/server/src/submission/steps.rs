@@ -2,12 +2,12 @@
 
 use crate::event_loop::{EventLoop, Reply, Request, Submission};
 use crate::messages::job_quota;
+use crate::submission::job_steps::{self, JobStepPlace};
 use crate::submission::{arguments, program_jobs, shipping};
 use crate::{ServerError, check_names};
 use api::control::SubmittedJob;
 use api::task::RecordedRun;
 use api::{JobSpec, PinnedFile};
-use control::program_jobs::FileHold;
 use control::{NewSteppedJob, NewSteps, RoomWanted, Service, spec_bytes};
 use ids::StepNumber;
 use jobkind::{RememberedStep, Step, StepPlan, StepWork};
@@ -37,7 +37,7 @@ impl EventLoop {
         }
         let recorded = self.recorded_runs(&user, plan.as_ref()).await?;
         let job = self.numbers.take(&self.store, self.service, 1).await?;
-        let (server, file_hold) = (self.owner(), hold.map(|hold| hold as FileHold));
+        let (server, file_hold) = (self.owner(), hold);
         let new = NewSteppedJob { job, spec, plan, recorded, user, priority, quota, server, file_hold };
         self.control.begin_stepped(&mut self.outbox, new);
         self.answer(reply, Ok(SubmittedJob { job, staging: PathBuf::new(), disk_dirs: Vec::new() }));
@@ -70,7 +70,7 @@ impl EventLoop {
             });
             match checked {
                 Err(problem) => self.take_steps(new, Some(problem)).await?,
-                Ok(()) if self.files.paths.are_bounded() => self.check_places(new),
+                Ok(()) if self.files.paths.are_bounded() || has_jobs(&new) => self.check_places(new),
                 Ok(()) => self.take_steps(new, None).await?,
             }
         }
@@ -79,24 +79,34 @@ impl EventLoop {
 
     /// Returns an error for a step that no node could run.
     fn check_fits(&self, step: &Step) -> Result<(), String> {
-        let StepWork::Program(task) = &step.work;
-        if !task.is_demanding() {
-            return Ok(());
-        }
-        let spec = JobSpec::of_one_task(String::new(), task.as_ref().clone());
+        let spec = match &step.work {
+            StepWork::Program(task) if !task.is_demanding() => return Ok(()),
+            StepWork::Program(task) => Arc::new(JobSpec::of_one_task(String::new(), task.as_ref().clone())),
+            StepWork::MapReduce(spec) => Arc::clone(spec),
+        };
         let fits = self.control.check_room("", RoomWanted::default(), &[&spec]);
         fits.map_err(|error| refusal(step, &error))
     }
 
-    /// Checks on another thread that steps name only paths below the roots.
-    fn check_places(&self, new: NewSteps) {
-        let (paths, sender) = (self.files.paths.for_user(&new.user), self.files.sender());
+    /// Checks on another thread that steps name only paths below the roots, and looks at the inputs of those that are
+    /// MapReduce jobs.
+    fn check_places(&self, mut new: NewSteps) {
+        let place = JobStepPlace {
+            paths: self.files.paths.for_user(&new.user),
+            state_dir: self.files.state_dir.clone(),
+        };
+        let sender = self.files.sender();
         let (job, user, shipped) = (new.job, Arc::clone(&new.user), Arc::clone(&new.shipped));
         let checking = tokio::task::spawn_blocking(move || {
-            let allowed = |step: &Step| match &step.work {
-                StepWork::Program(task) => paths.check(|roots| roots.check_task(task)),
-            };
-            let problem = new.steps.iter().find_map(|step| Some(refusal(step, &allowed(step).err()?)));
+            let problem = new.steps.iter_mut().find_map(|step| {
+                let checked = match &mut step.work {
+                    StepWork::Program(task) => {
+                        place.paths.check(|roots| roots.check_task(task)).map_err(ServerError::from)
+                    }
+                    StepWork::MapReduce(spec) => place.pinned(spec).map(|pinned| *spec = Arc::new(pinned)),
+                };
+                Some(refusal(step, &checked.err()?))
+            });
             Request::StepsChecked { new, problem }
         });
         tokio::spawn(async move {
@@ -111,6 +121,10 @@ impl EventLoop {
 
     /// Begins checked steps, or ends their job because of a problem.
     pub async fn take_steps(&mut self, new: NewSteps, problem: Option<String>) -> Result<(), StoreError> {
+        let problem = match problem {
+            Some(problem) => Some(problem),
+            None => self.replaces_other(&new).await?,
+        };
         if let Some(problem) = problem {
             self.control.refuse_steps(&mut self.outbox, new.job, problem);
             return Ok(());
@@ -118,15 +132,19 @@ impl EventLoop {
         let count = new.steps.len() as u32;
         let first = self.numbers.take(&self.store, self.service, count).await?;
         let server = self.owner();
-        self.control.begin_steps(&mut self.outbox, new, first, &server);
-        Ok(())
+        let jobs = self.control.begin_steps(&mut self.outbox, new, first, &server);
+        self.begin_job_steps(jobs).await
     }
+}
+
+fn has_jobs(new: &NewSteps) -> bool {
+    new.steps.iter().any(|step| matches!(step.work, StepWork::MapReduce(_)))
 }
 
 /// Gives steps the stored files that they read, of those that their job has pinned.
 fn bring_pinned(new: &mut NewSteps) -> Result<(), String> {
     for step in &mut new.steps {
-        let StepWork::Program(task) = &mut step.work;
+        let StepWork::Program(task) = &mut step.work else { continue };
         let mut pinned: BTreeMap<&Path, PinnedFile> = BTreeMap::new();
         for input in task.programs().flat_map(|program| &program.inputs).filter(|input| input.is_stored()) {
             let stored = input.content.and_then(|content| new.pinned.get(&content));
@@ -149,11 +167,19 @@ fn bring_pinned(new: &mut NewSteps) -> Result<(), String> {
 fn checked(step: &Step, of: &NewSteps, service: Service) -> Result<(), String> {
     let check = || -> Result<(), ServerError> {
         check_names(&step.name, "")?;
-        let StepWork::Program(task) = &step.work;
-        arguments::check_task(task)?;
-        program_jobs::check_retries(std::slice::from_ref(task.as_ref()))?;
-        shipping::check_task(task, service)?;
-        match task.shipped.iter().find(|file| !of.shipped.contains(&file.sha256)) {
+        let shipped = match &step.work {
+            StepWork::Program(task) => {
+                arguments::check_task(task)?;
+                program_jobs::check_retries(std::slice::from_ref(task.as_ref()))?;
+                shipping::check_task(task, service)?;
+                &task.shipped
+            }
+            StepWork::MapReduce(spec) => {
+                job_steps::check(spec, service)?;
+                &spec.shipped
+            }
+        };
+        match shipped.iter().find(|file| !of.shipped.contains(&file.sha256)) {
             Some(file) => Err(ServerError::StepShipsOther { path: file.path.clone() }),
             None => Ok(()),
         }
@@ -161,7 +187,7 @@ fn checked(step: &Step, of: &NewSteps, service: Service) -> Result<(), String> {
     check().map_err(|error| refusal(step, &error))
 }
 
-fn refusal(step: &Step, error: &dyn std::error::Error) -> String {
+pub(super) fn refusal(step: &Step, error: &dyn std::error::Error) -> String {
     cannot_begin(&step.name, error)
 }
 
@@ -204,7 +230,7 @@ mod tests {
     fn steps_get_only_files_of_their_job() {
         let mut new = steps(&[1, 2, 3], [Some(1), Some(2)]);
         bring_pinned(&mut new).unwrap();
-        let StepWork::Program(task) = &new.steps[0].work;
+        let task = new.steps[0].work.program().unwrap();
         let brought: Vec<_> = task.pinned.iter().map(|file| (file.path.as_path(), &file.stored)).collect();
         assert_eq!(brought, [(Path::new("files:a"), &stored(1)), (Path::new("files:b"), &stored(2))]);
         for read in [[Some(1), Some(4)], [None, Some(1)]] {

@@ -405,7 +405,7 @@ fn workflow_step((index, step): (usize, &DagStep)) -> WorkflowStep {
         outputs: vec![file(index)],
         ..RunTask::default()
     };
-    WorkflowStep { name: index.to_string(), program, after: step.after.clone() }
+    WorkflowStep { name: index.to_string(), program, after: step.after.clone(), job: None }
 }
 
 fn incarnation(node: u32) -> String {

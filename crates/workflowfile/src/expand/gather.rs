@@ -24,6 +24,8 @@ pub struct Gatherer<'a> {
     pub outputs: &'a Outputs,
     pub disk: Disk,
     pub gathered: usize,
+    /// Output directories of jobs: of the files there, only the parts are gathered.
+    pub job_dirs: BTreeSet<String>,
 }
 
 impl Gatherer<'_> {
@@ -94,7 +96,11 @@ impl Gatherer<'_> {
         let like = self.outputs.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix));
         let like = like.filter(|(path, _)| whole.matches_with(path, GLOB_OPTIONS));
         found.extend(like.map(|(path, _)| path.clone()));
-        found.retain(|path| !own.contains(path));
+        let is_left = |path: &String| {
+            let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+            self.outputs.contains_key(path) || !self.job_dirs.contains(above)
+        };
+        found.retain(|path| !own.contains(path) && is_left(path));
         if found.is_empty() { Err(no_match(step, text, self.sources)) } else { Ok(found) }
     }
 

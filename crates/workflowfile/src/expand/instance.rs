@@ -4,6 +4,7 @@ use super::error::ExpansionError;
 use super::pattern::TRIALS;
 use super::placeholder::{Piece, pieces};
 use super::values::{BoundBy, Place, Values};
+use crate::jobs::{texts as job_texts, with_texts};
 use api::job::workflow_file::WorkflowFileStep;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ pub fn instance(step: &WorkflowFileStep, values: &Values<'_>) -> Result<Workflow
         each: None,
         command: step.command.as_ref().map(shell).transpose()?,
         words: step.words.as_ref().map(|words| filled_words(words, values)).transpose()?,
+        job: step.job.as_ref().map(|job| with_texts(job, plain, shell).map(Box::new)).transpose()?,
         inputs: paths(&step.inputs)?,
         outputs: paths(&step.outputs)?,
         stdin: step.stdin.as_ref().map(path).transpose()?,
@@ -105,7 +107,8 @@ pub fn texts(step: &WorkflowFileStep) -> impl Iterator<Item = &str> {
     let paths = [&step.inputs, &step.outputs, &step.reads, &step.environment].into_iter().flatten();
     let paths = paths.chain(&step.stdin).chain(&step.stdout).filter_map(|path| path.to_str());
     let words = step.command.iter().chain(step.words.iter().flatten()).chain(step.env.values());
-    [step.name.as_str()].into_iter().chain(paths).chain(words.map(String::as_str))
+    let job = step.job.iter().flat_map(|job| job_texts(job));
+    [step.name.as_str()].into_iter().chain(paths).chain(words.map(String::as_str)).chain(job)
 }
 
 /// Returns the number of bytes of the texts of a step, about.
@@ -114,5 +117,6 @@ pub fn text_bytes(step: &WorkflowFileStep) -> usize {
     let paths: usize = paths.into_iter().flatten().map(|path| path.as_os_str().len()).sum();
     let words: usize =
         step.words.iter().flatten().chain(&step.after).chain(step.env.values()).map(String::len).sum();
-    size_of::<WorkflowFileStep>() + step.command.as_ref().map_or(0, String::len) + paths + words
+    let job = step.job.iter().flat_map(|job| job_texts(job)).map(str::len).sum::<usize>();
+    size_of::<WorkflowFileStep>() + job + step.command.as_ref().map_or(0, String::len) + paths + words
 }

@@ -15,6 +15,8 @@ const BYTES_FROM: u64 = 1 << 20;
 pub(super) fn wrong_type(path: &Path, text: &str, error: &toml::de::Error) -> WorkflowFileError {
     let table = DeTable::parse(text).ok();
     let found = table.as_ref().zip(error.span()).and_then(|(table, span)| found(table.get_ref(), &span));
+    // Messages about the keys of a job are those of job files.
+    let found = found.filter(|found| found.key != "job" || !found.value.get_ref().is_table());
     let Some(Found { step, key, value }) = found else {
         let message = error.to_string().trim_end().to_string();
         return WorkflowFileError::NoWorkflow { path: path.to_path_buf(), message };
@@ -84,7 +86,7 @@ fn advice(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> String {
             value.as_str().filter(|word| ["true", "false"].contains(word)).map(str::to_string)
         }
         "cores" | "retries" => value.as_str().filter(|word| word.parse::<u32>().is_ok()).map(str::to_string),
-        "env" | "resources" | "params" | "sweep" | "step" => None,
+        "env" | "resources" | "params" | "sweep" | "step" | "job" => None,
         _ => as_text(key, raw, value, text),
     };
     match (written, key) {
@@ -97,6 +99,7 @@ fn advice(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> String {
         (None, "env") => "give each variable a text, as in env = { NAME = \"value\" }".to_string(),
         (None, "resources") => "give each resource a whole number, as in resources = { gpu = 1 }".to_string(),
         (None, "params" | "sweep") => format!("give a table, as in {key} = {{ name = [1, 2] }}"),
+        (None, "job") => "write [step.job], and its keys below".to_string(),
         (None, "step") => "write [[step]] above each step".to_string(),
         (None, _) => format!("give a text, as in {key} = \"a\""),
     }

@@ -9,7 +9,7 @@ use api::history::EventKind;
 use api::task::{RecordedRun, RunResult};
 use api::{Blame, ContentHash, StoredContent, TaskFailure};
 use ids::{JobId, StageKind, StepNumber};
-use jobkind::{FinishedSteps, LOOKS_FROM, NodeSize, Step, StepPlan, StepWork};
+use jobkind::{FinishedSteps, LOOKS_FROM, NodeSize, Step, StepPlan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -197,8 +197,8 @@ impl SteppedJob {
     /// Plans again the waiting pipelines that fit on no node any more, because the largest one is smaller now.
     pub fn fit(&mut self, size: NodeSize) {
         let is_too_large = |step: &Step| {
-            let StepWork::Program(task) = &step.work;
-            !step.beside.is_empty() && task.slots() > size.slots
+            let slots = step.work.program().map_or(1, |task| task.slots());
+            !step.beside.is_empty() && slots > size.slots
         };
         let Some(plan) = self.plan.clone() else { return };
         let large = self.queued.take_if(is_too_large);

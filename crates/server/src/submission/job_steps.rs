@@ -1,0 +1,136 @@
+//! Steps that are MapReduce jobs. Each is checked as a submitted job of its user, and its inputs are looked at when it
+//! begins, because steps before it may have written them.
+
+use crate::ServerError;
+use crate::directories::{self, Directories};
+use crate::event_loop::{EventLoop, Submission};
+use crate::submission::jobs::{Incoming, Refused};
+use crate::submission::steps::refusal;
+use crate::submission::{arguments, shipping};
+use api::{InputFile, JobSpec};
+use control::{NewJobStep, NewSteps, Service};
+use ids::JobId;
+use jobkind::{StepWork, check_job_step};
+use mapreduce::layout::{self, LayoutRequest};
+use metastore::StoreError;
+use roots::JobPaths;
+use std::path::{Path, PathBuf};
+
+/// Returns an error for a step that the server refuses without reading file systems.
+pub(crate) fn check(spec: &JobSpec, service: Service) -> Result<(), ServerError> {
+    check_job_step(spec)?;
+    arguments::check_spec(spec)?;
+    shipping::check(spec)?;
+    match service {
+        Service::Cluster => shipping::check_env_files(spec),
+        Service::Embedded => Ok(()),
+    }
+}
+
+/// The paths that a step may name.
+pub(crate) struct JobStepPlace {
+    pub paths: JobPaths,
+    /// Directory of the server, which no output replaces.
+    pub state_dir: PathBuf,
+}
+
+impl JobStepPlace {
+    /// Returns the job with its inputs as they are now, and the sizes that follow from them. Reads file systems.
+    pub fn pinned(&self, spec: &JobSpec) -> Result<JobSpec, ServerError> {
+        self.paths.check(|roots| roots.check_job(spec))?;
+        let inputs = spec.inputs.iter().map(|input| self.pin(input)).collect::<Result<Vec<_>, _>>()?;
+        mapper::input::check_whole_records(&inputs, spec.formats.input)?;
+        let layout = layout::derive(&LayoutRequest {
+            memory_bytes: spec.memory_bytes,
+            slots: spec.slots,
+            input_bytes: inputs.iter().map(|input| input.size_bytes).sum(),
+            combines: spec.combiner.is_some(),
+        })?;
+        let pinned = JobSpec { inputs, layout, ..spec.clone() };
+        mapreduce::check(&pinned, &splits(&pinned))?;
+        directories::check_output(&pinned, &self.state_dir)?;
+        Ok(pinned)
+    }
+
+    fn pin(&self, input: &InputFile) -> Result<InputFile, ServerError> {
+        let path: &Path = &input.path;
+        let file = self.paths.open_file(path).map_err(|source| mapper::input::unopened(path, source))?;
+        Ok(InputFile { named: input.named, ..mapper::input::pin_file(path, &file)? })
+    }
+}
+
+fn splits(spec: &JobSpec) -> Vec<api::Split> {
+    mapreduce::splits::plan(&spec.inputs, spec.layout.split_bytes, spec.formats.input)
+}
+
+impl EventLoop {
+    /// Stores checked steps, creates their directories, and begins them.
+    pub async fn begin_job_steps(&mut self, steps: Vec<NewJobStep>) -> Result<(), StoreError> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        // Their rows name the job of which they are steps, whose row may not be written yet.
+        self.write_and_reply().await?;
+        for step in steps {
+            let job = step.job;
+            match self.begin_job_step(step).await {
+                Ok(()) => {}
+                Err(Refused::Answer(error)) => {
+                    self.tell_time();
+                    self.control.job_step_failed(&mut self.outbox, job, error.to_string());
+                }
+                Err(Refused::Store(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn begin_job_step(&mut self, step: NewJobStep) -> Result<(), Refused> {
+        let NewJobStep { job, step_of, spec, user, priority, file_hold } = step;
+        let directories = Directories::choose(&spec, job, &self.lock.uuid, self.service)?;
+        let submission = Submission {
+            splits: splits(&spec),
+            spec,
+            hold: file_hold,
+            user,
+            priority,
+            // It counts among the open steps of its job.
+            quota: None,
+            reads: Vec::new(),
+            part_nodes: Default::default(),
+            plan: None,
+            step_of: Some(step_of),
+        };
+        self.store_and_begin(vec![Incoming { job, submission, directories }]).await?;
+        Ok(())
+    }
+
+    /// Returns the reason why checked steps cannot begin: one would replace an output that another user's job has made, as
+    /// far as the store knows. On one machine there is one user.
+    pub async fn replaces_other(&self, new: &NewSteps) -> Result<Option<String>, StoreError> {
+        if self.service == Service::Embedded {
+            return Ok(None);
+        }
+        for step in &new.steps {
+            let StepWork::MapReduce(spec) = &step.work else { continue };
+            let is_own = match directories::job_of_output(&spec.output) {
+                Ok(None) => true,
+                Ok(Some(replaced)) => self.is_own(&new.user, &spec.output, replaced).await?,
+                Err(error) => return Ok(Some(refusal(step, &error))),
+            };
+            if !is_own {
+                let error = ServerError::OutputOfOther { path: spec.output.clone() };
+                return Ok(Some(refusal(step, &error)));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn is_own(&self, user: &str, output: &Path, made_by: JobId) -> Result<bool, StoreError> {
+        // The report may be a copy, or from another server.
+        let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let row = self.store.job(made_by).await?;
+        let row = row.filter(|row| resolved(Path::new(&row.output)) == resolved(output));
+        Ok(row.is_some_and(|row| row.user.unwrap_or_default() == user))
+    }
+}
