@@ -144,6 +144,7 @@ fn other_key(step: &WorkflowFileStep) -> Option<&'static str> {
         ("retries", step.retries > 0),
         ("timeout", step.timeout.is_some()),
         ("in_place", step.in_place),
+        ("resources", !step.resources.is_none()),
         ("cache", step.cache == Some(true)),
         ("reads", !step.reads.is_empty()),
         ("environment", !step.environment.is_empty()),

@@ -82,7 +82,7 @@ fn advice(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> String {
     let (raw, value) = (Some(raw).filter(|raw| is_short(raw)), value.get_ref());
     let written = match key {
         "inputs" | "outputs" | "after" | "words" | "reads" | "environment" => as_list(raw, value),
-        "keep" | "network" | "cache" => {
+        "keep" | "network" | "cache" | "in_place" => {
             value.as_str().filter(|word| ["true", "false"].contains(word)).map(str::to_string)
         }
         "cores" | "retries" => value.as_str().filter(|word| word.parse::<u32>().is_ok()).map(str::to_string),
@@ -94,7 +94,7 @@ fn advice(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> String {
         (None, "inputs" | "outputs" | "after" | "words" | "reads" | "environment") => {
             format!("give a list of texts, as in {key} = [\"a\", \"b\"]")
         }
-        (None, "keep" | "network" | "cache") => format!("write {key} = true or {key} = false"),
+        (None, "keep" | "network" | "cache" | "in_place") => format!("write {key} = true or {key} = false"),
         (None, "cores" | "retries") => format!("give a whole number, as in {key} = 2"),
         (None, "env") => "give each variable a text, as in env = { NAME = \"value\" }".to_string(),
         (None, "resources") => "give each resource a whole number, as in resources = { gpu = 1 }".to_string(),
