@@ -7,7 +7,9 @@ use std::path::PathBuf;
 /// A reason why a MapReduce job is no step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobStepError {
-    #[error("it is a job with its own steps, without a shuffle, or without inputs: give a job that maps and reduces files")]
+    #[error(
+        "it is a job with its own steps, without a shuffle, or without inputs: give a job that maps and reduces files"
+    )]
     Kind,
     #[error("it reads {path}: a job that is a step reads plain files", path = path.display())]
     Input { path: PathBuf },
@@ -23,9 +25,8 @@ pub fn check_job_step(spec: &JobSpec) -> Result<(), JobStepError> {
     if spec.kind != JobKind::MapReduce(MapReduce::Shuffled { generate: None }) || spec.inputs.is_empty() {
         return Err(JobStepError::Kind);
     }
-    let is_plain = |input: &&InputFile| {
-        input.is_path() && !is_object_url(&input.path) && !is_stored_path(&input.path)
-    };
+    let is_plain =
+        |input: &&InputFile| input.is_path() && !is_object_url(&input.path) && !is_stored_path(&input.path);
     if let Some(input) = spec.inputs.iter().find(|input| !is_plain(input)) {
         return Err(JobStepError::Input { path: input.path.clone() });
     }
@@ -66,7 +67,10 @@ mod tests {
     #[test]
     fn only_plain_jobs_are_steps() {
         assert_eq!(error(|_| ()), None);
-        assert_eq!(error(|spec| spec.kind = MapReduce::ReduceAgain { source: ids::JobId(1) }.into()), Some(JobStepError::Kind));
+        assert_eq!(
+            error(|spec| spec.kind = MapReduce::ReduceAgain { source: ids::JobId(1) }.into()),
+            Some(JobStepError::Kind)
+        );
         assert_eq!(error(|spec| spec.inputs.clear()), Some(JobStepError::Kind));
         for path in ["files:a", "s3://bucket/a"] {
             let input = JobStepError::Input { path: path.into() };

@@ -240,7 +240,18 @@ impl Server {
         let (quota, part_nodes) = (submitter.quota, Arc::clone(&submitter.part_nodes));
         let hold = hold.map(|hold| hold as FileHold);
         let (spec, reads, step_of) = (Arc::new(spec), Vec::new(), None);
-        Ok(Box::new(Submission { spec, splits, hold, user, priority, quota, reads, part_nodes, plan, step_of }))
+        Ok(Box::new(Submission {
+            spec,
+            splits,
+            hold,
+            user,
+            priority,
+            quota,
+            reads,
+            part_nodes,
+            plan,
+            step_of,
+        }))
     }
 
     /// Reads the specification of a job with steps; returns None for any other job.

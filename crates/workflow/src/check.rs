@@ -94,7 +94,11 @@ fn check_job(job: &JobSpec, program: &RunTask) -> Result<(), String> {
 /// Returns a MapReduce job with the inputs that its step declares.
 pub(crate) fn with_inputs(job: &JobSpec, program: &RunTask) -> JobSpec {
     let inputs = program.inputs.iter().zip(0..);
-    let input = |(file, named): (&TaskFile, u32)| InputFile { path: file.path.clone(), named, ..InputFile::default() };
+    let input = |(file, named): (&TaskFile, u32)| InputFile {
+        path: file.path.clone(),
+        named,
+        ..InputFile::default()
+    };
     JobSpec { inputs: inputs.map(input).collect(), ..job.clone() }
 }
 
@@ -171,6 +175,7 @@ fn cycle_text(steps: &[WorkflowStep], cycle: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{cycle, steps_before};
+    use api::JobSpec;
     use api::job::workflow::WorkflowStep;
     use api::task::{RunTask, TaskFile};
 
@@ -244,5 +249,28 @@ mod tests {
         assert!(
             error(&[own]).starts_with("the step \"a\" reads and writes /x: a step cannot change its input")
         );
+    }
+
+    #[test]
+    fn jobs_have_files_and_no_program() {
+        let job = |change: &dyn Fn(&mut WorkflowStep, &mut JobSpec)| {
+            let mut count = step("count", &["/text"], &["/counts/part-00000"]);
+            let mut job = JobSpec { output: "/counts".into(), ..JobSpec::named("count") };
+            count.program.words.clear();
+            change(&mut count, &mut job);
+            count.job = Some(Box::new(job));
+            steps_before(&[step("read", &["/counts/part-00000"], &[]), count])
+        };
+        assert_eq!(job(&|_, _| ()), Ok(vec![vec![1], vec![]]));
+        let check = |change: &dyn Fn(&mut WorkflowStep, &mut JobSpec), said: &str| {
+            let error = job(change).err().unwrap_or_default();
+            assert!(error.starts_with("the step \"count\": ") && error.contains(said), "{error}");
+        };
+        check(&|step, _| step.program.words.push("true".to_string()), "a program and a job");
+        check(&|step, _| step.program.retries = 1, "a program and a job");
+        check(&|step, _| step.program.outputs[0].temporary = true, "or are temporary");
+        check(&|_, job| job.output = "/other".into(), "not the parts of /other");
+        check(&|_, job| job.keep_ifiles = true, "keep_ifiles");
+        check(&|step, _| step.program.inputs.clear(), "maps and reduces files");
     }
 }

@@ -32,9 +32,13 @@ pub enum WorkflowFileError {
     JobKey { place: String, key: String, instead: &'static str },
     #[error("the step {step:?} has [step.job] and `{key}`: leave one of them out")]
     JobBeside { step: String, key: &'static str },
-    #[error("the step {step:?} has [step.job] without an output: name its directory, as in output = \"counts\"")]
+    #[error(
+        "the step {step:?} has [step.job] without an output: name its directory, as in output = \"counts\""
+    )]
     NoJobOutput { step: String },
-    #[error("the step {step:?} has [step.job] without inputs: name them in `inputs` of the step, above [step.job]")]
+    #[error(
+        "the step {step:?} has [step.job] without inputs: name them in `inputs` of the step, above [step.job]"
+    )]
     NoJobInputs { step: String },
     #[error(
         "the step {step:?} is a job and reads {path}: it reads plain files; put a step with `cp` before it, which reads the \

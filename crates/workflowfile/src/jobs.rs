@@ -49,11 +49,39 @@ pub struct JobMachines<'a> {
     pub slots: Option<u32>,
 }
 
-/// The machines that run the jobs of a file, and those that see its inputs.
+/// The place of the jobs of a file.
 #[derive(Clone, Copy)]
 pub(crate) struct PlannedFor<'a> {
-    pub sources: Sources,
-    pub machines: JobMachines<'a>,
+    front_end: &'a dyn FrontEnd,
+    place: JobStepPlace<'a>,
+}
+
+impl<'a> PlannedFor<'a> {
+    /// Asks once for the sizes of jobs that name none.
+    pub fn of(
+        file: &WorkflowFile,
+        dir: &'a Path,
+        sources: Sources,
+        machines: JobMachines<'a>,
+    ) -> Result<Self, WorkflowFileError> {
+        let JobMachines { front_end, state, slots } = machines;
+        let mut steps = file.step.iter().filter(|step| step.job.is_some());
+        let (mut memory_bytes, mut slots) = (0, slots);
+        let in_cluster = sources == Sources::OnNodes;
+        if let Some(first) = steps.next() {
+            let known = jobspec::resources(None, slots, front_end);
+            let (of_one, of_machine) = known.map_err(|error| bad_job(first, &error))?;
+            // The engine on this machine counts no memory: jobs share that of one, as far as slots let them run.
+            let at_once = if in_cluster { 1 } else { (1 + steps.count()).min(of_machine as usize) };
+            (memory_bytes, slots) = (of_one / at_once.max(1) as u64, Some(of_machine));
+        }
+        let slots = slots.unwrap_or(1);
+        Ok(Self { front_end, place: JobStepPlace { dir, state, memory_bytes, slots, in_cluster } })
+    }
+}
+
+fn bad_job(step: &WorkflowFileStep, error: &anyhow::Error) -> WorkflowFileError {
+    WorkflowFileError::BadJob { step: step.name.clone(), reason: format!("{error:#}") }
 }
 
 /// A machine of any size, on which files are checked.
@@ -157,16 +185,14 @@ pub(crate) fn job_spec(
     step: &WorkflowFileStep,
     job: &JobFile,
     output: PathBuf,
-    dir: &Path,
-    PlannedFor { sources, machines }: PlannedFor<'_>,
+    PlannedFor { front_end, place }: PlannedFor<'_>,
 ) -> Result<JobSpec, WorkflowFileError> {
     let env = step.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let partitions = Some(job.partitions.unwrap_or(1));
-    let job = JobFile { env: Some(env), network: Some(step.network), partitions, output: None, ..job.clone() };
-    let in_cluster = sources == Sources::OnNodes;
-    let place = JobStepPlace { dir, state: machines.state, slots: machines.slots, in_cluster };
-    let planned = plan_job_step(step.name.clone(), job, output, place, machines.front_end);
-    planned.map_err(|error| WorkflowFileError::BadJob { step: step.name.clone(), reason: format!("{error:#}") })
+    let job =
+        JobFile { env: Some(env), network: Some(step.network), partitions, output: None, ..job.clone() };
+    let planned = plan_job_step(step.name.clone(), job, output, place, front_end);
+    planned.map_err(|error| bad_job(step, &error))
 }
 
 /// Returns a job with other texts.

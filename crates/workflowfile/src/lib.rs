@@ -25,8 +25,8 @@ mod table;
 
 pub use error::WorkflowFileError;
 pub use expand::ExpansionError;
-pub use plot::plot;
 pub use jobs::JobMachines;
+pub use plot::plot;
 pub use read::{NamedWorkflow, Sources, check_step, read, read_for};
 pub use script::script;
 pub use table::{StepLine, lines};

@@ -74,7 +74,8 @@ fn shapes(spec: &WorkflowSpec) -> Vec<Shape> {
 /// Returns the functions of a job as words.
 fn functions(job: &JobSpec) -> String {
     let named = [("map", &job.mapper), ("combine", &job.combiner), ("reduce", &job.reducer)];
-    let texts = named.iter().filter_map(|(name, function)| Some(format!("{name} {}", function.as_ref()?.display())));
+    let texts =
+        named.iter().filter_map(|(name, function)| Some(format!("{name} {}", function.as_ref()?.display())));
     texts.collect::<Vec<_>>().join(", ")
 }
 

@@ -57,7 +57,7 @@ pub fn read_for(
     let file = expand(parse(path, &text)?, &dir, sources).map_err(WorkflowFileError::Expansion)?;
     let name = file.name.clone();
     let name = name.or_else(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
-    let spec = spec(&file, &dir, PlannedFor { sources, machines })?;
+    let spec = spec(&file, &dir, PlannedFor::of(&file, &dir, sources, machines)?)?;
     workflow::check(&spec).map_err(|reason| WorkflowFileError::CannotRun { reason })?;
     check_parts(&spec)?;
     if sources == Sources::Here {
@@ -95,8 +95,7 @@ fn parse(path: &Path, text: &str) -> Result<WorkflowFile, WorkflowFileError> {
         message: error.to_string().trim_end().to_string(),
     };
     check_keys(path, &text.parse::<Table>().map_err(no_toml)?)?;
-    let mut file =
-        toml::from_str(text).map_err(|error| wrong_type::wrong_type(path, text, &error))?;
+    let mut file = toml::from_str(text).map_err(|error| wrong_type::wrong_type(path, text, &error))?;
     declare_parts(&mut file)?;
     Ok(file)
 }
@@ -151,7 +150,7 @@ fn spec(
         };
         let program = files_of_job(step, dir)?;
         let output = program.outputs.first().and_then(|part| part.path.parent()).unwrap_or(dir);
-        let job = jobs::job_spec(step, job, output.to_path_buf(), dir, planned_for)?;
+        let job = jobs::job_spec(step, job, output.to_path_buf(), planned_for)?;
         Ok(WorkflowStep { name, program, after, job: Some(Box::new(job)) })
     };
     let steps = file.step.iter().map(step).collect::<Result<_, _>>()?;

@@ -67,7 +67,10 @@ fn check_counts(cluster: &Cluster) {
     assert_eq!(read(&cluster.sandbox, "data/all"), "a\t3\nis\t2\nrose\t3\n");
     assert_eq!(read(&cluster.sandbox, "data/trace"), "words\n", "no finished step runs twice");
     let states = states(cluster);
-    assert!(["all", "count", "words"].iter().all(|name| states.contains(&state(name, "succeeded"))), "{states:?}");
+    assert!(
+        ["all", "count", "words"].iter().all(|name| states.contains(&state(name, "succeeded"))),
+        "{states:?}"
+    );
 }
 
 #[test]

@@ -395,12 +395,15 @@ fn job_steps_replace_only_outputs_of_their_own() {
     let mut guarded = Guarded::start();
     guarded.add_node();
     guarded.sandbox.write("in", "b\na\n");
-    let job = format!("inputs = [\"in\"]\njob = {{ output = \"of-ann\", memory = \"{CLUSTER_MEMORY}\", slots = 2 }}");
+    let job = format!(
+        "inputs = [\"in\"]\njob = {{ output = \"of-ann\", memory = \"{CLUSTER_MEMORY}\", slots = 2 }}"
+    );
     guarded.sandbox.write("flow.toml", format!("[[step]]\nname = \"sort\"\n{job}\n"));
     let run = |by: &str| guarded.by(by, &["workflow", "run", "flow.toml"]);
     run("ann.token").expect_success();
     run("ann.token").expect_success();
-    run("bob.token").expect_failure(2, &["\"sort\" cannot begin", "is not yours as far as this server knows"]);
+    run("bob.token")
+        .expect_failure(2, &["\"sort\" cannot begin", "is not yours as far as this server knows"]);
     let part = std::fs::read_to_string(guarded.sandbox.path("of-ann/part-00000")).expect("a part");
     assert_eq!(part, "a\nb\n");
 }

@@ -1,6 +1,7 @@
 //! Steps of workflows that are MapReduce jobs, on this machine.
 
-use blackbox::Sandbox;
+use blackbox::{Running, Sandbox};
+use rustix::process::Signal;
 use std::fs;
 
 /// Commands before and after a job with three parts.
@@ -92,6 +93,28 @@ fn failed_mappers_name_their_step() {
 }
 
 #[test]
+fn interrupted_run_leaves_nothing_of_its_job() {
+    let sandbox = with_text();
+    let mut here = sandbox.fifo("here");
+    let _never = sandbox.fifo("never");
+    let place = text(&sandbox, "");
+    let waits = format!("sh -c 'cd {place}; echo here > here; read line < never'");
+    sandbox.write("flow.toml", COUNT.replace("builtin:words", &waits));
+    let mut command = sandbox.sailfish();
+    command.args(["workflow", "run"]).arg(sandbox.path("flow.toml"));
+    let run = Running::start(command.arg("--state").arg(sandbox.state()));
+    assert_eq!(here.read_line(), "here");
+    run.signal(Signal::INT);
+    run.wait().expect_failure(130, &["stopped by a signal"]);
+    let left = fs::read_dir(sandbox.path("")).expect("a directory").flatten();
+    let names: Vec<String> = left.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    assert!(names.iter().all(|name| !name.contains("counts") && name != "most"), "{names:?}");
+    sandbox.write("flow.toml", COUNT);
+    sandbox.workflow(&["run", "flow.toml"]).expect_success();
+    assert_eq!(read(&sandbox, "most"), "a\t3\nrose\t3\n");
+}
+
+#[test]
 fn sweeps_and_wildcards_stand_for_jobs() {
     let sandbox = Sandbox::new();
     sandbox.write("data/x.txt", "1 2\n");
@@ -132,7 +155,9 @@ memory = "64M"
 #[test]
 fn rows_are_sorted_in_a_step() {
     let sandbox = Sandbox::new();
-    sandbox.sailfish_with(&["tera", "gen", "--rows", "2000", "--output", &text(&sandbox, "rows")]).expect_success();
+    sandbox
+        .sailfish_with(&["tera", "gen", "--rows", "2000", "--output", &text(&sandbox, "rows")])
+        .expect_success();
     sandbox.write(
         "flow.toml",
         r#"
@@ -187,7 +212,10 @@ fn bad_jobs_in_steps_are_refused() {
     assert_eq!(read(&sandbox, "out/mine"), "a file of the user\n");
     refused(
         &sandbox,
-        &format!("{}\n[[step]]\nname = \"read\"\ncommand = \"true\"\ninputs = [\"counts/_SUCCESS\"]", job(whole)),
+        &format!(
+            "{}\n[[step]]\nname = \"read\"\ncommand = \"true\"\ninputs = [\"counts/_SUCCESS\"]",
+            job(whole)
+        ),
         &["\"read\" reads", "no part of the output of \"bad\""],
     );
 }

@@ -18,8 +18,8 @@ use api::job::workflow::WorkflowSpec;
 use api::{ContentHash, JobSpec, ShippedFile, SteppedKind};
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
-use jobspec::state_dir;
 use client::Blocking;
+use jobspec::state_dir;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -178,7 +178,8 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
         slots: args.slots,
     };
     let read = workflowfile::read_for(&args.file.file, args.place.sources(), machines);
-    let NamedWorkflow { name, mut spec } = read.map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
+    let NamedWorkflow { name, mut spec } =
+        read.map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
     let steps_text = counted(spec.steps.len() as u64, "step");
     let name = args.name.clone().unwrap_or(name);
     let resources = GenericResources::parse(args.resource.iter().map(String::as_str)).context("--resource");

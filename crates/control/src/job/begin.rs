@@ -15,12 +15,7 @@ use rows::Change;
 use scheduler::{Claim, Event, StageCounts, StepRank};
 
 /// Adds a job. Returns the events that submit it to the scheduler.
-pub(crate) fn begin_job(
-    work: &mut Work,
-    new: NewJob,
-    owner: JobOwner,
-    step: Option<StepRank>,
-) -> Vec<Event> {
+pub(crate) fn begin_job(work: &mut Work, new: NewJob, owner: JobOwner, step: Option<StepRank>) -> Vec<Event> {
     let NewJob { job: id, spec, dirs, start, priority, file_hold, part_nodes, .. } = new;
     let results = match start {
         JobStart::Splits(splits) => JobResults::new(id, splits),

@@ -6,6 +6,7 @@ use crate::job_file::options_of_step;
 use crate::options::{JobOptions, StagePlace};
 use anyhow::bail;
 use api::{JobFile, JobSpec};
+use mapreduce::layout::MEMORY_BYTES_MIN;
 use std::path::{Path, PathBuf};
 
 /// The place of a step: directories, and the machines that run it.
@@ -15,8 +16,10 @@ pub struct JobStepPlace<'a> {
     pub dir: &'a Path,
     /// State directory; None: the default one.
     pub state: Option<&'a Path>,
-    /// Slots of this machine; None: its cores.
-    pub slots: Option<u32>,
+    /// Memory of a job that names none; at least the minimum.
+    pub memory_bytes: u64,
+    /// Slots of a job that names none.
+    pub slots: u32,
     pub in_cluster: bool,
 }
 
@@ -32,7 +35,8 @@ pub fn plan_job_step(
     let mut options = options_of_step(file, place.dir)?;
     options.in_cluster = place.in_cluster;
     options.state = place.state.map(Path::to_path_buf);
-    options.slots = options.slots.or(place.slots);
+    options.slots.get_or_insert(place.slots);
+    options.memory.get_or_insert_with(|| place.memory_bytes.max(MEMORY_BYTES_MIN).to_string());
     // As a stage of a flow, it gets its input from others, and names no output.
     let stage = StagePlace { name: String::new(), reads: vec![0], feeds: true };
     let Plan { spec, .. } = plan(JobOptions { stage: Some(stage), ..options }, front_end)?;

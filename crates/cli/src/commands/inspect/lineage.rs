@@ -76,7 +76,12 @@ fn as_workflow(runs: &[LineageRun]) -> WorkflowSpec {
         let (inputs, outputs) =
             (run.inputs.iter().map(file).collect(), run.outputs.iter().map(file).collect());
         let program = RunTask { words, inputs, outputs, ..RunTask::default() };
-        WorkflowStep { name: format!("{} (job {})", run.step, run.job), program, after: Vec::new(), job: None }
+        WorkflowStep {
+            name: format!("{} (job {})", run.step, run.job),
+            program,
+            after: Vec::new(),
+            job: None,
+        }
     };
     WorkflowSpec { steps: runs.iter().map(step).collect(), only_judges: false }
 }
