@@ -8,6 +8,7 @@ use crate::program_jobs::steps::{
     shipped_contents, step_failed, step_stopped,
 };
 use crate::program_jobs::window;
+use crate::scheduling::feed;
 use crate::users::{Has, JobOwner};
 use api::control::JobOutcome;
 use api::history::{EventKind, JobState, StepOf};
@@ -16,6 +17,7 @@ use api::{Blame, JobSpec, TaskFailure};
 use ids::{JobId, NodeId};
 use jobkind::{LOOKS_FROM, Step, StepPlan, StepWork};
 use rows::{Change, Keep, StepRow};
+use scheduler::Event;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -74,6 +76,13 @@ impl Control {
 
     /// Begins steps under numbers from `first` on. `server` is the owner in their rows.
     pub fn begin_steps(&mut self, outbox: &mut Outbox, new: NewSteps, first: JobId, server: &str) {
+        // The step that writes may have ended while the reader was checked.
+        let early = new.early.filter(|writer| {
+            self.stepped.get(new.job).is_some_and(|job| !job.is_stopping() && !job.has_finished(writer.step))
+        });
+        if early.is_some_and(|writer| !self.may_begin_early(&new, writer)) {
+            return self.stepped.drop_early(&new);
+        }
         if !self.stepped.begun(&new, first) {
             // The job was stopped while its steps were checked.
             let after = self.stepped.change(new.job, |job| job.after());
@@ -83,6 +92,9 @@ impl Control {
         let Some(job) = self.stepped.get(new.job) else { return };
         let (priority, file_hold) = (job.priority, job.file_hold.clone());
         let NewSteps { job: of, user, steps, .. } = new;
+        if let Some(writer) = early {
+            self.work.scheduling.early_mut().insert(first, of, writer);
+        }
         let specs: Vec<Arc<JobSpec>> = steps.iter().map(|step| Arc::new(spec_of(step))).collect();
         let more =
             Has { jobs: specs.len() as u32, spec_bytes: specs.iter().map(|spec| spec_bytes(spec)).sum() };
@@ -94,6 +106,9 @@ impl Control {
             let job = JobId(first.0 + index as i64);
             let step_of = Some(StepOf { job: of, step: step.number, beside: step.beside.clone() });
             self.begin_single(outbox, &batch, job, spec, None, step_of);
+        }
+        if early.is_some() {
+            feed(&mut self.work, outbox, Event::JobHeld { job: first });
         }
         outbox.touch(of);
         self.settle(outbox);
@@ -139,6 +154,7 @@ impl Control {
     /// Lets the restored jobs with steps go on, or end.
     pub(super) fn stepped_go_on(&mut self, outbox: &mut Outbox) {
         for (job, ends) in std::mem::take(&mut self.recovering) {
+            self.hold_early_readers(outbox, job);
             for step in self.stepped.open_steps(job) {
                 if !self.work.jobs.contains_key(&step) && !self.backlog.has(step) {
                     self.stepped.not_begun(step);
