@@ -23,7 +23,9 @@ pub use usage::{ATTEMPT_USAGE_MAX, AttemptUsage};
 use crate::AttemptLimits;
 use crate::stored::cluster::RecordedPart;
 use crate::{KeyBytes, PinnedFile, ShippedFile, Split, StageFilePlace};
-use ids::{AttemptKey, AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source};
+use ids::{
+    AttemptKey, AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -56,12 +56,7 @@ pub trait StepPlanner: 'static {
 
     /// Returns the steps that may begin while these run, because they read their standard output and need nothing else
     /// that is not finished. The engine need not begin them before the others are finished.
-    fn early(
-        _: &Self::Spec,
-        _running: &[StepNumber],
-        _: &FinishedSteps<'_>,
-        _: NodeSize,
-    ) -> Vec<EarlyStep> {
+    fn early(_: &Self::Spec, _running: &[StepNumber], _: &FinishedSteps<'_>, _: NodeSize) -> Vec<EarlyStep> {
         Vec::new()
     }
 

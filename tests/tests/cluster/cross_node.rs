@@ -51,9 +51,8 @@ impl Streaming {
 
     /// Returns the number of the node that runs a job.
     fn node_of(&self, job: i64) -> usize {
-        let running = |node: &usize| {
-            self.cluster.attempts().of_job(job).is(State::Running).on_node(*node).count() > 0
-        };
+        let running =
+            |node: &usize| self.cluster.attempts().of_job(job).is(State::Running).on_node(*node).count() > 0;
         (0..4).find(running).expect("a node runs it")
     }
 
@@ -69,7 +68,8 @@ impl Streaming {
     fn succeeds(self) -> Cluster {
         let Self { workflow, cluster, .. } = self;
         workflow.wait().expect_success();
-        let read = |name: &str| fs::read_to_string(cluster.sandbox.path("data").join(name)).expect("it was made");
+        let read =
+            |name: &str| fs::read_to_string(cluster.sandbox.path("data").join(name)).expect("it was made");
         assert_eq!((read("a").as_str(), read("b").as_str()), ("one\ntwo\n", "one\ntwo\n"));
         cluster
     }

@@ -8,7 +8,6 @@ use api::{Blame, ContentHash, TaskFailure};
 use dataport::{GrowingPiece, GrowingRead};
 use program::{FeedOutput, StreamFed, StreamFeed, streams_from_feed};
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -55,7 +54,9 @@ impl NodeStreams {
                 let (cancelled, read) = (Arc::clone(&assignment.cancelled), Arc::clone(&read));
                 Some(streams_from_feed(move |output| {
                     let carried = carry(stream, request, &cancelled, output)?;
-                    carried.into_iter().for_each(|carried| drop(read.set(carried)));
+                    carried.into_iter().for_each(|carried| {
+                        read.get_or_init(|| carried);
+                    });
                     Ok(())
                 })?)
             }
@@ -81,8 +82,7 @@ fn carry(
     cancelled: &AtomicBool,
     output: &mut FeedOutput<'_>,
 ) -> Result<Option<ReadStream>, TaskFailure> {
-    let (mut hasher, mut waited, mut heard) =
-        (shipped::Hasher::default(), Duration::ZERO, Instant::now());
+    let (mut hasher, mut waited, mut heard) = (shipped::Hasher::default(), Duration::ZERO, Instant::now());
     loop {
         if cancelled.load(Ordering::Relaxed) {
             return Err(TaskFailure::new(Blame::Cancelled, "the attempt was told to stop"));

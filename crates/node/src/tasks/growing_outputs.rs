@@ -21,14 +21,14 @@ const ENDED_MAX: usize = 64;
 const UNREAD_MAX: Duration = Duration::from_secs(600);
 
 /// Reader of an output that an attempt on another node is writing.
-pub(crate) trait GrowingStream: Send {
+pub trait GrowingStream: Send {
     /// Returns the next bytes. Waits for less than a second. An error is a sentence; a later call may succeed.
     fn next(&mut self, request: &GrowingRead) -> Result<GrowingPiece, String>;
 }
 
 /// The outputs of all attempts of a node.
 #[derive(Default)]
-pub(crate) struct GrowingOutputs {
+pub struct GrowingOutputs {
     attempts: Mutex<BTreeMap<AttemptKey, OfAttempt>>,
 }
 
@@ -138,7 +138,11 @@ impl GrowingOutputService for GrowingOutputs {
         let Some(attempt) = attempts.get_mut(&request.attempt) else { return Ok(GrowingPiece::Unknown) };
         let output = attempt.outputs.iter().find(|output| output.path == request.path);
         let Some(output) = output else {
-            return Ok(if attempt.state == State::Runs { GrowingPiece::Unknown } else { GrowingPiece::Broken });
+            return Ok(if attempt.state == State::Runs {
+                GrowingPiece::Unknown
+            } else {
+                GrowingPiece::Broken
+            });
         };
         attempt.read = Some(Instant::now());
         let (state, file, content) = (attempt.state, Arc::clone(&output.file), output.content);
@@ -226,7 +230,8 @@ mod tests {
         assert_eq!(read(&outputs, 1, 3), GrowingPiece::Grows(b"two".to_vec()), "the server does not know");
         outputs.confirmed(&[attempt(1)]);
         let sha256 = shipped::hash_of(b"onetwo");
-        let complete = |bytes: &[u8]| GrowingPiece::Complete { bytes: bytes.to_vec(), total_bytes: 6, sha256 };
+        let complete =
+            |bytes: &[u8]| GrowingPiece::Complete { bytes: bytes.to_vec(), total_bytes: 6, sha256 };
         assert_eq!(read(&outputs, 1, 3), complete(b"two"));
         assert_eq!(read(&outputs, 1, 6), complete(b""));
         assert_eq!(read(&outputs, 1, 7), GrowingPiece::Broken);

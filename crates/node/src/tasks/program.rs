@@ -13,7 +13,7 @@ use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, 
 use api::task::{AttemptUsage, FinishedRun, RunResult, RunTask};
 use api::{AttemptLimits, Blame, LimitKind, TaskFailure};
 use faults::{IoCall, io_call};
-use ids::JobId;
+use ids::{AttemptKey, JobId};
 use program::{FunctionContext, PipelineProgram, ProgramLimits, ProgramSpec, Sandbox, TemporaryDir};
 use programport::OpenPort;
 use std::os::unix::fs::symlink;
@@ -242,6 +242,17 @@ pub(crate) fn run(
     Ok(result)
 }
 
+/// Returns the variables of all programs of an attempt.
+fn env_of(shared: &Shared, attempt: AttemptKey, socket: Option<&OpenPort>) -> Vec<(String, String)> {
+    let mut env = vec![
+        ("SAILFISH_JOB".to_string(), attempt.task.job.to_string()),
+        ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
+    ];
+    env.extend(shared.options.program_env.iter().cloned());
+    env.extend(socket.map(socket_variable));
+    env
+}
+
 /// Runs the program, which may open these copies of stored files, and the others of its pipeline.
 fn run_with(
     shared: &Shared,
@@ -252,13 +263,8 @@ fn run_with(
     let attempt = assignment.attempt;
     let listed = shared.outputs.begin(attempt);
     let output = &*listed.output;
-    let mut env = vec![
-        ("SAILFISH_JOB".to_string(), attempt.task.job.to_string()),
-        ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
-    ];
-    env.extend(shared.options.program_env.iter().cloned());
     let socket = open_socket(shared, attempt.task.job)?;
-    env.extend(socket.as_ref().map(socket_variable));
+    let env = env_of(shared, attempt, socket.as_ref());
     let socket_dir = socket.as_ref().and_then(|socket| socket.socket().parent());
     let members = task.programs().map(|program| Member::new(shared, program, task.slots()));
     let members: Vec<Member<'_>> = members.collect::<Result<_, _>>()?;

@@ -74,7 +74,9 @@ fn waiting_task_wants_the_slot_of_a_held_job() {
     world.outbox.clear();
     world.feed(failed(attempt(0, 0, 0), true));
     world.feed(free(0));
-    assert!(matches!(world.outbox.pop_front(), Some(Action::StartAttempt { attempt, .. }) if attempt.task.job == other));
+    assert!(
+        matches!(world.outbox.pop_front(), Some(Action::StartAttempt { attempt, .. }) if attempt.task.job == other)
+    );
     assert!(!wants_slots(&mut world.state));
 }
 

@@ -241,9 +241,9 @@ impl SteppedJob {
             return None;
         }
         let found = self.early_candidates(size, &self.planned);
-        let may_be_skipped =
-            |step: &Step| step.beside.is_empty() && self.runs.may_stand_for(step.number);
-        let mut found = found.into_iter().filter(|(step, writer)| writes(writer.job) && !may_be_skipped(step));
+        let may_be_skipped = |step: &Step| step.beside.is_empty() && self.runs.may_stand_for(step.number);
+        let mut found =
+            found.into_iter().filter(|(step, writer)| writes(writer.job) && !may_be_skipped(step));
         let (step, writer) = found.next()?;
         drop(found);
         self.planned.extend(step.numbers());
