@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Workflows beside a shell, and beside jobs of one task, on this machine.
 #
-#     bench/workflows.sh [--runs N] [--scale N] [--seed N] [--only streams|steps|cached|snakemake|dag|sim]
+#     bench/workflows.sh [--runs N] [--scale N] [--seed N] [--only streams|steps|cached|snakemake|dag|sim|crossnode]
 #
 # --runs: rounds (5), in opposite orders; --scale: by what sizes are divided (1: three programs over 2 GB, 5,000 steps, a file of 100,000
 # steps). `streams`: `cat` three times, as steps that stream to each other and as a pipe of `sh`; CPU seconds of all processes. The output is
 # durable in both. `cached`: 10,000 copies of a file, none of which must run again. `snakemake`: 2,000 steps of `touch`, beside the newest
 # Snakemake 9, which it installs below BENCH_DIR. `steps`: steps that run `true`, and jobs of one task that do. `dag`: a chain and a fan of steps are read, checked and planned.
+# `crossnode`: a program that writes a line each tenth of a second, and one that waits as long for each line, as steps on nodes of one slot: the
+# reader reads the stream on another node while it is written, or the file when it is written; then the same with the node of the reader killed in the middle.
 # `sim`: simulated clusters run the shape of BLAST, and workflows of all recipes of the package wfcommons, generated from --seed (1); never divided. Each
 # recipe runs three times: its steps are new; their times are known, which the must is about; the known times have errors. The first time it installs
 # the package below BENCH_DIR.
@@ -26,7 +28,8 @@ done
 sailfish=$(realpath "${SAILFISH:?names the program}")
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d "${BENCH_DIR:-/var/tmp}/workflows-XXXXXX")
-trap 'rm -rf "$work"' EXIT
+cluster=
+trap '[ -z "$cluster" ] || { kill -TERM "$cluster"; wait "$cluster" || true; } 2>> "$work/log"; rm -rf "$work"' EXIT
 results=$root/bench/results/$(date -u +%Y-%m-%d)-workflows.tsv
 [ -s "$results" ] || printf 'row\tround\tcontender\tseconds\tcpu_seconds\tpeak_kib\n' > "$results"
 touch "$work/rows"
@@ -122,6 +125,54 @@ END
         done
     done
 fi
+lines=$((100 / scale))
+crossing() { # crossing HOW: a workflow whose reader gets the standard output of the writer as its `stdin`, or as a file
+    cat << END
+[[step]]
+name = "writer"
+cache = false
+command = "for line in \$(seq $lines); do sleep 0.1; echo \$line; done"
+stdout = "lines-$1"
+[[step]]
+name = "reader"
+cache = false
+$([ "$1" = stream ] && echo 'stdin = "lines-stream"' || echo 'inputs = ["lines-file"]')
+command = "while read -r line; do sleep 0.1; echo \$line; done $([ "$1" = stream ] || echo '< lines-file')"
+stdout = "read-$1"
+END
+}
+begin_cluster() { # begin_cluster NODES
+    rm -rf "$work/cluster"
+    "$sailfish" local --nodes "$1" --racks 1 --listen 127.0.0.1:0 --dir "$work/cluster" > "$work/local" 2>> "$work/log" &
+    cluster=$!
+    until url=$(grep -om 1 'http://[0-9.:]*' "$work/local"); do kill -0 "$cluster" && sleep 0.1; done
+    until [ "$("$sailfish" nodes --server "$url" --json | grep -c '"name": "node-')" = "$1" ]; do sleep 0.1; done
+}
+end_cluster() { kill -TERM "$cluster" && { wait "$cluster" || true; } && cluster=; }
+by_stream() { timed crossnode "$1" stream "$sailfish" workflow run "$work/stream.toml" --server "$url"; }
+by_file() { timed crossnode "$1" file "$sailfish" workflow run "$work/file.toml" --server "$url"; }
+node_of_reader() { # the name of the node that runs the reader of the last workflow, or nothing
+    "$sailfish" state --server "$url" --json "select nodes.name from attempts, jobs, nodes where attempts.job = jobs.job and \
+        attempts.node = nodes.node and jobs.name = 'reader' and attempts.state = 'running'" | grep -o 'node-[0-9]*' || true
+}
+with_a_kill() { # with_a_kill HOW: with a node to spare; the one of the reader is killed after half of the lines
+    begin_cluster 3
+    (
+        node=
+        until [ -n "$node" ]; do sleep 0.1; node=$(node_of_reader); done
+        sleep "$((lines / 20))"
+        kill -KILL "$(pgrep -P "$cluster" -f -- "--name $node( |\$)")"
+    ) 2>> "$work/log" &
+    timed crossnode 1 "$1, killed" "$sailfish" workflow run "$work/$1.toml" --server "$url"
+    wait $! && end_cluster
+}
+if wants crossnode; then
+    for how in stream file; do crossing "$how" > "$work/$how.toml"; done
+    begin_cluster 2
+    for round in $(seq "$runs"); do in_turn "$round" by_stream by_file; done
+    end_cluster
+    for how in stream file; do with_a_kill "$how" && cmp "$work/lines-$how" "$work/read-$how"; done
+fi
 missed=0
 sim_rows() {
     local venv=${BENCH_DIR:-/var/tmp}/sailfish-wfcommons-1.6 # one folder for all runs
@@ -155,6 +206,8 @@ shown = [
     ("the same with runs remembered, that is with hashing: CPU seconds", ratio("streams", "remembered", "shell", CPU), None, None, ""),
     ("10,000 steps, all skipped: seconds", most("cached", "again", SECONDS), 2, 0.5, "<="),
     ("2,000 steps of `touch`: seconds of Snakemake / ours", ratio("small", "snakemake", "ours", SECONDS), 30, 100, ">="),
+    ("waiting programs on two nodes, seconds: stream / file", ratio("crossnode", "stream", "file", SECONDS), 0.7, 0.6, "<="),
+    ("the same, the reader's node killed in the middle: stream / file", ratio("crossnode", "stream, killed", "file, killed", SECONDS), None, None, ""),
     ("`true`, as rates: steps / jobs of one task", ratio("steps", "jobs", "ours", SECONDS), 0.8, 0.95, ">="),
 ]
 for shape in ("chain", "fan"):

@@ -24,7 +24,9 @@ use crate::AttemptLimits;
 use crate::job::resources::GenericResources;
 use crate::stored::cluster::RecordedPart;
 use crate::{KeyBytes, PinnedFile, ShippedFile, Split, StageFilePlace};
-use ids::{AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source};
+use ids::{
+    AttemptKey, AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -55,6 +57,16 @@ pub enum TaskResult {
     Reduce(ReduceResult),
     Commit(CommitResult),
     Run(RunResult),
+}
+
+/// A standard output that another attempt is writing. Its path is that of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GrowingInput {
+    /// Attempt that writes it.
+    pub attempt: AttemptKey,
+    /// Node of that attempt.
+    pub node: NodeId,
 }
 
 /// A run of any executable, or of nothing.
@@ -107,6 +119,10 @@ pub struct RunTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub stdin: Option<PathBuf>,
+    /// Set if the standard input is still being written: the attempt reads it from another node as it grows. The server
+    /// sets it for each attempt, and removes one from the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growing: Option<GrowingInput>,
     /// Name of the output that holds the standard output of the program, which is shown otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -158,6 +174,12 @@ impl RunTask {
     pub fn check_files(&self) -> Result<(), TaskFileError> {
         self.check_own_files()?;
         self.check_pipeline()
+    }
+
+    /// Returns the input that becomes the standard input, with its position.
+    pub fn stdin_file(&self) -> Option<(usize, &TaskFile)> {
+        let name = self.stdin.as_ref()?;
+        self.inputs.iter().enumerate().find(|(_, input)| input.name == *name)
     }
 
     pub(crate) fn check_own_files(&self) -> Result<(), TaskFileError> {

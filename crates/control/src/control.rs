@@ -1,5 +1,6 @@
 //! The root of control: its parts, and one entry point for each kind of event.
 
+mod early;
 mod steps;
 
 use crate::drills::{Drills, NewStrike};
@@ -11,7 +12,7 @@ use crate::intermediate_files::{
     FileRequest, IntermediateFiles, NamedFile, NewFile, check_create, create, disks_taken, end_files,
     files_gone, handle, recover_files,
 };
-use crate::job::{JobEnds, Jobs, begin_job, spec_bytes, task_bytes};
+use crate::job::{Job, JobEnds, Jobs, begin_job, spec_bytes, task_bytes};
 use crate::membership::{
     Fleet, Joining, check_fits, departure, draining, end_drains, give_up_away, joining, local_node_has,
     lose_node, miss, needs_of, polling, write_telemetry,
@@ -270,7 +271,7 @@ impl Control {
 
     /// Returns whether a node runs an attempt of a job, or holds data of the job that no writer sent to it.
     pub fn has_to_do_with(&self, node: NodeId, job: JobId) -> bool {
-        self.work.fleet.has_to_do_with(node, job)
+        self.work.fleet.has_to_do_with(node, job) || self.reads_output_of(node, job)
     }
 }
 
@@ -540,16 +541,12 @@ impl Control {
     pub fn brief(&mut self, node: NodeId, job: JobId) -> Result<JobBrief, ControlError> {
         let known = self.work.jobs.get(&job).ok_or(ControlError::UnknownJob { job })?;
         let reads = known.spec().reads();
+        // A job of one task has no data on nodes, only an output that another attempt reads.
+        if known.is_single() {
+            return Ok(brief_of(job, known));
+        }
         self.work.fleet.may_hold(node, std::iter::once(job).chain(reads.iter().copied()));
-        Ok(JobBrief {
-            job,
-            spec: known.spec().as_ref().clone(),
-            staging: known.dirs().staging.clone(),
-            replicates: known.replicating().is_on,
-            token: SecretText::default(),
-            tokens: Vec::new(),
-            user: known.owner().name.to_string(),
-        })
+        Ok(brief_of(job, known))
     }
 
     /// Returns the jobs that are not cleaned, in order.
@@ -754,6 +751,19 @@ impl Control {
     /// Checks invariants. Panics if one is broken.
     pub fn check_invariants(&self) {
         self.work.scheduling.check();
+    }
+}
+
+/// Returns the facts of a job that a node needs, without signatures.
+fn brief_of(job: JobId, known: &Job) -> JobBrief {
+    JobBrief {
+        job,
+        spec: known.spec().as_ref().clone(),
+        staging: known.dirs().staging.clone(),
+        replicates: known.replicating().is_on,
+        token: SecretText::default(),
+        tokens: Vec::new(),
+        user: known.owner().name.to_string(),
     }
 }
 

@@ -45,4 +45,5 @@ pub use intermediate_files::{FileRequest, NamedFile, NewFile, NewsAnswer};
 pub use job::{keep_from, spec_bytes, task_bytes};
 pub use program_jobs::steps::{NewJobStep, NewSteppedJob, NewSteps, RecoveredSteps};
 pub use recovery::{Leftover, RecoveredWork, node_info};
+pub use scheduling::EarlyWriter;
 pub use scheduling::seen_listings::SeenRequest;

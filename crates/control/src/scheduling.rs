@@ -1,6 +1,7 @@
 //! The scheduler, and the execution of its orders on jobs and nodes.
 
 mod architectures;
+mod early_readers;
 mod feed;
 mod finished;
 mod near_inputs;
@@ -14,6 +15,8 @@ pub(crate) mod seen_listings;
 pub(crate) mod speculative_attempts;
 
 pub(crate) use architectures::Architectures;
+pub use early_readers::EarlyWriter;
+pub(crate) use early_readers::{EarlyReaders, ReaderTurn, has_idle_slots, start_once, turn_of};
 pub(crate) use feed::feed;
 pub(crate) use finished::{attempt_finished, ended};
 pub(crate) use near_inputs::{inputs_moved, plan_again};
@@ -22,9 +25,9 @@ pub(crate) use resource_kinds::ResourceKinds;
 pub(crate) use run_again::{attempt_lost, attempt_unrun, run_again};
 pub(crate) use seen_inputs::{bound, waits_to_see};
 
-use ids::{JobId, NodeId};
+use ids::{AttemptKey, JobId, NodeId};
 use near_inputs::Planning;
-use scheduler::{Action, Event, StageCounts, State, UnixNanos, Wait};
+use scheduler::{Action, Event, Needs, StageCounts, State, UnixNanos, Wait};
 use std::collections::{BTreeSet, VecDeque};
 
 /// The scheduler, with its orders that are not executed yet.
@@ -36,6 +39,7 @@ pub(crate) struct Scheduling {
     architectures: Architectures,
     resource_kinds: ResourceKinds,
     planning: Planning,
+    early: EarlyReaders,
 }
 
 impl Scheduling {
@@ -83,6 +87,30 @@ impl Scheduling {
     /// Returns the nodes that may not receive data of jobs now.
     pub fn left_out(&self) -> BTreeSet<NodeId> {
         scheduler::left_out(&self.state)
+    }
+
+    /// Returns the steps that read the output of running ones.
+    pub fn early(&self) -> &EarlyReaders {
+        &self.early
+    }
+
+    pub fn early_mut(&mut self) -> &mut EarlyReaders {
+        &mut self.early
+    }
+
+    /// Returns the running attempt of a job of one task, with its node.
+    pub fn live_attempt(&self, job: JobId) -> Option<(AttemptKey, NodeId)> {
+        scheduler::live_attempt(&self.state, job)
+    }
+
+    /// Returns whether a task waits for a slot, or for memory.
+    pub fn wants_slots(&mut self) -> bool {
+        scheduler::wants_slots(&mut self.state)
+    }
+
+    /// Returns whether an attempt could start at once on a slot that nothing else wants.
+    pub fn has_idle_room(&mut self, needs: Needs) -> bool {
+        scheduler::has_idle_room(&mut self.state, needs)
     }
 
     /// Checks the invariants of the scheduler. Panics where one is broken.

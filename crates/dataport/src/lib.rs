@@ -1,8 +1,8 @@
 //! # What it does
 //! Carries record data between nodes over HTTP: frames from appenders to chunks on other nodes, key ranges of sorted
 //! runs from other nodes to merges, ranges of stage files to map tasks, and copies of whole runs and stage files; and
-//! intermediate files of users, as their writers write them; and parts of stored files to and from disks. Bytes are in
-//! `docs/protocol-data.md`.
+//! intermediate files of users, as their writers write them; outputs that programs are writing; and parts of stored files
+//! to and from disks. Bytes are in `docs/protocol-data.md`.
 //!
 //! # Where it sits
 //! iappender (frames) -> dataport -> chunkserver of another node; chunkserver of another node (blocks) -> dataport
@@ -58,13 +58,14 @@ pub use request::stored::upload::PartsUpload;
 pub use serve::refused_body::pass_over_refused;
 pub use serve::routes::{COPIES_MAX, router};
 pub use serve::services::{
-    Chunkservers, IntermediateFileError, IntermediateFileService, StageFileHere, StageFileService,
-    StatedContent,
+    Chunkservers, GrowingOutputService, IntermediateFileError, IntermediateFileService, StageFileHere,
+    StageFileService, StatedContent,
 };
 pub use serve::stored::services::{
     OpenedPart, PartReceiver, PassError, PassedPart, StoredFileError, StoredFileService,
 };
 pub use wire::data_scope::DataScope;
+pub use wire::growing::{GROWING_BYTES_MAX, GrowingPiece, GrowingRead};
 pub use wire::stage::StageFileRef;
 pub use wire::stage_name::{STAGE_FILE_NAME_BYTES_MAX, StageFileName};
 pub use wire::stored::{PARTS_PER_REQUEST_MAX, PartRange};

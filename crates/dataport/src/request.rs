@@ -5,6 +5,7 @@ pub(crate) mod append;
 pub(crate) mod client;
 pub(crate) mod copy;
 pub(crate) mod failover;
+mod growing;
 mod intermediate;
 pub(crate) mod scan;
 pub(crate) mod stage;

@@ -3,6 +3,7 @@
 mod append;
 mod body_reader;
 mod copy;
+mod growing;
 mod intermediate;
 mod port;
 mod receiving;

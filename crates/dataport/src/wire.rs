@@ -1,6 +1,7 @@
 //! Bytes of messages and streams between nodes, as in `docs/protocol-data.md`, and the headers of requests.
 
 pub(crate) mod data_scope;
+pub mod growing;
 pub mod messages;
 pub mod scan;
 pub mod stage;

@@ -1,6 +1,7 @@
 //! The list of kinds, and specifications that are read by it.
 
-use crate::{FinishedSteps, KnownRuns, NodeSize, RunMemory, Step, StepPlanner};
+use crate::{EarlyStep, FinishedSteps, KnownRuns, NodeSize, RunMemory, Step, StepPlanner};
+use ids::StepNumber;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,6 +24,11 @@ pub trait StepPlan: Send + Sync {
 
     /// Returns the steps that may begin now: see [`StepPlanner::next`].
     fn next(&self, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step>;
+
+    /// Returns the steps that may begin while these run: see [`StepPlanner::early`].
+    fn early(&self, _: &[StepNumber], _: &FinishedSteps<'_>, _: NodeSize) -> Vec<EarlyStep> {
+        Vec::new()
+    }
 
     /// Returns the memory of finished runs, for a kind that has one.
     fn memory(&self) -> Option<&dyn RunMemory> {
@@ -88,6 +94,10 @@ impl<K: StepPlanner> StepPlan for Checked<K> {
 
     fn next(&self, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step> {
         K::next(&self.0, finished, size)
+    }
+
+    fn early(&self, running: &[StepNumber], finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<EarlyStep> {
+        K::early(&self.0, running, finished, size)
     }
 
     fn memory(&self) -> Option<&dyn RunMemory> {

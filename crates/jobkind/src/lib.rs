@@ -25,8 +25,9 @@ mod step;
 pub use job_step::{JobStepError, check_job_step};
 pub use kinds::{KindError, Kinds, StepPlan};
 pub use runs::{Judgement, KnownRuns, LOOKS_FROM, RememberedStep, RunMemory};
-pub use step::{FinishedSteps, NodeSize, Step, StepWork};
+pub use step::{EarlyStep, FinishedSteps, NodeSize, Step, StepWork};
 
+use ids::StepNumber;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
@@ -54,6 +55,12 @@ pub trait StepPlanner: 'static {
     /// that has not begun and needs finished steps only. Those of [`StepPlanner::plan`] may be left out by a kind without
     /// pipelines.
     fn next(spec: &Self::Spec, finished: &FinishedSteps<'_>, size: NodeSize) -> Vec<Step>;
+
+    /// Returns the steps that may begin while these run, because they read their standard output and need nothing else
+    /// that is not finished. The engine need not begin them before the others are finished.
+    fn early(_: &Self::Spec, _running: &[StepNumber], _: &FinishedSteps<'_>, _: NodeSize) -> Vec<EarlyStep> {
+        Vec::new()
+    }
 
     /// Returns the memory of finished runs, for a kind that has one.
     fn memory(_: &Self::Spec) -> Option<&dyn RunMemory> {

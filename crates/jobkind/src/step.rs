@@ -4,6 +4,7 @@ use api::JobSpec;
 use api::task::RunTask;
 use ids::StepNumber;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A step, which becomes a job of its own.
@@ -22,6 +23,16 @@ impl Step {
     pub fn numbers(&self) -> impl Iterator<Item = StepNumber> {
         std::iter::once(self.number).chain(self.beside.iter().copied())
     }
+}
+
+/// A step that may begin while a step runs whose standard output it reads, and no other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlyStep {
+    pub step: Step,
+    /// The step that writes.
+    pub writer: StepNumber,
+    /// File of the stream: an output of the writer, and the standard input of the step.
+    pub path: PathBuf,
 }
 
 /// The work of a step.

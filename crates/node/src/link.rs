@@ -2,6 +2,7 @@
 
 pub(crate) mod data_access;
 pub(crate) mod drill;
+mod growing_stream;
 mod machine;
 pub(crate) mod messages;
 mod newest_keys;

@@ -6,6 +6,8 @@ pub(crate) mod commit;
 mod declared_files;
 mod declared_reads;
 mod finished_runs;
+mod growing_input;
+pub(crate) mod growing_outputs;
 pub(crate) mod map;
 pub(crate) mod merge;
 pub(crate) mod pinned_copies;

@@ -3,13 +3,16 @@
 //! Streams between them are plain pipes where one program reads and both run together, else relays with a buffer. A
 //! writer whose reader has ended goes on as if it wrote a file: the engine reads the rest.
 
+mod feed;
 mod member;
 mod relay;
 mod spool;
 
+pub use feed::{FeedOutput, StreamFed, StreamFeed};
 pub use relay::{Relay, RelayFile};
 
 use crate::context::FunctionContext;
+use crate::pipeline::feed::FeedFailure;
 use crate::pipeline::member::{Failed, Running, Source};
 use crate::pipeline::relay::{RelayEnds, Signal, relay};
 use crate::process::pipe;
@@ -97,24 +100,45 @@ pub fn streams_to_relay(
     Ok((Stdout::Pipe { writer, copy, reader: None }, readers, relay))
 }
 
+/// Returns a standard input that `work` writes on a thread of its own, and the feed to run. The work must end soon after a
+/// write has returned [`StreamFed::Stopped`].
+pub fn streams_from_feed(
+    work: impl FnOnce(&mut FeedOutput<'_>) -> Result<(), TaskFailure> + Send + 'static,
+) -> Result<(OwnedFd, StreamFeed), TaskFailure> {
+    feed::feed(Box::new(work))
+}
+
+/// The streams of a pipeline that threads of the engine carry.
+#[derive(Debug, Default)]
+pub struct CarriedStreams {
+    pub relays: Vec<Relay>,
+    pub feeds: Vec<StreamFeed>,
+}
+
+impl From<Vec<Relay>> for CarriedStreams {
+    fn from(relays: Vec<Relay>) -> Self {
+        Self { relays, feeds: Vec::new() }
+    }
+}
+
 /// Runs programs with their streams, each when those before it have succeeded. `before_start` prepares the program at a
 /// position, and returns its standard input if that is known only now; `on_output` gets the standard output that is
 /// shown, piece by piece.
 ///
-/// Errors: those of [`crate::run`], for the program whose failure caused the others; those of the closures; a relay's
-/// disk.
+/// Errors: those of [`crate::run`], for the program whose failure caused the others; those of the closures and feeds; a
+/// relay's disk.
 pub fn run_pipeline(
     programs: Vec<PipelineProgram>,
     streams: Vec<Streams>,
-    relays: Vec<Relay>,
+    carried: impl Into<CarriedStreams>,
     before_start: impl FnMut(usize) -> Result<Option<OwnedFd>, TaskFailure>,
     on_output: impl FnMut(&[u8]),
 ) -> Result<(), TaskFailure> {
-    let programs = see_all(programs);
+    let (programs, carried) = (see_all(programs), carried.into());
     let Some(first) = programs.first() else { return Ok(()) };
-    let outcome = match relays.is_empty() {
+    let outcome = match carried.relays.is_empty() && carried.feeds.is_empty() {
         true => Pipeline::new(&programs, streams, before_start, on_output).run(None),
-        false => with_relays(relays, |broken| {
+        false => while_carried(carried, |broken| {
             let outcome = Pipeline::new(&programs, streams, before_start, on_output).run(Some(broken));
             // What the programs left behind could hold the streams.
             first.context.programs.end_attempt();
@@ -138,25 +162,33 @@ fn see_all(mut programs: Vec<PipelineProgram>) -> Vec<PipelineProgram> {
     programs
 }
 
-fn with_relays(
-    relays: Vec<Relay>,
+fn while_carried(
+    carried: CarriedStreams,
     run: impl FnOnce(&Signal) -> Result<(), TaskFailure>,
 ) -> Result<(), TaskFailure> {
     let (stop, broken) = (Signal::new()?, Signal::new()?);
     std::thread::scope(|scope| {
         let (stop, broken) = (&stop, &broken);
+        let CarriedStreams { relays, feeds } = carried;
         let relays: Vec<_> =
             relays.into_iter().map(|relay| scope.spawn(move || relay.run(stop, broken))).collect();
+        let feeds: Vec<_> =
+            feeds.into_iter().map(|feed| scope.spawn(move || feed.run(stop, broken))).collect();
         let outcome = run(broken);
         if outcome.is_err() {
             stop.give();
         }
-        // The failure of a relay breaks the pipes of its programs, so it is the cause.
+        // Their failure breaks the pipes of the programs, so it is the cause.
         // All of them are waited for.
         let relayed: Vec<Result<(), TaskFailure>> = relays
             .into_iter()
             .map(|relay| relay.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
+        let fed: Vec<Result<(), FeedFailure>> = feeds
+            .into_iter()
+            .map(|feed| feed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect();
+        fed.into_iter().collect::<Result<(), _>>().map_err(|failed| failed.failure)?;
         relayed.into_iter().collect::<Result<(), TaskFailure>>().and(outcome)
     })
 }

@@ -48,7 +48,7 @@ pub fn sanity_check(state: &State) {
 /// Returns whether a task waits while a slot waits for it.
 fn has_slot_waiting(state: &State, id: JobId, job: &Job, task: &Task) -> bool {
     let needs = job.claim.needs;
-    let is_queued = job.phase == Phase::Running && task.queued && task.winner.is_none();
+    let is_queued = job.phase == Phase::Running && !job.is_held && task.queued && task.winner.is_none();
     if !is_queued || state.line.contains(&id) {
         return false;
     }

@@ -59,7 +59,7 @@ pub(crate) fn choose(state: &mut State, node: NodeId, now: UnixNanos) -> Option<
         };
         let (level, _, order) = rank;
         let id = order.job;
-        let job = state.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running);
+        let job = state.jobs.get_mut(&id).filter(|job| job.phase == Phase::Running && !job.is_held);
         let is_current = job.as_ref().is_some_and(|job| job.level == level.0);
         let found = job.and_then(|job| {
             let current = job.current;
@@ -154,7 +154,7 @@ impl State {
         if self.must_wait_for_memory(id, now) {
             return;
         }
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| !job.is_held) else { return };
         let (level, user, current) = (job.level, job.claim.user, job.current);
         let (needs, order) = (job.claim.needs, job.order(id));
         let opened = std::mem::take(&mut job.stage(current).ready.opened);
@@ -321,7 +321,7 @@ impl State {
             self.leave_waiting(id);
             let Some(job) = self.jobs.get_mut(&id) else { continue };
             let current = job.current;
-            if job.phase != Phase::Running || !job.stage(current).has_waiting() {
+            if job.phase != Phase::Running || job.is_held || !job.stage(current).has_waiting() {
                 continue;
             }
             let level = job.level;

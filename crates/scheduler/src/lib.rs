@@ -45,6 +45,7 @@ pub use locality::{
 };
 pub use memory::{Amount, Amounts, MEMORY_PATIENCE_NS, RESOURCE_KINDS_MAX, left_out, wait_of};
 pub use reactor::handle;
+pub use slots::held::{has_idle_room, live_attempt, wants_slots};
 pub use speculation::{
     COMPARED_MIN, JUDGED_AFTER_NS, Label, NO_PROGRESS_NS, NO_PROGRESS_TIMES, SpeculationFigures, Waits,
     WhyLeft,
@@ -366,6 +367,18 @@ pub enum Event {
     },
     /// Time has passed: slots that were reserved for a task nearby may be given to other tasks.
     Tick,
+    /// From now on no attempt of a job starts; those that run go on.
+    JobHeld {
+        job: JobId,
+    },
+    /// The running attempts of a held job must stop. Their tasks wait again, and this does not count as a failure.
+    AttemptsStopped {
+        job: JobId,
+    },
+    /// Attempts of a held job start again.
+    JobReleased {
+        job: JobId,
+    },
     /// The job is to be cancelled.
     JobCancelled {
         job: JobId,

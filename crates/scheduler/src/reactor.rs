@@ -6,6 +6,7 @@ use crate::losses::{on_node_lost, on_results_lost, on_tasks_moved, on_tasks_plac
 use crate::memory::Room;
 use crate::ready::Queue;
 use crate::recovery::{Recovered, on_job_recovered};
+use crate::slots::held::{on_attempts_stopped, on_job_held, on_job_released};
 use crate::speculative_attempts::{Left, SLOW_NODE_NS, Watch, on_progress, speculate};
 use crate::state::{Job, Phase, Stage, State};
 use crate::{Action, Claim, Event, FailureCause, Outbox, Slot, UnixNanos};
@@ -74,6 +75,9 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
             // A waiting job may be the first in line now, or may have waited too long to be passed.
             (state.room_changed, state.look_everywhere) = (true, true);
         }
+        Event::JobHeld { job } => on_job_held(state, job),
+        Event::AttemptsStopped { job } => on_attempts_stopped(state, outbox, job),
+        Event::JobReleased { job } => on_job_released(state, now, job),
         Event::JobCancelled { job } => on_job_cancelled(state, outbox, job),
     }
     state.admit(now);
@@ -310,7 +314,7 @@ fn on_attempt_failed(
 }
 
 /// Queues a task again, unless an attempt of it runs, or it waits already.
-fn go_again_where_idle(job: &mut Job, outbox: &mut impl Outbox, key: TaskKey) {
+pub(crate) fn go_again_where_idle(job: &mut Job, outbox: &mut impl Outbox, key: TaskKey) {
     let waits = job.task(key).is_some_and(|task| task.queued);
     if !waits && job.live(key).next().is_none() {
         job.stage(key.stage).go_again(key.task);

@@ -1,5 +1,6 @@
 //! The waiting slots, in the order in which they asked.
 
+pub(crate) mod held;
 pub(crate) mod occupied;
 
 use crate::Slot;

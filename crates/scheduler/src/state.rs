@@ -79,6 +79,8 @@ pub(crate) struct Job {
     /// The current stage.
     pub current: StageIndex,
     pub phase: Phase,
+    /// True if none of its attempts may start.
+    pub is_held: bool,
     /// Attempts that were started and have not ended, over all stages.
     pub running: BTreeMap<AttemptKey, Running>,
     /// Attempts declared lost and not heard of since.
@@ -189,6 +191,7 @@ impl Job {
             failures_max,
             current: StageIndex(0),
             phase,
+            is_held: false,
             running: BTreeMap::new(),
             lost: BTreeSet::new(),
             level: i64::from(claim.priority),

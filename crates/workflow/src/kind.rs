@@ -1,9 +1,10 @@
 //! The steps of a workflow, for the engine.
 
 use crate::PlannedWorkflow;
+use crate::early::early_readers;
 use crate::pipelines::pipelines;
 use ids::StepNumber;
-use jobkind::{FinishedSteps, KnownRuns, NodeSize, RunMemory, Step, StepPlanner};
+use jobkind::{EarlyStep, FinishedSteps, KnownRuns, NodeSize, RunMemory, Step, StepPlanner};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -49,6 +50,16 @@ impl StepPlanner for Workflow {
                 pipelines(spec, readers.filter(may_begin), is_finished, finished.begun, size)
             }
         }
+    }
+
+    fn early(
+        spec: &PlannedWorkflow,
+        running: &[StepNumber],
+        finished: &FinishedSteps<'_>,
+        size: NodeSize,
+    ) -> Vec<EarlyStep> {
+        let own = running.iter().copied().filter(|step| (step.0 as usize) < spec.count());
+        own.flat_map(|writer| early_readers(spec, writer, finished, size)).collect()
     }
 
     fn memory(spec: &PlannedWorkflow) -> Option<&dyn RunMemory> {

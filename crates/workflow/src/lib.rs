@@ -16,6 +16,7 @@
 //! a slow definition.
 
 mod check;
+mod early;
 mod kind;
 mod memory;
 mod pipelines;

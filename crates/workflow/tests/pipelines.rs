@@ -3,9 +3,9 @@
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::task::{RunTask, TaskFile};
 use ids::StepNumber;
-use jobkind::{FinishedSteps, Kinds, NodeSize, Step, StepPlan, StepWork, laws};
+use jobkind::{EarlyStep, FinishedSteps, Kinds, NodeSize, Step, StepPlan, StepWork, laws};
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use workflow::Workflow;
 
@@ -91,6 +91,37 @@ fn a_long_chain_is_cut_by_the_node() {
     assert_eq!(plan.first(slots(1)).iter().map(numbers).collect::<Vec<_>>(), [[0]]);
 }
 
+/// The part of a chain behind a cut may begin while the part before it runs.
+#[test]
+fn reader_behind_a_cut_may_begin_early() {
+    let plan = plan(&chain(5));
+    let begun: BTreeSet<StepNumber> = plan.first(slots(2))[0].numbers().collect();
+    let running: Vec<StepNumber> = begun.iter().copied().collect();
+    let none = BTreeSet::new();
+    let so_far = FinishedSteps { all: &none, last: &[], begun: &begun };
+    let early = plan.early(&running, &so_far, slots(2));
+    assert_eq!(early.iter().map(|early| numbers(&early.step)).collect::<Vec<_>>(), [[2, 3]]);
+    assert_eq!((early[0].writer, early[0].path.to_str()), (StepNumber(1), Some("/w/f1")));
+    assert_eq!(plan.early(&[StepNumber(0)], &so_far, slots(2)), [], "its reader has begun");
+}
+
+#[test]
+fn limited_times_do_not_begin_early() {
+    let early = |change: fn(&mut RunTask)| {
+        let mut steps: Vec<WorkflowStep> = chain(2).iter().enumerate().map(workflow_step).collect();
+        change(&mut steps[1].program);
+        let spec =
+            serde_json::to_value(WorkflowSpec { steps, only_judges: false }).expect("it can be written");
+        let plan = Kinds::default().with::<Workflow>().read("workflow", &spec).expect("it can run");
+        let (none, begun) = (BTreeSet::new(), BTreeSet::from([StepNumber(0)]));
+        let so_far = FinishedSteps { all: &none, last: &[], begun: &begun };
+        plan.early(&[StepNumber(0)], &so_far, slots(1)).len()
+    };
+    assert_eq!(early(|_| {}), 1);
+    assert_eq!(early(|program| program.retries = 1), 1);
+    assert_eq!(early(|program| program.limits.seconds = Some(1)), 0);
+}
+
 #[test]
 fn steps_of_different_needs_do_not_share() {
     let alone = |change: fn(&mut RunTask)| {
@@ -161,6 +192,24 @@ fn check(
     Ok(())
 }
 
+/// Checks a step that may begin early: only the stream of its first program is missing.
+fn check_early(
+    nodes: &[Node],
+    early: &EarlyStep,
+    finished: &BTreeSet<StepNumber>,
+    size: NodeSize,
+) -> Result<(), TestCaseError> {
+    let EarlyStep { step, writer, path } = early;
+    prop_assert!(!finished.contains(writer));
+    prop_assert_eq!(path.to_str(), Some(format!("/w/f{}", writer.0).as_str()));
+    let reads = |number: StepNumber| nodes[number.0 as usize].stream == Some(writer.0 as usize);
+    let reads_file = |number: StepNumber| nodes[number.0 as usize].files.contains(&(writer.0 as usize));
+    prop_assert!(reads(step.number) && !step.numbers().any(reads_file));
+    prop_assert!(!step.beside.iter().any(|number| reads(*number)), "{:?}", step);
+    let with_writer = finished.iter().chain([writer]).copied().collect();
+    check(nodes, step, &with_writer, size)
+}
+
 /// Returns the steps with a temporary output that another one reads.
 fn temporary(nodes: &[Node]) -> impl Iterator<Item = usize> {
     let is_read =
@@ -181,7 +230,9 @@ proptest! {
     ) {
         let plan = plan(&nodes);
         let (mut finished, mut begun) = (BTreeSet::new(), BTreeSet::new());
-        let mut open = Vec::new();
+        let mut open: Vec<Step> = Vec::new();
+        // The writers of the open steps that began early.
+        let mut writers: BTreeMap<StepNumber, StepNumber> = BTreeMap::new();
         let mut new = plan.first(slots(sizes[0]));
         for (size, pick) in sizes.iter().zip(&picks) {
             for step in new {
@@ -198,10 +249,27 @@ proptest! {
                 }
                 open.push(step);
             }
+            let running: Vec<StepNumber> = open.iter().flat_map(Step::numbers).collect();
+            let so_far = FinishedSteps { all: &finished, last: &[], begun: &begun };
+            let mut early = plan.early(&running, &so_far, slots(*size));
+            for early in &early {
+                check_early(&nodes, early, &finished, slots(7))?;
+                prop_assert!(running.contains(&early.writer));
+            }
+            if size % 2 == 0 && !early.is_empty() {
+                let EarlyStep { step, writer, .. } = early.swap_remove(pick.index(early.len()));
+                begun.extend(step.numbers());
+                writers.insert(step.number, writer);
+                open.push(step);
+            }
             if open.is_empty() {
                 break;
             }
-            let last: Vec<StepNumber> = open.swap_remove(pick.index(open.len())).numbers().collect();
+            // No reader ends before its writer.
+            let ends = |step: &Step| writers.get(&step.number).is_none_or(|writer| finished.contains(writer));
+            let may_end: Vec<usize> = (0..open.len()).filter(|place| ends(&open[*place])).collect();
+            let place = may_end[pick.index(may_end.len())];
+            let last: Vec<StepNumber> = open.swap_remove(place).numbers().collect();
             finished.extend(&last);
             let so_far = FinishedSteps { all: &finished, last: &last, begun: &begun };
             new = plan.next(&so_far, slots(*size));

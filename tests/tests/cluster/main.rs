@@ -5,6 +5,7 @@ mod causes;
 mod cluster;
 mod console_bombs;
 mod containment;
+mod cross_node;
 mod drain;
 mod elastic;
 mod flow_cases;

@@ -47,6 +47,10 @@ pub struct TaskFailure {
     /// The intermediate file that the attempt could not read from any node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_input: Option<Box<LostInput>>,
+    /// True if the standard input, which another attempt was writing, came to no end ([`crate::task::RunTask::growing`]). The
+    /// attempt was interrupted: it runs again, and this counts as no failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stream_broke: bool,
 }
 
 /// An intermediate file that could not be read.
@@ -74,6 +78,7 @@ impl TaskFailure {
             lost_runs: Vec::new(),
             unreachable: None,
             lost_input: None,
+            stream_broke: false,
         }
     }
 

@@ -8,6 +8,7 @@ use crate::program_jobs::steps::{
     shipped_contents, step_failed, step_stopped,
 };
 use crate::program_jobs::window;
+use crate::scheduling::feed;
 use crate::users::{Has, JobOwner};
 use api::control::JobOutcome;
 use api::history::{EventKind, JobState, StepOf};
@@ -16,6 +17,7 @@ use api::{Blame, JobSpec, TaskFailure};
 use ids::{JobId, NodeId};
 use jobkind::{LOOKS_FROM, StepPlan, StepWork};
 use rows::{Change, Keep, StepRow};
+use scheduler::Event;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -81,6 +83,14 @@ impl Control {
         first: JobId,
         server: &str,
     ) -> Vec<NewJobStep> {
+        // The step that writes may have ended while the reader was checked.
+        let early = new.early.filter(|writer| {
+            self.stepped.get(new.job).is_some_and(|job| !job.is_stopping() && !job.has_finished(writer.step))
+        });
+        if early.is_some_and(|writer| !self.may_begin_early(&new, writer)) {
+            self.stepped.drop_early(&new);
+            return Vec::new();
+        }
         if !self.stepped.begun(&new, first) {
             // The job was stopped while its steps were checked.
             let after = self.stepped.change(new.job, |job| job.after());
@@ -108,12 +118,18 @@ impl Control {
         }
         let spec_bytes = programs.iter().map(|(.., spec)| spec_bytes(spec)).sum();
         let more = Has { jobs: programs.len() as u32, spec_bytes };
+        if let Some(writer) = early {
+            self.work.scheduling.early_mut().insert(first, of, writer);
+        }
         let number = self.users.jobs_begin(user.to_string(), more);
         let user_in_row = Some(user.to_string()).filter(|user| !user.is_empty());
         let (server, window, name_of_all) = (server.to_string(), window(&self.work.fleet), None);
         let batch = OfBatch { server, user_in_row, number, priority, file_hold, window, name_of_all };
         for (job, step_of, spec) in programs {
             self.begin_single(outbox, &batch, job, spec, None, Some(step_of));
+        }
+        if early.is_some() {
+            feed(&mut self.work, outbox, Event::JobHeld { job: first });
         }
         outbox.touch(of);
         self.settle(outbox);
@@ -170,6 +186,7 @@ impl Control {
     /// Lets the restored jobs with steps go on, or end.
     pub(super) fn stepped_go_on(&mut self, outbox: &mut Outbox) {
         for (job, ends) in std::mem::take(&mut self.recovering) {
+            self.hold_early_readers(outbox, job);
             for step in self.stepped.open_steps(job) {
                 if !self.work.jobs.contains_key(&step) && !self.backlog.has(step) {
                     self.stepped.not_begun(step);

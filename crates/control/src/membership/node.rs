@@ -82,6 +82,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Returns whether more attempts are there than it has slots: some wait in its places.
+    pub fn has_waiting_attempts(&self) -> bool {
+        self.running.len() > self.info.slots as usize
+    }
+
     pub fn new(info: NodeInfo, process: NodeProcess, now: Moment) -> Self {
         let NodeProcess { incarnation, join_token } = process;
         Self {

@@ -1,5 +1,6 @@
 //! Jobs with steps: their kind plans the steps, each of which is a job of its own (Clustera, section 3.3).
 
+mod early_steps;
 mod step_queue;
 mod step_runs;
 mod stepped_job;

@@ -5,6 +5,7 @@ use crate::interface::{Ended, Fact, Outbox, Service, SlotOrder};
 use crate::job::Job;
 use crate::replication::{replicate_again, settle_replication};
 use crate::retention::let_go;
+use crate::scheduling::early_readers::growing_input;
 use crate::scheduling::near_inputs::near_inputs;
 use crate::scheduling::orders::{ask_to_split, moved_before, stop_attempt};
 use crate::scheduling::placements::placed;
@@ -168,6 +169,9 @@ fn start(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, slot: Slot) 
     let task = job.results().placed_now(task);
     let (spec, user) = (Arc::clone(job.spec()), Arc::clone(&job.owner().name));
     let mut task = with_stage_files(work, id, task);
+    if let Task::Run(run) = &mut task {
+        run.growing = growing_input(work, id);
+    }
     let now_ns = outbox.now_ns();
     outbox.write(Change::AttemptStarted { attempt, node: slot.node, slot: slot.slot, now_ns });
     if matches!(task, Task::Run(_) | Task::Map(_)) {
@@ -222,6 +226,9 @@ fn job_of(event: &Event) -> Option<JobId> {
         | Event::TasksPlaced { job, .. }
         | Event::MayCopy { job, .. }
         | Event::MaySplit { job, .. }
+        | Event::JobHeld { job }
+        | Event::AttemptsStopped { job }
+        | Event::JobReleased { job }
         | Event::JobCancelled { job } => Some(*job),
         Event::TaskAdded { of: attempt, .. }
         | Event::AttemptSucceeded { attempt }

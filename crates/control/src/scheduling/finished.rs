@@ -58,7 +58,9 @@ fn succeeded(work: &mut Work, outbox: &mut Outbox, finished: Ended, result: Task
     let attempt = finished.attempt;
     let is_whole = covers_task(work, outbox, attempt, &result);
     let Some(job) = work.jobs.get_mut(&attempt.task.job) else { return };
-    if !is_whole {
+    // Its writer has not succeeded: no node reports this.
+    let is_early = work.scheduling.early().get(attempt.task.job).is_some();
+    if !is_whole || is_early {
         job.attempt_ended(&finished, AttemptState::Discarded, Ok(Some(&result)), outbox);
         return feed(work, outbox, Event::AttemptLost { attempt });
     }
@@ -90,8 +92,11 @@ fn failed(work: &mut Work, outbox: &mut Outbox, finished: Ended, failure: TaskFa
         work.service == Service::Cluster && (is_excused || is_first)
     };
     // This failure is not counted: the suspect node either polls again or its lease ends.
-    if (of_node || stopped_alone)
-        && (job.may_lack_data(attempt) || job.knows_lost(&failure.lost_runs) || may_be_excused())
+    let reads_stream = work.scheduling.early().get(attempt.task.job).is_some();
+    let is_interrupted = failure.stream_broke && job.is_single() || stopped_alone && reads_stream;
+    if is_interrupted
+        || (of_node || stopped_alone)
+            && (job.may_lack_data(attempt) || job.knows_lost(&failure.lost_runs) || may_be_excused())
     {
         job.attempt_ended(&finished, AttemptState::Interrupted, Err(failure), outbox);
         return feed(work, outbox, Event::AttemptLost { attempt });

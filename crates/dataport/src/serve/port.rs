@@ -3,7 +3,7 @@
 use crate::serve::body_reader::BodyError;
 use crate::serve::receiving::Receiving;
 use crate::serve::services::{
-    Chunkservers, IntermediateFileError, IntermediateFileService, StageFileService,
+    Chunkservers, GrowingOutputService, IntermediateFileError, IntermediateFileService, StageFileService,
 };
 use crate::serve::stored::StoredPermits;
 use crate::serve::stored::services::{PassError, StoredFileError, StoredFileService};
@@ -26,6 +26,7 @@ pub(crate) struct Port {
     pub scans: Arc<Semaphore>,
     pub copies: Arc<Semaphore>,
     pub stage_reads: Arc<Semaphore>,
+    pub growing_reads: Arc<Semaphore>,
     pub stored: StoredPermits,
     pub receiving: Arc<Receiving>,
 }
@@ -61,6 +62,10 @@ pub(crate) enum Refusal {
     StageCopy(#[source] StageFileError),
     #[error("the stage file {0} was made here, or differs from the one here")]
     OtherStageFile(StageFileName),
+    #[error("no program writes outputs here")]
+    NoGrowingOutputs,
+    #[error("the output of a program cannot be read")]
+    GrowingOutput(#[source] std::io::Error),
     #[error("intermediate files of users are not known here")]
     NoUserFiles,
     #[error("this node has no disks for stored files")]
@@ -86,9 +91,11 @@ impl Refusal {
         match self {
             Self::NoToken => StatusCode::UNAUTHORIZED,
             Self::WrongToken => StatusCode::FORBIDDEN,
-            Self::UnknownJob(_) | Self::UnknownStageFile(_) | Self::NoUserFiles | Self::NoStoredFiles => {
-                StatusCode::NOT_FOUND
-            }
+            Self::UnknownJob(_)
+            | Self::UnknownStageFile(_)
+            | Self::NoUserFiles
+            | Self::NoStoredFiles
+            | Self::NoGrowingOutputs => StatusCode::NOT_FOUND,
             Self::Stored(error) => error.status(),
             Self::Pass(error) => error.status(),
             Self::UserFile(error) => error.status(),
@@ -109,7 +116,7 @@ impl Refusal {
             Self::StageRead(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::StageCopy(error) if error.damage().is_some() => StatusCode::BAD_REQUEST,
             Self::StageCopy(_) => StatusCode::INSUFFICIENT_STORAGE,
-            Self::Scan(_) | Self::Thread => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Scan(_) | Self::Thread | Self::GrowingOutput(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
@@ -153,6 +160,16 @@ impl Port {
     ) -> Result<Arc<dyn StageFileService>, Refusal> {
         let (job, shown) = self.check(job, headers)?;
         self.chunkservers.stage_files(job, shown).ok_or(Refusal::UnknownJob(job))
+    }
+
+    /// Returns the outputs that programs write here, for a request that may read those of the job.
+    pub fn admit_to_growing_outputs(
+        &self,
+        job: i64,
+        headers: &HeaderMap,
+    ) -> Result<Arc<dyn GrowingOutputService>, Refusal> {
+        self.check(job, headers)?;
+        self.chunkservers.growing_outputs().ok_or(Refusal::NoGrowingOutputs)
     }
 
     /// Checks that a request is permitted and addresses this process. Returns the presented token too.

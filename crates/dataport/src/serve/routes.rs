@@ -5,7 +5,7 @@ use crate::serve::port::{Port, Refusal};
 use crate::serve::refused_body::pass_over_refused;
 use crate::serve::services::Chunkservers;
 use crate::serve::stored::StoredPermits;
-use crate::serve::{append, copy, intermediate, scan as run_scan, stage, stored};
+use crate::serve::{append, copy, growing, intermediate, scan as run_scan, stage, stored};
 use crate::wire::ATTEMPT_HEADER;
 use crate::wire::messages::{BindReply, BindRequest, MESSAGE_BYTES_MAX, ReleaseRequest, ScanRequest};
 use crate::wire::stage::StageReadRequest;
@@ -26,6 +26,9 @@ const SCANS_MAX: usize = 256;
 pub const COPIES_MAX: usize = 4;
 /// Maximum number of answers with blocks of stage files at once, each with a megabyte.
 const STAGE_READS_MAX: usize = 32;
+/// Maximum number of readers that wait at once for outputs which programs are writing, each with a megabyte at most. A
+/// further one tries again.
+const GROWING_READS_MAX: usize = 64;
 
 /// Returns the routes, below `/data/v1`. The caller binds them to a port, possibly beside others.
 pub fn router(chunkservers: Arc<dyn Chunkservers>) -> Router {
@@ -35,6 +38,7 @@ pub fn router(chunkservers: Arc<dyn Chunkservers>) -> Router {
         scans: at_most(SCANS_MAX),
         copies: at_most(COPIES_MAX),
         stage_reads: at_most(STAGE_READS_MAX),
+        growing_reads: at_most(GROWING_READS_MAX),
         stored: StoredPermits::default(),
         receiving: Arc::default(),
     };
@@ -46,6 +50,7 @@ pub fn router(chunkservers: Arc<dyn Chunkservers>) -> Router {
         .route("/data/v1/jobs/{job}/copies", post(copies))
         .route("/data/v1/jobs/{job}/stage-blocks", post(stage_blocks))
         .route("/data/v1/jobs/{job}/stage-copies", post(stage_copies))
+        .route("/data/v1/jobs/{job}/outputs", post(growing::outputs))
         .merge(intermediate::routes())
         .merge(stored::routes())
         .layer(from_fn(pass_over_refused))

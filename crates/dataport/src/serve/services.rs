@@ -1,6 +1,7 @@
 //! Services that a node provides to its data port.
 
 use crate::serve::stored::services::StoredFileService;
+use crate::wire::growing::{GrowingPiece, GrowingRead};
 use crate::wire::stage_name::StageFileName;
 use axum::http::StatusCode;
 use chunkserver::ChunkServer;
@@ -29,6 +30,10 @@ pub trait Chunkservers: Send + Sync + 'static {
     fn user_files(&self) -> Option<Arc<dyn IntermediateFileService>> {
         None
     }
+    /// Returns the outputs that programs write here; None if there are none.
+    fn growing_outputs(&self) -> Option<Arc<dyn GrowingOutputService>> {
+        None
+    }
     /// Returns whether a token gives access to the data of a job.
     fn admits_to_job(&self, job: JobId, shown: &str) -> bool;
     /// Returns the grant for a file of a user in a token; None if the token grants something else.
@@ -48,6 +53,12 @@ pub trait Chunkservers: Send + Sync + 'static {
     fn admits_to_stored(&self, _shown: &str) -> Option<StoredGrant> {
         None
     }
+}
+
+/// Outputs that programs of a node are writing.
+pub trait GrowingOutputService: Send + Sync + 'static {
+    /// Returns the next bytes of an output, at most [`crate::wire::growing::GROWING_BYTES_MAX`], without waiting.
+    fn read(&self, request: &GrowingRead) -> std::io::Result<GrowingPiece>;
 }
 
 /// A complete stage file of a node.

@@ -4,6 +4,7 @@ use crate::link::messages::{Order, ServerMessage, Up};
 use crate::link::newest_keys::{KeysFromServer, NewestKeys};
 use crate::link::poller::{Poller, Shared};
 use crate::stored::server::{StoredServer, TellError};
+use crate::tasks::growing_outputs::GrowingOutputs;
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeInfo, NodeWelcome, PlacesAnswer};
 use api::data_access::{
     BriefQuestion, DataKeys, FileCopy, JobToken, SecretText, TokensAnswer, TokensQuestion,
@@ -40,6 +41,7 @@ pub struct NodeLink {
     messages: Mutex<blocking::Receiver<ServerMessage>>,
     peers: Arc<Mutex<Vec<NodeAddress>>>,
     keys: Arc<NewestKeys>,
+    growing: Arc<GrowingOutputs>,
     blocking: Blocking,
 }
 
@@ -60,11 +62,16 @@ impl NodeLink {
         let peers: Arc<Mutex<Vec<NodeAddress>>> = Arc::default();
         let (runtime, client) = blocking.parts();
         let keys: Arc<NewestKeys> = Arc::default();
-        let shared = Shared { peers: Arc::clone(&peers), keys: KeysFromServer(Arc::clone(&keys)) };
+        let growing: Arc<GrowingOutputs> = Arc::default();
+        let shared = Shared {
+            peers: Arc::clone(&peers),
+            keys: KeysFromServer(Arc::clone(&keys)),
+            growing: Arc::clone(&growing),
+        };
         let poller = Poller::new(client.clone(), welcome.clone(), slots, message, shared);
         runtime.spawn(poller.run(inbox));
         let (data_url, messages) = (info.data_url.clone(), Mutex::new(messages));
-        Ok(Self { welcome, data_url, up, down, messages, peers, keys, blocking })
+        Ok(Self { welcome, data_url, up, down, messages, peers, keys, growing, blocking })
     }
 
     /// Returns the client that acts as this node.
@@ -154,6 +161,11 @@ impl NodeLink {
     /// Waits for new signing keys of the server. None if there will be none.
     pub fn next_data_keys(&self) -> Option<Box<DataKeys>> {
         self.keys.next()
+    }
+
+    /// Returns the outputs that programs of this node are writing.
+    pub(crate) fn growing_outputs(&self) -> Arc<GrowingOutputs> {
+        Arc::clone(&self.growing)
     }
 
     /// Returns whether the link to the server has ended permanently.

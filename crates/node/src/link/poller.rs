@@ -4,6 +4,7 @@ use crate::link::messages::{Order, ServerMessage, Up};
 use crate::link::newest_keys::KeysFromServer;
 use crate::link::order_prefetch::OrderPrefetch;
 use crate::link::pending_report::PendingReport;
+use crate::tasks::growing_outputs::GrowingOutputs;
 use api::control::{
     AttemptEnd, AttemptOutcome, ErrorCode, NodeAddress, NodeOrder, NodeOrders, NodePoll, NodeWelcome,
 };
@@ -69,10 +70,11 @@ struct Silence {
     told: Option<Instant>,
 }
 
-/// Data from the server's last answer, for other threads.
+/// Data from the server's answers, for other threads.
 pub(crate) struct Shared {
     pub peers: Arc<Mutex<Vec<NodeAddress>>>,
     pub keys: KeysFromServer,
+    pub growing: Arc<GrowingOutputs>,
 }
 
 /// Ends and report in a poll without an answer yet.
@@ -237,6 +239,7 @@ impl Poller {
                 }
                 self.held.retain(|attempt| !carried.ends.contains(attempt));
                 self.waiting.retain(|each| !carried.ends.contains(&each.end.attempt));
+                self.shared.growing.confirmed(&carried.ends);
                 self.obey(orders);
             }
             Ok((carried, Err(error))) => {

@@ -11,6 +11,7 @@ use crate::intermediate::file_keeper;
 use crate::intermediate::intermediate_files::IntermediateFiles;
 use crate::link::data_access::{DataAccess, ShownTokens};
 use crate::link::drill::Drill;
+use crate::link::growing_stream::StreamOfNode;
 use crate::link::messages::ServerMessage;
 use crate::link::node_link::{NodeLink, data_incarnation};
 use crate::link::seen::SeenDirectories;
@@ -24,13 +25,14 @@ use crate::stored::keeper;
 use crate::stored::local_files::{LocalFiles, LocalLimits};
 use crate::stored::range_cache::{CacheLimits, RangeCache};
 use crate::tasks::attempt_files::LocalSource;
+use crate::tasks::growing_outputs::{GrowingOutputs, GrowingStream};
 use crate::tasks::map::stored_input::{StoredInput, StoredReads};
 use api::control::{AttemptEnd, JobBrief, NodeAddress, NodeOrder};
 use api::data_access::{JobToken, SecretText};
 use api::kept::KeptAnnouncement;
 use api::machine::{NodeReport, ReplicatedPart, ReplicatedRun, ShortenedAttempt};
 use api::stored::cluster::StoredPut;
-use api::task::{RunPlace, RunTask};
+use api::task::{GrowingInput, RunPlace, RunTask};
 use api::{Blame, Boundaries, JobSpec, KeyBytes, Task, TaskFailure, TaskResult, is_object_url};
 use dataport::{DataClient, Peer, Places, StoredFileService};
 use ids::{AttemptKey, JobId, NodeId, RunId};
@@ -656,6 +658,15 @@ impl RecordData for Remote {
     fn stored_output(&self, job: JobId, of: StoredPut) -> Option<Arc<dyn JobOutput>> {
         let (link, files) = (Arc::clone(&self.link), Arc::clone(&self.stored));
         Some(Arc::new(OutputInCluster { job, of, link, files }))
+    }
+
+    fn growing_outputs(&self) -> Option<Arc<GrowingOutputs>> {
+        Some(self.link.growing_outputs())
+    }
+
+    fn growing_stream(&self, input: GrowingInput) -> Option<Box<dyn GrowingStream>> {
+        let (link, data) = (Arc::clone(&self.link), self.data.clone());
+        Some(Box::new(StreamOfNode { link, data, input, token: None }))
     }
 
     fn stored_files(&self) -> Option<Arc<dyn StoredFileService>> {

@@ -4,11 +4,12 @@ use crate::intermediate::intermediate_files::IntermediateFiles;
 use crate::job_data::AttemptData;
 use crate::stored::job_output::JobOutput;
 use crate::tasks::attempt_files::LocalSource;
+use crate::tasks::growing_outputs::{GrowingOutputs, GrowingStream};
 use crate::tasks::map::stored_input::StoredReads;
 use api::TaskFailure;
 use api::machine::{ReplicatedPart, ReplicatedRun};
 use api::stored::cluster::StoredPut;
-use api::task::{ReduceTask, RunPlace};
+use api::task::{GrowingInput, ReduceTask, RunPlace};
 use chunkserver::{ChunkServer, ChunkServerError, KeyRange, Run, RunCursor};
 use dataport::{
     AnyRun, DataClient, Fallback, Peer, Places, RemoteChunks, RemoteChunksOptions, RemoteScan, ScanError,
@@ -73,6 +74,16 @@ pub trait RecordData: Send + Sync {
 
     /// Returns the stored files of the cluster as the destination of a job's output.
     fn stored_output(&self, _job: JobId, _of: StoredPut) -> Option<Arc<dyn JobOutput>> {
+        None
+    }
+
+    /// Returns the outputs that programs of this node are writing, for readers on other nodes.
+    fn growing_outputs(&self) -> Option<Arc<GrowingOutputs>> {
+        None
+    }
+
+    /// Returns a reader of an output that another attempt is writing.
+    fn growing_stream(&self, _input: GrowingInput) -> Option<Box<dyn GrowingStream>> {
         None
     }
 

@@ -6,7 +6,7 @@ use crate::shared::Shared;
 use crate::shuffle::replicate::replicate;
 use crate::shuffle::stage_files::StageFiles;
 use chunkserver::ChunkServer;
-use dataport::{Chunkservers, StageFileService, StoredFileService};
+use dataport::{Chunkservers, GrowingOutputService, StageFileService, StoredFileService};
 use ids::{IntermediateId, JobId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,6 +56,11 @@ impl Chunkservers for Served {
 
     fn stored_files(&self) -> Option<Arc<dyn StoredFileService>> {
         self.shared.record_data.get()?.stored_files()
+    }
+
+    fn growing_outputs(&self) -> Option<Arc<dyn GrowingOutputService>> {
+        let outputs: Arc<dyn GrowingOutputService> = self.shared.record_data.get()?.growing_outputs()?;
+        Some(outputs)
     }
 
     fn takes_chunks(&self) -> bool {

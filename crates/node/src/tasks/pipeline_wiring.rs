@@ -1,16 +1,22 @@
 //! The streams and files between the programs of a pipeline.
 
+use crate::failure::file_failure;
 use crate::tasks::declared_files::{DeclaredFiles, OutputContents};
 use crate::tasks::finished_runs::Reading;
+use crate::tasks::growing_input::NodeStreams;
 use api::TaskFailure;
 use api::job::pipeline::PipelineEdge;
 use api::task::{FileContent, FinishedRun, RunTask, TaskFile};
 use ids::AttemptKey;
-use program::{Relay, RelayFile, Stdout, Streams, streams_to_file, streams_to_program, streams_to_relay};
+use program::{
+    CarriedStreams, RelayFile, Stdout, Streams, streams_to_file, streams_to_program, streams_to_relay,
+};
 use roots::JobPaths;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The programs of a pipeline with their files.
 pub(super) struct Wiring<'a> {
@@ -19,12 +25,14 @@ pub(super) struct Wiring<'a> {
     declared: Vec<DeclaredFiles<'a>>,
     /// Outputs that are nowhere a file, by program.
     streamed: BTreeSet<(usize, usize)>,
+    /// Streams from and to other nodes.
+    others: NodeStreams,
 }
 
-/// The streams of all programs, and the relays that carry some of them.
+/// The streams of all programs, and those that the engine carries.
 pub(super) struct Wired {
     pub streams: Vec<Streams>,
-    pub relays: Vec<Relay>,
+    pub carried: CarriedStreams,
 }
 
 /// The place of a program in its pipeline.
@@ -38,19 +46,22 @@ pub(super) struct Edges<'a> {
 }
 
 impl<'a> Wiring<'a> {
-    /// Brings the inputs of all programs into their directories, except those that other programs write.
+    /// Brings the inputs of all programs into their directories, except those that other programs write, here or on another
+    /// node.
     pub fn new<'d>(
         task: &'a RunTask,
         paths: &'a JobPaths,
+        others: NodeStreams,
         directory: impl Fn(usize) -> &'d Path,
     ) -> Result<Self, TaskFailure> {
         let (tasks, edges): (Vec<&RunTask>, _) = (task.programs().collect(), task.edges());
         let bring = |(position, task): (usize, &&'a RunTask)| {
             let passed = edges.iter().filter(|edge| edge.reader == position).map(|edge| edge.input);
-            DeclaredFiles::bring(task, paths, directory(position), &passed.collect())
+            let growing = growing_stdin(task).map(|(index, _)| index);
+            DeclaredFiles::bring(task, paths, directory(position), &passed.chain(growing).collect())
         };
         let declared = tasks.iter().enumerate().map(bring).collect::<Result<_, _>>()?;
-        Ok(Self { tasks, edges, declared, streamed: BTreeSet::new() })
+        Ok(Self { tasks, edges, declared, streamed: BTreeSet::new(), others })
     }
 
     /// Returns the bytes of the inputs that no program of the pipeline writes.
@@ -63,11 +74,21 @@ impl<'a> Wiring<'a> {
         self.declared.iter().map(DeclaredFiles::output_bytes).fold(0, u64::saturating_add)
     }
 
+    /// Returns the bytes that came from another node as they were written, and the time for which the programs waited for
+    /// them.
+    pub fn streamed_here(&self) -> (u64, Duration) {
+        self.others.read().map_or((0, Duration::ZERO), |read| (read.bytes, read.waited))
+    }
+
     /// Makes the standard streams of all programs. A standard output goes through a plain pipe if one program reads it
     /// at once and no file of it is needed; otherwise, if any reads it, through a relay, which may keep bytes in `spills`.
     pub fn wire(&mut self, spills: Option<&Path>) -> Result<Wired, TaskFailure> {
         let mut stdins: BTreeMap<usize, OwnedFd> = BTreeMap::new();
-        let (mut stdouts, mut relays) = (Vec::new(), Vec::new());
+        let (mut stdouts, mut carried) = (Vec::new(), CarriedStreams::default());
+        if let Some((stdin, feed)) = self.others.take_stdin() {
+            stdins.insert(0, stdin);
+            carried.feeds.push(feed);
+        }
         for writer in 0..self.tasks.len() {
             let Some((index, output)) = stdout_of(self.tasks[writer]) else {
                 stdouts.push(Stdout::Shown);
@@ -80,7 +101,7 @@ impl<'a> Wiring<'a> {
             let needs_file = !output.temporary || edges.len() > readers.len();
             let declared = &self.declared[writer];
             let stdout = match &readers[..] {
-                [] => streams_to_file(declared.create_output(output)?.0),
+                [] => streams_to_file(self.create_output(writer, output)?.0),
                 [reader] if !needs_file && self.after(*reader).is_empty() => {
                     let (stdout, stdin) = streams_to_program(*reader)?;
                     stdins.insert(*reader, stdin);
@@ -89,7 +110,7 @@ impl<'a> Wiring<'a> {
                 _ => {
                     let file = match needs_file {
                         true => {
-                            let (file, path) = declared.create_output(output)?;
+                            let (file, path) = self.create_output(writer, output)?;
                             RelayFile::Output(file, path)
                         }
                         false => {
@@ -99,7 +120,7 @@ impl<'a> Wiring<'a> {
                     };
                     let (stdout, ends, relay) = streams_to_relay(readers.len(), file)?;
                     stdins.extend(readers.iter().copied().zip(ends));
-                    relays.push(relay);
+                    carried.relays.push(relay);
                     stdout
                 }
             };
@@ -116,12 +137,22 @@ impl<'a> Wiring<'a> {
             };
             streams.push(Streams { stdin, stdout });
         }
-        Ok(Wired { streams, relays })
+        Ok(Wired { streams, carried })
+    }
+
+    /// Creates the file of a standard output, and offers it to readers on other nodes if it stays.
+    fn create_output(&self, writer: usize, output: &TaskFile) -> Result<(File, PathBuf), TaskFailure> {
+        let (file, path) = self.declared[writer].create_output(output)?;
+        if let Some(offered) = self.others.offered.as_ref().filter(|_| !output.temporary) {
+            let copy = file.try_clone().map_err(|error| file_failure("open", &path, error))?;
+            offered.add(output.path.clone(), copy);
+        }
+        Ok((file, path))
     }
 
     /// Opens the standard input of a program if that is a file, and no other program writes it.
     fn stdin_from_file(&self, position: usize) -> Result<Option<OwnedFd>, TaskFailure> {
-        let Some((index, input)) = stdin_of(self.tasks[position]) else { return Ok(None) };
+        let Some((index, input)) = self.tasks[position].stdin_file() else { return Ok(None) };
         let is_passed = self.edges.iter().any(|edge| (edge.reader, edge.input) == (position, index));
         match is_passed {
             true => Ok(None),
@@ -170,9 +201,13 @@ impl<'a> Wiring<'a> {
         reading: Reading<'_>,
     ) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
         let any = begun.iter().any(Option::is_some);
-        let contents = any.then_some(reading.contents);
+        let offered = self.others.offered.as_ref().filter(|offered| offered.are_read());
+        let contents = (any || offered.is_some()).then_some(reading.contents);
         let outputs =
             DeclaredFiles::take_all(&self.declared, &self.streamed, attempt, reading.cancelled, contents)?;
+        if let Some(offered) = &self.others.offered {
+            offered.published(outputs.values());
+        }
         if !any {
             return Ok(Vec::new());
         }
@@ -192,6 +227,15 @@ impl<'a> Wiring<'a> {
     ) -> Option<FinishedRun> {
         let task = self.tasks[position];
         let mut read = self.declared[position].read_inputs(reading)?;
+        if let Some((index, input)) = growing_stdin(task) {
+            let (file, _) = reading.stamped(&input.path).ok()?;
+            let streamed = self.others.read()?;
+            // Somebody has changed the file since.
+            if (file.bytes, file.sha256) != (streamed.bytes, Some(streamed.sha256)) {
+                return None;
+            }
+            read.insert(index, file);
+        }
         for edge in self.edges.iter().filter(|edge| edge.reader == position) {
             let path = task.inputs[edge.input].path.clone();
             let file = match outputs.get(&(edge.writer, edge.output)) {
@@ -219,7 +263,7 @@ fn stdout_of(task: &RunTask) -> Option<(usize, &TaskFile)> {
     task.outputs.iter().enumerate().find(|(_, output)| output.name == *name)
 }
 
-fn stdin_of(task: &RunTask) -> Option<(usize, &TaskFile)> {
-    let name = task.stdin.as_ref()?;
-    task.inputs.iter().enumerate().find(|(_, input)| input.name == *name)
+/// Returns the standard input of a program, and its position, if an attempt on another node is still writing it.
+fn growing_stdin(task: &RunTask) -> Option<(usize, &TaskFile)> {
+    task.growing.and_then(|_| task.stdin_file())
 }

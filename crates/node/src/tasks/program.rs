@@ -7,12 +7,13 @@ use crate::tasks::attempt_files::AttemptFiles;
 use crate::tasks::declared_files::remove_files;
 use crate::tasks::declared_reads;
 use crate::tasks::finished_runs::{self, Reading, look};
+use crate::tasks::growing_input::NodeStreams;
 use crate::tasks::pipeline_wiring::{Edges, Wired, Wiring};
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
 use api::task::{AttemptUsage, FinishedRun, RunResult, RunTask};
 use api::{AttemptLimits, Blame, LimitKind, TaskFailure};
 use faults::{IoCall, io_call};
-use ids::JobId;
+use ids::{AttemptKey, JobId};
 use program::{FunctionContext, PipelineProgram, ProgramLimits, ProgramSpec, Sandbox, TemporaryDir};
 use programport::OpenPort;
 use std::os::unix::fs::symlink;
@@ -242,6 +243,17 @@ pub(crate) fn run(
     Ok(result)
 }
 
+/// Returns the variables of all programs of an attempt.
+fn env_of(shared: &Shared, attempt: AttemptKey, socket: Option<&OpenPort>) -> Vec<(String, String)> {
+    let mut env = vec![
+        ("SAILFISH_JOB".to_string(), attempt.task.job.to_string()),
+        ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
+    ];
+    env.extend(shared.options.program_env.iter().cloned());
+    env.extend(socket.map(socket_variable));
+    env
+}
+
 /// Runs the program, which may open these copies of stored files, and the others of its pipeline.
 fn run_with(
     shared: &Shared,
@@ -252,13 +264,8 @@ fn run_with(
     let attempt = assignment.attempt;
     let listed = shared.outputs.begin(attempt);
     let output = &*listed.output;
-    let mut env = vec![
-        ("SAILFISH_JOB".to_string(), attempt.task.job.to_string()),
-        ("SAILFISH_ATTEMPT".to_string(), attempt.attempt.0.to_string()),
-    ];
-    env.extend(shared.options.program_env.iter().cloned());
     let socket = open_socket(shared, attempt.task.job)?;
-    env.extend(socket.as_ref().map(socket_variable));
+    let env = env_of(shared, attempt, socket.as_ref());
     let socket_dir = socket.as_ref().and_then(|socket| socket.socket().parent());
     let members = task.programs().map(|program| Member::new(shared, program, task.slots()));
     let members: Vec<Member<'_>> = members.collect::<Result<_, _>>()?;
@@ -269,16 +276,17 @@ fn run_with(
         members.iter().filter_map(Member::own_path).chain(spill_dir).map(Path::to_path_buf).collect();
     let error_path = output.error_path();
     let shares = Shares { shared, assignment, files, env, socket_dir, disk_dirs, error_path };
-    let mut pipeline = Wiring::new(task, &assignment.job.paths, |position| &members[position].work_dir)?;
+    let others = NodeStreams::open(shared, assignment, task)?;
+    let own = |position: usize| members[position].work_dir.as_path();
+    let mut pipeline = Wiring::new(task, &assignment.job.paths, others, own)?;
     let read_bytes = pipeline.input_bytes();
     shared.meters.add_used(attempt, AttemptUsage { read_bytes, ..AttemptUsage::default() });
     for member in members.iter().filter(|member| member.task.has_own_directory()) {
         link(&member.task.files, &member.work_dir)?;
     }
-    let Wired { streams, relays } = pipeline.wire(spill_dir)?;
+    let Wired { streams, carried } = pipeline.wire(spill_dir)?;
     let reading = reading(shared, assignment);
     let begun = begin_runs(task, reading);
-    let own = |position: usize| members[position].work_dir.as_path();
     let programs = members.iter().enumerate();
     let programs = programs.map(|(position, member)| shares.program(member, pipeline.edges(position, own)));
     let programs: Vec<PipelineProgram> = programs.collect::<Result<_, _>>()?;
@@ -286,11 +294,12 @@ fn run_with(
     let ran = program::run_pipeline(
         programs,
         streams,
-        relays,
+        carried,
         |position| pipeline.before_start(position),
         |bytes| output.add_output(bytes),
     );
-    let ran_ms = start.elapsed().as_millis() as u64;
+    let (streamed_bytes, waited) = pipeline.streamed_here();
+    let ran_ms = start.elapsed().saturating_sub(waited).as_millis() as u64;
     let outcome = ran.and_then(|()| {
         files.check_unchanged()?;
         if !members.iter().any(|member| member.task.has_own_directory() || member.task.in_place) {
@@ -301,7 +310,9 @@ fn run_with(
         let begun = begun.into_iter().map(|run| run.map(|run| FinishedRun { ran_ms, ..run }));
         let stored_bytes = pipeline.output_bytes();
         let runs = pipeline.take_outputs(attempt, begun.collect(), reading)?;
-        shared.meters.add_used(attempt, AttemptUsage { stored_bytes, ..AttemptUsage::default() });
+        let (read_bytes, moved_bytes) = (streamed_bytes, streamed_bytes);
+        let used = AttemptUsage { stored_bytes, read_bytes, moved_bytes, ..AttemptUsage::default() };
+        shared.meters.add_used(attempt, used);
         Ok(runs)
     });
     drop(pipeline);

@@ -357,6 +357,8 @@ impl Random {
             }
             (20..=25, _) => self.progress(pick),
             (26, _) => self.split(pick),
+            (28, _) => self.feed(Event::JobHeld { job: JobId(pick as i64 % JOBS_MAX + 1) }),
+            (29..=30, _) => self.feed(Event::JobReleased { job: JobId(pick as i64 % JOBS_MAX + 1) }),
             (27, _) => {
                 let job = JobId(pick as i64 % JOBS_MAX + 1);
                 let tasks = (0..).map(TaskIndex).zip(placements(pick, 0)).collect();
@@ -381,6 +383,9 @@ impl Random {
 
     /// From here on everything goes well: all jobs must come to an end.
     fn finish(&mut self) {
+        for job in 1..=self.submitted {
+            self.feed(Event::JobReleased { job: JobId(job) });
+        }
         for _ in 0..10_000 {
             if let Some((job, stage)) = self.to_expand.pop() {
                 let tasks = anywhere(self.standing(job, stage).max(1) as u32);
@@ -413,7 +418,7 @@ proptest! {
     #[test]
     fn any_order_of_events_ends_every_job_once(
         recovered in 0usize..100,
-        steps in proptest::collection::vec((0u8..28, 0usize..1000), 0..300),
+        steps in proptest::collection::vec((0u8..31, 0usize..1000), 0..300),
     ) {
         let mut random = Random::default();
         if recovered.is_multiple_of(2) {

@@ -4,6 +4,7 @@ mod any_order;
 mod copies;
 mod elastic;
 mod elsewhere;
+mod held;
 mod planned;
 mod ranks;
 

@@ -61,7 +61,8 @@ impl EventLoop {
     /// Begins the steps whose turn has come. A check that reads file systems runs on another thread, and its steps
     /// begin with a later request.
     pub async fn begin_steps(&mut self) -> Result<(), StoreError> {
-        while let Some(mut new) = self.control.next_steps() {
+        self.control.watch_early_readers(&mut self.outbox);
+        while let Some(mut new) = self.control.next_steps().or_else(|| self.control.next_early_step()) {
             let checked = bring_pinned(&mut new).and_then(|()| {
                 new.steps.iter().try_for_each(|step| {
                     checked(step, &new, self.service)?;
@@ -111,7 +112,8 @@ impl EventLoop {
         });
         tokio::spawn(async move {
             let checked = checking.await.unwrap_or_else(|_| {
-                let new = NewSteps { job, user, shipped, pinned: Arc::default(), steps: Vec::new() };
+                let (pinned, steps) = (Arc::default(), Vec::new());
+                let new = NewSteps { job, user, shipped, pinned, steps, early: None };
                 Request::StepsChecked { new, problem: Some("a check of its steps failed".to_string()) }
             });
             // Nobody receives this if the server ends; the next one plans the steps again.
@@ -223,7 +225,8 @@ mod tests {
         let step = Step { number: StepNumber(0), name: "step".into(), work, beside: Vec::new() };
         let pinned = pinned.iter().map(|concrete| (stored(*concrete).identity(), stored(*concrete)));
         let pinned = Arc::new(pinned.collect());
-        NewSteps { job: JobId(1), user: "ann".into(), shipped: Arc::default(), pinned, steps: vec![step] }
+        let (user, steps) = ("ann".into(), vec![step]);
+        NewSteps { job: JobId(1), user, shipped: Arc::default(), pinned, steps, early: None }
     }
 
     #[test]

@@ -123,6 +123,11 @@ impl StepRuns {
         }
     }
 
+    /// Returns whether a finished run may stand for a step, which depends on the steps before it.
+    pub fn may_stand_for(&self, step: StepNumber) -> bool {
+        !self.is_judged || self.known.recorded.contains_key(&step)
+    }
+
     /// Returns whether a finished run stands for a step whose turn has come.
     pub fn stands_for(&self, memory: &dyn RunMemory, step: StepNumber) -> bool {
         memory.stands_for(step, &self.known)

@@ -1,8 +1,10 @@
 //! A job with steps.
 
 use crate::program_jobs::FileHold;
+use crate::program_jobs::steps::early_steps::EarlySteps;
 use crate::program_jobs::steps::step_queue::StepQueue;
 use crate::program_jobs::steps::step_runs::StepRuns;
+use crate::scheduling::EarlyWriter;
 use crate::users::{JobOwner, JobQuota};
 use api::control::{JobOutcome, JobProgress, StageProgress};
 use api::history::EventKind;
@@ -42,6 +44,7 @@ pub(crate) struct SteppedJob {
     finished: BTreeSet<StepNumber>,
     /// The open steps that have a running attempt, or had one.
     running: BTreeSet<StepNumber>,
+    early: EarlySteps,
     runs: StepRuns,
     /// The outcome, once it is certain that the job does not succeed. It ends when no step is open.
     outcome: Option<JobOutcome>,
@@ -90,6 +93,7 @@ impl SteppedJob {
             open: BTreeMap::new(),
             finished: BTreeSet::new(),
             running: BTreeSet::new(),
+            early: EarlySteps::default(),
             runs: StepRuns::default(),
             outcome: None,
         }
@@ -225,6 +229,79 @@ impl SteppedJob {
         steps
     }
 
+    /// Takes a step that may begin while the one that writes for it runs; None if there is none, or if others may begin. It
+    /// must be begun, refused or dropped. `writes` tells whether a job has a running attempt.
+    pub fn take_early(
+        &mut self,
+        size: NodeSize,
+        writes: impl Fn(JobId) -> bool,
+    ) -> Option<(Step, EarlyWriter)> {
+        let is_busy = self.in_check > 0 || !self.queued.is_empty() || self.runs.are_asked();
+        if self.outcome.is_some() || is_busy || !self.early.has_room() || self.open.len() >= OPEN_MAX {
+            return None;
+        }
+        let found = self.early_candidates(size, &self.planned);
+        let may_be_skipped = |step: &Step| step.beside.is_empty() && self.runs.may_stand_for(step.number);
+        let mut found =
+            found.into_iter().filter(|(step, writer)| writes(writer.job) && !may_be_skipped(step));
+        let (step, writer) = found.next()?;
+        drop(found);
+        self.planned.extend(step.numbers());
+        self.runs.begin(step.numbers());
+        self.early.began(step.number, writer.step);
+        self.in_check = 1;
+        Some((step, writer))
+    }
+
+    /// Returns the steps outside of `begun` that may begin while those that write for them run.
+    fn early_candidates(&self, size: NodeSize, begun: &BTreeSet<StepNumber>) -> Vec<(Step, EarlyWriter)> {
+        let Some(plan) = &self.plan else { return Vec::new() };
+        // Each step that runs, with the first one of its pipeline.
+        let mut writers: BTreeMap<StepNumber, EarlyWriter> = BTreeMap::new();
+        for step in &self.running {
+            let Some(open) = self.open.get(step) else { continue };
+            let writer = EarlyWriter { step: *step, job: open.job };
+            writers.extend(std::iter::once(step).chain(&open.beside).map(|member| (*member, writer)));
+        }
+        let running: Vec<StepNumber> = writers.keys().copied().collect();
+        let finished = FinishedSteps { all: &self.finished, last: &[], begun };
+        let early = plan.early(&running, &finished, size).into_iter();
+        early.filter_map(|early| Some((early.step, *writers.get(&early.writer)?))).collect()
+    }
+
+    /// Forgets a step that was taken to begin early: it begins with the others.
+    pub fn drop_early(&mut self, steps: &[Step]) {
+        self.in_check = 0;
+        for step in steps {
+            self.early.ended(step.number);
+            step.numbers().for_each(|number| {
+                self.planned.remove(&number);
+            });
+        }
+    }
+
+    /// Returns whether a step has succeeded.
+    pub fn has_finished(&self, step: StepNumber) -> bool {
+        self.finished.contains(&step)
+    }
+
+    /// Finds the open steps that began early, after a restart. Returns their jobs, with the steps that write for them.
+    pub fn restore_early(&mut self, size: NodeSize) -> Vec<(JobId, EarlyWriter)> {
+        // A step that waits for its first attempt may write too.
+        let runs = std::mem::take(&mut self.running);
+        self.running = self.open.keys().copied().collect();
+        let candidates = self.early_candidates(size, &self.finished);
+        self.running = runs;
+        let mut restored = Vec::new();
+        for (step, writer) in candidates {
+            if let Some(open) = self.open.get(&step.number) {
+                self.early.began(step.number, writer.step);
+                restored.push((open.job, writer));
+            }
+        }
+        restored
+    }
+
     /// Records that the steps that were taken have these jobs. Returns whether they may begin: the job may have been
     /// stopped meanwhile.
     pub fn begun<'a>(&mut self, jobs: impl Iterator<Item = (&'a Step, JobId)>) -> bool {
@@ -255,18 +332,28 @@ impl SteppedJob {
             return AfterStep::GoesOn;
         };
         self.running.remove(&step);
+        let writer = self.early.ended(step).filter(|writer| self.open.contains_key(writer));
         match outcome {
             JobOutcome::Succeeded(_) | JobOutcome::Done => {
                 beside.push(step);
                 self.succeeded(&beside, size);
-                self.after()
+                match self.early.failure_after(step) {
+                    Some(failure) => self.stop(failure),
+                    None => self.after(),
+                }
             }
             JobOutcome::Failed { failure, exit_code, .. } => {
                 // The message of a program may be secret; the job of the step has it.
                 let message = step_failed(name, job);
                 let failure =
                     TaskFailure { exit_code: failure.exit_code, ..TaskFailure::new(failure.blame, message) };
-                self.stop(JobOutcome::Failed { failure, attempt: None, exit_code: *exit_code })
+                let outcome = JobOutcome::Failed { failure, attempt: None, exit_code: *exit_code };
+                // The writer goes on, as if its reader began after it.
+                match writer {
+                    Some(writer) => self.early.failed(writer, outcome),
+                    None => return self.stop(outcome),
+                }
+                self.after()
             }
             JobOutcome::Cancelled { .. } => {
                 self.stop(JobOutcome::Cancelled { reason: step_stopped(name, job) })

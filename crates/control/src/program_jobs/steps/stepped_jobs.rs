@@ -2,6 +2,7 @@
 
 use crate::program_jobs::steps::writers::Writers;
 use crate::program_jobs::steps::{AfterStep, SteppedJob};
+use crate::scheduling::EarlyWriter;
 use crate::users::Users;
 use api::control::JobOutcome;
 use api::history::{EventKind, StepOf};
@@ -25,6 +26,8 @@ pub(crate) struct SteppedJobs {
     steps: BTreeMap<JobId, OpenStep>,
     /// Jobs with steps that may begin.
     ready: BTreeSet<JobId>,
+    /// Jobs in which something changed since no step of theirs could begin early.
+    changed: BTreeSet<JobId>,
     writers: Writers,
 }
 
@@ -42,6 +45,8 @@ pub struct NewSteps {
     /// Stored files that they may read, by the identities of their bytes.
     pub pinned: Arc<BTreeMap<ContentHash, StoredContent>>,
     pub steps: Vec<Step>,
+    /// Set for a single step that begins before this one has ended.
+    pub early: Option<EarlyWriter>,
 }
 
 impl SteppedJobs {
@@ -76,6 +81,7 @@ impl SteppedJobs {
 
     pub fn remove(&mut self, id: JobId) -> Option<SteppedJob> {
         self.ready.remove(&id);
+        self.changed.remove(&id);
         let job = self.jobs.remove(&id)?;
         if let Some(plan) = job.plan.as_deref() {
             self.writers.remove(&job.owner.name, plan, id);
@@ -104,6 +110,7 @@ impl SteppedJobs {
     ) -> Option<AfterStep> {
         let job = self.jobs.get_mut(&id)?;
         let after = change(job);
+        self.changed.insert(id);
         match job.has_ready() {
             true => self.ready.insert(id),
             false => self.ready.remove(&id),
@@ -138,7 +145,52 @@ impl SteppedJobs {
         self.ready.remove(&id);
         let job = self.jobs.get(&id)?;
         let (shipped, pinned) = (Arc::clone(&job.shipped), Arc::clone(&job.pinned));
-        Some(NewSteps { job: id, user: Arc::clone(&job.owner.name), shipped, pinned, steps })
+        Some(NewSteps { job: id, user: Arc::clone(&job.owner.name), shipped, pinned, steps, early: None })
+    }
+
+    /// Returns whether a step may perhaps begin early: something changed, and none waits that may begin.
+    pub fn may_begin_early(&self) -> bool {
+        !self.changed.is_empty() && self.ready.is_empty()
+    }
+
+    /// Takes a step that may begin early, of a job for which its user has room. `writes` tells whether the job of a step has
+    /// a running attempt.
+    pub fn next_early(
+        &mut self,
+        users: &Users,
+        size: NodeSize,
+        writes: impl Fn(JobId) -> bool,
+    ) -> Option<NewSteps> {
+        while let Some(id) = self.changed.first().copied() {
+            let job = self.jobs.get_mut(&id);
+            let has_room = |job: &&mut SteppedJob| {
+                job.quota.is_none_or(|quota| users.jobs_left(job.owner.number, quota) > 0)
+            };
+            let taken = job.filter(has_room).and_then(|job| Some((job.take_early(size, &writes)?, job)));
+            if let Some(((step, writer), job)) = taken {
+                let (shipped, pinned) = (Arc::clone(&job.shipped), Arc::clone(&job.pinned));
+                let (user, steps, early) = (Arc::clone(&job.owner.name), vec![step], Some(writer));
+                return Some(NewSteps { job: id, user, shipped, pinned, steps, early });
+            }
+            self.changed.remove(&id);
+        }
+        None
+    }
+
+    /// Forgets a step that was taken to begin early and does not.
+    pub fn drop_early(&mut self, new: &NewSteps) {
+        if let Some(job) = self.jobs.get_mut(&new.job) {
+            job.drop_early(&new.steps);
+            if job.has_ready() {
+                self.ready.insert(new.job);
+            }
+            self.changed.insert(new.job);
+        }
+    }
+
+    /// Returns the steps of a job that began early, by their jobs, with those that write for them.
+    pub fn restored_early(&mut self, job: JobId, size: NodeSize) -> Vec<(JobId, EarlyWriter)> {
+        self.jobs.get_mut(&job).map(|job| job.restore_early(size)).unwrap_or_default()
     }
 
     /// Records that steps have jobs, numbered from `first`. Returns whether they may begin; if not, the consequence is
@@ -164,6 +216,7 @@ impl SteppedJobs {
     pub fn step_runs(&mut self, job: JobId) -> Option<JobId> {
         let StepOf { job: of, step, .. } = self.place_of(job)?;
         self.jobs.get_mut(&of)?.step_runs(step);
+        self.changed.insert(of);
         Some(of)
     }
 

@@ -1,0 +1,102 @@
+//! Steps that begin before the step that writes their standard input has ended.
+
+use super::Control;
+use crate::interface::{Outbox, Service};
+use crate::membership::needs_of;
+use crate::program_jobs::steps::NewSteps;
+use crate::program_jobs::{QueueKey, window};
+use crate::scheduling::{EarlyWriter, ReaderTurn, feed, has_idle_slots, start_once, turn_of};
+use api::JobSpec;
+use ids::{JobId, NodeId};
+use jobkind::{Step, StepWork};
+use scheduler::{Claim, Event, Needs};
+
+impl Control {
+    /// Lets early readers start, stop, or become ordinary jobs. To be called after each batch of events, before the next
+    /// steps are taken.
+    pub fn watch_early_readers(&mut self, outbox: &mut Outbox) {
+        for reader in self.work.scheduling.early().all() {
+            self.watch_early_reader(outbox, reader);
+        }
+        self.settle(outbox);
+    }
+
+    fn watch_early_reader(&mut self, outbox: &mut Outbox, id: JobId) {
+        let Some(reader) = self.work.scheduling.early().get(id) else { return };
+        let stepped = self.stepped.get(reader.of).filter(|_| self.work.jobs.contains_key(&id));
+        let Some(stepped) = stepped else { return self.work.scheduling.early_mut().remove(id) };
+        if stepped.has_finished(reader.writer.step) {
+            self.work.scheduling.early_mut().remove(id);
+            return feed(&mut self.work, outbox, Event::JobReleased { job: id });
+        }
+        match turn_of(&mut self.work, id, reader) {
+            ReaderTurn::Waits => {}
+            ReaderTurn::Stop => feed(&mut self.work, outbox, Event::AttemptsStopped { job: id }),
+            ReaderTurn::MayStart => {
+                let spec = self.work.jobs.get(&id).map(|job| job.spec().as_ref().clone());
+                if spec.is_some_and(|spec| self.has_idle_room(&spec)) {
+                    start_once(&mut self.work, outbox, id);
+                }
+            }
+        }
+    }
+
+    /// Takes a step that may begin before the step that writes for it has ended, on a slot that nothing else wants. As for
+    /// [`Control::next_steps`], the caller must begin or refuse it.
+    pub fn next_early_step(&mut self) -> Option<NewSteps> {
+        let is_quiet = self.backlog.is_empty() && self.stepped.may_begin_early();
+        let may = self.work.service == Service::Cluster && is_quiet;
+        if !may || !has_idle_slots(&mut self.work, Needs::default()) {
+            return None;
+        }
+        let (scheduling, size) = (&self.work.scheduling, self.work.fleet.largest_node());
+        let writes = |job: JobId| scheduling.live_attempt(job).is_some();
+        let new = self.stepped.next_early(&self.users, size, writes)?;
+        if self.has_idle_room(&spec_of(&new.steps[0])) {
+            return Some(new);
+        }
+        self.stepped.drop_early(&new);
+        None
+    }
+
+    /// Returns whether a job of one task could start at once, and nothing else wants its slots.
+    fn has_idle_room(&mut self, spec: &JobSpec) -> bool {
+        let needs = needs_of(&mut self.work.scheduling, self.work.service, spec);
+        has_idle_slots(&mut self.work, needs)
+    }
+
+    /// Returns whether a step that was taken may still begin early.
+    pub(super) fn may_begin_early(&mut self, new: &NewSteps, writer: EarlyWriter) -> bool {
+        let Some((job, step)) = self.stepped.get(new.job).zip(new.steps.first()) else { return false };
+        let (user, priority, spec) = (job.owner.number, job.priority, spec_of(step));
+        let needs = needs_of(&mut self.work.scheduling, self.work.service, &spec);
+        let key = QueueKey::of(&Claim { user, priority, needs, step: None });
+        let window = window(&self.work.fleet);
+        self.work.scheduling.live_attempt(writer.job).is_some()
+            && self.backlog.is_empty()
+            && !self.backlog.must_wait(&key, crate::job::spec_bytes(&spec), window)
+            && has_idle_slots(&mut self.work, needs)
+    }
+
+    /// Holds the early readers of a job again, after a restart. Their attempts stop: this server does not know which attempt
+    /// of the writer they read.
+    pub(super) fn hold_early_readers(&mut self, outbox: &mut Outbox, of: JobId) {
+        let size = self.work.fleet.largest_node();
+        for (job, writer) in self.stepped.restored_early(of, size) {
+            self.work.scheduling.early_mut().insert(job, of, writer);
+            feed(&mut self.work, outbox, Event::JobHeld { job });
+            feed(&mut self.work, outbox, Event::AttemptsStopped { job });
+        }
+    }
+
+    /// Returns whether a node runs an attempt that reads the output of a job which is still running.
+    pub(super) fn reads_output_of(&self, node: NodeId, job: JobId) -> bool {
+        self.work.scheduling.early().readers_of(job).any(|reader| self.work.fleet.runs(node, reader))
+    }
+}
+
+fn spec_of(step: &Step) -> JobSpec {
+    match &step.work {
+        StepWork::Program(task) => JobSpec::of_one_task(step.name.to_string(), task.as_ref().clone()),
+    }
+}
