@@ -130,6 +130,7 @@ impl From<ServerError> for Problem {
             | ServerError::JobStep(_)
             | ServerError::Input(_)
             | ServerError::Layout(_)
+            | ServerError::LargeStep { .. }
             | ServerError::OutputOfOther { .. }
             | ServerError::Flow(_)
             | ServerError::BatchSize { .. }

@@ -80,6 +80,8 @@ pub enum ServerError {
     JobStep(#[from] jobkind::JobStepError),
     #[error(transparent)]
     Input(#[from] mapper::input::InputError),
+    #[error("its inputs have {bytes} bytes, and a job that is a step reads at most {max}: run it with `sailfish run`")]
+    LargeStep { bytes: u64, max: u64 },
     #[error("the memory of the job: {0}")]
     Layout(#[from] mapreduce::layout::LayoutError),
     #[error(

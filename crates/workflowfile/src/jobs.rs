@@ -138,13 +138,10 @@ pub(crate) fn declare_parts(file: &mut WorkflowFile) -> Result<(), WorkflowFileE
         if let Some(key) = other_key(step) {
             return Err(WorkflowFileError::JobBeside { step: name, key });
         }
-        let Some(output) = &job.output else { return Err(WorkflowFileError::NoJobOutput { step: name }) };
-        if output.as_os_str() == "-" || step.inputs.is_empty() {
-            let no_inputs = step.inputs.is_empty();
-            return Err(match no_inputs {
-                true => WorkflowFileError::NoJobInputs { step: name },
-                false => WorkflowFileError::NoJobOutput { step: name },
-            });
+        let output = job.output.as_ref().filter(|output| output.as_os_str() != "-");
+        let Some(output) = output else { return Err(WorkflowFileError::NoJobOutput { step: name }) };
+        if step.inputs.is_empty() {
+            return Err(WorkflowFileError::NoJobInputs { step: name });
         }
         let partitions = job.partitions.unwrap_or(1);
         if !(1..TASK_FILES_MAX as u32).contains(&partitions) {

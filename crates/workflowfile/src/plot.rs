@@ -6,7 +6,7 @@
 mod drawing;
 mod layers;
 
-use api::JobSpec;
+use api::{Function, JobSpec};
 use api::job::workflow::WorkflowSpec;
 use api::task::TaskFile;
 use drawing::{Arrow, Drawing, Shape};
@@ -73,10 +73,12 @@ fn shapes(spec: &WorkflowSpec) -> Vec<Shape> {
 
 /// Returns the functions of a job as words.
 fn functions(job: &JobSpec) -> String {
-    let named = [("map", &job.mapper), ("combine", &job.combiner), ("reduce", &job.reducer)];
-    let texts =
-        named.iter().filter_map(|(name, function)| Some(format!("{name} {}", function.as_ref()?.display())));
-    texts.collect::<Vec<_>>().join(", ")
+    let named = [("map", &job.mapper), ("reduce", &job.reducer)];
+    let text = |(name, function): (&str, &Option<Function>)| {
+        function.as_ref().map(|function| format!("{name} {}", function.display()))
+    };
+    let texts: Vec<String> = named.into_iter().filter_map(text).collect();
+    if texts.is_empty() { "sort".to_string() } else { texts.join(", ") }
 }
 
 /// Returns the names of the files that one step reads of another.

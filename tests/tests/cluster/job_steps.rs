@@ -4,6 +4,7 @@ use blackbox::{Cluster, Running, Sandbox};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::process::Command;
 
 /// Writes a workflow in the directory `data`: a command, a job with this mapper, and a command that reads its parts.
 fn write_workflow(sandbox: &Sandbox, mapper: &str) {
@@ -105,6 +106,29 @@ fn job_steps_outlive_server_and_node() {
     go.write_line("go on");
     submitted.wait().expect_success();
     check_counts(&cluster);
+}
+
+/// The server dies when the row of a step stands and the job has not begun: its step gets another job.
+#[test]
+fn half_begun_job_steps_begin_again() {
+    for point in ["submit-after-transaction", "staging-created"] {
+        let crashes = |server: &mut Command| {
+            server.env("SAILFISH_CRASH_AT", point);
+        };
+        let mut cluster = Cluster::builder().nodes(1).server_command(crashes).start();
+        write_workflow(&cluster.sandbox, "builtin:identity");
+        let submitted = start(&cluster);
+        assert!(cluster.wait_for_server().signal().is_some(), "{point} was not passed");
+        let next = cluster.another_server();
+        next.wait_for_stderr("serving at");
+        cluster.led_by(next);
+        submitted.wait().expect_success();
+        check_counts(&cluster);
+        assert!(states(&cluster).contains(&state("count", "interrupted")), "{:?}", states(&cluster));
+        let left = fs::read_dir(cluster.sandbox.path("data")).expect("a directory").flatten();
+        let hidden = left.filter(|entry| entry.file_name().to_string_lossy().starts_with('.')).count();
+        assert_eq!(hidden, 0, "{point} leaves no staging directory");
+    }
 }
 
 #[test]

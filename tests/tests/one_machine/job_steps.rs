@@ -50,7 +50,7 @@ fn refused(sandbox: &Sandbox, step: &str, parts: &[&str]) {
 fn commands_read_the_parts_of_jobs() {
     let sandbox = with_text();
     sandbox.write("flow.toml", COUNT);
-    sandbox.workflow(&["check", "flow.toml"]).expect_success();
+    sandbox.sailfish_with(&["workflow", "check", "flow.toml"]).expect_success();
     let said = sandbox.workflow(&["run", "flow.toml", "--slots", "2"]).expect_success().story();
     assert!(said.contains("3 steps succeeded"), "{said}");
     assert_eq!(read(&sandbox, "most"), "a\t3\nrose\t3\n");
@@ -145,19 +145,19 @@ memory = "64M"
     );
     sandbox.workflow(&["run", "flow.toml"]).expect_success();
     assert_eq!(read(&sandbox, "all/part-00000"), "1\t1\n2\t1\n3\t2\n");
-    let plan = sandbox.workflow(&["plan", "flow.toml"]).expect_success().text();
+    let plan = sandbox.sailfish_with(&["workflow", "plan", "flow.toml"]).expect_success().text();
     assert!(plan.contains("count x") && plan.contains("all"), "{plan}");
-    let plot = sandbox.workflow(&["plot", "flow.toml"]).expect_success().text();
+    let plot = sandbox.sailfish_with(&["workflow", "plot", "flow.toml"]).expect_success().text();
     assert!(plot.contains("map builtin:words, reduce builtin:sum"), "{plot}");
-    sandbox.workflow(&["export", "flow.toml"]).expect_failure(2, &["\"count x\" is a MapReduce job"]);
+    let exported = sandbox.sailfish_with(&["workflow", "export", "flow.toml"]);
+    exported.expect_failure(2, &["\"count x\" is a MapReduce job"]);
 }
 
 #[test]
 fn rows_are_sorted_in_a_step() {
     let sandbox = Sandbox::new();
-    sandbox
-        .sailfish_with(&["tera", "gen", "--rows", "2000", "--output", &text(&sandbox, "rows")])
-        .expect_success();
+    let rows = ["tera", "gen", "--layout", "modern", "--rows", "2000", "--output", "rows", "--memory", "64M"];
+    sandbox.look(&rows).expect_success();
     sandbox.write(
         "flow.toml",
         r#"
@@ -209,6 +209,13 @@ fn bad_jobs_in_steps_are_refused() {
     ] {
         refused(&sandbox, &step, &parts);
     }
+    // Files with holes, of more bytes than a step may read.
+    for name in ["huge-1", "huge-2", "huge-3"] {
+        let huge = fs::File::create(sandbox.path(name)).expect("a file");
+        huge.set_len((16 << 40) - 4096).expect("a file with holes");
+    }
+    let reads = format!("inputs = [\"huge-*\"]\n[step.job]\n{whole}");
+    refused(&sandbox, &reads, &["\"bad\" cannot begin", "sailfish run"]);
     assert_eq!(read(&sandbox, "out/mine"), "a file of the user\n");
     refused(
         &sandbox,

@@ -16,6 +16,9 @@ use metastore::StoreError;
 use roots::JobPaths;
 use std::path::{Path, PathBuf};
 
+/// Maximum number of splits that the server makes for a step: a file with holes may claim any size.
+const SPLITS_MAX: u64 = 500_000;
+
 /// Returns an error for a step that the server refuses without reading file systems.
 pub(crate) fn check(spec: &JobSpec, service: Service) -> Result<(), ServerError> {
     check_job_step(spec)?;
@@ -28,24 +31,24 @@ pub(crate) fn check(spec: &JobSpec, service: Service) -> Result<(), ServerError>
 }
 
 /// The paths that a step may name.
-pub(crate) struct JobStepPlace {
+pub(crate) struct StepPaths {
     pub paths: JobPaths,
     /// Directory of the server, which no output replaces.
     pub state_dir: PathBuf,
 }
 
-impl JobStepPlace {
+impl StepPaths {
     /// Returns the job with its inputs as they are now, and the sizes that follow from them. Reads file systems.
     pub fn pinned(&self, spec: &JobSpec) -> Result<JobSpec, ServerError> {
         self.paths.check(|roots| roots.check_job(spec))?;
         let inputs = spec.inputs.iter().map(|input| self.pin(input)).collect::<Result<Vec<_>, _>>()?;
         mapper::input::check_whole_records(&inputs, spec.formats.input)?;
-        let layout = layout::derive(&LayoutRequest {
-            memory_bytes: spec.memory_bytes,
-            slots: spec.slots,
-            input_bytes: inputs.iter().map(|input| input.size_bytes).sum(),
-            combines: spec.combiner.is_some(),
-        })?;
+        let input_bytes = inputs.iter().map(|input| input.size_bytes).fold(0, u64::saturating_add);
+        let (memory_bytes, slots, combines) = (spec.memory_bytes, spec.slots, spec.combiner.is_some());
+        let layout = layout::derive(&LayoutRequest { memory_bytes, slots, input_bytes, combines })?;
+        if input_bytes / layout.split_bytes >= SPLITS_MAX {
+            return Err(ServerError::LargeStep { bytes: input_bytes, max: SPLITS_MAX * layout.split_bytes });
+        }
         let pinned = JobSpec { inputs, layout, ..spec.clone() };
         mapreduce::check(&pinned, &splits(&pinned))?;
         directories::check_output(&pinned, &self.state_dir)?;

@@ -2,7 +2,7 @@
 
 use crate::event_loop::{EventLoop, Reply, Request, Submission};
 use crate::messages::job_quota;
-use crate::submission::job_steps::{self, JobStepPlace};
+use crate::submission::job_steps::{self, StepPaths};
 use crate::submission::{arguments, program_jobs, shipping};
 use crate::{ServerError, check_names};
 use api::control::SubmittedJob;
@@ -92,7 +92,7 @@ impl EventLoop {
     /// Checks on another thread that steps name only paths below the roots, and looks at the inputs of those that are
     /// MapReduce jobs.
     fn check_places(&self, mut new: NewSteps) {
-        let place = JobStepPlace {
+        let place = StepPaths {
             paths: self.files.paths.for_user(&new.user),
             state_dir: self.files.state_dir.clone(),
         };
