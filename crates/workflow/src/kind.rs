@@ -3,7 +3,7 @@
 use crate::PlannedWorkflow;
 use crate::pipelines::pipelines;
 use ids::StepNumber;
-use jobkind::{FinishedSteps, KnownRuns, NodeSize, RunMemory, Step, StepPlanner};
+use jobkind::{FinishedSteps, KnownRuns, NodeSize, PriorRuns, RunMemory, Step, StepPlanner};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -65,5 +65,9 @@ impl StepPlanner for Workflow {
 
     fn ranks(spec: &PlannedWorkflow, known: &KnownRuns) -> Vec<u64> {
         spec.ranks(known)
+    }
+
+    fn with_prior(spec: &PlannedWorkflow, prior: &PriorRuns) -> Option<PlannedWorkflow> {
+        (*prior != PriorRuns::default()).then(|| spec.knowing(prior.clone()))
     }
 }

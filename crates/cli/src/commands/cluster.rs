@@ -200,6 +200,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             program_env: program_env(args, &info),
             stored_files: None,
             seen: seen.paths.clone(),
+            file_memory_bytes: info.memory_bytes,
         };
         work(&remote, options, &data_port)?;
         current.lock().unwrap_or_else(PoisonError::into_inner).take();

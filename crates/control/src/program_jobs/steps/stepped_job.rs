@@ -150,7 +150,7 @@ impl SteppedJob {
 
     /// Skips the steps for which finished runs stand, and plans others that may begin now.
     fn go_on(&mut self, size: NodeSize) {
-        let Some(plan) = self.plan.clone() else { return };
+        let Some(mut plan) = self.plan.clone() else { return };
         if let Some(judgement) = plan.memory().and_then(|memory| self.runs.judge(memory)) {
             let skipped: Vec<StepNumber> = judgement.skipped.difference(&self.planned).copied().collect();
             self.runs.count_skipped(skipped.len());
@@ -159,6 +159,9 @@ impl SteppedJob {
             for done in [skipped, needless.unwrap_or_default()] {
                 self.planned.extend(&done);
                 self.finished.extend(&done);
+            }
+            if let Some(with_prior) = plan.with_prior(&self.runs.prior()) {
+                plan = Arc::clone(self.plan.insert(with_prior));
             }
         }
         self.queue(plan.first(size), size);
@@ -198,7 +201,8 @@ impl SteppedJob {
     pub fn fit(&mut self, size: NodeSize) {
         let is_too_large = |step: &Step| {
             let StepWork::Program(task) = &step.work;
-            !step.beside.is_empty() && task.slots() > size.slots
+            !step.beside.is_empty()
+                && (task.slots() > size.slots || task.memory_bytes > size.memory_bytes)
         };
         let Some(plan) = self.plan.clone() else { return };
         let large = self.queued.take_if(is_too_large);
