@@ -132,11 +132,12 @@ impl<'a> Growing<'a> {
         }
         let waiting = self.waiting(around);
         let slots = self.cores;
-        let mut longer =
-            Self { phase: self.phase + 1, cores: 0, phase_memory_bytes: 0, ..self.clone() };
+        let mut longer = Self { phase: self.phase + 1, cores: 0, phase_memory_bytes: 0, ..self.clone() };
         for step in &waiting {
-            let may_begin = self.spec.step_at(*step).after.iter().all(|before| longer.is_over(*before, around));
-            if !may_begin || may_stand(step) || !(around.is_free)(*step) || !longer.takes(*step, around.size) {
+            let may_begin =
+                self.spec.step_at(*step).after.iter().all(|before| longer.is_over(*before, around));
+            if !may_begin || may_stand(step) || !(around.is_free)(*step) || !longer.takes(*step, around.size)
+            {
                 return None;
             }
         }
@@ -157,7 +158,9 @@ impl<'a> Growing<'a> {
         let mut writers = BTreeSet::new();
         for reader in self.order.iter().filter(|step| self.members[step] == self.phase) {
             let made = &self.spec.step_at(*reader).made_inputs;
-            let earlier = made.iter().filter(|made| self.members.get(&made.writer).is_some_and(|phase| *phase < self.phase));
+            let earlier = made
+                .iter()
+                .filter(|made| self.members.get(&made.writer).is_some_and(|phase| *phase < self.phase));
             writers.extend(earlier.map(|made| (made.writer, made.output)));
         }
         let is_inside = |(writer, output): &(StepNumber, usize)| {
@@ -260,7 +263,8 @@ impl<'a> Growing<'a> {
         let step: &PlannedStep = self.spec.step_at(number);
         let mut program = step.program.as_ref().clone();
         for (output, readers) in program.outputs.iter_mut().zip(&step.output_readers) {
-            output.temporary &= !readers.is_empty() && readers.iter().all(|reader| self.members.contains_key(reader));
+            output.temporary &=
+                !readers.is_empty() && readers.iter().all(|reader| self.members.contains_key(reader));
         }
         program.phase = self.members[&number];
         program.file_memory_bytes = self.file_memory.get(&number).copied().unwrap_or_default();

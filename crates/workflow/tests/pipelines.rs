@@ -239,7 +239,8 @@ fn check(
     for (number, program) in step.numbers().zip(task.programs()) {
         let node = &nodes[number.0 as usize];
         let is_done = |step: &usize| finished.contains(&StepNumber(*step as u32));
-        let is_before = |step: &usize| is_done(step) || phase_of(*step).is_some_and(|phase| phase < program.phase);
+        let is_before =
+            |step: &usize| is_done(step) || phase_of(*step).is_some_and(|phase| phase < program.phase);
         prop_assert!(node.files.iter().all(is_before), "{:?}", step);
         let streams = |stream: &usize| phase_of(*stream) == Some(program.phase);
         prop_assert!(node.stream.iter().all(|stream| is_before(stream) || streams(stream)));

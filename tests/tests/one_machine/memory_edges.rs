@@ -132,8 +132,7 @@ fn memory_of(process: u32) -> Option<PathBuf> {
 fn start_waiting(sandbox: &Sandbox) -> Running {
     let mut here = sandbox.fifo("here");
     let go = sandbox.path("go").display().to_string();
-    let reader =
-        format!("if ! test -e {go}; then echo here > {}; sleep 3600; fi\ncat a > b\n", here.text());
+    let reader = format!("if ! test -e {go}; then echo here > {}; sleep 3600; fi\ncat a > b\n", here.text());
     workflow(sandbox, "64M", "echo text > a\n", &reader);
     let running = run(sandbox);
     assert_eq!(here.read_line(), "here");

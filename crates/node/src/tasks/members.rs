@@ -153,4 +153,3 @@ fn of_slots(limits: AttemptLimits, slots: u32) -> AttemptLimits {
         ..limits
     }
 }
-

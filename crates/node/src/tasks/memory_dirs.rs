@@ -125,7 +125,9 @@ fn new_home(memory: &Path) -> std::io::Result<Home> {
         }
         // Another process that starts now may have taken it for a left one.
         if let Ok(Some(lock)) = locked(&path)
-            && path.symlink_metadata().is_ok_and(|facts| lock.metadata().is_ok_and(|own| own.ino() == facts.ino()))
+            && path
+                .symlink_metadata()
+                .is_ok_and(|facts| lock.metadata().is_ok_and(|own| own.ino() == facts.ino()))
         {
             return Ok(Home { path, _lock: lock });
         }

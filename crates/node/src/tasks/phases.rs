@@ -136,9 +136,10 @@ impl<'a> Phases<'a> {
         let Shares { shared, assignment, .. } = *self.shares;
         let (attempt, reading) = (assignment.attempt, reading(shared, assignment));
         let reading = Reading { cancelled: &is_stopped, ..reading };
-        let taken = self.shares.check_unchanged().and_then(|()| {
-            self.wiring.take_finished(attempt, std::mem::take(&mut self.finished), reading)
-        });
+        let taken = self
+            .shares
+            .check_unchanged()
+            .and_then(|()| self.wiring.take_finished(attempt, std::mem::take(&mut self.finished), reading));
         taken.unwrap_or_else(|error| {
             tracing::warn!(%attempt, error = error.message, "finished programs of a pipeline run again");
             Vec::new()

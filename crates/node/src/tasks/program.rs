@@ -192,7 +192,8 @@ fn run_with(
     let spills = (members.len() > 1).then(|| shared.options.programs.private_directory()).transpose();
     let spills = spills.map_err(|error| file_failure("create", Path::new(TEMPORARY), error))?;
     let spill_dir = spills.as_ref().map(TemporaryDir::path);
-    let disk_dirs = members.iter().flat_map(Member::own_paths).chain(spill_dir).map(Path::to_path_buf).collect();
+    let disk_dirs =
+        members.iter().flat_map(Member::own_paths).chain(spill_dir).map(Path::to_path_buf).collect();
     let (named, error_path) = (named_of_phases(task, &members), output.error_path());
     let shares = Shares { shared, assignment, files, env, socket_dir, disk_dirs, named, error_path };
     let mut phases = Phases::new(&shares, task, members, spill_dir);

@@ -39,7 +39,14 @@ impl LimitWatch {
         let own_temporary = context.programs.slots.temporary_here().filter(|_| has(LimitKind::Disk));
         let dirs = context.disk_dirs.iter().cloned().chain(own_temporary).collect();
         let started = Instant::now();
-        Self { limits, dirs, started, next: needs_looks.then(|| started + LOOK_EVERY), passed: None, file_memory: None }
+        Self {
+            limits,
+            dirs,
+            started,
+            next: needs_looks.then(|| started + LOOK_EVERY),
+            passed: None,
+            file_memory: None,
+        }
     }
 
     /// Adds the directory in memory of the program, if it has one.

@@ -201,8 +201,7 @@ impl SteppedJob {
     pub fn fit(&mut self, size: NodeSize) {
         let is_too_large = |step: &Step| {
             let StepWork::Program(task) = &step.work;
-            !step.beside.is_empty()
-                && (task.slots() > size.slots || task.memory_bytes > size.memory_bytes)
+            !step.beside.is_empty() && (task.slots() > size.slots || task.memory_bytes > size.memory_bytes)
         };
         let Some(plan) = self.plan.clone() else { return };
         let large = self.queued.take_if(is_too_large);
