@@ -171,8 +171,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     while !stopping.load(Ordering::Relaxed) {
         let dying = if again { DyingProcess::Await } else { DyingProcess::Ignore };
         let left = LeftOnDisks::find(&disks, dying);
-        info.left = left.told();
-        info.predecessors = left.proofs();
+        (info.left, info.predecessors) = (left.told(), left.proofs());
         let link = join(args, &credentials, &info, again)?;
         again = true;
         let (node, incarnation) = (link.node(), link.incarnation().to_string());

@@ -111,10 +111,9 @@ impl<'a> Member<'a> {
         runs_there.map_or(self.task.directory.as_path(), Place::path)
     }
 
-    /// Returns the directory for its temporary files; None if it runs there and may use that of the machine.
-    pub fn temporary(&self, is_limited: bool) -> Option<&Path> {
-        let is_other = !self.task.has_own_directory() || is_limited;
-        self.place.as_ref().filter(|_| is_other).map(Place::path)
+    /// Returns the directory for its temporary files; None if it runs there.
+    pub fn temporary(&self) -> Option<&Path> {
+        self.own_path().filter(|_| !self.task.has_own_directory())
     }
 
     pub fn own_path(&self) -> Option<&Path> {

@@ -99,7 +99,8 @@ impl Shares<'_> {
         let limit = if has_sandbox { None } else { declared_reads::limit(task, member.work_dir()) };
         let mut env = self.env.clone();
         // With a limit, new files in `/tmp` are unreadable if a user's directory lies there.
-        if let Some(own) = member.temporary(has_sandbox || limit.is_some()) {
+        let is_limited = has_sandbox || limit.is_some();
+        if let Some(own) = member.temporary().or(member.own_path().filter(|_| is_limited)) {
             env.push(("TMPDIR".to_string(), own.to_string_lossy().into_owned()));
         }
         env.extend(env_of_file(task.env_file.as_deref())?);
