@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Workflows beside a shell, and beside jobs of one task, on this machine.
 #
-#     bench/workflows.sh [--runs N] [--scale N] [--seed N] [--only streams|steps|cached|snakemake|dag|sim|crossnode]
+#     bench/workflows.sh [--runs N] [--scale N] [--seed N] [--only streams|memory|steps|cached|snakemake|dag|sim|crossnode]
 #
 # --runs: rounds (5), in opposite orders; --scale: by what sizes are divided (1: three programs over 2 GB, 5,000 steps, a file of 100,000
 # steps). `streams`: `cat` three times, as steps that stream to each other and as a pipe of `sh`; CPU seconds of all processes. The output is
-# durable in both. `cached`: 10,000 copies of a file, none of which must run again. `snakemake`: 2,000 steps of `touch`, beside the newest
+# durable in both. `memory`: a step that copies a file, and one that reads the copy, whose size is known by a run before; bytes that all processes
+# write to disks, beyond those of the same steps with an empty file. `cached`: 10,000 copies of a file, none of which must run again. `snakemake`: 2,000 steps of `touch`, beside the newest
 # Snakemake 9, which it installs below BENCH_DIR. `steps`: steps that run `true`, and jobs of one task that do. `dag`: a chain and a fan of steps are read, checked and planned.
 # `crossnode`: a program that writes a line each tenth of a second, and one that waits as long for each line, as steps on nodes of one slot: the
 # reader reads the stream on another node while it is written, or the file when it is written; then the same with the node of the reader killed in the middle.
@@ -31,13 +32,13 @@ work=$(mktemp -d "${BENCH_DIR:-/var/tmp}/workflows-XXXXXX")
 cluster=
 trap '[ -z "$cluster" ] || { kill -TERM "$cluster"; wait "$cluster" || true; } 2>> "$work/log"; rm -rf "$work"' EXIT
 results=$root/bench/results/$(date -u +%Y-%m-%d)-workflows.tsv
-[ -s "$results" ] || printf 'row\tround\tcontender\tseconds\tcpu_seconds\tpeak_kib\n' > "$results"
+[ -s "$results" ] || printf 'row\tround\tcontender\tseconds\tcpu_seconds\tpeak_kib\twritten_blocks\n' > "$results"
 touch "$work/rows"
 wants() { [ -z "$only" ] || [ "$only" = "$1" ]; } # wants ROWS
 timed() { # timed ROW ROUND CONTENDER COMMAND...
-    /usr/bin/time -f '%e %U %S %M' -o "$work/time" "${@:4}" > /dev/null 2>> "$work/log" || { tail -5 "$work/log" >&2; exit 1; }
-    read -r seconds user system peak < "$work/time"
-    printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$seconds" "$(awk "BEGIN { print $user + $system }")" "$peak" \
+    /usr/bin/time -f '%e %U %S %M %O' -o "$work/time" "${@:4}" > /dev/null 2>> "$work/log" || { tail -5 "$work/log" >&2; exit 1; }
+    read -r seconds user system peak blocks < "$work/time"
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$seconds" "$(awk "BEGIN { print $user + $system }")" "$peak" "$blocks" \
         | tee -a "$results" "$work/rows" > /dev/null
 }
 in_turn() { # in_turn ROUND FIRST SECOND: each names a function, which gets the round
@@ -73,6 +74,20 @@ END
     done
     streamed 0
     cmp "$work/large" "$work/by-steps"
+fi
+through_edge() { # through_edge ROUND CONTENDER: a run with nothing to skip
+    rm -f "$work/$2/size" && sync
+    timed memory "$1" "$2" "$sailfish" workflow run "$work/$2/edge.toml" --state "$work/state-memory" --slots 1
+}
+filled() { through_edge "$1" filled; }
+empty() { through_edge "$1" empty; }
+if wants memory; then
+    mkdir "$work/filled" "$work/empty" && touch "$work/empty/source"
+    head -c $((256000000 / scale)) /dev/urandom > "$work/filled/source"
+    printf '[[step]]\nname = "%s"\ncommand = "%s"\ninputs = ["%s"]\noutputs = ["%s"]\n' write 'cat source > copy' source copy \
+        read 'wc -c < copy > size; cksum copy >> size' copy size | tee "$work/filled/edge.toml" > "$work/empty/edge.toml"
+    in_turn 0 filled empty
+    for round in $(seq "$runs"); do in_turn "$round" filled empty; done
 fi
 count=$((5000 / scale))
 as_steps() { timed steps "$1" ours "$sailfish" workflow run "$work/trues.toml" --state "$work/state"; }
@@ -191,7 +206,7 @@ python3 - "$work/rows" << 'END' || missed=1
 import statistics, sys
 rows = [line.rstrip("\n").split("\t") for line in open(sys.argv[1])]
 rows = [row for row in rows if row[1] != "0"]
-SECONDS, CPU, PEAK = 3, 4, 5
+SECONDS, CPU, PEAK, BLOCKS = 3, 4, 5, 6
 def values(row, contender, column):
     return [float(each[column]) for each in rows if each[0] == row and each[2] == contender]
 def ratio(row, above, below, column):
@@ -200,10 +215,15 @@ def ratio(row, above, below, column):
 def most(row, contender, column):
     found = values(row, contender, column)
     return statistics.median(found) if found else None
+def on_disk(row, above, below):
+    """Whole MiB that one writes to disks beyond the other; the state of each run is less than one."""
+    more = [above - below for above, below in zip(values(row, above, BLOCKS), values(row, below, BLOCKS))]
+    return int(max(statistics.median(more), 0) * 512 / 2**20) if more else None
 shown = [
     ("three programs over 2 GB, CPU seconds: steps / pipe of a shell", ratio("streams", "ours", "shell", CPU), 1.1, 1.03, "<="),
     ("the same, seconds", ratio("streams", "ours", "shell", SECONDS), None, None, ""),
     ("the same with runs remembered, that is with hashing: CPU seconds", ratio("streams", "remembered", "shell", CPU), None, None, ""),
+    ("a file of 256 MB between two steps: MiB of it that reach a disk", on_disk("memory", "filled", "empty"), 0, 0, "<="),
     ("10,000 steps, all skipped: seconds", most("cached", "again", SECONDS), 2, 0.5, "<="),
     ("2,000 steps of `touch`: seconds of Snakemake / ours", ratio("small", "snakemake", "ours", SECONDS), 30, 100, ">="),
     ("waiting programs on two nodes, seconds: stream / file", ratio("crossnode", "stream", "file", SECONDS), 0.7, 0.6, "<="),

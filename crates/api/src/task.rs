@@ -139,6 +139,13 @@ pub struct RunTask {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(no_recursion)]
     pub pipeline: Vec<RunTask>,
+    /// Phase of its pipeline in which the program runs: it starts when all programs of earlier phases have succeeded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub phase: u32,
+    /// Bytes that its directory may take in memory, within the claim of its pipeline: programs of later phases read its
+    /// files there. 0, or no room in memory: the directory is on a disk.
+    #[serde(default, skip_serializing_if = "is_none_left_out")]
+    pub file_memory_bytes: u64,
     /// In place of a program: files that earlier steps of the job wrote and no other one needs, to be removed. One that
     /// is gone already is no error.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

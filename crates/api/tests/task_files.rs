@@ -67,6 +67,25 @@ fn edges_of_a_pipeline_stream_between_standard_streams() {
 }
 
 #[test]
+fn phases_share_slots_and_memory() {
+    let first = RunTask { cores: 2, memory_bytes: 9, ..stdout(program(&[], &["/a"]), "a") };
+    let reader = |phase| RunTask { phase, ..stdin(program(&["/a"], &["/b"]), "a") };
+    let task = |others: Vec<RunTask>| RunTask { pipeline: others, file_memory_bytes: 9, ..first.clone() };
+    let phased = task(vec![reader(1)]);
+    assert_eq!((phased.check_files(), phased.slots(), phased.phases()), (Ok(()), 2, vec![0..1, 1..2]));
+    assert!(!phased.edges()[0].streams, "the reader starts later");
+    assert_eq!((task(vec![reader(0)]).slots(), task(vec![reader(0)]).phases()), (3, vec![0..2]));
+    let error = |task: RunTask| task.check_files().err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error(task(vec![reader(2)])).contains("do not count from 0"));
+    assert!(error(RunTask { phase: 1, ..phased.clone() }).contains("do not count from 0"));
+    assert!(error(RunTask { file_memory_bytes: 10, ..phased }).contains("10 bytes of memory"));
+    assert!(error(RunTask { phase: 1, ..first.clone() }).contains("no pipeline"));
+    let late = RunTask { phase: 1, ..program(&["/c"], &["/d"]) };
+    let early = RunTask { inputs: program(&["/d"], &[]).inputs, ..task(vec![late]) };
+    assert!(error(early).contains("wait for each other"));
+}
+
+#[test]
 fn bad_pipelines_get_a_sentence() {
     let error = |first: RunTask, others: Vec<RunTask>| {
         let task = RunTask { pipeline: others, ..first };

@@ -73,6 +73,7 @@ pub fn execute(
         program_env: Vec::new(),
         stored_files: Some(stored_files),
         seen: None,
+        file_memory_bytes: machine::file_memory_bytes(),
     };
     let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);
     let begin = Instant::now();

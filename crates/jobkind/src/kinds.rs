@@ -1,6 +1,6 @@
 //! The list of kinds, and specifications that are read by it.
 
-use crate::{EarlyStep, FinishedSteps, KnownRuns, NodeSize, RunMemory, Step, StepPlanner};
+use crate::{EarlyStep, FinishedSteps, KnownRuns, NodeSize, PriorRuns, RunMemory, Step, StepPlanner};
 use ids::StepNumber;
 use serde::Deserialize;
 use serde_json::Value;
@@ -43,6 +43,11 @@ pub trait StepPlan: Send + Sync {
     /// Returns the ranks of the steps: see [`StepPlanner::ranks`].
     fn ranks(&self, _: &KnownRuns) -> Vec<u64> {
         Vec::new()
+    }
+
+    /// Returns the plan with facts of earlier jobs, if it depends on them: see [`StepPlanner::with_prior`].
+    fn with_prior(&self, _: &PriorRuns) -> Option<Arc<dyn StepPlan>> {
+        None
     }
 }
 
@@ -110,6 +115,10 @@ impl<K: StepPlanner> StepPlan for Checked<K> {
 
     fn ranks(&self, known: &KnownRuns) -> Vec<u64> {
         K::ranks(&self.0, known)
+    }
+
+    fn with_prior(&self, prior: &PriorRuns) -> Option<Arc<dyn StepPlan>> {
+        K::with_prior(&self.0, prior).map(|spec| Arc::new(Checked::<K>(spec)) as Arc<dyn StepPlan>)
     }
 }
 

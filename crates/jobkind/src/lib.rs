@@ -24,7 +24,7 @@ mod step;
 
 pub use job_step::{JobStepError, check_job_step};
 pub use kinds::{KindError, Kinds, StepPlan};
-pub use runs::{Judgement, KnownRuns, LOOKS_FROM, RememberedStep, RunMemory};
+pub use runs::{Judgement, KnownRuns, LOOKS_FROM, PriorRuns, RememberedStep, RunMemory};
 pub use step::{EarlyStep, FinishedSteps, NodeSize, Step, StepWork};
 
 use ids::StepNumber;
@@ -77,5 +77,11 @@ pub trait StepPlanner: 'static {
     /// Further steps have rank 0.
     fn ranks(_: &Self::Spec, _: &KnownRuns) -> Vec<u64> {
         Vec::new()
+    }
+
+    /// Returns the specification with facts of earlier jobs, for a kind whose pipelines depend on them. The steps stay the
+    /// same.
+    fn with_prior(_: &Self::Spec, _: &PriorRuns) -> Option<Self::Spec> {
+        None
     }
 }

@@ -20,6 +20,15 @@ pub struct KnownRuns {
     pub ended: BTreeMap<StepNumber, Arc<RecordedRun>>,
 }
 
+/// Facts of earlier jobs that help to divide steps into pipelines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PriorRuns {
+    /// Bytes of all outputs that the last finished run of a step wrote, where they are known.
+    pub wrote: BTreeMap<StepNumber, u64>,
+    /// Steps for which a finished run may turn out to stand when the steps before them have run.
+    pub may_stand: BTreeSet<StepNumber>,
+}
+
 /// A step whose runs are remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RememberedStep {

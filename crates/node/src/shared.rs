@@ -8,6 +8,7 @@ use crate::shuffle::remote::{OtherNodes, RecordData};
 use crate::slots::meters::Meters;
 use crate::slots::progress::Counters;
 use crate::stored::local_files::LocalFiles;
+use crate::tasks::memory_dirs::MemoryDirs;
 use crate::tasks::program_output::RunningOutputs;
 use api::AttemptLimits;
 use ids::{JobId, RunId};
@@ -41,6 +42,8 @@ pub struct NodeOptions {
     pub stored_files: Option<PathBuf>,
     /// Access to the directories that this node sees and not every other; None if there are none.
     pub seen: Option<JobPaths>,
+    /// Memory for files that programs of pipelines pass to each other.
+    pub file_memory_bytes: u64,
 }
 
 /// The state of a node that its threads share.
@@ -54,6 +57,7 @@ pub(crate) struct Shared {
     pub meters: Meters,
     /// Hashes of files that jobs read and wrote.
     pub contents: Contents,
+    pub memory_dirs: Arc<MemoryDirs>,
     /// On one machine: local copies for jobs of one task, which have no directories.
     copies: Mutex<Option<(TemporaryDir, Arc<LocalFiles>)>>,
     /// Promoted replicas that must be copied to one more node and that the replicator of the job has not taken yet.
@@ -64,9 +68,11 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub fn new(control: Arc<dyn Control>, options: NodeOptions) -> Self {
+        let memory_dirs = Arc::new(MemoryDirs::new(options.file_memory_bytes));
         Self {
             control,
             options,
+            memory_dirs,
             counters: Arc::new(Counters::default()),
             jobs: Mutex::new(BTreeMap::new()),
             record_data: OnceLock::new(),

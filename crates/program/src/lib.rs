@@ -46,6 +46,7 @@ pub use pipeline::{
     CarriedStreams, FeedOutput, PipelineProgram, Relay, RelayFile, Stdout, StreamFed, StreamFeed, Streams,
     run_pipeline, streams_from_feed, streams_to_file, streams_to_program, streams_to_relay,
 };
+pub use process::file_memory::FileMemory;
 pub use programs::Programs;
 pub use reports::Reports;
 pub use running::{AfterTask, Feed, ProgramOutput, run, run_task};

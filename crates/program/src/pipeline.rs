@@ -15,6 +15,7 @@ use crate::context::FunctionContext;
 use crate::pipeline::feed::FeedFailure;
 use crate::pipeline::member::{Failed, Running, Source};
 use crate::pipeline::relay::{RelayEnds, Signal, relay};
+use crate::process::file_memory::FileMemory;
 use crate::process::pipe;
 use crate::running::as_cancelled;
 use crate::spec::ProgramSpec;
@@ -25,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time for which the writers of a failed program may end with their own failure, which is the cause then.
@@ -39,12 +41,14 @@ pub struct PipelineProgram {
     pub reads: BTreeSet<usize>,
     /// Those of them that must have succeeded before it starts.
     pub after: BTreeSet<usize>,
+    /// Memory for its files, if its directory lies there.
+    pub file_memory: Option<Arc<FileMemory>>,
 }
 
 impl PipelineProgram {
     /// Makes a program that reads nothing of others.
     pub fn alone(context: FunctionContext, spec: ProgramSpec) -> Self {
-        Self { context, spec, reads: BTreeSet::new(), after: BTreeSet::new() }
+        Self { context, spec, reads: BTreeSet::new(), after: BTreeSet::new(), file_memory: None }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod disk_usage;
 pub(crate) mod ending;
+pub(crate) mod file_memory;
 pub(crate) mod idle;
 pub(crate) mod intake;
 pub(crate) mod killed;

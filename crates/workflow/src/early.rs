@@ -6,7 +6,7 @@ use crate::PlannedWorkflow;
 use crate::pipelines::pipelines;
 use api::task::RunTask;
 use ids::StepNumber;
-use jobkind::{EarlyStep, FinishedSteps, NodeSize, StepWork};
+use jobkind::{EarlyStep, FinishedSteps, NodeSize};
 
 /// Returns the pipelines that may begin while a step runs: the first program of each reads the standard output of the
 /// step, and all else that they need is finished.
@@ -25,7 +25,7 @@ pub(crate) fn early_readers(
     let ready = wrote.stream_readers.iter().copied().filter(is_ready);
     let steps = pipelines(spec, ready, |step| finished.has(step), finished.begun, size);
     let early = steps.into_iter().filter_map(|step| {
-        let StepWork::Program(task) = &step.work;
+        let task = step.work.program()?;
         let made = spec.step_at(step.number).made_inputs.iter().find(|made| made.writer == writer)?;
         let path = wrote.program.outputs.get(made.output)?.path.clone();
         let waits = task.programs().all(may_wait);

@@ -4,7 +4,7 @@ use crate::PlannedWorkflow;
 use crate::early::early_readers;
 use crate::pipelines::pipelines;
 use ids::StepNumber;
-use jobkind::{EarlyStep, FinishedSteps, KnownRuns, NodeSize, RunMemory, Step, StepPlanner};
+use jobkind::{EarlyStep, FinishedSteps, KnownRuns, NodeSize, PriorRuns, RunMemory, Step, StepPlanner};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -76,5 +76,9 @@ impl StepPlanner for Workflow {
 
     fn ranks(spec: &PlannedWorkflow, known: &KnownRuns) -> Vec<u64> {
         spec.ranks(known)
+    }
+
+    fn with_prior(spec: &PlannedWorkflow, prior: &PriorRuns) -> Option<PlannedWorkflow> {
+        (*prior != PriorRuns::default()).then(|| spec.knowing(prior.clone()))
     }
 }

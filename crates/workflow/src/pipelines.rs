@@ -1,8 +1,13 @@
 //! The segmentation of a workflow into pipelines (Clustera, section 3.4): a step that may begin takes along the steps
-//! that read its standard output, theirs, and so on, as long as their cores fit on one node.
+//! that read its standard output, theirs, and so on, as long as their cores fit on one node. They start together: the
+//! first phase of the pipeline.
 //!
-//! All programs of such a pipeline start together, so no slot waits for a file. A step is left out if it needs a file or
-//! another step that is not finished; it begins later, as the start of another pipeline.
+//! Further phases follow one after the other while no slot of the pipeline is idle in them: the steps that wait for it
+//! need nothing else, and their cores are its slots. So the files between them can lie in memory: they are temporary, are
+//! read in the pipeline alone, and their sizes are bounded before they are written.
+//!
+//! A step is left out if it needs a file or another step that is not finished; it begins later, as the start of another
+//! pipeline.
 
 use crate::PlannedWorkflow;
 use crate::spec::PlannedStep;
@@ -16,6 +21,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+/// Maximum number of phases of a pipeline: a lost node takes all of them along.
+const PHASES_MAX: u32 = 16;
+/// Bytes that a step may write beyond those of its last run, besides a quarter of them.
+const MORE_BYTES: u64 = 1 << 20;
+
 /// Returns the pipelines that begin with these steps, whose predecessors are all finished. Of two that belong to one
 /// pipeline the first takes the second along.
 pub(crate) fn pipelines(
@@ -25,36 +35,49 @@ pub(crate) fn pipelines(
     begun: &BTreeSet<StepNumber>,
     size: NodeSize,
 ) -> Vec<Step> {
-    let mut taken = BTreeSet::new();
+    let mut taken: BTreeSet<StepNumber> = BTreeSet::new();
     let mut pipelines = Vec::new();
     for first in ready {
-        if begun.contains(&first) || !taken.insert(first) {
+        if begun.contains(&first) || taken.contains(&first) {
             continue;
         }
+        let is_free = |step: StepNumber| !begun.contains(&step) && !taken.contains(&step);
+        let around = Around { is_finished: &is_finished, is_free: &is_free, size };
         let mut pipeline = Growing::new(spec, first);
-        let mut place = 0;
-        while let Some(writer) = pipeline.members.get(place).copied() {
-            place += 1;
-            for reader in spec.step_at(writer).stream_readers.iter().copied() {
-                let others = spec.step_at(reader).after.iter().filter(|before| **before != writer);
-                let may_begin = others.into_iter().all(|before| is_finished(*before));
-                let is_free = !begun.contains(&reader) && !taken.contains(&reader);
-                if may_begin && is_free && pipeline.takes(reader, size) {
-                    taken.insert(reader);
-                }
-            }
+        pipeline.grow_along_streams(&around);
+        while let Some(longer) = pipeline.with_next_phase(&around) {
+            pipeline = longer;
         }
+        taken.extend(pipeline.members.keys());
         pipelines.push(pipeline.step());
     }
     pipelines
 }
 
+/// The state of the workflow around a pipeline.
+struct Around<'a> {
+    is_finished: &'a dyn Fn(StepNumber) -> bool,
+    /// Returns whether a step is in no pipeline.
+    is_free: &'a dyn Fn(StepNumber) -> bool,
+    size: NodeSize,
+}
+
 /// A pipeline that grows from its first step.
+#[derive(Clone)]
 struct Growing<'a> {
     spec: &'a PlannedWorkflow,
-    members: Vec<StepNumber>,
+    /// Its steps in their order.
+    order: Vec<StepNumber>,
+    /// Their phases.
+    members: BTreeMap<StepNumber, u32>,
+    phase: u32,
+    /// Cores of the present phase.
     cores: u32,
+    /// Memory that the steps of the present phase claim, and the most that those of a phase do.
+    phase_memory_bytes: u64,
     memory_bytes: u64,
+    /// Memory for the files of its steps, which lasts until the end.
+    file_memory: BTreeMap<StepNumber, u64>,
     files: usize,
     shipped: BTreeMap<&'a Path, &'a ShippedFile>,
 }
@@ -63,19 +86,126 @@ impl<'a> Growing<'a> {
     fn new(spec: &'a PlannedWorkflow, first: StepNumber) -> Self {
         let program = &spec.step_at(first).program;
         let shipped = program.shipped.iter().map(|file| (file.path.as_path(), file)).collect();
-        let (cores, memory_bytes, files) = (program.slots(), program.memory_bytes, files_of(program));
-        Self { spec, members: vec![first], cores, memory_bytes, files, shipped }
+        Self {
+            spec,
+            order: vec![first],
+            members: BTreeMap::from([(first, 0)]),
+            phase: 0,
+            cores: program.slots(),
+            phase_memory_bytes: program.memory_bytes,
+            memory_bytes: program.memory_bytes,
+            file_memory: BTreeMap::new(),
+            files: files_of(program),
+            shipped,
+        }
     }
 
-    /// Takes a step if the pipeline still fits on a node, and both may be one attempt.
+    /// Takes the steps that read streams of the present phase, theirs, and so on.
+    fn grow_along_streams(&mut self, around: &Around<'_>) {
+        let mut place = self.order.iter().position(|step| self.members[step] == self.phase).unwrap_or(0);
+        while let Some(writer) = self.order.get(place).copied() {
+            place += 1;
+            for reader in self.spec.step_at(writer).stream_readers.iter().copied() {
+                let mut others = self.spec.step_at(reader).after.iter().filter(|before| **before != writer);
+                let may_begin = others.all(|before| self.is_over(*before, around));
+                if may_begin && !self.members.contains_key(&reader) && (around.is_free)(reader) {
+                    self.takes(reader, around.size);
+                }
+            }
+        }
+    }
+
+    /// Returns whether a step is finished when the present phase begins.
+    fn is_over(&self, step: StepNumber, around: &Around<'_>) -> bool {
+        (around.is_finished)(step) || self.members.get(&step).is_some_and(|phase| *phase < self.phase)
+    }
+
+    /// Returns the pipeline with all steps that wait for it as its next phase. None: one of them needs something else, a
+    /// slot would be idle, or the files between them do not fit in memory.
+    fn with_next_phase(&self, around: &Around<'_>) -> Option<Self> {
+        let has_bounds = || self.order.iter().any(|step| self.bytes_max(*step).is_some());
+        // A step for which a finished run stands must be alone to be skipped.
+        let may_stand = |step: &StepNumber| self.spec.prior().may_stand.contains(step);
+        let first = self.spec.step_at(self.order[0]);
+        let retries = first.program.retries;
+        if first.job.is_some()
+            || self.phase + 1 == PHASES_MAX || retries > 0 || !has_bounds() || self.order.iter().any(may_stand) {
+            return None;
+        }
+        let waiting = self.waiting(around);
+        let slots = self.cores;
+        let mut longer = Self { phase: self.phase + 1, cores: 0, phase_memory_bytes: 0, ..self.clone() };
+        for step in &waiting {
+            let may_begin =
+                self.spec.step_at(*step).after.iter().all(|before| longer.is_over(*before, around));
+            if !may_begin || may_stand(step) || !(around.is_free)(*step) || !longer.takes(*step, around.size)
+            {
+                return None;
+            }
+        }
+        longer.grow_along_streams(around);
+        let fits = longer.cores == slots && longer.holds_files(around.size);
+        fits.then_some(longer)
+    }
+
+    /// Returns the steps outside that wait for steps of the pipeline, in order.
+    fn waiting(&self, around: &Around<'_>) -> BTreeSet<StepNumber> {
+        let readers = self.order.iter().flat_map(|step| &self.spec.step_at(*step).readers).copied();
+        let is_outside = |reader: &StepNumber| !self.members.contains_key(reader);
+        readers.filter(|reader| is_outside(reader) && !(around.is_finished)(*reader)).collect()
+    }
+
+    /// Claims memory for the files that the present phase reads. Returns whether there are any, and all fit.
+    fn holds_files(&mut self, size: NodeSize) -> bool {
+        let mut writers = BTreeSet::new();
+        for reader in self.order.iter().filter(|step| self.members[step] == self.phase) {
+            let made = &self.spec.step_at(*reader).made_inputs;
+            let earlier = made
+                .iter()
+                .filter(|made| self.members.get(&made.writer).is_some_and(|phase| *phase < self.phase));
+            writers.extend(earlier.map(|made| (made.writer, made.output)));
+        }
+        let is_inside = |(writer, output): &(StepNumber, usize)| {
+            let step = self.spec.step_at(*writer);
+            let mut readers = step.output_readers[*output].iter();
+            step.is_removed(*output) && readers.all(|reader| self.members.contains_key(reader))
+        };
+        if writers.is_empty() || !writers.iter().all(is_inside) {
+            return false;
+        }
+        for (writer, _) in writers {
+            let Some(bytes) = self.bytes_max(writer) else { return false };
+            self.file_memory.insert(writer, bytes);
+        }
+        let share_bytes = size.memory_bytes / u64::from(size.slots.max(1)) * u64::from(self.cores);
+        self.file_memory_bytes() <= share_bytes / 2 && self.claim_bytes() <= size.memory_bytes
+    }
+
+    fn file_memory_bytes(&self) -> u64 {
+        self.file_memory.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
+    fn claim_bytes(&self) -> u64 {
+        self.memory_bytes.saturating_add(self.file_memory_bytes())
+    }
+
+    /// Returns the most bytes that a step is expected to write: by its last run, or else the memory that it declares.
+    fn bytes_max(&self, writer: StepNumber) -> Option<u64> {
+        let wrote = self.spec.prior().wrote.get(&writer);
+        let by_run = wrote.map(|bytes| bytes.saturating_add(bytes / 4).saturating_add(MORE_BYTES));
+        let declared = self.spec.step_at(writer).program.memory_bytes;
+        by_run.or(Some(declared).filter(|bytes| *bytes > 0))
+    }
+
+    /// Takes a step into the present phase if the pipeline still fits on a node, and both may be one attempt.
     fn takes(&mut self, step: StepNumber, size: NodeSize) -> bool {
-        let first = &self.spec.step_at(self.members[0]).program;
+        let first = &self.spec.step_at(self.order[0]).program;
         let program = &self.spec.step_at(step).program;
         let cores = self.cores.saturating_add(program.slots());
-        let memory_bytes = self.memory_bytes.saturating_add(program.memory_bytes);
+        let memory_bytes = self.phase_memory_bytes.saturating_add(program.memory_bytes);
         let files = self.files + files_of(program);
         let fits = cores <= size.slots && memory_bytes <= size.memory_bytes && files <= TASK_FILES_MAX;
-        if !fits || self.members.len() >= PIPELINE_PROGRAMS_MAX || !may_share(first, program) {
+        if !fits || self.order.len() >= PIPELINE_PROGRAMS_MAX || !may_share(first, program) {
             return false;
         }
         let differs = |file: &ShippedFile| {
@@ -86,15 +216,17 @@ impl<'a> Growing<'a> {
             return false;
         }
         self.shipped.extend(program.shipped.iter().map(|file| (file.path.as_path(), file)));
-        (self.cores, self.memory_bytes, self.files) = (cores, memory_bytes, files);
-        self.members.push(step);
+        (self.cores, self.phase_memory_bytes, self.files) = (cores, memory_bytes, files);
+        self.memory_bytes = self.memory_bytes.max(memory_bytes);
+        self.order.push(step);
+        self.members.insert(step, self.phase);
         true
     }
 
     fn step(self) -> Step {
         let spec = self.spec;
-        let (number, first) = (self.members[0], spec.step_at(self.members[0]));
-        let beside = self.members[1..].to_vec();
+        let (number, first) = (self.order[0], spec.step_at(self.order[0]));
+        let beside = self.order[1..].to_vec();
         if let Some(job) = &first.job {
             let (name, work) = (Arc::clone(&first.name), StepWork::MapReduce(Arc::clone(job)));
             return Step { number, name, work, beside };
@@ -103,30 +235,47 @@ impl<'a> Growing<'a> {
             let (name, work) = (Arc::clone(&first.name), StepWork::Program(Arc::clone(&first.program)));
             return Step { number, name, work, beside };
         }
-        let inside: BTreeSet<StepNumber> = self.members.iter().copied().collect();
-        let mut programs = self.members.iter().map(|member| program(spec.step_at(*member), &inside));
+        let (name, claim_bytes) = (self.name(), self.claim_bytes());
+        let mut programs = self.order.iter().map(|member| self.program(*member));
         let mut task = programs.next().unwrap_or_default();
-        task.memory_bytes = self.memory_bytes;
+        let others: Vec<RunTask> = programs.collect();
+        task.memory_bytes = claim_bytes;
         task.shipped = self.shipped.into_values().cloned().collect();
-        for mut other in programs {
+        for mut other in others {
             other.shipped.clear();
             (other.memory_bytes, other.architecture, other.retries) = (0, None, 0);
             task.pipeline.push(other);
         }
-        let names = self.members.iter().map(|member| &*spec.step_at(*member).name);
-        let mut name = names.collect::<Vec<_>>().join(" | ");
-        name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
-        Step { number, name: name.into(), work: StepWork::Program(Arc::new(task)), beside }
+        Step { number, name, work: StepWork::Program(Arc::new(task)), beside }
     }
-}
 
-/// Returns the program of a step. An output stays temporary only if all steps that read it are in its pipeline.
-fn program(step: &PlannedStep, inside: &BTreeSet<StepNumber>) -> RunTask {
-    let mut program = step.program.as_ref().clone();
-    for (output, readers) in program.outputs.iter_mut().zip(&step.output_readers) {
-        output.temporary &= !readers.is_empty() && readers.iter().all(|reader| inside.contains(reader));
+    /// Returns the names of the steps: `|` between those that run together, `>` before a phase.
+    fn name(&self) -> Arc<str> {
+        let (mut name, mut last) = (String::new(), 0);
+        for member in &self.order {
+            let phase = self.members[member];
+            if !name.is_empty() {
+                name.push_str(if phase == last { " | " } else { " > " });
+            }
+            name.push_str(&self.spec.step_at(*member).name);
+            last = phase;
+        }
+        name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
+        name.into()
     }
-    program
+
+    /// Returns the program of a step. An output stays temporary only if all steps that read it are in the pipeline.
+    fn program(&self, number: StepNumber) -> RunTask {
+        let step: &PlannedStep = self.spec.step_at(number);
+        let mut program = step.program.as_ref().clone();
+        for (output, readers) in program.outputs.iter_mut().zip(&step.output_readers) {
+            output.temporary &=
+                !readers.is_empty() && readers.iter().all(|reader| self.members.contains_key(reader));
+        }
+        program.phase = self.members[&number];
+        program.file_memory_bytes = self.file_memory.get(&number).copied().unwrap_or_default();
+        program
+    }
 }
 
 fn files_of(program: &RunTask) -> usize {

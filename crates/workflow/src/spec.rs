@@ -5,7 +5,7 @@ use api::JobSpec;
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::task::{RunTask, TASK_FILES_MAX};
 use ids::StepNumber;
-use jobkind::{FinishedSteps, Step, StepWork};
+use jobkind::{FinishedSteps, PriorRuns, Step, StepWork};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -18,9 +18,11 @@ const REMOVAL: &str = "remove temporary files";
 /// A workflow that can run: names are unique, each output has one writer, and no step waits for itself.
 #[derive(Clone, Debug)]
 pub struct PlannedWorkflow {
-    steps: Vec<PlannedStep>,
+    steps: Arc<[PlannedStep]>,
     /// Temporary outputs that steps read. They are removed when all steps are done, in lists of limited length.
-    removals: Vec<Vec<PathBuf>>,
+    removals: Arc<[Vec<PathBuf>]>,
+    /// Facts of earlier runs.
+    prior: PriorRuns,
     /// True if the job ends when it knows which steps would run.
     pub(crate) only_judges: bool,
 }
@@ -75,6 +77,15 @@ impl PlannedWorkflow {
     /// Returns a step. Its number is one of this workflow's.
     pub(crate) fn step_at(&self, number: StepNumber) -> &PlannedStep {
         &self.steps[number.0 as usize]
+    }
+
+    /// Returns the same steps with facts of earlier runs.
+    pub(crate) fn knowing(&self, prior: PriorRuns) -> Self {
+        Self { prior, ..self.clone() }
+    }
+
+    pub(crate) fn prior(&self) -> &PriorRuns {
+        &self.prior
     }
 
     /// Returns whether all programs have succeeded.
@@ -135,8 +146,8 @@ pub(crate) fn planned(spec: WorkflowSpec) -> Result<PlannedWorkflow, String> {
             made_inputs: std::mem::take(&mut files.made_inputs[number]),
         });
     }
-    let removals = removals(&steps);
-    Ok(PlannedWorkflow { steps, removals, only_judges })
+    let removals = removals(&steps).into();
+    Ok(PlannedWorkflow { steps: steps.into(), removals, prior: PriorRuns::default(), only_judges })
 }
 
 /// Returns the paths of temporary outputs that steps read.

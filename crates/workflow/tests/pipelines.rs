@@ -3,7 +3,7 @@
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::task::{RunTask, TaskFile};
 use ids::StepNumber;
-use jobkind::{EarlyStep, FinishedSteps, Kinds, NodeSize, Step, StepPlan, StepWork, laws};
+use jobkind::{EarlyStep, FinishedSteps, Kinds, NodeSize, PriorRuns, Step, StepPlan, StepWork, laws};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ struct Node {
     files: BTreeSet<usize>,
     cores: u32,
     temporary: bool,
+    memory_bytes: u64,
 }
 
 fn file(step: usize, temporary: bool) -> TaskFile {
@@ -33,6 +34,7 @@ fn workflow_step((index, node): (usize, &Node)) -> WorkflowStep {
         stdin: node.stream.map(|stream| file(stream, false).name),
         stdout: Some(file(index, false).name),
         cores: node.cores,
+        memory_bytes: node.memory_bytes,
         ..RunTask::default()
     };
     WorkflowStep { name: format!("s{index}"), program, after: Vec::new(), job: None }
@@ -144,27 +146,101 @@ fn steps_of_different_needs_do_not_share() {
     assert!(alone(|program| program.env_file = Some("/env".into())));
 }
 
+/// Steps each of which reads the file of the one before it.
+fn file_chain(length: usize) -> Vec<Node> {
+    let files = |index: usize| index.checked_sub(1).into_iter().collect();
+    let node = |index: usize| Node { files: files(index), temporary: true, ..Node::default() };
+    (0..length).map(node).collect()
+}
+
+/// Returns the plan when the last runs of these steps wrote so many bytes.
+fn knowing(plan: &Arc<dyn StepPlan>, wrote: &[(u32, u64)], may_stand: &[u32]) -> Arc<dyn StepPlan> {
+    let wrote = wrote.iter().map(|(step, bytes)| (StepNumber(*step), *bytes)).collect();
+    let may_stand = may_stand.iter().copied().map(StepNumber).collect();
+    plan.with_prior(&PriorRuns { wrote, may_stand }).expect("workflows remember runs")
+}
+
+fn first(plan: &Arc<dyn StepPlan>, size: NodeSize) -> Vec<Vec<u32>> {
+    plan.first(size).iter().map(numbers).collect()
+}
+
+#[test]
+fn files_of_known_size_stay_in_memory() {
+    let plan = plan(&file_chain(3));
+    assert_eq!(first(&plan, slots(2)), [[0]], "no size is known");
+    let known = knowing(&plan, &[(0, 4 << 20), (1, 0)], &[]);
+    let steps = known.first(slots(2));
+    assert_eq!(steps.iter().map(numbers).collect::<Vec<_>>(), [[0, 1, 2]]);
+    let task = task(&steps[0]);
+    assert_eq!((&*steps[0].name, task.slots(), task.phases()), ("s0 > s1 > s2", 1, vec![0..1, 1..2, 2..3]));
+    assert_eq!(task.check_files(), Ok(()));
+    let memory: Vec<u64> = task.programs().map(|program| program.file_memory_bytes).collect();
+    assert_eq!((memory, task.memory_bytes), (vec![6 << 20, 1 << 20, 0], 7 << 20));
+    let temporary: Vec<bool> = task.programs().map(|program| program.outputs[0].temporary).collect();
+    assert_eq!(temporary, [true, true, false]);
+    // Half of the share of a slot holds them.
+    let size = |memory_bytes| NodeSize { slots: 2, memory_bytes };
+    assert_eq!(first(&known, size(28 << 20)), [[0, 1, 2]]);
+    assert_eq!(first(&known, size((28 << 20) - 1)), [[0, 1]]);
+    assert_eq!(first(&known, size(1 << 20)), [[0]]);
+    // A finished run may stand for the second, whatever the first writes.
+    assert_eq!(first(&knowing(&plan, &[(0, 4), (1, 4)], &[1]), slots(2)), [[0]]);
+    assert_eq!(first(&knowing(&plan, &[(0, 4), (1, 4)], &[0]), slots(2)), [[0]]);
+}
+
+#[test]
+fn next_phase_wastes_no_slots() {
+    let joined = |change: fn(&mut Vec<Node>)| {
+        let mut nodes = file_chain(2);
+        nodes[0].memory_bytes = 1 << 20;
+        change(&mut nodes);
+        first(&plan(&nodes), slots(2)).contains(&vec![0, 1])
+    };
+    assert!(joined(|_| {}));
+    assert!(!joined(|nodes| nodes[0].memory_bytes = 0));
+    assert!(!joined(|nodes| nodes[1].cores = 2));
+    assert!(!joined(|nodes| nodes[0].cores = 2));
+    assert!(joined(|nodes| nodes.iter_mut().for_each(|node| node.cores = 2)));
+    assert!(!joined(|nodes| nodes[0].temporary = false), "the file stays");
+    let reader = Node { files: BTreeSet::from([0]), ..Node::default() };
+    let add: fn(&mut Vec<Node>, Node) = |nodes, node| nodes.push(node);
+    let mut fan = file_chain(2);
+    fan[0].memory_bytes = 1 << 20;
+    add(&mut fan, reader);
+    assert_eq!(first(&plan(&fan), slots(2)), [[0]], "one slot would wait for the other reader");
+    fan[0].cores = 2;
+    assert_eq!(first(&plan(&fan), slots(2)), [[0, 1, 2]]);
+    // A stream needs both slots at once.
+    let mut stream = file_chain(2);
+    stream[0].memory_bytes = 1 << 20;
+    add(&mut stream, Node { stream: Some(1), temporary: true, ..Node::default() });
+    assert_eq!(first(&plan(&stream), slots(2)), [[0]]);
+    assert_eq!(first(&plan(&stream), slots(1)), [[0, 1]]);
+}
+
 fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
     let node = (
         prop::option::weighted(0.7, any::<prop::sample::Index>()),
         prop::collection::vec(any::<prop::sample::Index>(), 0..2),
         0..3_u32,
         any::<bool>(),
+        prop::option::weighted(0.7, 1..100_u64),
     );
     prop::collection::vec(node, 1..25).prop_map(|nodes| {
-        let place = |(index, (stream, files, cores, temporary))| {
+        let place = |(index, (stream, files, cores, temporary, memory))| {
             let (stream, files): (Option<prop::sample::Index>, Vec<prop::sample::Index>) = (stream, files);
             let before = |pick: &prop::sample::Index| (index > 0).then(|| pick.index(index));
             let stream = stream.as_ref().and_then(before);
             // An input is declared once.
             let files = files.iter().filter_map(before).filter(|file| Some(*file) != stream).collect();
-            Node { stream, files, cores, temporary }
+            Node { stream, files, cores, temporary, memory_bytes: Option::unwrap_or_default(memory) }
         };
         nodes.into_iter().enumerate().map(place).collect()
     })
 }
 
-/// Checks a pipeline against the model: what it reads is finished, or comes by a stream from one of its programs.
+/// Checks a pipeline against the model: all that a step reads is finished, comes by a stream of its phase, or lies in
+/// the memory of an earlier one.
 fn check(
     nodes: &[Node],
     step: &Step,
@@ -176,12 +252,29 @@ fn check(
     prop_assert_eq!(members.len(), 1 + task.pipeline.len());
     prop_assert_eq!(task.check_files(), Ok(()));
     prop_assert!(members.len() == 1 || task.slots() <= size.slots);
-    prop_assert!(task.edges().iter().all(|edge| edge.streams));
+    let programs: Vec<&RunTask> = task.programs().collect();
+    for edge in task.edges() {
+        let (writer, reader) = (programs[edge.writer], programs[edge.reader]);
+        let in_memory = writer.phase < reader.phase && writer.file_memory_bytes > 0;
+        prop_assert!(edge.streams || in_memory, "{:?}", step);
+        prop_assert!(edge.streams || writer.outputs[edge.output].temporary, "{:?}", step);
+    }
+    for phase in task.phases() {
+        let cores: u32 = programs[phase].iter().map(|program| program.cores.max(1)).sum();
+        prop_assert_eq!(cores, task.slots(), "a slot is idle");
+    }
+    let phase_of = |other: usize| {
+        let place = step.numbers().position(|number| number.0 as usize == other);
+        place.map(|place| programs[place].phase)
+    };
     for (number, program) in step.numbers().zip(task.programs()) {
         let node = &nodes[number.0 as usize];
         let is_done = |step: &usize| finished.contains(&StepNumber(*step as u32));
-        prop_assert!(node.files.iter().all(is_done), "{:?}", step);
-        prop_assert!(node.stream.iter().all(|stream| is_done(stream) || members.contains(&(*stream as u32))));
+        let is_before =
+            |step: &usize| is_done(step) || phase_of(*step).is_some_and(|phase| phase < program.phase);
+        prop_assert!(node.files.iter().all(is_before), "{:?}", step);
+        let streams = |stream: &usize| phase_of(*stream) == Some(program.phase);
+        prop_assert!(node.stream.iter().all(|stream| is_before(stream) || streams(stream)));
         // A file that a step outside reads is there.
         let reads =
             |node: &Node| node.stream == Some(number.0 as usize) || node.files.contains(&(number.0 as usize));

@@ -180,6 +180,36 @@ fn pipeline_runs_in_a_sandbox() {
     assert_eq!((read("first").as_str(), read("counts").as_str()), ("a\n", "2 a\n1 is\n2 rose\n"));
 }
 
+/// Steps that do not fit side by side run one after the other in one attempt, also where each program has a sandbox.
+#[test]
+fn file_of_a_cluster_lies_in_memory() {
+    let with_sandbox = |command: &mut Command| {
+        command.arg("--sandbox");
+    };
+    let mut cluster = Cluster::builder().server_command(with_sandbox).start();
+    cluster.add_node_with("", &["--slots", "1"]);
+    let second = "cat; stat -L -f -c %T a";
+    write_workflow(
+        &cluster.sandbox,
+        &[("first", "stat -f -c %T .", None, "~a"), ("second", second, Some("~a"), "b")],
+    );
+    let spec = fs::read_to_string(cluster.sandbox.path("steps.json")).expect("it was written");
+    let mut spec: Value = serde_json::from_str(&spec).expect("it is JSON");
+    spec["steps"][0]["program"]["memory_bytes"] = json!(64 << 20);
+    cluster.sandbox.write("steps.json", spec.to_string());
+    start(&cluster).wait().expect_success();
+    let ran = steps(cluster.run(&["jobs", "--steps-of", "1", "--json"]));
+    assert_eq!(ran, ["first > second", "remove temporary files"].map(succeeded));
+    let memory = Command::new("stat").args(["-f", "-c", "%T", "/dev/shm"]).output().expect("stat runs");
+    let memory = String::from_utf8(memory.stdout).expect("a word");
+    let read = fs::read_to_string(cluster.sandbox.path("data/b")).expect("it was made");
+    match memory == "tmpfs\n" {
+        true => assert_eq!(read, "tmpfs\ntmpfs\n"),
+        false => assert_eq!(read.lines().count(), 2),
+    }
+    assert!(!cluster.sandbox.path("data/a").exists(), "it was temporary");
+}
+
 /// Jobs of one slot come all the time, and a job of all slots of the only node still gets them.
 #[test]
 fn job_of_many_cores_does_not_starve() {

@@ -20,6 +20,7 @@ mod lineage_traced;
 mod looking;
 mod lossless;
 mod memory;
+mod memory_edges;
 mod mount;
 mod objects;
 mod older_state;

@@ -4,6 +4,7 @@ use crate::AttemptLimits;
 use crate::job::resources::GenericResources;
 use crate::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX, TaskFile, TaskFileError};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::Path;
 
 /// A file that one program of a pipeline writes and another reads.
@@ -27,9 +28,28 @@ impl RunTask {
         std::iter::once(self).chain(&self.pipeline)
     }
 
-    /// Returns the slots of one node that it takes: the cores of all its programs.
+    /// Returns the slots of one node that it takes: the cores of all programs of its widest phase.
     pub fn slots(&self) -> u32 {
-        self.programs().fold(0, |slots, program| slots.saturating_add(program.cores.max(1)))
+        let mut phases: BTreeMap<u32, u32> = BTreeMap::new();
+        for program in self.programs() {
+            let cores = phases.entry(program.phase).or_default();
+            *cores = cores.saturating_add(program.cores.max(1));
+        }
+        phases.into_values().max().unwrap_or_default()
+    }
+
+    /// Returns the positions of the programs of each phase of a checked pipeline.
+    pub fn phases(&self) -> Vec<Range<usize>> {
+        let mut phases: Vec<Range<usize>> = Vec::new();
+        let mut last = None;
+        for (position, program) in self.programs().enumerate() {
+            match phases.last_mut().filter(|_| last == Some(program.phase)) {
+                Some(phase) => phase.end = position + 1,
+                None => phases.push(position..position + 1),
+            }
+            last = Some(program.phase);
+        }
+        phases
     }
 
     /// Returns whether it needs more of its node than one slot.
@@ -58,7 +78,8 @@ impl RunTask {
             for (input, file) in program.inputs.iter().enumerate() {
                 let Some((writer, output)) = writers.get(file.path.as_path()).copied() else { continue };
                 let is_stdin = program.stdin.as_ref() == Some(&file.name);
-                let wrote = self.programs().nth(writer).filter(|_| is_stdin);
+                let wrote = self.programs().nth(writer);
+                let wrote = wrote.filter(|wrote| is_stdin && wrote.phase == program.phase);
                 let streams = wrote.is_some_and(|wrote| wrote.stdout.as_ref() == wrote.output_name(output));
                 edges.push(PipelineEdge { writer, output, reader, input, streams });
             }
@@ -72,7 +93,11 @@ impl RunTask {
 
     /// Returns an error for programs that cannot run as one pipeline.
     pub(crate) fn check_pipeline(&self) -> Result<(), TaskFileError> {
-        if self.pipeline.is_empty() {
+        let is_alone = self.pipeline.is_empty();
+        if is_alone && (self.phase > 0 || self.file_memory_bytes > 0) {
+            return Err(TaskFileError::PhaseOfOne);
+        }
+        if is_alone {
             return Ok(());
         }
         let count = 1 + self.pipeline.len();
@@ -93,9 +118,31 @@ impl RunTask {
                 return Err(TaskFileError::PathTaken { path: output.path.clone() });
             }
         }
+        self.check_phases()?;
         match self.edge_of_circle() {
             Some(file) => Err(TaskFileError::Circle { path: file.path.clone() }),
             None => Ok(()),
+        }
+    }
+
+    /// Checks that phases count from 0 along the programs, that none reads a file of a later phase, and that files in
+    /// memory fit in the claim.
+    fn check_phases(&self) -> Result<(), TaskFileError> {
+        let phases: Vec<u32> = self.programs().map(|program| program.phase).collect();
+        let is_next = |pair: &[u32]| pair[1] == pair[0] || Some(pair[1]) == pair[0].checked_add(1);
+        if phases[0] != 0 || !phases.windows(2).all(is_next) {
+            return Err(TaskFileError::PhaseOrder);
+        }
+        let edges = self.edges();
+        if let Some(edge) = edges.iter().find(|edge| phases[edge.writer] > phases[edge.reader]) {
+            let input = self.programs().nth(edge.reader).and_then(|reader| reader.inputs.get(edge.input));
+            let path = input.map(|input| input.path.clone()).unwrap_or_default();
+            return Err(TaskFileError::Circle { path });
+        }
+        let files = self.programs().fold(0_u64, |sum, next| sum.saturating_add(next.file_memory_bytes));
+        match files > self.memory_bytes {
+            true => Err(TaskFileError::FileMemory { needs_bytes: files, claim_bytes: self.memory_bytes }),
+            false => Ok(()),
         }
     }
 

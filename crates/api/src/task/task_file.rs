@@ -120,6 +120,14 @@ pub enum TaskFileError {
         "the programs of a pipeline wait for each other, as {path:?} shows: an input must be written before it"
     )]
     Circle { path: PathBuf },
+    #[error("a program that is no pipeline has a phase, or memory for its files: leave both out")]
+    PhaseOfOne,
+    #[error("the phases of a pipeline do not count from 0 along its programs: give them in that order")]
+    PhaseOrder,
+    #[error(
+        "the files of a pipeline may take {needs_bytes} bytes of memory, and its claim is {claim_bytes}: claim more"
+    )]
+    FileMemory { needs_bytes: u64, claim_bytes: u64 },
 }
 
 #[cfg(test)]

@@ -172,8 +172,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     while !stopping.load(Ordering::Relaxed) {
         let dying = if again { DyingProcess::Await } else { DyingProcess::Ignore };
         let left = LeftOnDisks::find(&disks, dying);
-        info.left = left.told();
-        info.predecessors = left.proofs();
+        (info.left, info.predecessors) = (left.told(), left.proofs());
         let link = join(args, &credentials, &info, again)?;
         again = true;
         let (node, incarnation) = (link.node(), link.incarnation().to_string());
@@ -201,6 +200,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             program_env: program_env(args, &info),
             stored_files: None,
             seen: seen.paths.clone(),
+            file_memory_bytes: info.memory_bytes,
         };
         work(&remote, options, &data_port)?;
         current.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -14,6 +14,11 @@ pub fn default_memory_bytes() -> u64 {
     (memory_bytes() / 2).max(mapreduce::layout::MEMORY_BYTES_MIN)
 }
 
+/// Returns the memory for files that programs of pipelines pass to each other in this process: half of that for jobs.
+pub fn file_memory_bytes() -> u64 {
+    default_memory_bytes() / 2
+}
+
 /// Returns the memory of the machine, or the limit of the control group if that is less.
 fn memory_bytes() -> u64 {
     let limit = control_group_memory_bytes(Path::new("/sys/fs/cgroup"), &own_control_groups());

@@ -50,6 +50,11 @@ impl Job {
         if let Some(failure) = &mut failure {
             if let Some(said) = failure.said.take() {
                 self.remember_output(attempt, &said, outbox);
+                // Programs of earlier phases of a pipeline have finished, and their outputs are at their paths.
+                let is_over = matches!(state, AttemptState::Failed | AttemptState::Cancelled);
+                if is_over && said.runs.iter().any(Option::is_some) {
+                    outbox.tell(Fact::StepRan { job: self.id, result: said });
+                }
             }
             self.last_failure = Some(failure.clone());
         }

@@ -31,6 +31,14 @@ fn content_stamp(stamp: FileStamp) -> FileStamp {
 /// Outputs with their contents, by the positions of program and output.
 pub(super) type OutputContents = BTreeMap<(usize, usize), FileContent>;
 
+/// The outputs of programs that get their paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TakenOutputs {
+    /// Those that are not temporary.
+    Lasting,
+    All,
+}
+
 /// The inputs of a program, as they were before it ran.
 pub(super) struct DeclaredFiles<'a> {
     task: &'a RunTask,
@@ -143,6 +151,7 @@ impl<'a> DeclaredFiles<'a> {
     /// stopped meanwhile.
     pub fn take_all(
         programs: &[Self],
+        taken: TakenOutputs,
         streamed: &BTreeSet<(usize, usize)>,
         attempt: AttemptKey,
         cancelled: &AtomicBool,
@@ -170,7 +179,8 @@ impl<'a> DeclaredFiles<'a> {
             }
         }
         let (mut directories, mut staged) = (BTreeMap::new(), Vec::new());
-        for (index, (_, program, output)) in outputs().filter(|(.., output)| !output.temporary).enumerate() {
+        let is_taken = |output: &TaskFile| taken == TakenOutputs::All || !output.temporary;
+        for (index, (_, program, output)) in outputs().filter(|(.., output)| is_taken(output)).enumerate() {
             staged.push(program.stage(output, &mut directories, hidden_name(output, attempt, index))?);
         }
         if cancelled.load(Ordering::Relaxed) {
@@ -244,6 +254,11 @@ impl<'a> DeclaredFiles<'a> {
                 return Err(TaskFailure::new(Blame::UserData, message));
             }
         }
+        self.check_linked()
+    }
+
+    /// Checks that inputs from other programs of the pipeline are as they were linked.
+    pub fn check_linked(&self) -> Result<(), TaskFailure> {
         for (source, before) in &self.linked {
             let found = File::open(source).and_then(|file| stamp(&file));
             if found.ok().map(content_stamp) != Some(content_stamp(*before)) {

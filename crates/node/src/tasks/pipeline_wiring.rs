@@ -1,7 +1,7 @@
 //! The streams and files between the programs of a pipeline.
 
 use crate::failure::file_failure;
-use crate::tasks::declared_files::{DeclaredFiles, OutputContents};
+use crate::tasks::declared_files::{DeclaredFiles, OutputContents, TakenOutputs};
 use crate::tasks::finished_runs::Reading;
 use crate::tasks::growing_input::NodeStreams;
 use api::TaskFailure;
@@ -14,6 +14,7 @@ use program::{
 use roots::JobPaths;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,9 +23,12 @@ use std::time::Duration;
 pub(super) struct Wiring<'a> {
     tasks: Vec<&'a RunTask>,
     edges: Vec<PipelineEdge>,
+    /// Files of the programs of all phases that have begun.
     declared: Vec<DeclaredFiles<'a>>,
     /// Outputs that are nowhere a file, by program.
     streamed: BTreeSet<(usize, usize)>,
+    /// Number of phases that have begun, each time.
+    begun: usize,
     /// Streams from and to other nodes.
     others: NodeStreams,
 }
@@ -35,38 +39,45 @@ pub(super) struct Wired {
     pub carried: CarriedStreams,
 }
 
-/// The place of a program in its pipeline.
+/// The place of a program among those of its phase.
 pub(super) struct Edges<'a> {
     /// Positions of the programs whose files or streams it reads.
     pub reads: BTreeSet<usize>,
     /// Those whose files it reads, so that it starts after them.
     pub after: BTreeSet<usize>,
-    /// Directories with these files.
+    /// Directories with files that it reads, also of earlier phases.
     pub writers: Vec<&'a Path>,
 }
 
 impl<'a> Wiring<'a> {
-    /// Brings the inputs of all programs into their directories, except those that other programs write, here or on another
-    /// node.
-    pub fn new<'d>(
-        task: &'a RunTask,
-        paths: &'a JobPaths,
-        others: NodeStreams,
-        directory: impl Fn(usize) -> &'d Path,
-    ) -> Result<Self, TaskFailure> {
-        let (tasks, edges): (Vec<&RunTask>, _) = (task.programs().collect(), task.edges());
-        let bring = |(position, task): (usize, &&'a RunTask)| {
-            let passed = edges.iter().filter(|edge| edge.reader == position).map(|edge| edge.input);
-            let growing = growing_stdin(task).map(|(index, _)| index);
-            DeclaredFiles::bring(task, paths, directory(position), &passed.chain(growing).collect())
-        };
-        let declared = tasks.iter().enumerate().map(bring).collect::<Result<_, _>>()?;
-        Ok(Self { tasks, edges, declared, streamed: BTreeSet::new(), others })
+    pub fn new(task: &'a RunTask, others: NodeStreams) -> Self {
+        let (tasks, edges) = (task.programs().collect(), task.edges());
+        Self { tasks, edges, declared: Vec::new(), streamed: BTreeSet::new(), begun: 0, others }
     }
 
-    /// Returns the bytes of the inputs that no program of the pipeline writes.
-    pub fn input_bytes(&self) -> u64 {
-        self.declared.iter().map(DeclaredFiles::input_bytes).fold(0, u64::saturating_add)
+    /// Brings the inputs of the programs of a phase into their directories, except those that other programs write, here
+    /// or on another node. The earlier phases must have begun; if this one has too, it begins again.
+    pub fn begin<'d>(
+        &mut self,
+        phase: &Range<usize>,
+        paths: &'a JobPaths,
+        directory: impl Fn(usize) -> &'d Path,
+    ) -> Result<(), TaskFailure> {
+        self.begun += 1;
+        self.declared.truncate(phase.start);
+        self.streamed.retain(|(writer, _)| *writer < phase.start);
+        for position in phase.clone() {
+            let passed = self.edges.iter().filter(|edge| edge.reader == position).map(|edge| edge.input);
+            let growing = growing_stdin(self.tasks[position]).map(|(index, _)| index);
+            let (task, passed) = (self.tasks[position], passed.chain(growing).collect());
+            self.declared.push(DeclaredFiles::bring(task, paths, directory(position), &passed)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of the inputs of a phase that no program of the pipeline writes.
+    pub fn input_bytes(&self, phase: &Range<usize>) -> u64 {
+        self.declared[phase.clone()].iter().map(DeclaredFiles::input_bytes).fold(0, u64::saturating_add)
     }
 
     /// Returns the bytes of the outputs that get their paths.
@@ -80,16 +91,18 @@ impl<'a> Wiring<'a> {
         self.others.read().map_or((0, Duration::ZERO), |read| (read.bytes, read.waited))
     }
 
-    /// Makes the standard streams of all programs. A standard output goes through a plain pipe if one program reads it
+    /// Makes the standard streams of the programs of a phase. A standard output goes through a plain pipe if one program reads it
     /// at once and no file of it is needed; otherwise, if any reads it, through a relay, which may keep bytes in `spills`.
-    pub fn wire(&mut self, spills: Option<&Path>) -> Result<Wired, TaskFailure> {
+    pub fn wire(&mut self, phase: &Range<usize>, spills: Option<&Path>) -> Result<Wired, TaskFailure> {
         let mut stdins: BTreeMap<usize, OwnedFd> = BTreeMap::new();
         let (mut stdouts, mut carried) = (Vec::new(), CarriedStreams::default());
-        if let Some((stdin, feed)) = self.others.take_stdin() {
+        if phase.contains(&0)
+            && let Some((stdin, feed)) = self.others.take_stdin()
+        {
             stdins.insert(0, stdin);
             carried.feeds.push(feed);
         }
-        for writer in 0..self.tasks.len() {
+        for writer in phase.clone() {
             let Some((index, output)) = stdout_of(self.tasks[writer]) else {
                 stdouts.push(Stdout::Shown);
                 continue;
@@ -102,8 +115,8 @@ impl<'a> Wiring<'a> {
             let declared = &self.declared[writer];
             let stdout = match &readers[..] {
                 [] => streams_to_file(self.create_output(writer, output)?.0),
-                [reader] if !needs_file && self.after(*reader).is_empty() => {
-                    let (stdout, stdin) = streams_to_program(*reader)?;
+                [reader] if !needs_file && self.after(*reader).range(phase.clone()).next().is_none() => {
+                    let (stdout, stdin) = streams_to_program(*reader - phase.start)?;
                     stdins.insert(*reader, stdin);
                     stdout
                 }
@@ -115,7 +128,7 @@ impl<'a> Wiring<'a> {
                         }
                         false => {
                             let dir = spills.unwrap_or(declared.dir());
-                            RelayFile::Spill(dir.join(format!("stream-{writer}")))
+                            RelayFile::Spill(dir.join(format!("stream-{writer}-{}", self.begun)))
                         }
                     };
                     let (stdout, ends, relay) = streams_to_relay(readers.len(), file)?;
@@ -130,7 +143,7 @@ impl<'a> Wiring<'a> {
             stdouts.push(stdout);
         }
         let mut streams = Vec::with_capacity(stdouts.len());
-        for (position, stdout) in stdouts.into_iter().enumerate() {
+        for (position, stdout) in phase.clone().zip(stdouts) {
             let stdin = match stdins.remove(&position) {
                 Some(stdin) => Some(stdin),
                 None => self.stdin_from_file(position)?,
@@ -165,13 +178,19 @@ impl<'a> Wiring<'a> {
         files.map(|edge| edge.writer).collect()
     }
 
-    /// Returns the place of a program, with the directories of others.
-    pub fn edges<'d>(&self, position: usize, directory: impl Fn(usize) -> &'d Path) -> Edges<'d> {
-        let reads =
-            self.edges.iter().filter(|edge| edge.reader == position).map(|edge| edge.writer).collect();
+    /// Returns the place of a program in its phase, with the directories of others.
+    pub fn edges<'d>(
+        &self,
+        phase: &Range<usize>,
+        position: usize,
+        directory: impl Fn(usize) -> &'d Path,
+    ) -> Edges<'d> {
+        let reads = self.edges.iter().filter(|edge| edge.reader == position).map(|edge| edge.writer);
+        let in_phase = |writer: usize| phase.contains(&writer).then(|| writer - phase.start);
         let after = self.after(position);
         let writers = after.iter().map(|writer| directory(*writer)).collect();
-        Edges { reads, after, writers }
+        let after = after.into_iter().filter_map(in_phase).collect();
+        Edges { reads: reads.filter_map(in_phase).collect(), after, writers }
     }
 
     /// Links the files that programs before this one have written. Returns its standard input if that is one of them.
@@ -200,11 +219,38 @@ impl<'a> Wiring<'a> {
         begun: Vec<Option<FinishedRun>>,
         reading: Reading<'_>,
     ) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
+        self.take(&self.declared, TakenOutputs::Lasting, attempt, begun, reading)
+    }
+
+    /// Publishes the outputs of the programs of finished phases, also temporary ones: a later phase has failed, and they
+    /// need not run again. `begun` has their runs. Returns the runs of all programs.
+    pub fn take_finished(
+        &self,
+        attempt: AttemptKey,
+        begun: Vec<Option<FinishedRun>>,
+        reading: Reading<'_>,
+    ) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
+        // A program of the failed phase may have written to its inputs.
+        let (finished, failed) = self.declared.split_at(begun.len());
+        failed.iter().try_for_each(DeclaredFiles::check_linked)?;
+        let mut runs = self.take(finished, TakenOutputs::All, attempt, begun, reading)?;
+        runs.resize(self.tasks.len(), None);
+        Ok(runs)
+    }
+
+    fn take(
+        &self,
+        declared: &[DeclaredFiles<'_>],
+        taken: TakenOutputs,
+        attempt: AttemptKey,
+        begun: Vec<Option<FinishedRun>>,
+        reading: Reading<'_>,
+    ) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
         let any = begun.iter().any(Option::is_some);
         let offered = self.others.offered.as_ref().filter(|offered| offered.are_read());
         let contents = (any || offered.is_some()).then_some(reading.contents);
         let outputs =
-            DeclaredFiles::take_all(&self.declared, &self.streamed, attempt, reading.cancelled, contents)?;
+            DeclaredFiles::take_all(declared, taken, &self.streamed, attempt, reading.cancelled, contents)?;
         if let Some(offered) = &self.others.offered {
             offered.published(outputs.values());
         }

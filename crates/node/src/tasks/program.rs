@@ -8,25 +8,25 @@ use crate::tasks::declared_files::remove_files;
 use crate::tasks::declared_reads;
 use crate::tasks::finished_runs::{self, Reading, look};
 use crate::tasks::growing_input::NodeStreams;
-use crate::tasks::pipeline_wiring::{Edges, Wired, Wiring};
+use crate::tasks::members::{Member, TEMPORARY, give_back};
+use crate::tasks::phases::Phases;
+use crate::tasks::pipeline_wiring::Edges;
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
-use api::task::{AttemptUsage, FinishedRun, RunResult, RunTask};
-use api::{AttemptLimits, Blame, LimitKind, TaskFailure};
+use api::task::{RunResult, RunTask};
+use api::{Blame, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::{AttemptKey, JobId};
-use program::{FunctionContext, PipelineProgram, ProgramLimits, ProgramSpec, Sandbox, TemporaryDir};
+use program::{FunctionContext, PipelineProgram, ProgramSpec, Sandbox, TemporaryDir};
 use programport::OpenPort;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
-/// Names of directories of programs in errors.
+/// Name of directories of programs in errors.
 const SOCKETS: &str = "the directory for sockets of programs";
-const TEMPORARY: &str = "the directory for temporary files of a program";
 
 /// Creates links to files in a directory.
-fn link(files: &[PathBuf], dir: &Path) -> Result<(), TaskFailure> {
+pub(super) fn link(files: &[PathBuf], dir: &Path) -> Result<(), TaskFailure> {
     for file in files {
         let link = dir.join(file.file_name().unwrap_or(file.as_os_str()));
         let linked = io_call(IoCall::Create, &link).and_then(|()| symlink(file, &link));
@@ -45,87 +45,17 @@ fn open_socket(shared: &Shared, job: JobId) -> Result<Option<OpenPort>, TaskFail
     open_port(shared, job, &dir)
 }
 
-/// Makes a directory for the temporary files of a program in a sandbox or with a limit on disks, or for links to files
-/// of the job.
-fn temporary_dir(
-    shared: &Shared,
-    task: &RunTask,
-    limits: &ProgramLimits,
-) -> Result<Option<TemporaryDir>, TaskFailure> {
-    let is_measured = limits.get(LimitKind::Disk).is_some();
-    let needs_own = is_measured || shared.options.sandbox.is_some() || task.has_own_directory();
-    let programs = &shared.options.programs;
-    let dir = needs_own.then(|| match is_of_one_user(shared) {
-        true => programs.spare_directory(),
-        false => programs.private_directory(),
-    });
-    dir.transpose().map_err(|error| file_failure("create", Path::new(TEMPORARY), error))
-}
-
-/// Returns whether all programs are of one user, on one machine: they may have the same directories, one after the other.
-fn is_of_one_user(shared: &Shared) -> bool {
-    shared.options.stored_files.is_some()
-}
-
-/// Keeps the directories of programs whose outputs were taken, and whose processes have ended, for later ones.
-fn give_back(shared: &Shared, members: Vec<Member<'_>>) {
-    let used = members.into_iter().filter(|member| member.task.has_own_directory());
-    used.filter(|_| is_of_one_user(shared))
-        .filter_map(|member| member.own)
-        .for_each(|dir| shared.options.programs.give_back(dir));
-}
-
-/// A program of an attempt and its directories.
-struct Member<'a> {
-    task: &'a RunTask,
-    limits: ProgramLimits,
-    /// Directory of its own, in which it runs if it declares files.
-    own: Option<TemporaryDir>,
-    work_dir: PathBuf,
-}
-
-impl<'a> Member<'a> {
-    fn new(shared: &Shared, task: &'a RunTask, slots: u32) -> Result<Self, TaskFailure> {
-        let limits = ProgramLimits { of_job: *task.limits, of_node: of_slots(shared.options.limits, slots) };
-        // The working directory belongs to the job; temporary files do not go there.
-        let own = temporary_dir(shared, task, &limits)?;
-        let runs_there = own.as_ref().filter(|_| task.has_own_directory());
-        let work_dir = runs_there.map_or(task.directory.as_path(), TemporaryDir::path).to_path_buf();
-        Ok(Self { task, limits, own, work_dir })
-    }
-
-    /// Returns the directory for its temporary files; None if it runs there and may use that of the machine.
-    fn temporary(&self, is_limited: bool) -> Option<&Path> {
-        let is_other = !self.task.has_own_directory() || is_limited;
-        self.own.as_ref().filter(|_| is_other).map(TemporaryDir::path)
-    }
-
-    fn own_path(&self) -> Option<&Path> {
-        self.own.as_ref().map(TemporaryDir::path)
-    }
-}
-
-/// Returns the limits of the node for an attempt that takes several slots. Each program is measured with all others of
-/// its attempt.
-fn of_slots(limits: AttemptLimits, slots: u32) -> AttemptLimits {
-    let times = |limit: Option<u64>| limit.map(|limit| limit.saturating_mul(u64::from(slots)));
-    AttemptLimits {
-        processes: times(limits.processes),
-        memory_bytes: times(limits.memory_bytes),
-        disk_bytes: times(limits.disk_bytes),
-        ..limits
-    }
-}
-
 /// The things of an attempt that all its programs share.
-struct Shares<'a> {
-    shared: &'a Shared,
-    assignment: &'a Assignment,
+pub(super) struct Shares<'a> {
+    pub shared: &'a Shared,
+    pub assignment: &'a Assignment,
     files: &'a AttemptFiles,
     env: Vec<(String, String)>,
     socket_dir: Option<&'a Path>,
     /// Directories of all its programs, and of streams between them.
     disk_dirs: Vec<PathBuf>,
+    /// Paths of the programs of all phases, if there are several: the first phase prepares their space.
+    named: Vec<PathBuf>,
     error_path: &'a Path,
 }
 
@@ -155,17 +85,23 @@ impl Shares<'_> {
         sandbox_for(base, &paths, needs).map(Some)
     }
 
+    /// Returns an error if a program wrote to a copy of a stored file.
+    pub fn check_unchanged(&self) -> Result<(), TaskFailure> {
+        self.files.check_unchanged()
+    }
+
     /// Returns the program with its context.
-    fn program(&self, member: &Member<'_>, edges: Edges) -> Result<PipelineProgram, TaskFailure> {
+    pub fn program(&self, member: &Member<'_>, edges: Edges) -> Result<PipelineProgram, TaskFailure> {
         let Edges { reads, after, writers } = edges;
         let task = member.task;
         declared_reads::check_named(task, &self.assignment.job.paths)?;
         let sandbox = self.sandbox(member, &writers)?;
         let has_sandbox = sandbox.is_some();
-        let limit = if has_sandbox { None } else { declared_reads::limit(task, &member.work_dir) };
+        let limit = if has_sandbox { None } else { declared_reads::limit(task, member.work_dir()) };
         let mut env = self.env.clone();
         // With a limit, new files in `/tmp` are unreadable if a user's directory lies there.
-        if let Some(own) = member.temporary(has_sandbox || limit.is_some()) {
+        let is_limited = has_sandbox || limit.is_some();
+        if let Some(own) = member.temporary().or(member.own_path().filter(|_| is_limited)) {
             env.push(("TMPDIR".to_string(), own.to_string_lossy().into_owned()));
         }
         env.extend(task.resources.variables());
@@ -177,10 +113,11 @@ impl Shares<'_> {
             .files
             .iter()
             .chain(task.inputs.iter().map(|input| &input.path))
-            .chain(declared_reads::named(task));
+            .chain(declared_reads::named(task))
+            .chain(&self.named);
         let context = FunctionContext {
             programs: Arc::clone(&self.shared.options.programs),
-            work_dir: member.work_dir.clone(),
+            work_dir: member.work_dir().to_path_buf(),
             start_dir: task.directory.clone(),
             env,
             limits: member.limits,
@@ -198,21 +135,14 @@ impl Shares<'_> {
             named: named.map(PathBuf::as_path).chain(own).map(Path::to_path_buf).collect(),
         };
         let spec = ProgramSpec { declared_reads: limit, ..ProgramSpec::new(&task.words, &context) };
-        Ok(PipelineProgram { context, spec, reads, after })
+        Ok(PipelineProgram { context, spec, reads, after, file_memory: member.file_memory().cloned() })
     }
 }
 
 /// Returns access to the files of a job, for hashing.
-fn reading<'a>(shared: &'a Shared, assignment: &'a Assignment) -> Reading<'a> {
+pub(super) fn reading<'a>(shared: &'a Shared, assignment: &'a Assignment) -> Reading<'a> {
     let (contents, paths) = (&shared.contents, &assignment.job.paths);
     Reading { contents, paths, cancelled: &assignment.cancelled }
-}
-
-/// Begins the records of the runs of all programs of a pipeline that are remembered.
-fn begin_runs(task: &RunTask, reading: Reading<'_>) -> Vec<Option<FinishedRun>> {
-    let run =
-        |program: &RunTask| program.is_remembered().then(|| finished_runs::begin(program, reading)).flatten();
-    task.programs().map(run).collect()
 }
 
 /// Runs the program, or nothing if none is named. A failure includes its output too.
@@ -267,60 +197,47 @@ fn run_with(
     let socket = open_socket(shared, attempt.task.job)?;
     let env = env_of(shared, attempt, socket.as_ref());
     let socket_dir = socket.as_ref().and_then(|socket| socket.socket().parent());
-    let members = task.programs().map(|program| Member::new(shared, program, task.slots()));
-    let members: Vec<Member<'_>> = members.collect::<Result<_, _>>()?;
+    let members = Member::all(shared, task, attempt.attempt)?;
     let spills = (members.len() > 1).then(|| shared.options.programs.private_directory()).transpose();
     let spills = spills.map_err(|error| file_failure("create", Path::new(TEMPORARY), error))?;
     let spill_dir = spills.as_ref().map(TemporaryDir::path);
     let disk_dirs =
-        members.iter().filter_map(Member::own_path).chain(spill_dir).map(Path::to_path_buf).collect();
-    let error_path = output.error_path();
-    let shares = Shares { shared, assignment, files, env, socket_dir, disk_dirs, error_path };
+        members.iter().flat_map(Member::own_paths).chain(spill_dir).map(Path::to_path_buf).collect();
+    let (named, error_path) = (named_of_phases(task, &members), output.error_path());
+    let shares = Shares { shared, assignment, files, env, socket_dir, disk_dirs, named, error_path };
     let others = NodeStreams::open(shared, assignment, task)?;
-    let own = |position: usize| members[position].work_dir.as_path();
-    let mut pipeline = Wiring::new(task, &assignment.job.paths, others, own)?;
-    let read_bytes = pipeline.input_bytes();
-    shared.meters.add_used(attempt, AttemptUsage { read_bytes, ..AttemptUsage::default() });
-    for member in members.iter().filter(|member| member.task.has_own_directory()) {
-        link(&member.task.files, &member.work_dir)?;
-    }
-    let Wired { streams, carried } = pipeline.wire(spill_dir)?;
-    let reading = reading(shared, assignment);
-    let begun = begin_runs(task, reading);
-    let programs = members.iter().enumerate();
-    let programs = programs.map(|(position, member)| shares.program(member, pipeline.edges(position, own)));
-    let programs: Vec<PipelineProgram> = programs.collect::<Result<_, _>>()?;
-    let start = Instant::now();
-    let ran = program::run_pipeline(
-        programs,
-        streams,
-        carried,
-        |position| pipeline.before_start(position),
-        |bytes| output.add_output(bytes),
-    );
-    let (streamed_bytes, waited) = pipeline.streamed_here();
-    let ran_ms = start.elapsed().saturating_sub(waited).as_millis() as u64;
+    let mut phases = Phases::new(&shares, task, members, others, spill_dir);
+    let ran = phases.run(|bytes| output.add_output(bytes));
     let outcome = ran.and_then(|()| {
         files.check_unchanged()?;
-        if !members.iter().any(|member| member.task.has_own_directory() || member.task.in_place) {
-            return Ok(Vec::new());
-        }
-        // Processes that the programs left behind could still write to their outputs.
-        shared.options.programs.end_attempt();
-        let begun = begun.into_iter().map(|run| run.map(|run| FinishedRun { ran_ms, ..run }));
-        let stored_bytes = pipeline.output_bytes();
-        let runs = pipeline.take_outputs(attempt, begun.collect(), reading)?;
-        let (read_bytes, moved_bytes) = (streamed_bytes, streamed_bytes);
-        let used = AttemptUsage { stored_bytes, read_bytes, moved_bytes, ..AttemptUsage::default() };
-        shared.meters.add_used(attempt, used);
-        Ok(runs)
+        phases.take_outputs()
     });
-    drop(pipeline);
     match outcome {
         Ok(runs) => {
-            give_back(shared, members);
+            give_back(shared, phases.into_members());
             Ok(RunResult { runs, ..output.finish() })
         }
-        Err(failure) => Err(TaskFailure { said: Some(Box::new(output.finish())), ..failure }),
+        Err(failure) => {
+            let runs = phases.take_finished(&failure);
+            Err(TaskFailure { said: Some(Box::new(RunResult { runs, ..output.finish() })), ..failure })
+        }
     }
+}
+
+/// Returns the paths that programs of all phases name, with their directories; none for a single phase.
+fn named_of_phases(task: &RunTask, members: &[Member<'_>]) -> Vec<PathBuf> {
+    if task.phases().len() < 2 {
+        return Vec::new();
+    }
+    let texts = |program: &RunTask| {
+        let values = program.env.iter().map(|(_, value)| value);
+        program.words.iter().chain(values).flat_map(std::env::split_paths).collect::<Vec<_>>()
+    };
+    let of_program = |program: &RunTask| {
+        let inputs = program.inputs.iter().map(|input| &input.path);
+        let named = program.files.iter().chain(inputs).chain(declared_reads::named(program));
+        named.cloned().chain([program.directory.clone()]).chain(texts(program)).collect::<Vec<_>>()
+    };
+    let own = members.iter().flat_map(Member::own_paths).map(Path::to_path_buf);
+    task.programs().flat_map(of_program).chain(own).collect()
 }

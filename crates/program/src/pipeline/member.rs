@@ -99,7 +99,7 @@ impl<'a> Running<'a> {
         drop(starting);
         let lives = Lives { programs: &context.programs, number: process.number, ended: false };
         let drain = Drain::new(program.spec.stderr_log.as_deref(), &context.reports);
-        let limits = LimitWatch::begin(context);
+        let limits = LimitWatch::begin(context).with_file_memory(program.file_memory.as_ref());
         let (is_stderr_open, file_until, ended) = (true, None, None);
         Ok(Self {
             program,
@@ -261,6 +261,11 @@ impl<'a> Running<'a> {
         let tail = self.drain.finish();
         let other = |failure| Box::new(Failed { failure, passed_limit: false });
         let context = &self.program.context;
+        if self.program.file_memory.as_ref().is_some_and(|memory| memory.is_outgrown()) {
+            let message = "the files of the program did not fit in memory";
+            let failure = TaskFailure::new(Blame::Environment, message);
+            return Err(Box::new(Failed { failure, passed_limit: true }));
+        }
         if let Some(passed) = self.limits.passed() {
             let failure = context.limits.failure(&passed, tail);
             return Err(Box::new(Failed { failure, passed_limit: true }));

@@ -5,13 +5,17 @@ use crate::limits::{Passed, ProgramLimits};
 use crate::process::Process;
 use crate::process::disk_usage::disk_usage;
 use crate::process::ending::Outcome;
+use crate::process::file_memory::FileMemory;
 use api::LimitKind;
 use containment::{UnlinkedFiles, Usage};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Interval between two measurements.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The same where files lie in memory, which fills fast.
+const LOOK_AT_MEMORY_EVERY: Duration = Duration::from_millis(50);
 
 /// The limits of one run, and the next time to look at them.
 #[derive(Debug)]
@@ -22,6 +26,7 @@ pub(crate) struct LimitWatch {
     /// None: no limit needs a look, or one has been passed.
     next: Option<Instant>,
     passed: Option<Passed>,
+    file_memory: Option<Arc<FileMemory>>,
 }
 
 impl LimitWatch {
@@ -34,7 +39,23 @@ impl LimitWatch {
         let own_temporary = context.programs.slots.temporary_here().filter(|_| has(LimitKind::Disk));
         let dirs = context.disk_dirs.iter().cloned().chain(own_temporary).collect();
         let started = Instant::now();
-        Self { limits, dirs, started, next: needs_looks.then(|| started + LOOK_EVERY), passed: None }
+        Self {
+            limits,
+            dirs,
+            started,
+            next: needs_looks.then(|| started + LOOK_EVERY),
+            passed: None,
+            file_memory: None,
+        }
+    }
+
+    /// Adds the directory in memory of the program, if it has one.
+    pub fn with_file_memory(mut self, memory: Option<&Arc<FileMemory>>) -> Self {
+        self.file_memory = memory.cloned();
+        if memory.is_some() {
+            self.next = Some(self.started + LOOK_AT_MEMORY_EVERY);
+        }
+        self
     }
 
     /// Returns when to look again.
@@ -48,9 +69,10 @@ impl LimitWatch {
         if self.next.is_none_or(|next| now < next) {
             return false;
         }
-        self.next = Some(now + LOOK_EVERY);
+        let every = if self.file_memory.is_some() { LOOK_AT_MEMORY_EVERY } else { LOOK_EVERY };
+        self.next = Some(now + every);
         self.passed = self.measure(process, now);
-        if self.passed.is_none() {
+        if self.passed.is_none() && !self.file_memory.as_ref().is_some_and(|memory| memory.measure()) {
             return false;
         }
         self.next = None;
@@ -61,6 +83,12 @@ impl LimitWatch {
     /// Looks at the actions of the kernel once a program has ended. A program that succeeded although processes were
     /// refused to it has passed no limit.
     pub fn look_at_ended(&mut self, process: &Process, outcome: Outcome) {
+        if let Some(memory) = &self.file_memory {
+            match outcome {
+                Outcome::Failed => memory.measure_failed(),
+                _ => memory.measure(),
+            };
+        }
         if self.passed.is_none()
             && let Some(usage) = self.usage(process)
         {
@@ -74,7 +102,7 @@ impl LimitWatch {
 
     /// Returns whether a limit was passed.
     pub fn has_passed(&self) -> bool {
-        self.passed.is_some()
+        self.passed.is_some() || self.file_memory.as_ref().is_some_and(|memory| memory.is_outgrown())
     }
 
     /// Returns the limit that was passed.

@@ -140,6 +140,7 @@ fn embedded(stages: &[Stage], display: Display, containment: Containment) -> Res
         program_env: Vec::new(),
         stored_files: Some(FileStore::data_dir(&first.state_dir)),
         seen: None,
+        file_memory_bytes: 0,
     };
     let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);
     let ended = started.map_err(Failure::from).and_then(|node| {

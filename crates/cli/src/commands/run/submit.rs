@@ -272,6 +272,7 @@ pub(super) fn on_this_machine(
         program_env: Vec::new(),
         stored_files: Some(FileStore::data_dir(state_dir)),
         seen: None,
+        file_memory_bytes: machine::file_memory_bytes(),
     };
     let node = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from)?;
     // Slots stop when every job is over.

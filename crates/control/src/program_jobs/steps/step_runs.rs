@@ -3,7 +3,7 @@
 use api::history::EventKind;
 use api::task::{FileContent, FinishedRun, RecordedRun, RunLook, RunLooked, RunTask};
 use ids::StepNumber;
-use jobkind::{Judgement, KnownRuns, LOOKS_FROM, RunMemory, Step, StepPlan, StepWork};
+use jobkind::{Judgement, KnownRuns, LOOKS_FROM, PriorRuns, RunMemory, Step, StepPlan, StepWork};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ const REASONS_MAX: usize = 10_000;
 #[derive(Default)]
 pub(super) struct StepRuns {
     known: KnownRuns,
+    /// Bytes that the finished runs of earlier jobs wrote.
+    wrote: BTreeMap<StepNumber, u64>,
     /// The steps about which each open task asks.
     asked: BTreeMap<StepNumber, Vec<StepNumber>>,
     is_judged: bool,
@@ -31,7 +33,21 @@ pub(super) struct StepRuns {
 
 impl StepRuns {
     pub fn new(recorded: BTreeMap<StepNumber, Arc<RecordedRun>>) -> Self {
-        Self { known: KnownRuns { recorded, ..KnownRuns::default() }, ..Self::default() }
+        let bytes = |(step, recorded): (&StepNumber, &Arc<RecordedRun>)| {
+            let outputs = &recorded.run.outputs;
+            // The sizes of streams are not known.
+            let are_known = outputs.iter().all(|output| output.sha256.is_some());
+            let bytes = outputs.iter().fold(0_u64, |sum, output| sum.saturating_add(output.bytes));
+            are_known.then_some((*step, bytes))
+        };
+        let wrote = recorded.iter().filter_map(bytes).collect();
+        Self { known: KnownRuns { recorded, ..KnownRuns::default() }, wrote, ..Self::default() }
+    }
+
+    /// Returns the facts for pipelines, once it is judged which steps are skipped.
+    pub fn prior(&mut self) -> PriorRuns {
+        let may_stand = self.known.recorded.keys().copied().collect();
+        PriorRuns { wrote: std::mem::take(&mut self.wrote), may_stand }
     }
 
     /// Returns the ranks of the steps, from the times of their finished runs.

@@ -8,7 +8,7 @@ use crate::scheduling::EarlyWriter;
 use crate::users::{JobOwner, JobQuota};
 use api::control::{JobOutcome, JobProgress, StageProgress};
 use api::history::EventKind;
-use api::task::{RecordedRun, RunResult};
+use api::task::{RecordedRun, RunResult, RunTask};
 use api::{Blame, ContentHash, StoredContent, TaskFailure};
 use ids::{JobId, StageKind, StepNumber};
 use jobkind::{FinishedSteps, LOOKS_FROM, NodeSize, Step, StepPlan};
@@ -154,7 +154,7 @@ impl SteppedJob {
 
     /// Skips the steps for which finished runs stand, and plans others that may begin now.
     fn go_on(&mut self, size: NodeSize) {
-        let Some(plan) = self.plan.clone() else { return };
+        let Some(mut plan) = self.plan.clone() else { return };
         if let Some(judgement) = plan.memory().and_then(|memory| self.runs.judge(memory)) {
             let skipped: Vec<StepNumber> = judgement.skipped.difference(&self.planned).copied().collect();
             self.runs.count_skipped(skipped.len());
@@ -163,6 +163,9 @@ impl SteppedJob {
             for done in [skipped, needless.unwrap_or_default()] {
                 self.planned.extend(&done);
                 self.finished.extend(&done);
+            }
+            if let Some(with_prior) = plan.with_prior(&self.runs.prior()) {
+                plan = Arc::clone(self.plan.insert(with_prior));
             }
         }
         self.queue(plan.first(size), size);
@@ -201,8 +204,10 @@ impl SteppedJob {
     /// Plans again the waiting pipelines that fit on no node any more, because the largest one is smaller now.
     pub fn fit(&mut self, size: NodeSize) {
         let is_too_large = |step: &Step| {
-            let slots = step.work.program().map_or(1, |task| task.slots());
-            !step.beside.is_empty() && slots > size.slots
+            let too_large = |task: &RunTask| {
+                task.slots() > size.slots || task.memory_bytes > size.memory_bytes
+            };
+            !step.beside.is_empty() && step.work.program().is_some_and(|task| too_large(task))
         };
         let Some(plan) = self.plan.clone() else { return };
         let large = self.queued.take_if(is_too_large);
