@@ -131,6 +131,7 @@ impl From<ServerError> for Problem {
             | ServerError::Input(_)
             | ServerError::Layout(_)
             | ServerError::LargeStep { .. }
+            | ServerError::StepTooLate
             | ServerError::OutputOfOther { .. }
             | ServerError::Flow(_)
             | ServerError::BatchSize { .. }

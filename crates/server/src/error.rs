@@ -80,8 +80,12 @@ pub enum ServerError {
     JobStep(#[from] jobkind::JobStepError),
     #[error(transparent)]
     Input(#[from] mapper::input::InputError),
-    #[error("its inputs have {bytes} bytes, and a job that is a step reads at most {max}: run it with `sailfish run`")]
+    #[error(
+        "its inputs have {bytes} bytes, and a job that is a step reads at most {max}: run it with `sailfish run`"
+    )]
     LargeStep { bytes: u64, max: u64 },
+    #[error("the job of which it is a step ends")]
+    StepTooLate,
     #[error("the memory of the job: {0}")]
     Layout(#[from] mapreduce::layout::LayoutError),
     #[error(

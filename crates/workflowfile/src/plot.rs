@@ -6,9 +6,9 @@
 mod drawing;
 mod layers;
 
-use api::{Function, JobSpec};
 use api::job::workflow::WorkflowSpec;
 use api::task::TaskFile;
+use api::{Function, JobSpec};
 use drawing::{Arrow, Drawing, Shape};
 use layers::Layout;
 use std::collections::{BTreeMap, BTreeSet};

@@ -136,6 +136,11 @@ impl Control {
         jobs
     }
 
+    /// Returns whether a job with steps ends: none of its steps may begin.
+    pub fn ends_steps(&self, job: JobId) -> bool {
+        self.stepped.get(job).is_none_or(SteppedJob::is_stopping)
+    }
+
     /// Ends a step that is a MapReduce job and could not begin, and with it the job of which it is a step.
     pub fn job_step_failed(&mut self, outbox: &mut Outbox, job: JobId, reason: String) {
         let failure = TaskFailure::new(Blame::UserData, reason);

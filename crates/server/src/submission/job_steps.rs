@@ -75,8 +75,13 @@ impl EventLoop {
         // Their rows name the job of which they are steps, whose row may not be written yet.
         self.write_and_reply().await?;
         for step in steps {
-            let job = step.job;
-            match self.begin_job_step(step).await {
+            let (job, of) = (step.job, step.step_of.job);
+            // One that failed before it in this list ends their job.
+            let begun = match self.control.ends_steps(of) {
+                true => Err(ServerError::StepTooLate.into()),
+                false => self.begin_job_step(step).await,
+            };
+            match begun {
                 Ok(()) => {}
                 Err(Refused::Answer(error)) => {
                     self.tell_time();
