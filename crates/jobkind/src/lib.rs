@@ -19,11 +19,13 @@
 mod kinds;
 pub mod laws;
 mod runs;
+mod site;
 mod step;
 
 pub use kinds::{KindError, Kinds, StepPlan};
 pub use runs::{Judgement, KnownRuns, LOOKS_FROM, RememberedStep, RunMemory};
-pub use step::{FinishedSteps, NodeSize, Step, StepWork};
+pub use site::{InputPlace, InputPlaces, NodeSize, PipelineNeeds, WorkingNodes};
+pub use step::{FinishedSteps, Step, StepWork};
 
 use serde::de::DeserializeOwned;
 use std::path::Path;

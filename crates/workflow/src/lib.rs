@@ -19,6 +19,7 @@ mod check;
 mod kind;
 mod memory;
 mod pipelines;
+mod places;
 mod preview;
 mod ranks;
 mod spec;

@@ -2,9 +2,11 @@
 //! that read its standard output, theirs, and so on, as long as their cores fit on one node.
 //!
 //! All programs of such a pipeline start together, so no slot waits for a file. A step is left out if it needs a file or
-//! another step that is not finished; it begins later, as the start of another pipeline.
+//! another step that is not finished; it begins later, as the start of another pipeline. Where one node has the stored
+//! inputs of two branches, a step that reads both takes the second one along.
 
 use crate::PlannedWorkflow;
+use crate::places::Placed;
 use crate::spec::PlannedStep;
 use api::ShippedFile;
 use api::control::NAME_BYTES_MAX;
@@ -38,9 +40,17 @@ pub(crate) fn pipelines(
             for reader in spec.step_at(writer).stream_readers.iter().copied() {
                 let others = spec.step_at(reader).after.iter().filter(|before| **before != writer);
                 let may_begin = others.into_iter().all(|before| is_finished(*before));
-                let is_free = !begun.contains(&reader) && !taken.contains(&reader);
-                if may_begin && is_free && pipeline.takes(reader, size) {
+                let is_free = |step: &StepNumber| !begun.contains(step) && !taken.contains(step);
+                if may_begin && is_free(&reader) && pipeline.takes(reader, size) {
                     taken.insert(reader);
+                } else if !may_begin && pipeline.placed.has_inputs() {
+                    let missing = pipeline.missing(reader, &is_finished, is_free);
+                    taken.extend(
+                        missing
+                            .and_then(|missing| pipeline.takes_branch(missing, size))
+                            .into_iter()
+                            .flatten(),
+                    );
                 }
             }
         }
@@ -50,11 +60,11 @@ pub(crate) fn pipelines(
 }
 
 /// A pipeline that grows from its first step.
+#[derive(Clone)]
 struct Growing<'a> {
     spec: &'a PlannedWorkflow,
     members: Vec<StepNumber>,
-    cores: u32,
-    memory_bytes: u64,
+    placed: Placed,
     files: usize,
     shipped: BTreeMap<&'a Path, &'a ShippedFile>,
 }
@@ -63,18 +73,17 @@ impl<'a> Growing<'a> {
     fn new(spec: &'a PlannedWorkflow, first: StepNumber) -> Self {
         let program = &spec.step_at(first).program;
         let shipped = program.shipped.iter().map(|file| (file.path.as_path(), file)).collect();
-        let (cores, memory_bytes, files) = (program.slots(), program.memory_bytes, files_of(program));
-        Self { spec, members: vec![first], cores, memory_bytes, files, shipped }
+        Self { spec, members: vec![first], placed: Placed::of(program), files: files_of(program), shipped }
     }
 
     /// Takes a step if the pipeline still fits on a node, and both may be one attempt.
     fn takes(&mut self, step: StepNumber, size: NodeSize) -> bool {
         let first = &self.spec.step_at(self.members[0]).program;
         let program = &self.spec.step_at(step).program;
-        let cores = self.cores.saturating_add(program.slots());
-        let memory_bytes = self.memory_bytes.saturating_add(program.memory_bytes);
+        let more = Placed::of(program);
+        let placed = self.placed.with(&more);
         let files = self.files + files_of(program);
-        let fits = cores <= size.slots && memory_bytes <= size.memory_bytes && files <= TASK_FILES_MAX;
+        let fits = placed.fits(size) && files <= TASK_FILES_MAX && !self.placed.moves_more_with(&more, size);
         if !fits || self.members.len() >= PIPELINE_PROGRAMS_MAX || !may_share(first, program) {
             return false;
         }
@@ -86,9 +95,48 @@ impl<'a> Growing<'a> {
             return false;
         }
         self.shipped.extend(program.shipped.iter().map(|file| (file.path.as_path(), file)));
-        (self.cores, self.memory_bytes, self.files) = (cores, memory_bytes, files);
+        (self.placed, self.files) = (placed, files);
         self.members.push(step);
         true
+    }
+
+    /// Returns a step with all steps whose files it needs and that are neither finished nor in the pipeline; None if one of
+    /// them is not free, must end before another one without writing a file for it, or they are too many.
+    fn missing(
+        &self,
+        step: StepNumber,
+        is_finished: impl Fn(StepNumber) -> bool,
+        is_free: impl Fn(&StepNumber) -> bool,
+    ) -> Option<Vec<StepNumber>> {
+        let (mut missing, mut next) = (vec![step], 0);
+        while let Some(step) = missing.get(next).copied() {
+            next += 1;
+            let planned = self.spec.step_at(step);
+            let waits = planned.only_before().any(|before| !is_finished(before));
+            if waits || !is_free(&step) || self.members.len() + missing.len() > PIPELINE_PROGRAMS_MAX {
+                return None;
+            }
+            for before in planned.after.iter().copied() {
+                if !is_finished(before) && !self.members.contains(&before) && !missing.contains(&before) {
+                    missing.push(before);
+                }
+            }
+        }
+        missing.reverse();
+        Some(missing)
+    }
+
+    /// Takes a branch that ends in a reader of the pipeline, if one node has the stored inputs of all. Returns its steps.
+    fn takes_branch(&mut self, branch: Vec<StepNumber>, size: NodeSize<'_>) -> Option<Vec<StepNumber>> {
+        let mut all = self.clone();
+        let is_taken = branch.iter().all(|step| all.takes(*step, size));
+        let programs = branch.iter().map(|step| Placed::of(&self.spec.step_at(*step).program));
+        let has_inputs = programs.into_iter().any(|placed| placed.has_inputs());
+        if !is_taken || !has_inputs || !all.placed.has_a_home(size) {
+            return None;
+        }
+        *self = all;
+        Some(branch)
     }
 
     fn step(self) -> Step {
@@ -102,7 +150,7 @@ impl<'a> Growing<'a> {
         let inside: BTreeSet<StepNumber> = self.members.iter().copied().collect();
         let mut programs = self.members.iter().map(|member| program(spec.step_at(*member), &inside));
         let mut task = programs.next().unwrap_or_default();
-        task.memory_bytes = self.memory_bytes;
+        task.memory_bytes = self.placed.needs.memory_bytes;
         task.shipped = self.shipped.into_values().cloned().collect();
         for mut other in programs {
             other.shipped.clear();

@@ -1,11 +1,13 @@
 //! Jobs with steps: their kind plans the steps, each of which is a job of its own (Clustera, section 3.3).
 
+mod data_places;
 mod step_queue;
 mod step_runs;
 mod stepped_job;
 mod stepped_jobs;
 mod writers;
 
+pub(crate) use data_places::NearStep;
 pub(crate) use stepped_job::{AfterStep, SteppedJob, step_failed, step_stopped};
 pub use stepped_jobs::NewSteps;
 pub(crate) use stepped_jobs::SteppedJobs;
@@ -16,6 +18,7 @@ use api::task::RecordedRun;
 use api::{ContentHash, JobSpec, StoredContent};
 use ids::{JobId, StepNumber};
 use jobkind::StepPlan;
+use mapreduce::PartNodes;
 use rows::StepRow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,6 +38,8 @@ pub struct NewSteppedJob {
     /// Owner in the rows of the jobs.
     pub server: String,
     pub file_hold: Option<FileHold>,
+    /// Nodes with its stored inputs now.
+    pub part_nodes: Arc<PartNodes>,
 }
 
 /// A job with steps from the store, after a restart.
