@@ -39,8 +39,8 @@ use api::data_access::{DataKeys, SecretText};
 use api::drill::{DrillNews, DrillOutcome};
 use api::fsck::{CheckAnswer, CheckNews, FsckAnswer};
 use api::history::{JobState, StepOf};
-use api::job::resources::GenericResources;
 use api::intermediate::{CreatedIntermediate, IntermediateStatus, NewIntermediate};
+use api::job::resources::GenericResources;
 use api::kept::{KeptAnnouncement, KeptPlace};
 use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer};
 use api::stored::need::{DrainingNode, NodeNeed};
@@ -99,9 +99,7 @@ impl Control {
                     seen_listings::node_lost(&mut self.seen, node, outbox);
                 }
                 Fact::JobCleaned { job } => self.job_cleaned(outbox, job, None),
-                Fact::StepRuns { job } => {
-                    self.stepped.step_runs(job).into_iter().for_each(|job| outbox.touch(job));
-                }
+                Fact::StepRuns { job, node } => self.step_runs(outbox, job, node),
                 Fact::StepRan { job, result } => self.step_ran(outbox, job, *result),
             }
         }
@@ -150,12 +148,12 @@ impl Control {
 
 /// Slots and nodes.
 impl Control {
-    /// Records the number of slots of this process, before they ask.
     /// Sets the generic resources of the node in this process. Comes before its slots.
     pub fn local_node_declares(&mut self, resources: GenericResources) {
         self.work.fleet.declare_local(resources);
     }
 
+    /// Records the number of slots of this process, before they ask.
     pub fn local_node_has(&mut self, outbox: &mut Outbox, slots: u32) {
         local_node_has(&mut self.work, outbox, slots);
     }
@@ -377,7 +375,12 @@ impl Control {
         let owner = JobOwner { number: key.user, name: self.users.name(key.user), spec_bytes };
         let seat = self.backlog.admit(key, spec_bytes, window);
         let step = self.stepped.rank_of(job);
-        program_jobs::admit(&mut self.work, outbox, Turn { job, spec, key, step, owner, seat, file_hold });
+        let near = spec.kind.program().and_then(|task| self.stepped.near(job, task));
+        program_jobs::admit(
+            &mut self.work,
+            outbox,
+            Turn { job, spec, key, step, owner, seat, file_hold, near },
+        );
     }
 
     pub fn any_waits(&self) -> bool {
@@ -490,7 +493,10 @@ impl Control {
 
     /// Takes the nodes that have the stored inputs of a job now. Returns whether later changes matter.
     pub fn inputs_moved(&mut self, job: JobId, places: PartNodes) -> bool {
-        inputs_moved(&mut self.work, job, places)
+        match self.stepped.inputs_moved(job, &places) {
+            Some(goes_on) => goes_on,
+            None => inputs_moved(&mut self.work, job, places),
+        }
     }
 
     /// Proposes range boundaries; the first proposal wins.

@@ -87,6 +87,7 @@ impl World {
             quota: None,
             server: "me".to_string(),
             file_hold: None,
+            part_nodes: Arc::default(),
         };
         self.control.begin_stepped(&mut self.outbox, new);
         self.settle();

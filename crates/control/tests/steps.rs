@@ -145,6 +145,7 @@ impl World {
             quota: None,
             server: "me".to_string(),
             file_hold: None,
+            part_nodes: Arc::default(),
         };
         world.control.local_node_has(&mut world.outbox, slots);
         world.control.begin_stepped(&mut world.outbox, new);

@@ -33,7 +33,7 @@ pub struct JobInputs {
     versions: BTreeSet<FileVersion>,
     pub(crate) parts: BTreeSet<ConcreteId>,
     /// Parts of files that programs open. The places of maps do not depend on them.
-    of_programs: BTreeSet<ConcreteId>,
+    pub(crate) of_programs: BTreeSet<ConcreteId>,
     sharing: Arc<SharingJob>,
     /// Leases until the job has its number.
     leases: Vec<u64>,
@@ -107,6 +107,11 @@ fn named_by(spec: &JobSpec) -> impl Iterator<Item = Named<'_>> {
 }
 
 impl JobInputs {
+    /// Returns whether maps or programs read stored files.
+    pub(crate) fn reads_any(&self) -> bool {
+        !self.parts.is_empty() || !self.of_programs.is_empty()
+    }
+
     fn add(&mut self, file: &Named<'_>) {
         let parts = file.content.parts.iter().map(|part| part.concrete);
         match file.size_bytes {

@@ -17,7 +17,9 @@ pub type ReplicaNodes = BTreeMap<ConcreteId, Vec<NodeId>>;
 impl Catalog {
     /// Returns the nodes in reach that have the inputs.
     pub async fn nodes_of_inputs(&self, inputs: &JobInputs) -> Result<ReplicaNodes, CatalogError> {
-        let parts: Vec<ConcreteId> = inputs.parts.iter().copied().take(PLACED_PARTS_MAX).collect();
+        // Steps read files that are pinned for programs.
+        let parts = inputs.parts.iter().chain(&inputs.of_programs).copied();
+        let parts: Vec<ConcreteId> = parts.take(PLACED_PARTS_MAX).collect();
         let mut places = ReplicaNodes::new();
         for parts in parts.chunks(PARTS_AT_ONCE) {
             let files = self.store.replicated_files_of(parts).await?;
@@ -43,10 +45,8 @@ impl Catalog {
             }
             state.jobs.told = reached;
             let jobs = &state.jobs;
-            let reads = jobs
-                .jobs
-                .iter()
-                .filter(|(job, inputs)| !inputs.parts.is_empty() && !jobs.have_read.contains(*job));
+            let reads =
+                jobs.jobs.iter().filter(|(job, inputs)| inputs.reads_any() && !jobs.have_read.contains(*job));
             reads.map(|(job, inputs)| (*job, inputs.clone())).collect()
         };
         let mut moved = Vec::with_capacity(jobs.len());

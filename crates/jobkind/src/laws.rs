@@ -49,8 +49,8 @@ pub fn check(
     }
 }
 
-fn size(ends: usize) -> NodeSize {
-    NodeSize { slots: SLOTS[ends % SLOTS.len()], memory_bytes: u64::MAX }
+fn size(ends: usize) -> NodeSize<'static> {
+    NodeSize { slots: SLOTS[ends % SLOTS.len()], memory_bytes: u64::MAX, ..NodeSize::default() }
 }
 
 #[derive(Default)]

@@ -20,12 +20,14 @@ mod job_step;
 mod kinds;
 pub mod laws;
 mod runs;
+mod site;
 mod step;
 
 pub use job_step::{JobStepError, check_job_step};
 pub use kinds::{KindError, Kinds, StepPlan};
 pub use runs::{Judgement, KnownRuns, LOOKS_FROM, PriorRuns, RememberedStep, RunMemory};
-pub use step::{EarlyStep, FinishedSteps, NodeSize, Step, StepWork};
+pub use site::{InputPlace, InputPlaces, NodeSize, PipelineNeeds, WorkingNodes};
+pub use step::{EarlyStep, FinishedSteps, Step, StepWork};
 
 use ids::StepNumber;
 use serde::de::DeserializeOwned;

@@ -65,20 +65,6 @@ pub struct FinishedSteps<'a> {
     pub begun: &'a BTreeSet<StepNumber>,
 }
 
-/// The largest node that works now. A pipeline must fit there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeSize {
-    pub slots: u32,
-    pub memory_bytes: u64,
-}
-
-impl Default for NodeSize {
-    /// Returns the size as long as no node is known: no pipeline fits.
-    fn default() -> Self {
-        Self { slots: 1, memory_bytes: 0 }
-    }
-}
-
 impl FinishedSteps<'_> {
     /// Returns whether a step has succeeded.
     pub fn has(&self, step: StepNumber) -> bool {

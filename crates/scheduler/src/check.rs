@@ -1,7 +1,7 @@
 //! Conditions that hold after every event.
 
-use crate::memory::{Amount, Room};
 use crate::Slot;
+use crate::memory::{Amount, Room};
 use crate::state::{Job, Phase, State, Task};
 use ids::{AttemptKey, InputNodes, JobId, NodeId, Placement, StageIndex, TaskIndex, TaskKey};
 use std::collections::BTreeMap;
@@ -129,7 +129,9 @@ fn check_resources(state: &State, node: NodeId, room: &Room) {
         }
     }
     assert_eq!(taken, room.taken, "the generic resources of attempts on {node} are miscounted");
-    assert!(!state.jobs.values().any(|job| job.claim.needs.everywhere && !job.claim.needs.resources.is_none()));
+    assert!(
+        !state.jobs.values().any(|job| job.claim.needs.everywhere && !job.claim.needs.resources.is_none())
+    );
 }
 
 fn key(job: JobId, stage: u16, task: usize) -> TaskKey {

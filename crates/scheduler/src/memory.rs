@@ -44,7 +44,15 @@ pub(crate) struct Room {
 impl Room {
     /// Returns the room of a node without attempts.
     pub fn new(memory_bytes: u64, architecture: u32, slots: u32, resources: Amounts) -> Self {
-        Self { memory_bytes, architecture, slots, resources, taken: BTreeMap::new(), ran_bytes: 0, shares: true }
+        Self {
+            memory_bytes,
+            architecture,
+            slots,
+            resources,
+            taken: BTreeMap::new(),
+            ran_bytes: 0,
+            shares: true,
+        }
     }
 
     fn take(&mut self, needs: Needs) {

@@ -24,7 +24,13 @@ impl World {
 
     fn add_node(&mut self, number: u32, memory_bytes: u64, architecture: u32) {
         let node = NodeId(number);
-        self.feed(Event::NodeCame { node, memory_bytes, architecture, slots: 3, resources: Default::default() });
+        self.feed(Event::NodeCame {
+            node,
+            memory_bytes,
+            architecture,
+            slots: 3,
+            resources: Default::default(),
+        });
         (0..3).for_each(|slot| self.feed(Event::SlotFree { slot: Slot { node, slot } }));
     }
 

@@ -31,7 +31,13 @@ impl World {
 
     fn add_node(&mut self, number: u32) {
         let node = NodeId(number);
-        self.feed(Event::NodeCame { node, memory_bytes: 100, architecture: 0, slots: SLOTS, resources: Default::default() });
+        self.feed(Event::NodeCame {
+            node,
+            memory_bytes: 100,
+            architecture: 0,
+            slots: SLOTS,
+            resources: Default::default(),
+        });
         self.poll(number);
     }
 

@@ -1,6 +1,7 @@
 //! The jobs of a world.
 
 use crate::World;
+use crate::run::units;
 use fastrand::Rng;
 use ids::{JobId, NodeId, Placement, StageIndex, StageKind, TaskIndex};
 use scheduler::{Claim, Needs};
@@ -77,5 +78,7 @@ fn needs(world: &World, random: &mut Rng) -> Needs {
     let most_bytes = [0, world.memory_bytes * 2 / 3, world.memory_bytes];
     let kind = random.usize(0..3);
     let memory_bytes = if kind == 0 { 0 } else { random.u64(1..=most_bytes[kind]) };
-    Needs { memory_bytes, everywhere: kind == 1, ..Needs::default() }
+    // Some jobs that hold memory where they run need a generic resource too.
+    let resources = units(if kind == 2 { (memory_bytes % 3) as u32 } else { 0 });
+    Needs { memory_bytes, everywhere: kind == 1, resources, ..Needs::default() }
 }

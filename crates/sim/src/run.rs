@@ -6,7 +6,7 @@ use crate::future::{Future, until_death_ns};
 use crate::jobs::{Job, STAGES};
 use fastrand::Rng;
 use ids::{AttemptKey, JobId, NodeId, StageIndex, TaskIndex};
-use scheduler::{Action, Event, Slot, State, UnixNanos, handle, has_jobs, sanity_check};
+use scheduler::{Action, Amount, Amounts, Event, Slot, State, UnixNanos, handle, has_jobs, sanity_check};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Silence after which a node counts as dead.
@@ -77,7 +77,18 @@ struct Simulation {
     /// Memory held by jobs on all nodes; `ran_bytes` has the memory of attempts on each node.
     held_bytes: u64,
     ran_bytes: BTreeMap<NodeId, u64>,
+    /// Units of the generic resource that attempts have on each node.
+    ran_units: BTreeMap<NodeId, u32>,
     outcome: Outcome,
+}
+
+/// Kind of the generic resource of worlds with memory, and its units on each node.
+const UNIT_KIND: u32 = 3;
+const UNITS_OF_NODE: u32 = 2;
+
+/// Returns units of the generic resource.
+pub(crate) fn units(count: u32) -> Amounts {
+    Amounts::of([Amount { kind: UNIT_KIND, count }])
 }
 
 /// Runs a world to its end. Panics, naming the world, if a job never ends or ends twice.
@@ -99,6 +110,7 @@ pub fn run(world: World) -> Outcome {
         served_ns: vec![0; world.users as usize],
         held_bytes: 0,
         ran_bytes: BTreeMap::new(),
+        ran_units: BTreeMap::new(),
         outcome: Outcome { contended_ns: vec![0; world.users as usize], ..Outcome::default() },
         jobs,
     };
@@ -141,7 +153,8 @@ impl Simulation {
         if self.world.memory_bytes > 0 {
             let memory_bytes = self.world.memory_bytes;
             let slots = self.world.slots_per_node;
-            self.feed(Event::NodeCame { node, memory_bytes, architecture: 0, slots, resources: Default::default() });
+            let resources = units(UNITS_OF_NODE);
+            self.feed(Event::NodeCame { node, memory_bytes, architecture: 0, slots, resources });
         }
         for slot in 0..self.world.slots_per_node {
             self.feed(Event::SlotFree { slot: Slot { node, slot } });
@@ -207,6 +220,7 @@ impl Simulation {
     fn find_dead(&mut self, node: NodeId) {
         let vanished = self.cluster.bury(node);
         self.ran_bytes.remove(&node);
+        self.ran_units.remove(&node);
         for attempt in vanished.keys() {
             self.count_end(*attempt);
             if self.random.f64() < COMES_BACK {
@@ -312,6 +326,9 @@ impl Simulation {
         }
         if !needs.everywhere {
             *self.ran_bytes.entry(node).or_default() += needs.memory_bytes;
+            let units = self.ran_units.entry(node).or_default();
+            *units += needs.resources.count_of(UNIT_KIND);
+            assert!(*units <= UNITS_OF_NODE, "{node} has not that resource: {:?}", self.world);
         }
         let most_bytes = self.held_bytes + self.ran_bytes.values().max().copied().unwrap_or(0);
         assert!(most_bytes <= self.world.memory_bytes, "{node} has not that memory: {:?}", self.world);
@@ -324,6 +341,7 @@ impl Simulation {
             && let Some(bytes) = self.ran_bytes.get_mut(&node)
         {
             *bytes -= needs.memory_bytes;
+            *self.ran_units.entry(node).or_default() -= needs.resources.count_of(UNIT_KIND);
         }
     }
 

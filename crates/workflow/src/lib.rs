@@ -20,6 +20,7 @@ mod early;
 mod kind;
 mod memory;
 mod pipelines;
+mod places;
 mod preview;
 mod ranks;
 mod spec;

@@ -7,9 +7,10 @@
 //! read in the pipeline alone, and their sizes are bounded before they are written.
 //!
 //! A step is left out if it needs a file or another step that is not finished; it begins later, as the start of another
-//! pipeline.
+//! pipeline. Where one node has the stored inputs of two branches, a step that reads both takes the second one along.
 
 use crate::PlannedWorkflow;
+use crate::places::Placed;
 use crate::spec::PlannedStep;
 use api::ShippedFile;
 use api::control::NAME_BYTES_MAX;
@@ -71,10 +72,9 @@ struct Growing<'a> {
     /// Their phases.
     members: BTreeMap<StepNumber, u32>,
     phase: u32,
-    /// Cores of the present phase.
-    cores: u32,
-    /// Memory that the steps of the present phase claim, and the most that those of a phase do.
-    phase_memory_bytes: u64,
+    /// Needs of the steps of the present phase, and the stored inputs of all.
+    placed: Placed,
+    /// The most memory that the steps of a phase claim.
     memory_bytes: u64,
     /// Memory for the files of its steps, which lasts until the end.
     file_memory: BTreeMap<StepNumber, u64>,
@@ -91,8 +91,7 @@ impl<'a> Growing<'a> {
             order: vec![first],
             members: BTreeMap::from([(first, 0)]),
             phase: 0,
-            cores: program.slots(),
-            phase_memory_bytes: program.memory_bytes,
+            placed: Placed::of(program),
             memory_bytes: program.memory_bytes,
             file_memory: BTreeMap::new(),
             files: files_of(program),
@@ -110,6 +109,9 @@ impl<'a> Growing<'a> {
                 let may_begin = others.all(|before| self.is_over(*before, around));
                 if may_begin && !self.members.contains_key(&reader) && (around.is_free)(reader) {
                     self.takes(reader, around.size);
+                } else if !may_begin && self.phase == 0 && self.placed.has_inputs() {
+                    let branch = self.missing(reader, around);
+                    branch.into_iter().for_each(|branch| self.takes_branch(&branch, around.size));
                 }
             }
         }
@@ -133,8 +135,7 @@ impl<'a> Growing<'a> {
             return None;
         }
         let waiting = self.waiting(around);
-        let slots = self.cores;
-        let mut longer = Self { phase: self.phase + 1, cores: 0, phase_memory_bytes: 0, ..self.clone() };
+        let mut longer = Self { phase: self.phase + 1, placed: self.placed.next_phase(), ..self.clone() };
         for step in &waiting {
             let may_begin =
                 self.spec.step_at(*step).after.iter().all(|before| longer.is_over(*before, around));
@@ -144,8 +145,8 @@ impl<'a> Growing<'a> {
             }
         }
         longer.grow_along_streams(around);
-        let fits = longer.cores == slots && longer.holds_files(around.size);
-        fits.then_some(longer)
+        let is_as_wide = longer.placed.needs.slots == self.placed.needs.slots;
+        (is_as_wide && longer.holds_files(around.size)).then_some(longer)
     }
 
     /// Returns the steps outside that wait for steps of the pipeline, in order.
@@ -177,7 +178,7 @@ impl<'a> Growing<'a> {
             let Some(bytes) = self.bytes_max(writer) else { return false };
             self.file_memory.insert(writer, bytes);
         }
-        let share_bytes = size.memory_bytes / u64::from(size.slots.max(1)) * u64::from(self.cores);
+        let share_bytes = size.memory_bytes / u64::from(size.slots.max(1)) * u64::from(self.placed.needs.slots);
         self.file_memory_bytes() <= share_bytes / 2 && self.claim_bytes() <= size.memory_bytes
     }
 
@@ -201,10 +202,10 @@ impl<'a> Growing<'a> {
     fn takes(&mut self, step: StepNumber, size: NodeSize) -> bool {
         let first = &self.spec.step_at(self.order[0]).program;
         let program = &self.spec.step_at(step).program;
-        let cores = self.cores.saturating_add(program.slots());
-        let memory_bytes = self.phase_memory_bytes.saturating_add(program.memory_bytes);
+        let more = Placed::of(program);
+        let placed = self.placed.with(&more);
         let files = self.files + files_of(program);
-        let fits = cores <= size.slots && memory_bytes <= size.memory_bytes && files <= TASK_FILES_MAX;
+        let fits = placed.fits(size) && files <= TASK_FILES_MAX && !self.placed.moves_more_with(&more, size);
         if !fits || self.order.len() >= PIPELINE_PROGRAMS_MAX || !may_share(first, program) {
             return false;
         }
@@ -216,11 +217,44 @@ impl<'a> Growing<'a> {
             return false;
         }
         self.shipped.extend(program.shipped.iter().map(|file| (file.path.as_path(), file)));
-        (self.cores, self.phase_memory_bytes, self.files) = (cores, memory_bytes, files);
-        self.memory_bytes = self.memory_bytes.max(memory_bytes);
+        self.memory_bytes = self.memory_bytes.max(placed.needs.memory_bytes);
+        (self.placed, self.files) = (placed, files);
         self.order.push(step);
         self.members.insert(step, self.phase);
         true
+    }
+
+    /// Returns a step with all steps whose files it needs and that are neither finished nor in the pipeline; None if one of
+    /// them is not free, must end before another one without writing a file for it, or they are too many.
+    fn missing(&self, step: StepNumber, around: &Around<'_>) -> Option<Vec<StepNumber>> {
+        let (mut missing, mut next) = (vec![step], 0);
+        while let Some(step) = missing.get(next).copied() {
+            next += 1;
+            let planned = self.spec.step_at(step);
+            let waits = planned.only_before().any(|before| !(around.is_finished)(before));
+            let is_free = (around.is_free)(step) && !self.members.contains_key(&step);
+            if waits || !is_free || self.order.len() + missing.len() > PIPELINE_PROGRAMS_MAX {
+                return None;
+            }
+            for before in planned.after.iter().copied() {
+                let is_known = self.members.contains_key(&before) || missing.contains(&before);
+                if !(around.is_finished)(before) && !is_known {
+                    missing.push(before);
+                }
+            }
+        }
+        missing.reverse();
+        Some(missing)
+    }
+
+    /// Takes a branch that ends in a reader of the pipeline, if one node has the stored inputs of all.
+    fn takes_branch(&mut self, branch: &[StepNumber], size: NodeSize<'_>) {
+        let mut all = self.clone();
+        let is_taken = branch.iter().all(|step| all.takes(*step, size));
+        let has_inputs = |step: &StepNumber| Placed::of(&self.spec.step_at(*step).program).has_inputs();
+        if is_taken && branch.iter().any(has_inputs) && all.placed.has_a_home(size) {
+            *self = all;
+        }
     }
 
     fn step(self) -> Step {

@@ -28,7 +28,7 @@ pub fn check(spec: &WorkflowSpec) -> Result<(), String> {
 pub fn preview(spec: WorkflowSpec, slots: u32) -> Result<Vec<PlannedPipeline>, String> {
     let count = spec.steps.len();
     let spec = planned(spec)?;
-    let size = NodeSize { slots, memory_bytes: u64::MAX };
+    let size = NodeSize { slots, memory_bytes: u64::MAX, ..NodeSize::default() };
     let (mut all, mut pipelines, mut level) = (BTreeSet::new(), Vec::new(), 0);
     let mut steps = Workflow::plan(&spec, size);
     while steps.iter().any(|step| (step.number.0 as usize) < count) {

@@ -47,8 +47,8 @@ fn plan(nodes: &[Node]) -> Arc<dyn StepPlan> {
     Kinds::default().with::<Workflow>().read("workflow", &spec).expect("it has no cycle")
 }
 
-fn slots(slots: u32) -> NodeSize {
-    NodeSize { slots, memory_bytes: u64::MAX }
+fn slots(slots: u32) -> NodeSize<'static> {
+    NodeSize { slots, memory_bytes: u64::MAX, ..NodeSize::default() }
 }
 
 fn task(step: &Step) -> &RunTask {
@@ -132,7 +132,7 @@ fn steps_of_different_needs_do_not_share() {
         let spec =
             serde_json::to_value(WorkflowSpec { steps, only_judges: false }).expect("it can be written");
         let plan = Kinds::default().with::<Workflow>().read("workflow", &spec).expect("it can run");
-        let size = NodeSize { slots: 4, memory_bytes: 100 };
+        let size = NodeSize { slots: 4, memory_bytes: 100, ..NodeSize::default() };
         plan.first(size).iter().map(|step| step.beside.len()).sum::<usize>() == 0
     };
     assert!(!alone(|_| {}));

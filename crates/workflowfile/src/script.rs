@@ -56,8 +56,8 @@ fn add_step(text: &mut String, program: &RunTask, dir: &str) {
             false => above(&output.path).into_iter().for_each(|above| add(format!("mkdir -p {above}"))),
         }
     }
-    let env: Vec<String> =
-        program.env.iter().map(|(name, value)| quoted(&format!("{name}={value}"))).collect();
+    let variables = program.resources.variables().chain(program.env.iter().cloned());
+    let env: Vec<String> = variables.map(|(name, value)| quoted(&format!("{name}={value}"))).collect();
     let env = if env.is_empty() { String::new() } else { format!("env {} ", env.join(" ")) };
     let mut words: Vec<String> = program.words.iter().map(|word| quoted(word)).collect();
     if let Some(first) = program.words.first().filter(|word| word.contains('/')) {

@@ -142,7 +142,34 @@ fn values_of_wrong_types_get_advice() {
     check("outputs = [1]", &["give a list of texts, as in outputs"]);
     check("env = { N = 3 }", &["env = { NAME = \"value\" }"]);
     check("env = \"N=3\"", &["env = { NAME = \"value\" }"]);
+    check(
+        "resources = \"gpu=1\"",
+        &["is a text: give each resource a whole number", "resources = { gpu = 1 }"],
+    );
+    check("resources = { gpu = \"1\" }", &["`resources` of the step \"s\"", "resources = { gpu = 1 }"]);
+    check("resources = { gpu = -1 }", &["resources = { gpu = 1 }"]);
     check("[[step]]\ncommand = \"x\"", &["flow.toml is no workflow file", "missing field `name`"]);
+}
+
+#[test]
+fn resources_are_read_and_checked() {
+    let step = |line: &str| format!("[[step]]\nname = \"s\"\ncommand = \"true\"\n{line}\n");
+    in_directory(&step("resources = { gpu = 2, tape-1 = 1 }"), |_, workflow| {
+        let program = &workflow.unwrap().spec.steps[0].program;
+        assert_eq!(program.resources.to_string(), "gpu=2, tape-1=1");
+    });
+    let check = |line: &str, part: &str| {
+        in_directory(&step(line), |_, workflow| {
+            let said = workflow.unwrap_err().to_string();
+            assert!(said.contains(part) && said.contains("\"s\""), "{part:?} is not in {said:?}");
+        });
+    };
+    check("resources = { gpu = 0 }", "give 1 to 1000000");
+    check("resources = { gpu = 1000001 }", "give 1 to 1000000");
+    check("resources = { \"g pu\" = 1 }", "\"g pu\" is no name of a resource");
+    check("resources = { gpu = 1, GPU = 1 }", "two spellings");
+    check("resources = { a = 1, b = 1, c = 1, d = 1, e = 1, f = 1, g = 1, h = 1, i = 1 }", "at most 8");
+    check("resource = { gpu = 1 }", "there is no key `resource`: did you mean `resources`?");
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod program_socket;
 mod protocol;
 mod races;
 mod racks;
+mod resources;
 mod root_races;
 mod roots;
 mod sandbox;

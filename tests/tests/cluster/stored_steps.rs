@@ -92,3 +92,99 @@ fn steps_read_only_files_of_their_user() {
         guarded.by("bob.token", &submit).expect_failure(REFUSED, &["cannot be declared"]);
     }
 }
+
+/// Bytes of each stored input: large enough that its place matters.
+const INPUT_BYTES: usize = 3_000_000;
+
+/// Puts stored files with one replica until each of two nodes has two. Returns their names, by node.
+fn put_on_both(cluster: &Cluster) -> [Vec<String>; 2] {
+    let mut on = [Vec::new(), Vec::new()];
+    for number in 0..32 {
+        if on.iter().all(|names: &Vec<String>| names.len() >= 2) {
+            return on;
+        }
+        let name = format!("in-{number}");
+        cluster.sandbox.write(&name, vec![b'a' + number; INPUT_BYTES]);
+        cluster.files().done(&["put", &name, &name, "--replicas", "1"]);
+        let node = cluster.files().replicas(&name).concat().join(" ");
+        on[usize::from(node == "node-1")].push(name);
+    }
+    panic!("all files lie on one node: {on:?}");
+}
+
+/// A cluster of two nodes of four slots.
+fn wide_cluster() -> Cluster {
+    let mut cluster = Cluster::builder().nodes(0).start();
+    (0..2).for_each(|_| cluster.add_node_with("rack-0", &["--slots", "4"]));
+    cluster.wait_for_stored_disks(2);
+    cluster
+}
+
+#[test]
+fn steps_run_where_their_inputs_lie() {
+    let cluster = wide_cluster();
+    let [here, there] = put_on_both(&cluster);
+    let step = |name: &str, command: String, inputs: &str, outputs: &str| {
+        format!(
+            "[[step]]\nname = \"{name}\"\ncommand = \"{command}; echo $SAILFISH_NODE > at-{name}\"\n\
+             inputs = [{inputs}]\noutputs = [{outputs}, \"at-{name}\"]\n"
+        )
+    };
+    // Figure 7: the third runs where the larger output was written.
+    let cut = |name: &str, bytes: u32, output: &str| format!("head -c {bytes} {name} > {output}");
+    let stored = |name: &str| format!("\"files:{name}\"");
+    let flow = [
+        step("one", cut(&here[0], 1_200_000, "small"), &stored(&here[0]), "\"small\""),
+        step("two", cut(&there[0], 2_500_000, "large"), &stored(&there[0]), "\"large\""),
+        step("three", "cat small large > all".to_string(), "\"small\", \"large\"", "\"all\""),
+    ];
+    cluster.sandbox.write("flow.toml", flow.concat());
+    let file = cluster.sandbox.path("flow.toml").display().to_string();
+    cluster.run(&["workflow", "run", &file]).expect_success();
+    let at = ["one", "two", "three"].map(|name| {
+        let path = cluster.sandbox.path(&format!("at-{name}"));
+        std::fs::read_to_string(path).expect("a result").trim().to_string()
+    });
+    assert_eq!(at, ["node-0", "node-1", "node-1"]);
+}
+
+#[test]
+fn branches_with_inputs_on_one_node_join() {
+    let cluster = wide_cluster();
+    let [together, elsewhere] = put_on_both(&cluster);
+    // Figure 6, and Figure 7 for inputs that lie apart.
+    let flow = |dir: &str, one: &str, two: &str| {
+        let flow = format!(
+            "[[step]]\nname = \"J1\"\ncommand = \"cat {one}\"\ninputs = [\"files:{one}\"]\nstdout = \"f1\"\n\
+             [[step]]\nname = \"J2\"\ncommand = \"tail -c 5\"\nstdin = \"f1\"\nstdout = \"f2\"\n\
+             [[step]]\nname = \"J3\"\ncommand = \"tail -c 5 {two} > f3\"\ninputs = [\"files:{two}\"]\noutputs = [\"f3\"]\n\
+             [[step]]\nname = \"J4\"\ncommand = \"cat - f3 > f4\"\nstdin = \"f2\"\ninputs = [\"f3\"]\noutputs = [\"f4\"]\n"
+        );
+        cluster.sandbox.write(&format!("{dir}/flow.toml"), flow);
+        let file = cluster.sandbox.path(&format!("{dir}/flow.toml")).display().to_string();
+        cluster.run(&["workflow", "run", &file]).expect_success();
+        std::fs::read_to_string(cluster.sandbox.path(&format!("{dir}/f4"))).expect("a result").len()
+    };
+    assert_eq!(flow("six", &together[0], &together[1]), 10);
+    assert_eq!(flow("seven", &together[0], &elsewhere[0]), 10);
+    let names = |of: &str| {
+        let list = cluster.run(&["jobs", "--steps-of", of, "--json"]).expect_success().json();
+        let rows = list.as_array().expect("a list").iter();
+        let mut names: Vec<String> =
+            rows.filter_map(|row| row["name"].as_str()).map(str::to_string).collect();
+        names.retain(|name| name.contains('J'));
+        names.sort();
+        names
+    };
+    let jobs = cluster.run(&["jobs", "--json"]).expect_success().json();
+    let mut workflows: Vec<i64> = jobs
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|row| row["name"] == "flow")
+        .filter_map(|row| row["job"].as_i64())
+        .collect();
+    workflows.sort_unstable();
+    assert_eq!(names(&workflows[0].to_string()), ["J1 | J2 | J3 | J4"]);
+    assert_eq!(names(&workflows[1].to_string()), ["J1 | J2", "J3", "J4"]);
+}

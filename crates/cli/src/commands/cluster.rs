@@ -475,7 +475,8 @@ fn node_info(args: &NodeArgs) -> anyhow::Result<NodeInfo> {
         None => default_name(),
     };
     ensure!(!name.is_empty() && name.len() <= args::NAME_BYTES_MAX, "--name {name:?}: give 1 to 100 bytes");
-    let resources = GenericResources::parse(args.resource.iter().map(String::as_str)).context("--resource")?;
+    let resources =
+        GenericResources::parse(args.resource.iter().map(String::as_str)).context("--resource")?;
     Ok(NodeInfo {
         protocol: PROTOCOL_VERSION,
         version: env!("CARGO_PKG_VERSION").to_string(),

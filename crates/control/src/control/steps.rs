@@ -27,11 +27,13 @@ const JOB_ENDS: &str = "stopped with the job of which it is a step";
 impl Control {
     /// Begins a job with steps. Its steps follow by [`Control::next_steps`].
     pub fn begin_stepped(&mut self, outbox: &mut Outbox, new: NewSteppedJob) {
-        let NewSteppedJob { job, spec, plan, recorded, user, priority, quota, server, file_hold } = new;
+        let NewSteppedJob { job, spec, plan, recorded, user, priority, quota, server, file_hold, part_nodes } =
+            new;
         let owner = self.users.job_begins(user.clone(), spec_bytes(&spec));
         let mut stepped = SteppedJob::new(owner, priority, Some(plan));
         (stepped.file_hold, stepped.quota) = (file_hold, quota);
         (stepped.shipped, stepped.pinned) = (shipped_contents(&spec), pinned_contents(&spec));
+        stepped.learn_places(&part_nodes);
         stepped.remembers(recorded);
         outbox.write(Change::JobSubmitted {
             job,
@@ -200,7 +202,7 @@ impl Control {
                 }
                 let stages = self.work.scheduling.stage_counts(step).unwrap_or_default();
                 if stages.iter().any(|stage| stage.running > 0) {
-                    self.stepped.step_runs(step);
+                    self.stepped.step_goes_on(step);
                 }
             }
             let size = self.work.fleet.largest_node();
@@ -226,6 +228,13 @@ impl Control {
         let after = self.stepped.change(job, |job| job.stop(outcome));
         self.follow(outbox, job, after);
         true
+    }
+
+    /// Records an attempt of a job, if it is a step.
+    pub(super) fn step_runs(&mut self, outbox: &mut Outbox, job: JobId, node: NodeId) {
+        let Some(spec) = self.work.jobs.get(&job).map(|job| Arc::clone(job.spec())) else { return };
+        let Some(task) = spec.kind.program() else { return };
+        self.stepped.step_runs(job, task, node).into_iter().for_each(|job| outbox.touch(job));
     }
 
     /// Remembers the runs of the programs of a job, if it is a step.

@@ -41,8 +41,8 @@ pub(crate) enum Fact {
     NodeLost { node: NodeId, name: String },
     /// A job is over, and nothing of it is left to clean.
     JobCleaned { job: JobId },
-    /// The first attempt of a job that may be a step begins.
-    StepRuns { job: JobId },
+    /// An attempt of a job that may be a step begins on a node.
+    StepRuns { job: JobId, node: NodeId },
     /// The programs of a job that may be a step have succeeded.
     StepRan { job: JobId, result: Box<RunResult> },
 }

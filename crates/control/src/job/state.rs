@@ -4,6 +4,7 @@ use crate::interface::{JobDirs, Outbox};
 use crate::job::log_room::LogRoom;
 use crate::job::{Keeping, Replicating};
 use crate::loss::LossRecord;
+use crate::program_jobs::steps::NearStep;
 use crate::program_jobs::{FileHold, Seat};
 use crate::users::JobOwner;
 use api::control::JobOutcome;
@@ -53,6 +54,8 @@ pub(crate) struct Job {
     pub(super) losses: LossRecord,
     /// Nodes with its stored inputs, as far as known.
     pub(super) part_nodes: Arc<PartNodes>,
+    /// Nodes near the inputs of its only program; None if any node will do.
+    pub(super) near: Option<Box<NearStep>>,
 }
 
 impl Job {
@@ -82,6 +85,7 @@ impl Job {
             outrun: BTreeSet::new(),
             losses: LossRecord::default(),
             part_nodes: Arc::default(),
+            near: None,
         }
     }
 
@@ -116,6 +120,15 @@ impl Job {
 
     pub(crate) fn part_nodes(&self) -> &PartNodes {
         &self.part_nodes
+    }
+
+    /// Sets the nodes near the inputs of its only program.
+    pub(crate) fn comes_near(&mut self, near: Option<NearStep>) {
+        self.near = near.map(Box::new);
+    }
+
+    pub(crate) fn near(&self) -> Option<&NearStep> {
+        self.near.as_deref()
     }
 
     pub(crate) fn learn_places(&mut self, places: Arc<PartNodes>) {

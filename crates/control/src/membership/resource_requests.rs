@@ -11,7 +11,7 @@ use api::control::NodeInfo;
 use api::job::resources::GenericResources;
 use api::task::RunTask;
 use ids::{JobId, NodeId};
-use jobkind::NodeSize;
+use jobkind::{NodeSize, PipelineNeeds, WorkingNodes};
 use scheduler::{Event, Needs, NodeRoom, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,11 +121,17 @@ impl Fleet {
     }
 
     /// Returns the size of the working node with the most slots. The jobs of the node in this process have their memory.
-    pub fn largest_node(&self) -> NodeSize {
-        let size = |node: &NodeInfo| NodeSize { slots: node.slots, memory_bytes: node.memory_bytes };
-        let largest = self.working().map(size).max_by_key(|size| (size.slots, size.memory_bytes));
-        let local = || Some(NodeSize { slots: self.local_slots()?, memory_bytes: u64::MAX });
-        largest.or_else(local).unwrap_or_default()
+    pub fn largest_node(&self) -> NodeSize<'_> {
+        let size = |node: &NodeInfo| (node.slots, node.memory_bytes);
+        let largest = self.working().map(size).max();
+        let local = || Some((self.local_slots()?, u64::MAX));
+        let known = largest.or_else(local);
+        known.map_or_else(NodeSize::default, |(slots, memory_bytes)| NodeSize {
+            slots,
+            memory_bytes,
+            nodes: Some(self),
+            places: None,
+        })
     }
 
     /// Returns the slots of the largest working node, of an architecture if one is named; None without such a node.
@@ -155,6 +161,22 @@ impl Fleet {
             });
         }
         rooms
+    }
+}
+
+impl WorkingNodes for Fleet {
+    fn could_run(&self, needs: &PipelineNeeds, on: Option<NodeId>) -> bool {
+        if let Some(slots) = self.local_slots() {
+            return needs.slots <= slots && self.local_resources().has(&needs.resources);
+        }
+        let has = |node: &NodeInfo| {
+            let is_large = needs.slots <= node.slots && needs.memory_bytes <= node.memory_bytes;
+            is_large && node.resources.has(&needs.resources)
+        };
+        match on {
+            Some(node) => self.get(node).is_some_and(|node| node.drain.is_none() && has(&node.info)),
+            None => self.working().any(has),
+        }
     }
 }
 

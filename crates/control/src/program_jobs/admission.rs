@@ -5,6 +5,7 @@
 use crate::interface::{JobDirs, Outbox};
 use crate::job::{EXIT_CANCELLED, Job};
 use crate::membership::Fleet;
+use crate::program_jobs::steps::NearStep;
 use crate::program_jobs::{FileHold, QueueKey, Seat, Waiting, Window};
 use crate::scheduling::feed;
 use crate::users::{JobOwner, Users};
@@ -47,15 +48,18 @@ pub(crate) struct Turn {
     pub owner: JobOwner,
     pub seat: Seat,
     pub file_hold: Option<FileHold>,
+    /// Nodes near its inputs; None if any node will do.
+    pub near: Option<NearStep>,
 }
 
 /// Submits a job of one task to the scheduler.
 pub(crate) fn admit(work: &mut Work, outbox: &mut Outbox, turn: Turn) {
-    let Turn { job, spec, key, step, owner, seat, file_hold } = turn;
+    let Turn { job, spec, key, step, owner, seat, file_hold, near } = turn;
     let mut new = Job::new(job, spec, JobDirs::default(), JobResults::new(job, Vec::new()));
     let claim = Claim { step, ..key.claim() };
     new.belongs_to(owner, file_hold);
     new.take_seat(seat);
+    new.comes_near(near);
     let (stages, failures_max) = (new.stage_kinds().to_vec(), new.failures_max());
     work.jobs.insert(new);
     feed(work, outbox, Event::JobSubmitted { job, claim, stages, failures_max });

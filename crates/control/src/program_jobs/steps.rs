@@ -1,5 +1,6 @@
 //! Jobs with steps: their kind plans the steps, each of which is a job of its own (Clustera, section 3.3).
 
+mod data_places;
 mod early_steps;
 mod step_queue;
 mod step_runs;
@@ -7,6 +8,7 @@ mod stepped_job;
 mod stepped_jobs;
 mod writers;
 
+pub(crate) use data_places::NearStep;
 pub(crate) use stepped_job::{AfterStep, SteppedJob, step_failed, step_stopped};
 pub use stepped_jobs::NewSteps;
 pub(crate) use stepped_jobs::SteppedJobs;
@@ -18,6 +20,7 @@ use api::task::RecordedRun;
 use api::{ContentHash, JobSpec, StoredContent};
 use ids::{JobId, StepNumber};
 use jobkind::StepPlan;
+use mapreduce::PartNodes;
 use rows::StepRow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,6 +40,8 @@ pub struct NewSteppedJob {
     /// Owner in the rows of the jobs.
     pub server: String,
     pub file_hold: Option<FileHold>,
+    /// Nodes with its stored inputs now.
+    pub part_nodes: Arc<PartNodes>,
 }
 
 /// A job with steps from the store, after a restart.

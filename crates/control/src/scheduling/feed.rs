@@ -175,7 +175,7 @@ fn start(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, slot: Slot) 
     let now_ns = outbox.now_ns();
     outbox.write(Change::AttemptStarted { attempt, node: slot.node, slot: slot.slot, now_ns });
     if matches!(task, Task::Run(_) | Task::Map(_)) {
-        outbox.tell(Fact::StepRuns { job: id });
+        outbox.tell(Fact::StepRuns { job: id, node: slot.node });
     }
     match work.service {
         Service::Cluster => {

@@ -4,10 +4,13 @@
 use crate::flows::near_stage_files;
 use crate::interface::Outbox;
 use crate::job::Job;
+use crate::membership::Node;
+use crate::program_jobs::steps::NearStep;
 use crate::scheduling::feed;
 use crate::scheduling::seen_inputs::{Seeing, bound};
 use crate::work::Work;
 use api::Task;
+use api::task::RunTask;
 use ids::{InputNodes, JobId, Placement, StageIndex, StageKind, TaskIndex};
 use mapreduce::{PartNodes, near_splits, placement};
 use scheduler::{Event, UnixNanos};
@@ -74,8 +77,36 @@ pub(crate) fn plan_maps(work: &Work, id: JobId, tasks: &[(TaskIndex, &Task)], pl
     }
 }
 
+/// Plans the program of a step near its inputs. It waits for a node that has them only if one has room for it now.
+fn plan_step(work: &Work, task: &RunTask, near: &NearStep, placements: &mut [Placement]) {
+    let slots = task.slots().max(1);
+    let resources = task.resources_of_all();
+    let mut rooms = work.fleet.rooms(task.memory_bytes, &BTreeSet::new());
+    rooms.retain(|room| {
+        let info = work.fleet.get(room.node).map(Node::info);
+        info.is_some_and(|info| info.resources.has(&resources))
+    });
+    // A plan counts tasks of one slot.
+    for room in &mut rooms {
+        (room.free_slots, room.slots) = (room.free_slots / slots, room.slots / slots);
+    }
+    let usable: BTreeSet<_> = rooms.iter().filter(|room| room.slots > 0).map(|room| room.node).collect();
+    let nodes: Vec<_> = near.nodes.iter().copied().filter(|node| usable.contains(node)).collect();
+    let [placement] = placements else { return };
+    if *placement != Placement::Anywhere || nodes.is_empty() || nodes.len() >= usable.len() {
+        return;
+    }
+    let input = InputNodes { nodes, planned: None, wait_ns: fetch_ns(near.bytes), only_there: false };
+    scheduler::plan(vec![input], &rooms).into_iter().for_each(|planned| *placement = planned);
+}
+
 /// Returns the placements of all tasks of a first stage.
 pub(crate) fn near_inputs(work: &Work, id: JobId, placements: &mut [Placement]) {
+    let job = work.jobs.get(&id);
+    let step = job.and_then(|job| Some((job.spec().kind.program()?, job.near()?)));
+    if let Some((task, near)) = step {
+        return plan_step(work, task, near, placements);
+    }
     near_stage_files(work, id, placements);
     let tasks = work.jobs.get(&id).and_then(|job| job.tasks().first());
     let tasks: Vec<_> = (0..).map(TaskIndex).zip(tasks.into_iter().flatten()).collect();

@@ -10,7 +10,13 @@ fn slot(node: u32) -> Slot {
 
 fn came(world: &mut World, nodes: u32) {
     for node in (0..nodes).map(NodeId) {
-        world.feed(Event::NodeCame { node, memory_bytes: 1 << 30, architecture: 0, slots: 1, resources: Default::default() });
+        world.feed(Event::NodeCame {
+            node,
+            memory_bytes: 1 << 30,
+            architecture: 0,
+            slots: 1,
+            resources: Default::default(),
+        });
     }
 }
 

@@ -24,7 +24,7 @@ impl EventLoop {
         plan: Arc<dyn StepPlan>,
         reply: Reply<SubmittedJob>,
     ) -> Result<(), StoreError> {
-        let Submission { spec, hold, user, priority, quota, .. } = submission;
+        let Submission { spec, hold, user, priority, quota, part_nodes, .. } = submission;
         let quota = quota.map(job_quota);
         let wanted = RoomWanted { jobs: 1, spec_bytes: spec_bytes(&spec), quota };
         if let Err(error) = self.control.check_room(&user, wanted, &[]) {
@@ -38,7 +38,8 @@ impl EventLoop {
         let recorded = self.recorded_runs(&user, plan.as_ref()).await?;
         let job = self.numbers.take(&self.store, self.service, 1).await?;
         let (server, file_hold) = (self.owner(), hold);
-        let new = NewSteppedJob { job, spec, plan, recorded, user, priority, quota, server, file_hold };
+        let new =
+            NewSteppedJob { job, spec, plan, recorded, user, priority, quota, server, file_hold, part_nodes };
         self.control.begin_stepped(&mut self.outbox, new);
         self.answer(reply, Ok(SubmittedJob { job, staging: PathBuf::new(), disk_dirs: Vec::new() }));
         Ok(())

@@ -305,7 +305,7 @@ impl Server {
                 slots,
                 memory_bytes: NODE_MEMORY_BYTES,
                 architecture: String::new(),
-            resources: Default::default(),
+                resources: Default::default(),
                 data_url: "http://node".to_string(),
                 sees: Vec::new(),
                 left: Vec::new(),

@@ -220,6 +220,7 @@ impl<'a> Model<'a> {
             quota: None,
             server: rows::CLUSTER_OWNER.to_string(),
             file_hold: None,
+            part_nodes: Arc::default(),
         };
         self.control.begin_stepped(&mut self.outbox, new);
         self.settle();

@@ -58,7 +58,15 @@ impl Target {
     /// Returns a server, or without one this machine.
     pub fn at(site: Option<Site>, state_dir: PathBuf) -> Result<Self, Failure> {
         let connection = site.as_ref().map(Site::connect).transpose()?;
-        Ok(Self { site, connection, state_dir, priority: 0, slots: None, resources: GenericResources::default(), waits: true })
+        Ok(Self {
+            site,
+            connection,
+            state_dir,
+            priority: 0,
+            slots: None,
+            resources: GenericResources::default(),
+            waits: true,
+        })
     }
 }
 

@@ -181,7 +181,8 @@ fn tasks(args: &SubmitArgs, mut pinning: Pinning<'_>) -> anyhow::Result<Submitte
     pinning.pin_words("the program", &mut words)?;
     let pinned = pinning.finish();
     let memory = args.memory.as_deref().map(memory_size::parse).transpose().context("--memory")?;
-    let resources = GenericResources::parse(args.resource.iter().map(String::as_str)).context("--resource")?;
+    let resources =
+        GenericResources::parse(args.resource.iter().map(String::as_str)).context("--resource")?;
     let mut env = Vec::new();
     for pair in &args.env {
         let (name, value) = pair.split_once('=').ok_or_else(|| anyhow!("--env {pair}: give NAME=VALUE"))?;

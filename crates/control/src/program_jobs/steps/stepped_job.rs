@@ -1,6 +1,8 @@
 //! A job with steps.
 
 use crate::program_jobs::FileHold;
+use crate::program_jobs::steps::NearStep;
+use crate::program_jobs::steps::data_places::DataPlaces;
 use crate::program_jobs::steps::early_steps::EarlySteps;
 use crate::program_jobs::steps::step_queue::StepQueue;
 use crate::program_jobs::steps::step_runs::StepRuns;
@@ -10,8 +12,9 @@ use api::control::{JobOutcome, JobProgress, StageProgress};
 use api::history::EventKind;
 use api::task::{RecordedRun, RunResult, RunTask};
 use api::{Blame, ContentHash, StoredContent, TaskFailure};
-use ids::{JobId, StageKind, StepNumber};
-use jobkind::{FinishedSteps, LOOKS_FROM, NodeSize, Step, StepPlan};
+use ids::{JobId, NodeId, StageKind, StepNumber};
+use jobkind::{FinishedSteps, LOOKS_FROM, NodeSize, PipelineNeeds, Step, StepPlan, WorkingNodes};
+use mapreduce::PartNodes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -46,6 +49,7 @@ pub(crate) struct SteppedJob {
     running: BTreeSet<StepNumber>,
     early: EarlySteps,
     runs: StepRuns,
+    places: DataPlaces,
     /// The outcome, once it is certain that the job does not succeed. It ends when no step is open.
     outcome: Option<JobOutcome>,
 }
@@ -54,6 +58,8 @@ pub(crate) struct SteppedJob {
 struct OpenPipeline {
     job: JobId,
     beside: Vec<StepNumber>,
+    /// The node of its last attempt.
+    node: Option<NodeId>,
 }
 
 /// The consequence of an event for a job with steps.
@@ -95,6 +101,7 @@ impl SteppedJob {
             running: BTreeSet::new(),
             early: EarlySteps::default(),
             runs: StepRuns::default(),
+            places: DataPlaces::default(),
             outcome: None,
         }
     }
@@ -112,6 +119,21 @@ impl SteppedJob {
         steps.filter_map(rank).max().unwrap_or(0)
     }
 
+    /// Takes the nodes with replicas of its stored inputs.
+    pub fn learn_places(&mut self, parts: &PartNodes) {
+        self.places.learn(&self.pinned, parts);
+    }
+
+    /// Returns the size of the nodes with the places of its stored inputs.
+    fn placed<'a>(&'a self, size: NodeSize<'a>) -> NodeSize<'a> {
+        NodeSize { places: Some(self.places.inputs()), ..size }
+    }
+
+    /// Returns the nodes near the inputs of a step, if they matter.
+    pub fn near(&self, task: &RunTask) -> Option<NearStep> {
+        self.places.near(task)
+    }
+
     fn push(&mut self, step: Step) {
         self.runs.begin(step.numbers());
         self.queued.push(self.rank(step.numbers()), step);
@@ -124,7 +146,7 @@ impl SteppedJob {
         match open {
             Some(job) => {
                 self.runs.begin(all());
-                self.open.insert(step, OpenPipeline { job, beside: beside.to_vec() });
+                self.open.insert(step, OpenPipeline { job, beside: beside.to_vec(), node: None });
             }
             None => self.finished.extend(all()),
         }
@@ -142,7 +164,7 @@ impl SteppedJob {
 
     /// Plans the first steps, and after a restart those that may begin now. If finished runs of steps are known, their
     /// files are compared first.
-    pub fn plan(&mut self, size: NodeSize) -> AfterStep {
+    pub fn plan(&mut self, size: NodeSize<'_>) -> AfterStep {
         let plan = self.plan.clone();
         let looks = plan.as_ref().and_then(|plan| Some(self.runs.look_steps(plan.memory()?)));
         match looks.unwrap_or_default() {
@@ -153,7 +175,7 @@ impl SteppedJob {
     }
 
     /// Skips the steps for which finished runs stand, and plans others that may begin now.
-    fn go_on(&mut self, size: NodeSize) {
+    fn go_on(&mut self, size: NodeSize<'_>) {
         let Some(mut plan) = self.plan.clone() else { return };
         if let Some(judgement) = plan.memory().and_then(|memory| self.runs.judge(memory)) {
             let skipped: Vec<StepNumber> = judgement.skipped.difference(&self.planned).copied().collect();
@@ -168,13 +190,13 @@ impl SteppedJob {
                 plan = Arc::clone(self.plan.insert(with_prior));
             }
         }
-        self.queue(plan.first(size), size);
+        self.queue(plan.first(self.placed(size)), size);
         let finished = FinishedSteps { all: &self.finished, last: &[], begun: &self.planned };
-        self.queue(plan.next(&finished, size), size);
+        self.queue(plan.next(&finished, self.placed(size)), size);
     }
 
     /// Queues steps that may begin. Those for which a finished run stands are finished at once, and others follow.
-    fn queue(&mut self, mut steps: Vec<Step>, size: NodeSize) {
+    fn queue(&mut self, mut steps: Vec<Step>, size: NodeSize<'_>) {
         let Some(plan) = self.plan.clone().filter(|_| self.outcome.is_none()) else { return };
         while !steps.is_empty() {
             let mut last = Vec::new();
@@ -197,17 +219,24 @@ impl SteppedJob {
             self.finished.extend(&last);
             self.runs.count_skipped(last.len());
             let finished = FinishedSteps { all: &self.finished, last: &last, begun: &self.planned };
-            steps = plan.next(&finished, size);
+            steps = plan.next(&finished, self.placed(size));
         }
     }
 
     /// Plans again the waiting pipelines that fit on no node any more, because the largest one is smaller now.
-    pub fn fit(&mut self, size: NodeSize) {
+    pub fn fit(&mut self, size: NodeSize<'_>) {
         let is_too_large = |step: &Step| {
-            let too_large = |task: &RunTask| {
-                task.slots() > size.slots || task.memory_bytes > size.memory_bytes
+            let has = |task: &RunTask, nodes: &dyn WorkingNodes| {
+                let (slots, resources) = (task.slots(), task.resources_of_all());
+                let needs = PipelineNeeds { slots, resources, ..PipelineNeeds::default() };
+                needs.resources.is_none() || nodes.could_run(&needs, None)
             };
-            !step.beside.is_empty() && step.work.program().is_some_and(|task| too_large(task))
+            let is_too_large = |task: &RunTask| {
+                task.slots() > size.slots
+                    || task.memory_bytes > size.memory_bytes
+                    || size.nodes.is_some_and(|nodes| !has(task, nodes))
+            };
+            !step.beside.is_empty() && step.work.program().is_some_and(|task| is_too_large(task))
         };
         let Some(plan) = self.plan.clone() else { return };
         let large = self.queued.take_if(is_too_large);
@@ -218,7 +247,7 @@ impl SteppedJob {
             self.planned.remove(&number);
         });
         let finished = FinishedSteps { all: &self.finished, last: &[], begun: &self.planned };
-        self.queue(plan.next(&finished, size), size);
+        self.queue(plan.next(&finished, self.placed(size)), size);
     }
 
     /// Takes steps that may begin, at most `count_max`, but one at least if none is open. They must be begun or refused.
@@ -313,16 +342,25 @@ impl SteppedJob {
         self.in_check = 0;
         if self.outcome.is_none() {
             let open = |(step, job): (&Step, JobId)| {
-                (step.number, OpenPipeline { job, beside: step.beside.clone() })
+                (step.number, OpenPipeline { job, beside: step.beside.clone(), node: None })
             };
             self.open.extend(jobs.map(open));
         }
         self.outcome.is_none()
     }
 
-    /// Records the first attempt of a step.
-    pub fn step_runs(&mut self, step: StepNumber) {
+    /// Records that a step has a running attempt of a previous server.
+    pub fn step_goes_on(&mut self, step: StepNumber) {
         self.running.insert(step);
+    }
+
+    /// Records an attempt of a step.
+    pub fn step_runs(&mut self, step: StepNumber, task: &RunTask, node: NodeId) {
+        self.running.insert(step);
+        self.places.begins(task, node);
+        if let Some(open) = self.open.get_mut(&step) {
+            open.node = Some(node);
+        }
     }
 
     /// Records the end of an open step, and of those beside it.
@@ -331,9 +369,9 @@ impl SteppedJob {
         step: StepNumber,
         name: &str,
         outcome: &JobOutcome,
-        size: NodeSize,
+        size: NodeSize<'_>,
     ) -> AfterStep {
-        let Some(OpenPipeline { job, mut beside }) = self.open.remove(&step) else {
+        let Some(OpenPipeline { job, mut beside, .. }) = self.open.remove(&step) else {
             return AfterStep::GoesOn;
         };
         self.running.remove(&step);
@@ -367,7 +405,7 @@ impl SteppedJob {
     }
 
     /// Plans the steps that follow on those that have succeeded together.
-    fn succeeded(&mut self, last: &[StepNumber], size: NodeSize) {
+    fn succeeded(&mut self, last: &[StepNumber], size: NodeSize<'_>) {
         if last.iter().any(|step| step.0 >= LOOKS_FROM) {
             if last.iter().all(|step| self.runs.look_over(*step)) {
                 self.go_on(size);
@@ -381,7 +419,7 @@ impl SteppedJob {
         }
         let Some(plan) = self.plan.clone() else { return };
         let finished = FinishedSteps { all: &self.finished, last, begun: &self.planned };
-        self.queue(plan.next(&finished, size), size);
+        self.queue(plan.next(&finished, self.placed(size)), size);
     }
 
     /// Takes the results of the programs of an open step. Returns the runs to be remembered.
@@ -392,6 +430,9 @@ impl SteppedJob {
         }
         let Some(open) = self.open.get(&step) else { return Vec::new() };
         let numbers: Vec<StepNumber> = std::iter::once(step).chain(open.beside.iter().copied()).collect();
+        if let Some(node) = open.node {
+            runs.iter().flatten().for_each(|run| self.places.wrote(run, node));
+        }
         let plan = self.plan.clone();
         let memory = plan.as_ref().and_then(|plan| plan.memory());
         memory.map_or(Vec::new(), |memory| self.runs.ended(memory, numbers.into_iter().zip(runs)))

@@ -1,15 +1,16 @@
 //! All jobs with steps.
 
 use crate::program_jobs::steps::writers::Writers;
-use crate::program_jobs::steps::{AfterStep, SteppedJob};
+use crate::program_jobs::steps::{AfterStep, NearStep, SteppedJob};
 use crate::scheduling::EarlyWriter;
 use crate::users::Users;
 use api::control::JobOutcome;
 use api::history::{EventKind, StepOf};
-use api::task::{RecordedRun, RunResult};
+use api::task::{RecordedRun, RunResult, RunTask};
 use api::{ContentHash, StoredContent};
-use ids::JobId;
+use ids::{JobId, NodeId};
 use jobkind::{NodeSize, Step, StepPlan};
+use mapreduce::PartNodes;
 use scheduler::StepRank;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -134,7 +135,7 @@ impl SteppedJobs {
     }
 
     /// Takes the next steps of a job for which its user has room.
-    pub fn next_steps(&mut self, users: &Users, size: NodeSize) -> Option<NewSteps> {
+    pub fn next_steps(&mut self, users: &Users, size: NodeSize<'_>) -> Option<NewSteps> {
         let (id, steps) = self.ready.iter().find_map(|id| {
             let job = self.jobs.get_mut(id)?;
             job.fit(size);
@@ -212,12 +213,30 @@ impl SteppedJobs {
         true
     }
 
-    /// Records the first attempt of a job, if it is a step. Returns the job of which it is one.
-    pub fn step_runs(&mut self, job: JobId) -> Option<JobId> {
+    /// Records an attempt of a job, if it is a step. Returns the job of which it is one.
+    pub fn step_runs(&mut self, job: JobId, task: &RunTask, node: NodeId) -> Option<JobId> {
         let StepOf { job: of, step, .. } = self.place_of(job)?;
-        self.jobs.get_mut(&of)?.step_runs(step);
+        self.jobs.get_mut(&of)?.step_runs(step, task, node);
         self.changed.insert(of);
         Some(of)
+    }
+
+    /// Records that a job has a running attempt of a previous server, if it is a step.
+    pub fn step_goes_on(&mut self, job: JobId) {
+        let Some(StepOf { job: of, step, .. }) = self.place_of(job) else { return };
+        self.jobs.get_mut(&of).into_iter().for_each(|job| job.step_goes_on(step));
+    }
+
+    /// Returns the nodes near the inputs of a job, if it is a step and they matter.
+    pub fn near(&self, job: JobId, task: &RunTask) -> Option<NearStep> {
+        self.jobs.get(&self.steps.get(&job)?.of.job)?.near(task)
+    }
+
+    /// Takes the nodes with the stored inputs of a job. Returns whether later changes matter; None for another job.
+    pub fn inputs_moved(&mut self, job: JobId, parts: &PartNodes) -> Option<bool> {
+        let job = self.jobs.get_mut(&job)?;
+        job.learn_places(parts);
+        Some(!job.is_stopping())
     }
 
     /// Takes the results of the programs of a job, if it is a step. Returns the user and the runs to be remembered.
@@ -238,7 +257,7 @@ impl SteppedJobs {
         &mut self,
         job: JobId,
         outcome: &JobOutcome,
-        size: NodeSize,
+        size: NodeSize<'_>,
     ) -> Option<(JobId, AfterStep)> {
         let OpenStep { of, name } = self.steps.remove(&job)?;
         let after = self.change(of.job, |job| job.step_over(of.step, &name, outcome, size))?;
