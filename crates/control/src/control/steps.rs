@@ -233,8 +233,7 @@ impl Control {
     /// Records an attempt of a job, if it is a step.
     pub(super) fn step_runs(&mut self, outbox: &mut Outbox, job: JobId, node: NodeId) {
         let Some(spec) = self.work.jobs.get(&job).map(|job| Arc::clone(job.spec())) else { return };
-        let Some(task) = spec.kind.program() else { return };
-        self.stepped.step_runs(job, task, node).into_iter().for_each(|job| outbox.touch(job));
+        self.stepped.step_runs(job, spec.kind.program(), node).into_iter().for_each(|job| outbox.touch(job));
     }
 
     /// Remembers the runs of the programs of a job, if it is a step.

@@ -231,12 +231,12 @@ impl SteppedJob {
                 let needs = PipelineNeeds { slots, resources, ..PipelineNeeds::default() };
                 needs.resources.is_none() || nodes.could_run(&needs, None)
             };
-            let is_too_large = |task: &RunTask| {
+            let exceeds = |task: &RunTask| {
                 task.slots() > size.slots
                     || task.memory_bytes > size.memory_bytes
                     || size.nodes.is_some_and(|nodes| !has(task, nodes))
             };
-            !step.beside.is_empty() && step.work.program().is_some_and(|task| is_too_large(task))
+            !step.beside.is_empty() && step.work.program().is_some_and(|task| exceeds(task))
         };
         let Some(plan) = self.plan.clone() else { return };
         let large = self.queued.take_if(is_too_large);
@@ -355,9 +355,9 @@ impl SteppedJob {
     }
 
     /// Records an attempt of a step.
-    pub fn step_runs(&mut self, step: StepNumber, task: &RunTask, node: NodeId) {
+    pub fn step_runs(&mut self, step: StepNumber, task: Option<&RunTask>, node: NodeId) {
         self.running.insert(step);
-        self.places.begins(task, node);
+        task.into_iter().for_each(|task| self.places.begins(task, node));
         if let Some(open) = self.open.get_mut(&step) {
             open.node = Some(node);
         }

@@ -214,7 +214,7 @@ impl SteppedJobs {
     }
 
     /// Records an attempt of a job, if it is a step. Returns the job of which it is one.
-    pub fn step_runs(&mut self, job: JobId, task: &RunTask, node: NodeId) -> Option<JobId> {
+    pub fn step_runs(&mut self, job: JobId, task: Option<&RunTask>, node: NodeId) -> Option<JobId> {
         let StepOf { job: of, step, .. } = self.place_of(job)?;
         self.jobs.get_mut(&of)?.step_runs(step, task, node);
         self.changed.insert(of);
