@@ -53,6 +53,9 @@ def test_commands_stream_text(place: dict[str, Any], text: Path, tmp_path: Path)
 
 
 def test_jobs_are_steps(place: dict[str, Any], text: Path, tmp_path: Path) -> None:
+    first = sf.Workflow("first", tmp_path)
+    first.command("waits for a node", "true")
+    first.run(**place)
     wf = sf.Workflow("counts", tmp_path)
     words = wf.command("words", "cat", stdin="text", stdout="words")
     functions = {"mapper": "builtin:words", "reducer": "builtin:sum", "memory": "64M"}
