@@ -44,8 +44,8 @@ impl Streaming {
             } },
         ] });
         cluster.sandbox.write("steps.json", spec.to_string());
-        let mut command = cluster.sailfish(&["submit", "--wait", "--kind", "workflow", "--spec"]);
-        let workflow = Running::start(command.arg(cluster.sandbox.path("steps.json")));
+        let mut command = cluster.sailfish(&["submit", "--wait", "--kind", "workflow"]);
+        let workflow = Running::start(command.arg("--spec").arg(cluster.sandbox.path("steps.json")));
         Self { cluster, workflow, here, go }
     }
 
@@ -141,7 +141,8 @@ fn failed_reader_lets_the_writer_end() {
 fn early_reader_gives_its_slot_to_others() {
     let mut streaming = Streaming::begin(2, READS_ALL);
     assert_eq!(streaming.here.read_line(), "one");
-    let other = Running::start(&mut streaming.cluster.sailfish(&["submit", "--wait", "--", "echo", "other"]));
+    let other =
+        Running::start(streaming.cluster.sailfish(&["submit", "--wait"]).args(["--", "echo", "other"]));
     let other: Finished = other.wait();
     assert!(other.expect_success().text().ends_with("\nother\n"));
     assert_eq!(streaming.cluster.attempts().of_job(WRITER).is(State::Running).count(), 1);
@@ -163,7 +164,7 @@ fn restarted_server_begins_the_reader_again() {
     assert_eq!(cluster.attempts().of_job(WRITER).count(), 1);
 }
 
-/// Nobody reads the stream who has no right of the server to the data of the writer's job.
+/// A stream is read only with the right of the server to the data of the job that writes it.
 #[test]
 fn streams_are_closed_to_strangers() {
     let mut streaming = Streaming::begin(2, READS_ALL);

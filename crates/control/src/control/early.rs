@@ -5,7 +5,9 @@ use crate::interface::{Outbox, Service};
 use crate::membership::needs_of;
 use crate::program_jobs::steps::NewSteps;
 use crate::program_jobs::{QueueKey, window};
-use crate::scheduling::{EarlyWriter, ReaderTurn, feed, has_idle_slots, start_once, turn_of};
+use crate::scheduling::{
+    EarlyWriter, ReaderTurn, feed, has_idle_slots, start_once, turn_of, writer_succeeded,
+};
 use api::JobSpec;
 use ids::{JobId, NodeId};
 use jobkind::{Step, StepWork};
@@ -26,8 +28,7 @@ impl Control {
         let stepped = self.stepped.get(reader.of).filter(|_| self.work.jobs.contains_key(&id));
         let Some(stepped) = stepped else { return self.work.scheduling.early_mut().remove(id) };
         if stepped.has_finished(reader.writer.step) {
-            self.work.scheduling.early_mut().remove(id);
-            return feed(&mut self.work, outbox, Event::JobReleased { job: id });
+            return writer_succeeded(&mut self.work, outbox, id, reader);
         }
         match turn_of(&mut self.work, id, reader) {
             ReaderTurn::Waits => {}

@@ -7,7 +7,7 @@ use crate::membership::Node;
 use crate::scheduling::feed;
 use crate::work::Work;
 use api::task::GrowingInput;
-use ids::{AttemptKey, JobId, StepNumber};
+use ids::{JobId, StepNumber};
 use scheduler::{Event, Needs};
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ pub(crate) struct EarlyReader {
     /// The job of which both are steps.
     pub of: JobId,
     pub writer: EarlyWriter,
-    /// Attempt of the writer that its last attempt reads, or has read.
-    reads: Option<AttemptKey>,
+    /// Attempt of the writer that its last attempt reads, or has read, with its node.
+    reads: Option<GrowingInput>,
     /// Number of its attempts that have read that one.
     tries: u32,
 }
@@ -71,9 +71,8 @@ impl EarlyReaders {
     /// Returns the stream that an attempt of a job reads which starts now, and remembers it; None for any other job.
     pub fn begins(&mut self, reader: JobId, input: Option<GrowingInput>) -> Option<GrowingInput> {
         let known = self.0.get_mut(&reader)?;
-        let reads = input.map(|input| input.attempt);
-        known.tries = if known.reads == reads { known.tries + 1 } else { 1 };
-        known.reads = reads;
+        known.tries = if known.reads == input { known.tries + 1 } else { 1 };
+        known.reads = input;
         input
     }
 }
@@ -89,7 +88,7 @@ pub(crate) fn growing_input(work: &mut Work, job: JobId) -> Option<GrowingInput>
 /// Returns the next thing to do about an early reader whose writer has not succeeded.
 pub(crate) fn turn_of(work: &mut Work, id: JobId, reader: EarlyReader) -> ReaderTurn {
     let writes = work.scheduling.live_attempt(reader.writer.job).map(|(attempt, _)| attempt);
-    let reads_it = writes.is_some() && writes == reader.reads;
+    let reads_it = writes.is_some() && writes == reader.reads.map(|input| input.attempt);
     match work.scheduling.live_attempt(id) {
         Some(_) if reads_it && !others_wait(work) => ReaderTurn::Waits,
         Some(_) => ReaderTurn::Stop,
@@ -110,6 +109,15 @@ fn others_wait(work: &mut Work) -> bool {
 /// Returns whether an attempt with these needs could start at once, on slots that nothing else wants.
 pub(crate) fn has_idle_slots(work: &mut Work, needs: Needs) -> bool {
     !waits_in_place(work) && work.scheduling.has_idle_room(needs)
+}
+
+/// Makes an early reader an ordinary job, because its writer has succeeded. The writer's node learns at once that the
+/// server knows, so the stream has its end.
+pub(crate) fn writer_succeeded(work: &mut Work, outbox: &mut Outbox, job: JobId, reader: EarlyReader) {
+    work.scheduling.early_mut().remove(job);
+    let node = reader.reads.and_then(|input| work.fleet.get_mut(input.node));
+    node.into_iter().for_each(Node::confirm_at_once);
+    feed(work, outbox, Event::JobReleased { job });
 }
 
 /// Starts an early reader on an idle slot. A later attempt does not start by itself.

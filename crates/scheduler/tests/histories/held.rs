@@ -57,7 +57,7 @@ fn stopped_attempt_is_no_failure() {
 }
 
 #[test]
-fn waiting_task_wants_the_slot_of_a_held_job() {
+fn waiting_task_wants_a_held_slot() {
     let mut world = held();
     let other = JobId(2);
     let submitted = Event::JobSubmitted {
