@@ -4,6 +4,7 @@ use crate::StageFile;
 use crate::task::RunResult;
 use ids::{NodeId, RunId};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// The party at fault for a failure; decides the advice, and whether another attempt may help.
@@ -47,6 +48,10 @@ pub struct TaskFailure {
     /// The intermediate file that the attempt could not read from any node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_input: Option<Box<LostInput>>,
+    /// The stored file of which the attempt could read no replica, by the name in its task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub lost_stored: Option<PathBuf>,
 }
 
 /// An intermediate file that could not be read.
@@ -74,11 +79,13 @@ impl TaskFailure {
             lost_runs: Vec::new(),
             unreachable: None,
             lost_input: None,
+            lost_stored: None,
         }
     }
 
     /// Returns whether another attempt may succeed.
     pub fn retryable(&self) -> bool {
-        matches!(self.blame, Blame::UserProgram | Blame::Environment)
+        // A lost file must be made again first.
+        matches!(self.blame, Blame::UserProgram | Blame::Environment) && self.lost_stored.is_none()
     }
 }

@@ -1,6 +1,6 @@
 //! The streams and files between the programs of a pipeline.
 
-use crate::tasks::declared_files::{DeclaredFiles, OutputContents};
+use crate::tasks::declared_files::{DeclaredFiles, OutputContents, StoreVersions, Taking};
 use crate::tasks::finished_runs::Reading;
 use api::TaskFailure;
 use api::job::pipeline::PipelineEdge;
@@ -168,11 +168,16 @@ impl<'a> Wiring<'a> {
         attempt: AttemptKey,
         begun: Vec<Option<FinishedRun>>,
         reading: Reading<'_>,
+        store: &StoreVersions<'_>,
     ) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
         let any = begun.iter().any(Option::is_some);
-        let contents = any.then_some(reading.contents);
-        let outputs =
-            DeclaredFiles::take_all(&self.declared, &self.streamed, attempt, reading.cancelled, contents)?;
+        let taking = Taking {
+            attempt,
+            cancelled: reading.cancelled,
+            contents: any.then_some(reading.contents),
+            store,
+        };
+        let outputs = DeclaredFiles::take_all(&self.declared, &self.streamed, &taking)?;
         if !any {
             return Ok(Vec::new());
         }
@@ -210,7 +215,7 @@ impl<'a> Wiring<'a> {
 
 /// Returns a file that is none: its bytes went from one program to another.
 fn streamed(path: PathBuf) -> FileContent {
-    FileContent { path, real_path: None, sha256: None, bytes: 0, stamp: None, made_by: None }
+    FileContent { path, real_path: None, sha256: None, bytes: 0, stamp: None, made_by: None, stored: None }
 }
 
 /// Returns the output that holds the standard output of a program, and its position.

@@ -3,18 +3,20 @@
 use crate::attempt::{Assignment, JobRun};
 use crate::failure::file_failure;
 use crate::shared::Shared;
+use crate::stored::step_files::{self, NewVersion, StoringJob};
 use crate::tasks::attempt_files::AttemptFiles;
 use crate::tasks::declared_files::remove_files;
 use crate::tasks::declared_reads;
 use crate::tasks::finished_runs::{self, Reading, look};
 use crate::tasks::pipeline_wiring::{Edges, Wired, Wiring};
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
-use api::task::{AttemptUsage, FinishedRun, RunResult, RunTask};
-use api::{AttemptLimits, Blame, LimitKind, TaskFailure};
+use api::task::{AttemptUsage, FinishedRun, RunResult, RunTask, is_stored_path};
+use api::{AttemptLimits, Blame, LimitKind, StoredContent, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::JobId;
 use program::{FunctionContext, PipelineProgram, ProgramLimits, ProgramSpec, Sandbox, TemporaryDir};
 use programport::OpenPort;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -209,8 +211,53 @@ fn reading<'a>(shared: &'a Shared, assignment: &'a Assignment) -> Reading<'a> {
 /// Begins the records of the runs of all programs of a pipeline that are remembered.
 fn begin_runs(task: &RunTask, reading: Reading<'_>) -> Vec<Option<FinishedRun>> {
     let run =
-        |program: &RunTask| program.is_remembered().then(|| finished_runs::begin(program, reading)).flatten();
+        |program: &RunTask| program.is_recorded().then(|| finished_runs::begin(program, reading)).flatten();
     task.programs().map(run).collect()
+}
+
+/// Removes files, and compares others with finished runs.
+fn run_nothing(shared: &Shared, assignment: &Assignment, task: &RunTask) -> Result<RunResult, TaskFailure> {
+    let (stored, plain): (Vec<&Path>, Vec<&Path>) =
+        task.removes.iter().map(PathBuf::as_path).partition(|path| is_stored_path(path));
+    remove_files(&assignment.job.paths, &plain)?;
+    let outputs = task.looks.iter().flat_map(|look| &look.run.outputs).map(|output| output.path.as_path());
+    let asked: BTreeSet<&Path> = outputs.filter(|path| is_stored_path(path)).collect();
+    let asked: Vec<&Path> = asked.into_iter().collect();
+    let mut present = BTreeMap::new();
+    if let Some(first) = asked.first().or(stored.first()) {
+        let socket = open_socket(shared, assignment.attempt.task.job)?;
+        let files = step_files::of_node(shared.options.step_files.as_deref(), first)?;
+        let of = storing_job(assignment, socket.as_ref().map(OpenPort::socket));
+        files.remove(&of, &stored)?;
+        let contents = files.contents(&of, &asked)?;
+        present.extend(
+            asked
+                .iter()
+                .zip(contents)
+                .filter_map(|(path, content)| Some((path.to_path_buf(), content?.identity()))),
+        );
+    }
+    let looked = look(&task.looks, reading(shared, assignment), &present);
+    let looked = looked.map_err(|error| TaskFailure::new(Blame::Cancelled, error.to_string()))?;
+    Ok(RunResult { looked, ..RunResult::default() })
+}
+
+/// Returns the job of an attempt, whose outputs may be stored files.
+fn storing_job<'a>(assignment: &'a Assignment, socket: Option<&'a Path>) -> StoringJob<'a> {
+    let (job, name) = (assignment.attempt.task.job, assignment.job.spec.name.as_str());
+    StoringJob { job, name, user: &assignment.job.user, socket, cancelled: &assignment.cancelled }
+}
+
+/// Stores the outputs of an attempt that are stored files.
+fn store_versions(
+    shared: &Shared,
+    assignment: &Assignment,
+    socket: Option<&OpenPort>,
+    versions: Vec<NewVersion>,
+) -> Result<Vec<StoredContent>, TaskFailure> {
+    let first = versions.first().map_or(Path::new(""), |version| &version.path);
+    let files = step_files::of_node(shared.options.step_files.as_deref(), first)?;
+    files.store(&storing_job(assignment, socket.map(OpenPort::socket)), versions)
 }
 
 /// Runs the program, or nothing if none is named. A failure includes its output too.
@@ -220,10 +267,7 @@ pub(crate) fn run(
     task: &RunTask,
 ) -> Result<RunResult, TaskFailure> {
     if task.words.is_empty() {
-        remove_files(&assignment.job.paths, &task.removes)?;
-        let looked = look(&task.looks, reading(shared, assignment));
-        let looked = looked.map_err(|error| TaskFailure::new(Blame::Cancelled, error.to_string()))?;
-        return Ok(RunResult { looked, ..RunResult::default() });
+        return run_nothing(shared, assignment, task);
     }
     if task.pinned.is_empty() {
         return run_with(shared, assignment, task, &AttemptFiles::default());
@@ -248,8 +292,7 @@ fn run_with(
     task: &RunTask,
     files: &AttemptFiles,
 ) -> Result<RunResult, TaskFailure> {
-    let attempt = assignment.attempt;
-    let listed = shared.outputs.begin(attempt);
+    let (attempt, listed) = (assignment.attempt, shared.outputs.begin(assignment.attempt));
     let output = &*listed.output;
     let mut env = vec![
         ("SAILFISH_JOB".to_string(), attempt.task.job.to_string()),
@@ -299,7 +342,8 @@ fn run_with(
         shared.options.programs.end_attempt();
         let begun = begun.into_iter().map(|run| run.map(|run| FinishedRun { ran_ms, ..run }));
         let stored_bytes = pipeline.output_bytes();
-        let runs = pipeline.take_outputs(attempt, begun.collect(), reading)?;
+        let store = |versions| store_versions(shared, assignment, socket.as_ref(), versions);
+        let runs = pipeline.take_outputs(attempt, begun.collect(), reading, &store)?;
         shared.meters.add_used(attempt, AttemptUsage { stored_bytes, ..AttemptUsage::default() });
         Ok(runs)
     });
