@@ -1,6 +1,7 @@
 //! `sailfish workflow`: files with steps are checked, shown, run, and written as scripts.
 
 mod stages;
+mod upload;
 mod why;
 
 use crate::commands::run::steps::{self, Target};
@@ -19,6 +20,7 @@ use clap::{Args, Subcommand};
 use jobspec::state_dir;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use upload::Uploaded;
 use workflowfile::{NamedWorkflow, Sources, StepLine};
 
 #[derive(Debug, Subcommand)]
@@ -56,9 +58,12 @@ pub struct PlanArgs {
 /// The place of the finished runs that are known, and of new ones.
 #[derive(Debug, Args)]
 pub struct PlaceArgs {
-    /// Run it on the nodes of this server, which must see its files, as in http://127.0.0.1:7070
+    /// Run it on the nodes of this server, which must see its files or get them by --upload, as in http://127.0.0.1:7070
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     pub server: Option<String>,
+    /// With --server: put its files as stored files of the cluster, for nodes that do not see them
+    #[arg(long, requires = "server")]
+    pub upload: bool,
     #[command(flatten)]
     pub credentials: CredentialArgs,
     /// Directory of the state [default: sailfish in the XDG state directory]
@@ -67,6 +72,12 @@ pub struct PlaceArgs {
 }
 
 impl PlaceArgs {
+    /// Puts the files of a workflow if that is asked for.
+    fn uploaded(&self, spec: &mut WorkflowSpec) -> Result<Option<Uploaded>, Failure> {
+        let site = self.site().filter(|_| self.upload);
+        site.map(|site| upload::upload(&site, spec)).transpose()
+    }
+
     fn target(&self) -> Result<Target, Failure> {
         let state_dir = state_dir::state_dir(self.state.as_deref()).map_err(Failure::refused)?;
         Target::at(self.site(), state_dir)
@@ -78,7 +89,7 @@ impl PlaceArgs {
     }
 
     fn sources(&self) -> Sources {
-        if self.server.is_some() { Sources::OnNodes } else { Sources::Here }
+        if self.server.is_some() && !self.upload { Sources::OnNodes } else { Sources::Here }
     }
 }
 
@@ -100,6 +111,9 @@ pub struct RunArgs {
     /// With --server: do not wait for its end
     #[arg(long, requires = "server")]
     pub detach: bool,
+    /// With --upload: bring the outputs back to their paths when all steps have succeeded
+    #[arg(long, requires = "upload", conflicts_with = "detach")]
+    pub fetch: bool,
 }
 
 #[derive(Debug, Args)]
@@ -163,7 +177,8 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
     if stages::has_stages(&args.file.file) {
         return stages::run(args);
     }
-    let NamedWorkflow { name, spec } = read(&args.file, args.place.sources())?;
+    let NamedWorkflow { name, mut spec } = read(&args.file, args.place.sources())?;
+    let uploaded = args.place.uploaded(&mut spec)?;
     let steps_text = counted(spec.steps.len() as u64, "step");
     let name = args.name.clone().unwrap_or(name);
     let target =
@@ -173,6 +188,9 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
     if target.waits {
         let skipped = steps::skipped(&steps::events(&target, job)?);
         tell(&format!("sailfish: {name}: {steps_text} succeeded{skipped}"));
+    }
+    if let Some(uploaded) = uploaded {
+        if args.fetch { uploaded.fetch()? } else { uploaded.tell_outputs() }
     }
     Ok(())
 }

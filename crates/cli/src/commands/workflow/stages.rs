@@ -62,8 +62,12 @@ pub fn check(path: &Path) -> Result<String, Failure> {
 
 /// Runs a file with stages, as `sailfish run --job` does.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
-    if args.detach || args.priority != 0 {
-        let option = if args.detach { "--detach" } else { "--priority" };
+    if args.detach || args.priority != 0 || args.place.upload {
+        let option = match args.detach {
+            true => "--detach",
+            false if args.place.upload => "--upload",
+            false => "--priority",
+        };
         return Err(Failure::refused(anyhow!(
             "{option} is for files with steps, and {} has stages: leave it out",
             args.file.file.display()
