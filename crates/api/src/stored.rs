@@ -20,6 +20,9 @@ use utoipa::ToSchema;
 /// The beginning of a name that means a stored file and not a path.
 pub const STORED_PREFIX: &str = "files:";
 
+/// Beginning of the source of a put that stores an output of a step; the number of the job of the step follows.
+pub const STEP_SOURCE: &str = "output of a step: ";
+
 /// Returns whether the path of an output means a stored file of the cluster: `files:NAME`.
 pub fn is_stored_output(output: &Path) -> bool {
     output.to_str().is_some_and(|text| text.starts_with(STORED_PREFIX))

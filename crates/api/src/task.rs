@@ -17,7 +17,9 @@ pub use finished_run::{
 };
 pub use proof::{DataSum, SourceCommit};
 pub use step_caching::StepCaching;
-pub use task_file::{PIPELINE_PROGRAMS_MAX, TASK_FILES_MAX, TaskFile, TaskFileError, is_stored_path};
+pub use task_file::{
+    PIPELINE_PROGRAMS_MAX, TASK_FILES_MAX, TaskFile, TaskFileError, is_stored_name, is_stored_path,
+};
 pub use usage::{ATTEMPT_USAGE_MAX, AttemptUsage};
 
 use crate::AttemptLimits;
@@ -203,13 +205,16 @@ impl RunTask {
         if !self.looks.is_empty() && (!self.words.is_empty() || self.looks.len() > TASK_FILES_MAX) {
             return Err(TaskFileError::LooksAndRuns);
         }
-        if let Some(path) = self.removes.iter().find(|path| !task_file::is_file_path(path)) {
+        if let Some(path) = self.removes.iter().find(|path| !task_file::is_removable(path)) {
             return Err(TaskFileError::BadRemoval { path: path.clone() });
         }
         let linked = self.files.iter().filter_map(|file| file.file_name()).map(Path::new);
         let mut names: BTreeSet<&Path> = linked.collect();
         let inputs = self.inputs.iter().map(|input| (input, input.is_valid_input()));
-        let outputs = self.outputs.iter().map(|output| (output, output.is_valid()));
+        let outputs = self
+            .outputs
+            .iter()
+            .map(|output| (output, output.is_valid_output() && !(self.in_place && output.is_stored())));
         for (TaskFile { name, path, .. }, is_valid) in inputs.chain(outputs) {
             if !is_valid {
                 return Err(TaskFileError::Bad { name: name.clone(), path: path.clone() });
@@ -240,9 +245,13 @@ impl RunTask {
     /// Returns whether runs of the program are remembered: all that it reads is declared, and it writes something.
     pub fn is_remembered(&self) -> bool {
         let has_others = !self.files.is_empty() || self.env_file.is_some();
-        // A program that is a stored file has another path on each node.
-        let is_stored = self.place().input.is_some_and(|path| is_stored_path(&path));
-        self.caching.is_some() && !self.outputs.is_empty() && !has_others && !is_stored && !self.in_place
+        self.caching.is_some() && !self.outputs.is_empty() && !has_others && !self.in_place
+    }
+
+    /// Returns whether its runs are recorded: they are remembered, or other steps find there the versions of stored files
+    /// that it wrote.
+    pub fn is_recorded(&self) -> bool {
+        self.is_remembered() || self.outputs.iter().any(TaskFile::is_stored)
     }
 
     /// Returns whether a run has the files that the program declares.

@@ -11,6 +11,7 @@ pub mod remote;
 pub mod resources;
 mod seen_inputs;
 pub mod shipping;
+pub mod step_outputs;
 pub mod store;
 pub mod stored_outputs;
 
@@ -72,6 +73,7 @@ pub fn execute(
         limits: api::AttemptLimits::default(),
         program_env: Vec::new(),
         stored_files: Some(stored_files),
+        step_files: None,
         seen: None,
         file_memory_bytes: machine::file_memory_bytes(),
     };

@@ -23,6 +23,7 @@ mod check;
 mod connection;
 mod inputs;
 mod lease;
+mod made;
 mod numbers;
 mod opened;
 mod places;
@@ -39,7 +40,7 @@ use crate::connection::Connection;
 use api::stored::MakingJob;
 use api::stored::cluster::{ChangeStored, StoredChange, StoredGroup};
 use filestore::{
-    CheckedFiles, CommittedChange, EntryPage, FileEntry, FilesError, OpenedFile, PartWithReplicas,
+    CheckedFiles, CommittedChange, EntryPage, FileEntry, FilesError, MadeFile, OpenedFile, PartWithReplicas,
     PutOptions, PutSource, RemoteFault, StoredTree, TakeEntry,
 };
 use filetransfer::{Target, Unsuitable, Watch};
@@ -195,6 +196,15 @@ impl StoredTree for ClusterFiles {
 
     fn maker(&self, name: &TreeName) -> Result<Option<MakingJob>, FilesError> {
         self.making_job(name)
+    }
+
+    fn store_made(
+        &self,
+        files: &mut [MadeFile<'_>],
+        job: &MakingJob,
+        watch: &Watch,
+    ) -> Result<(), FilesError> {
+        self.store_files(files, job, watch)
     }
 
     fn check(&self, name: &TreeName) -> Result<CheckedFiles, FilesError> {

@@ -115,7 +115,7 @@ impl ClusterFiles {
         Ok(empty)
     }
 
-    fn write_stream(
+    pub(crate) fn write_stream(
         &self,
         begun: &BegunStored,
         stream: &mut dyn Read,
@@ -149,7 +149,7 @@ impl ClusterFiles {
     }
 
     /// Returns the files that an earlier session has stored, by their names.
-    fn known(&self, of: StoredPut) -> Result<HashMap<String, KnownFile>, FilesError> {
+    pub(crate) fn known(&self, of: StoredPut) -> Result<HashMap<String, KnownFile>, FilesError> {
         let mut known = HashMap::new();
         let mut question = KnownOfPut { of, after: None };
         loop {
@@ -164,7 +164,7 @@ impl ClusterFiles {
     }
 
     /// Makes the put visible. The server names many files in steps.
-    fn commit(
+    pub(crate) fn commit(
         &self,
         of: StoredPut,
         empty_directories: Vec<String>,

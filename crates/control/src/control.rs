@@ -206,7 +206,8 @@ impl Control {
         }
     }
 
-    pub fn poll(&mut self, outbox: &mut Outbox, node: NodeId, poll: NodePoll, reply: Reply<NodeOrders>) {
+    pub fn poll(&mut self, outbox: &mut Outbox, node: NodeId, mut poll: NodePoll, reply: Reply<NodeOrders>) {
+        self.stepped.keep_lost(&mut poll.finished);
         polling::poll(&mut self.work, outbox, node, poll, reply);
         self.settle(outbox);
     }

@@ -5,6 +5,7 @@ use crate::asked::now_ns;
 use crate::nodes::disks::Disk;
 use crate::outputs::open::JOB_SOURCE;
 use crate::{Catalog, CatalogError};
+use api::stored::STEP_SOURCE;
 use ids::{ConcreteId, FileVersion, PutId};
 use metastore::{LastName, RetirePins};
 use rows::{ClusterPutRow, FileSpace};
@@ -84,9 +85,13 @@ impl Catalog {
     async fn sweep_puts(&self, house: &mut House) -> Result<bool, CatalogError> {
         let mut more = false;
         for row in self.store.cluster_puts().await? {
-            let kept = if row.source.is_empty() { STREAM_KEPT } else { UNFINISHED_KEPT };
+            let is_of_step = row.source.starts_with(STEP_SOURCE);
+            let kept = if row.source.is_empty() || is_of_step { STREAM_KEPT } else { UNFINISHED_KEPT };
+            let is_of_running = self.state().outputs.has(row.put);
             let is_over = match row.source.starts_with(JOB_SOURCE) {
-                true => !self.state().outputs.has(row.put),
+                true => !is_of_running,
+                // A server that has begun since does not know the jobs of steps: their nodes go on.
+                false if is_of_step && is_of_running => false,
                 false => row.heard_ns.saturating_add(kept.as_nanos() as u64) < now_ns(),
             };
             if !is_over {

@@ -2,6 +2,7 @@
 //! parts.
 
 mod fetches;
+pub(crate) mod made;
 mod shared;
 
 use crate::asked::path_of;

@@ -40,6 +40,7 @@ mod reading;
 
 pub use error::CatalogError;
 pub use jobs::JobInputs;
+pub use jobs::made::MadeInputs;
 pub use near_inputs::{PLACED_PARTS_MAX, ReplicaNodes};
 pub use nodes::news::ReportingNode;
 pub use nodes::pace::RepairPace;

@@ -30,7 +30,7 @@ mod tree;
 pub use changes::{CommittedChange, TreeChange};
 pub use check::{CheckedFiles, Problem};
 pub use error::{FilesError, RemoteFault};
-pub use outputs::{OutputForm, OutputPart};
+pub use outputs::{MadeFile, OutputForm, OutputPart, is_made_by};
 pub use puts::{PutOptions, PutSource, single_file};
 pub use reading::{FileEntry, ReadPin};
 pub use sweep::UNFINISHED_KEPT;

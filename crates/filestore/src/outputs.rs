@@ -2,15 +2,16 @@
 
 use crate::FileStore;
 use crate::changes::CommittedChange;
-use crate::error::FilesError;
+use crate::error::{FilesError, RemoteFault};
 use crate::puts::ReadyPut;
 use api::stored::MakingJob;
 use concretefile::Content;
 use faults::{CrashPoint, crash_point};
-use filetransfer::{DonePart, TransferError};
+use filetransfer::{DonePart, TransferError, Watch};
 use filetree::{TreeError, TreeName, TreePath};
 use ids::{ConcreteId, ContentId, DirectoryId, PutId};
 use rows::{ConcreteRow, FileItem, FileSpace};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// A part of an output.
@@ -20,6 +21,12 @@ pub struct OutputPart {
     pub name: String,
     pub path: PathBuf,
     pub content: Content,
+}
+
+/// A file that a job made, and its new name.
+pub struct MadeFile<'a> {
+    pub name: TreePath,
+    pub bytes: &'a mut (dyn Read + Send),
 }
 
 /// The form in which an output is stored.
@@ -77,6 +84,41 @@ impl FileStore {
         crash_point(CrashPoint::FilesCommitted);
         self.retire()?;
         Ok(stored)
+    }
+
+    /// Stores files that a job made as new versions of their names, all written before the first is visible. A version that
+    /// the same job has stored before stays. Names keep as many versions as before.
+    pub fn store_made(
+        &self,
+        files: &mut [MadeFile<'_>],
+        job: &MakingJob,
+        watch: &Watch,
+    ) -> Result<(), FilesError> {
+        self.sweep()?;
+        let (mut begun, mut ready) = (Vec::new(), Vec::new());
+        let written = files.iter_mut().try_for_each(|file| {
+            self.check_output(&file.name, OutputForm::File)?;
+            if is_made_by(self.maker(&TreeName { path: file.name.clone(), version: None }), job)? {
+                return Ok(());
+            }
+            let (put, lock) = self.begin(None, &file.name)?;
+            begun.push((put, lock));
+            let written = self.write_stream(put, file.bytes, watch)?;
+            self.disk.sync(&written.parts)?;
+            ready.push((file.name.clone(), ReadyPut { job: Some(job.clone()), ..written }));
+            Ok(())
+        });
+        let committed = written.and_then(|()| {
+            ready.into_iter().try_for_each(|(name, ready)| {
+                self.commit(ready, &name, self.kept_versions(&name)?, None).map(drop)
+            })
+        });
+        if committed.is_err() {
+            // The first error is the one to report. A put that was committed is none any more.
+            begun.iter().for_each(|(put, lock)| drop(self.abandon(*put, lock)));
+        }
+        committed?;
+        self.retire()
     }
 
     fn adopt(&self, put: PutId, parts: &[OutputPart], form: OutputForm) -> Result<ReadyPut, FilesError> {
@@ -151,5 +193,14 @@ impl FileStore {
         let found = self.run(self.store.found_names(FileSpace::Machine, name.components(), None))?;
         let is_there = found.rows.len() == name.components().len();
         Ok(found.rows.last().filter(|_| is_there).map_or(1, |row| row.keep_versions))
+    }
+}
+
+/// Returns whether a job made a file, from the answer to that question.
+pub fn is_made_by(maker: Result<Option<MakingJob>, FilesError>, job: &MakingJob) -> Result<bool, FilesError> {
+    match maker {
+        Ok(maker) => Ok(maker.is_some_and(|maker| maker.job == job.job)),
+        Err(FilesError::Missing(_) | FilesError::Remote { fault: RemoteFault::Missing, .. }) => Ok(false),
+        Err(error) => Err(error),
     }
 }

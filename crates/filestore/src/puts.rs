@@ -263,7 +263,12 @@ impl FileStore {
         Ok(plan)
     }
 
-    fn write_stream(&self, put: PutId, stream: &mut dyn Read, watch: &Watch) -> Result<ReadyPut, FilesError> {
+    pub(crate) fn write_stream(
+        &self,
+        put: PutId,
+        stream: &mut dyn Read,
+        watch: &Watch,
+    ) -> Result<ReadyPut, FilesError> {
         let (name, store) = (Path::new("standard input"), &Parts { files: self, put });
         let parts = put_stream(put, stream, name, PART_BYTES_OF_ONE_DISK, store, watch)?;
         one_file(put, parts)

@@ -4,6 +4,7 @@ use crate::FileStore;
 use crate::changes::{CommittedChange, TreeChange};
 use crate::check::CheckedFiles;
 use crate::error::FilesError;
+use crate::outputs::MadeFile;
 use crate::puts::{PutOptions, PutSource};
 use crate::reading::FileEntry;
 use api::stored::MakingJob;
@@ -154,6 +155,15 @@ pub trait StoredTree: Send + Sync {
     /// not see.
     fn maker(&self, name: &TreeName) -> Result<Option<MakingJob>, FilesError>;
 
+    /// Stores files that a job made as new versions of their names, all written before the first is visible. A version that
+    /// the same job has stored before stays.
+    fn store_made(
+        &self,
+        files: &mut [MadeFile<'_>],
+        job: &MakingJob,
+        watch: &Watch,
+    ) -> Result<(), FilesError>;
+
     /// Reads and verifies everything below a name.
     fn check(&self, name: &TreeName) -> Result<CheckedFiles, FilesError>;
 
@@ -228,6 +238,15 @@ impl StoredTree for FileStore {
 
     fn maker(&self, name: &TreeName) -> Result<Option<MakingJob>, FilesError> {
         self.maker(name)
+    }
+
+    fn store_made(
+        &self,
+        files: &mut [MadeFile<'_>],
+        job: &MakingJob,
+        watch: &Watch,
+    ) -> Result<(), FilesError> {
+        self.store_made(files, job, watch)
     }
 
     fn check(&self, name: &TreeName) -> Result<CheckedFiles, FilesError> {

@@ -3,7 +3,7 @@
 use api::task::{FinishedRun, RecordedRun, RunLook, RunLooked};
 use ids::StepNumber;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Numbers from here on belong to steps of the engine, which look at the files of finished runs.
@@ -68,6 +68,9 @@ pub trait RunMemory {
 
     /// Completes the record of a run of this job. Those of the steps whose outputs it reads must be known.
     fn recorded(&self, step: StepNumber, run: FinishedRun, known: &KnownRuns) -> Option<RecordedRun>;
+
+    /// Returns the step that writes a file.
+    fn writer_of(&self, path: &Path) -> Option<StepNumber>;
 }
 
 impl KnownRuns {

@@ -54,3 +54,4 @@ pub use shuffle::stage_files::{StageFileAt, StageFiles, StageRead};
 pub use slots::progress::NodeProgress;
 pub use stored::files::StoredSettings;
 pub use stored::range_cache::RANGE_CACHE_BYTES_MAX;
+pub use stored::step_files::{NewVersion, StepFiles, StoringJob};

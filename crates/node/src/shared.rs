@@ -8,6 +8,7 @@ use crate::shuffle::remote::{OtherNodes, RecordData};
 use crate::slots::meters::Meters;
 use crate::slots::progress::Counters;
 use crate::stored::local_files::LocalFiles;
+use crate::stored::step_files::StepFiles;
 use crate::tasks::memory_dirs::MemoryDirs;
 use crate::tasks::program_output::RunningOutputs;
 use api::AttemptLimits;
@@ -40,6 +41,8 @@ pub struct NodeOptions {
     pub program_env: Vec<(String, String)>,
     /// Directory of the concrete files of stored files; None if this node has none.
     pub stored_files: Option<PathBuf>,
+    /// The stored files that programs of jobs write; None if there are none.
+    pub step_files: Option<Arc<dyn StepFiles>>,
     /// Access to the directories that this node sees and not every other; None if there are none.
     pub seen: Option<JobPaths>,
     /// Memory for files that programs of pipelines pass to each other.

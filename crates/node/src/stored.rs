@@ -18,6 +18,7 @@ mod receive;
 mod reports;
 mod scrub;
 pub(crate) mod server;
+pub(crate) mod step_files;
 
 #[cfg(test)]
 mod tests;

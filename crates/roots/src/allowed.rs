@@ -239,7 +239,11 @@ impl Roots {
         for file in task.files.iter().filter(|file| !brought.has(file)) {
             self.check_path("file", file)?;
         }
-        self.check_program(&task.words, brought, Some(&task.directory))
+        match task.place().input {
+            // It was checked as an input.
+            Some(_) => Ok(()),
+            None => self.check_program(&task.words, brought, Some(&task.directory)),
+        }
     }
 
     /// Refuses an output outside of the roots. Its parent directory must be inside too: an output is written under

@@ -4,7 +4,7 @@
 
 use crate::PlannedWorkflow;
 use crate::pipelines::pipelines;
-use api::task::RunTask;
+use api::task::{RunTask, is_stored_path};
 use ids::StepNumber;
 use jobkind::{EarlyStep, FinishedSteps, NodeSize};
 
@@ -28,7 +28,8 @@ pub(crate) fn early_readers(
         let task = step.work.program()?;
         let made = spec.step_at(step.number).made_inputs.iter().find(|made| made.writer == writer)?;
         let path = wrote.program.outputs.get(made.output)?.path.clone();
-        let waits = task.programs().all(may_wait);
+        // A stored file has no path at which a node could write it.
+        let waits = task.programs().all(may_wait) && !is_stored_path(&path);
         waits.then_some(EarlyStep { step, writer, path })
     });
     early.collect()

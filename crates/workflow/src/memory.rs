@@ -21,7 +21,7 @@ impl RunMemory for PlannedWorkflow {
     fn remembered(&self) -> Vec<RememberedStep> {
         let path = |step: StepNumber| {
             let program = &self.step_at(step).program;
-            let first = program.outputs.first().filter(|_| program.is_remembered())?;
+            let first = program.outputs.first().filter(|_| program.is_recorded())?;
             Some(RememberedStep { step, path: first.path.clone() })
         };
         self.numbers().filter_map(path).collect()
@@ -30,7 +30,7 @@ impl RunMemory for PlannedWorkflow {
     fn looks(&self, known: &KnownRuns) -> Vec<(StepNumber, RunLook)> {
         let look = |(step, recorded): (&StepNumber, &std::sync::Arc<RecordedRun>)| {
             let planned = self.step_at(*step);
-            if declared_difference(&planned.program, recorded).is_some() {
+            if !planned.program.is_remembered() || declared_difference(&planned.program, recorded).is_some() {
                 return None;
             }
             let mut known_inputs: BTreeSet<u32> =
@@ -78,6 +78,12 @@ impl RunMemory for PlannedWorkflow {
             && planned.only_before().all(was_skipped)
     }
 
+    fn writer_of(&self, path: &Path) -> Option<StepNumber> {
+        let writes =
+            |step: &StepNumber| self.step_at(*step).program.outputs.iter().any(|output| output.path == path);
+        self.numbers().find(writes)
+    }
+
     fn recorded(&self, step: StepNumber, mut run: FinishedRun, known: &KnownRuns) -> Option<RecordedRun> {
         if step.0 as usize >= self.count() {
             return None;
@@ -91,7 +97,13 @@ impl RunMemory for PlannedWorkflow {
         }
         for made in &planned.made_inputs {
             let writer = known.newest(made.writer);
-            run.inputs[made.input].made_by = writer.map(|writer| output_identity(writer, made.output));
+            let read = &mut run.inputs[made.input];
+            read.made_by = writer.map(|writer| output_identity(writer, made.output));
+            if planned.program.inputs[made.input].is_stored() {
+                // Another version with the same bytes is the same content.
+                let wrote = writer.and_then(|writer| writer.run.outputs.get(made.output));
+                read.sha256 = wrote.and_then(|wrote| wrote.sha256);
+            }
         }
         if run.inputs.iter().any(|input| input.sha256.is_none() && input.made_by.is_none()) {
             return None;

@@ -58,7 +58,8 @@ pub enum WorkflowFileError {
     )]
     BadPath { step: String, path: PathBuf },
     #[error(
-        "the step {step:?} writes {path}: a step writes plain files; give a path, and put it with `sailfish files put`",
+        "the step {step:?} writes {path}: give a stored file a name without a version, and without empty parts, `.` and `..`, \
+         as in files:DIR/NAME",
         path = path.display()
     )]
     StoredOutput { step: String, path: PathBuf },

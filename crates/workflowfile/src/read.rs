@@ -8,8 +8,8 @@ use api::job::resources::GenericResources;
 use crate::jobs::{self, AnyMachine, JobMachines, PlannedFor, declare_parts};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
-use api::name_beside;
-use api::task::{RunTask, StepCaching, TaskFile, is_stored_path};
+use api::task::{RunTask, StepCaching, TaskFile, is_stored_name, is_stored_path};
+use api::{STORED_PREFIX, name_beside};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
@@ -262,7 +262,7 @@ fn task_file(
         return Err(WorkflowFileError::BadValue { step, key: "in_place", value, reason: reason.to_string() });
     }
     if is_stored_path(path) {
-        return stored_input(step, path);
+        return stored_file(step, path, temporary);
     }
     if path.components().any(|part| part == Component::ParentDir) {
         return Err(bad());
@@ -277,14 +277,17 @@ fn task_file(
     if file.is_valid() { Ok(file) } else { Err(bad()) }
 }
 
-/// Returns an input that is a stored file. It stands under the last part of its name.
-fn stored_input(step: &WorkflowFileStep, path: &Path) -> Result<TaskFile, WorkflowFileError> {
-    let (step_name, path) = (step.name.clone(), path.to_path_buf());
-    if step.outputs.iter().chain(&step.stdout).any(|output| *output == path) {
-        return Err(WorkflowFileError::StoredOutput { step: step_name, path });
+/// Returns a stored file, in one spelling of its name. It stands under the last part of its name.
+fn stored_file(step: &WorkflowFileStep, path: &Path, temporary: bool) -> Result<TaskFile, WorkflowFileError> {
+    let step_name = step.name.clone();
+    if !is_stored_name(path) && step.outputs.iter().chain(&step.stdout).any(|output| output == path) {
+        return Err(WorkflowFileError::StoredOutput { step: step_name, path: path.to_path_buf() });
     }
+    let text = path.to_str().and_then(|text| text.strip_prefix(STORED_PREFIX)).unwrap_or_default();
+    let text = text.strip_prefix('/').unwrap_or(text);
+    let path = PathBuf::from(format!("{STORED_PREFIX}{}", text.strip_suffix('/').unwrap_or(text)));
     let name = name_beside(&path).map(PathBuf::from).unwrap_or_default();
-    let file = TaskFile { name, path, ..TaskFile::default() };
+    let file = TaskFile { name, path, temporary, content: None };
     match file.is_valid_input() {
         true => Ok(file),
         false => Err(WorkflowFileError::BadPath { step: step_name, path: file.path }),

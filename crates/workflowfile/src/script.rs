@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 /// Returns a script for `sh`. Each step runs in a directory of its own; its outputs are renamed into place when it has
 /// succeeded. Temporary files are removed at the end.
 pub fn script(spec: &WorkflowSpec) -> Result<String, String> {
-    let inputs = |step: &WorkflowStep| step.program.inputs.iter().find(|input| input.is_stored()).cloned();
-    if let Some((step, input)) = spec.steps.iter().find_map(|step| Some((step, inputs(step)?))) {
+    let stored = |step: &WorkflowStep| {
+        let mut files = step.program.inputs.iter().chain(&step.program.outputs);
+        files.find(|file| file.is_stored()).cloned()
+    };
+    if let Some((step, file)) = spec.steps.iter().find_map(|step| Some((step, stored(step)?))) {
         return Err(format!(
-            "the step {:?} reads the stored file {}, which a script without sailfish does not have: give it a plain file",
+            "the step {:?} names the stored file {}, which a script without sailfish does not have: give it a plain file",
             step.name,
-            input.path.display()
+            file.path.display()
         ));
     }
     if let Some(step) = spec.steps.iter().find(|step| step.job.is_some()) {

@@ -1,7 +1,9 @@
 //! Steps of workflows on nodes that read stored files of the cluster.
 
-use crate::security::Guarded;
-use blackbox::{Cluster, Running, StoredQuestions, WaitingProgram, files_below};
+use crate::security::{Guarded, serve};
+use blackbox::{
+    Cluster, Running, Sandbox, StoredQuestions, WaitingProgram, could_not_run, files_below, wait_until,
+};
 use serde_json::json;
 
 const REFUSED: i32 = 2;
@@ -187,4 +189,163 @@ fn branches_with_inputs_on_one_node_join() {
     workflows.sort_unstable();
     assert_eq!(names(&workflows[0].to_string()), ["J1 | J2 | J3 | J4"]);
     assert_eq!(names(&workflows[1].to_string()), ["J1 | J2", "J3", "J4"]);
+}
+
+/// A workflow on a server whose jobs may name no path: its files travel.
+const TRAVELS: &str = r#"
+[[step]]
+name = "words"
+command = "echo words ran >&2; tr ' ' '\\n'"
+stdin = "texts/in"
+stdout = "words"
+
+[[step]]
+name = "counts"
+command = "echo counts ran >&2; sort -k1 | uniq -c > out/in"
+inputs = ["words"]
+outputs = ["out/in"]
+
+[[step]]
+name = "script"
+words = ["./scripts/join.sh", "out/in", "texts/in"]
+inputs = ["out/in", "texts/in"]
+stdout = "joined"
+"#;
+
+/// A cluster whose nodes may open no file of the client.
+fn closed_cluster() -> Cluster {
+    let cluster = Cluster::builder().nodes(2).roots(&["allowed"]).start();
+    cluster.wait_for_stored_disks(2);
+    cluster
+}
+
+#[test]
+fn uploaded_workflow_needs_no_shared_files() {
+    let cluster = closed_cluster();
+    let sandbox = &cluster.sandbox;
+    sandbox.write("flow/texts/in", "b a b\n");
+    sandbox.program("flow/scripts/join.sh", "#!/bin/sh\necho script ran >&2\ncat \"$@\"\n");
+    sandbox.write("flow/flow.toml", TRAVELS.replace("sort -k1 | uniq -c", "sort < words | uniq -c"));
+    let file = sandbox.path("flow/flow.toml").display().to_string();
+    let run = |more: &[&str]| cluster.run(&[&["workflow", "run", &file], more].concat());
+    run(&[]).expect_failure(REFUSED, &["--allow-root", "--upload"]);
+    let said = run(&["--upload", "--fetch"]).expect_success().story();
+    assert!(said.contains("2 files put") && said.contains("1 output fetched"), "{said}");
+    let read = |name: &str| std::fs::read_to_string(sandbox.path(name)).expect("a result");
+    assert_eq!(
+        read("flow/joined").split_whitespace().collect::<Vec<_>>(),
+        ["1", "a", "2", "b", "b", "a", "b"]
+    );
+    assert!(!sandbox.path("flow/words").exists() && !sandbox.path("flow/out").exists(), "temporary files");
+    let said = run(&["--upload", "--fetch"]).expect_success().story();
+    assert!(
+        said.contains("0 files put") && said.contains("3 of them skipped") && said.contains("1 unchanged"),
+        "{said}"
+    );
+    // A changed script runs again, and nothing else.
+    sandbox.write("flow/texts/in", "b a c\n");
+    std::fs::remove_file(sandbox.path("flow/joined")).expect("our own file");
+    let why = cluster.run(&["workflow", "why", &file, "--upload"]).expect_success().text();
+    assert!(why.contains("texts/in changed"), "{why}");
+    run(&["--upload", "--fetch"]).expect_success();
+    assert!(read("flow/joined").contains("b a c"));
+    let names = cluster.files().names("runs");
+    let left: Vec<&str> =
+        names.iter().filter_map(|name| name.split_once('/')).map(|(_, below)| below).collect();
+    assert_eq!(left, ["joined", "out", "scripts", "scripts/join.sh", "texts", "texts/in"]);
+}
+
+#[test]
+fn lost_stored_output_is_made_again() {
+    let mut cluster = Cluster::builder().nodes(1).start();
+    cluster.wait_for_stored_disks(1);
+    let WaitingProgram { mut here, go: _go, path } = cluster.sandbox.waiting_once_program("wait");
+    let ran = cluster.sandbox.path("ran").display().to_string();
+    let step = |name: &str, command: &str, rest: &str| {
+        format!("[[step]]\nname = \"{name}\"\ncommand = \"echo {name} >> {ran}; {command}\"\n{rest}\n")
+    };
+    let flow = [
+        step("first", "echo first > first", "outputs = [\"files:t/first\"]"),
+        step("other", "echo other > other", "outputs = [\"other\"]"),
+        step(
+            "wait",
+            &format!("echo x | {path} > /dev/null; cat first > wait"),
+            "inputs = [\"files:t/first\", \"other\"]\noutputs = [\"wait\"]\ncache = false",
+        ),
+        step("last", "cat wait other > last", "inputs = [\"wait\", \"other\"]\noutputs = [\"last\"]"),
+    ];
+    cluster.sandbox.write("flow.toml", flow.concat());
+    let file = cluster.sandbox.path("flow.toml").display().to_string();
+    let running = Running::start(&mut cluster.sailfish(&["workflow", "run", &file]));
+    assert_eq!(here.read_line().trim(), "here");
+    // The only replica of the first output goes with its node.
+    cluster.add_node();
+    cluster.kill_node_at(0);
+    std::fs::remove_dir_all(cluster.node_disk(0)).expect("the disk of a node that is gone");
+    running.wait().expect_success();
+    let read = |name: &str| std::fs::read_to_string(cluster.sandbox.path(name)).expect("a result");
+    assert_eq!(read("last"), "first\nother\n");
+    let ran = read("ran");
+    let count = |name: &str| ran.lines().filter(|line| *line == name).count();
+    assert_eq!(["first", "other", "last"].map(count), [2, 1, 1], "{ran}");
+}
+
+#[test]
+fn stored_outputs_are_of_the_user() {
+    let mut guarded = Guarded::start();
+    guarded.add_node();
+    guarded.wait_for_stored_disks(1);
+    guarded.by("ann.token", &["files", "mkdir", "of-ann"]).expect_success();
+    let dir = guarded.sandbox.path("");
+    let flow = "[[step]]\nname = \"a\"\ncommand = \"echo a > a\"\noutputs = [\"files:of-ann/a\"]\n\
+                [[step]]\nname = \"b\"\ncommand = \"cat a a > b\"\ninputs = [\"files:of-ann/a\"]\n\
+                outputs = [\"files:of-ann/b\"]\n";
+    guarded.sandbox.write("flow.toml", flow);
+    let file = dir.join("flow.toml").display().to_string();
+    let run = ["workflow", "run", &file];
+    guarded.by("bob.token", &run).expect_failure(REFUSED, &["files:of-ann/a", "ann"]);
+    guarded.by("ann.token", &run).expect_success();
+    assert_eq!(guarded.by("ann.token", &["files", "cat", "of-ann/b"]).expect_success().text(), "a\na\n");
+    guarded.by("bob.token", &["files", "cat", "of-ann/b"]).expect_failure(REFUSED, &["belong to \"ann\""]);
+    let versions = guarded.by("ann.token", &["files", "versions", "of-ann/b"]).expect_success().text();
+    assert!(
+        versions.contains("put") && versions.lines().filter(|line| line.contains("of-ann/b")).count() <= 1,
+        "{versions}"
+    );
+}
+
+#[test]
+fn stored_outputs_count_for_quotas() {
+    let sandbox = Sandbox::new();
+    let root = sandbox.path("").display().to_string();
+    let server = serve(&sandbox, "127.0.0.1:0", &["--allow-root", &root, "--user-stored-max", "10K"]);
+    let mut guarded = Guarded::of(sandbox, server);
+    guarded.add_node();
+    guarded.wait_for_stored_disks(1);
+    let flow = "[[step]]\nname = \"a\"\ncommand = \"echo a > a; head -c 20000 /dev/zero > big\"\n\
+                outputs = [\"files:a\", \"files:big\"]\n";
+    let file = guarded.sandbox.write("flow.toml", flow).display().to_string();
+    guarded
+        .by("ann.token", &["workflow", "run", &file])
+        .expect_failure(REFUSED, &["files:a", "--user-stored-max"]);
+    // The first one was written, and got no name.
+    let listed = guarded.by("ann.token", &["files", "ls", "--json"]).expect_success().text();
+    assert_eq!(listed, "");
+}
+
+#[test]
+fn stored_outputs_need_room() {
+    let mut cluster = Cluster::builder().start();
+    let disk = rustix::fs::statvfs(cluster.sandbox.path("")).expect("a file system has sizes");
+    if disk.f_bavail * 10 >= disk.f_blocks * 9 {
+        return could_not_run("a stored output without room", "the disk is nearly empty");
+    }
+    cluster.add_node_with("rack-0", &["--shuffle-reserve", "90"]);
+    cluster.sandbox.write("in", "a\n");
+    wait_until("the server knows the room of the node", || {
+        cluster.files().run(&["put", "in", "data"]).stderr.contains("no node has room for")
+    });
+    let flow = "[[step]]\nname = \"a\"\ncommand = \"echo a > a\"\noutputs = [\"files:a\"]\n";
+    let file = cluster.sandbox.write("flow.toml", flow).display().to_string();
+    cluster.run(&["workflow", "run", &file]).expect_failure(REFUSED, &["files:a", "no node has room for"]);
 }

@@ -108,7 +108,10 @@ fn bad_stored_inputs_are_refused_by_name() {
         ("each = \"files:texts/{k}\"", ["files:texts/{k}", "named one by one"]),
         ("outputs = [\"o\"]\nreads = [\"files:texts/list.txt\"]", ["reads", "belong into `inputs`"]),
         ("inputs = [\"files:texts/list.txt@9\"]", ["files:texts/list.txt@9", "version 9 does not exist"]),
-        ("outputs = [\"files:texts/new\"]", ["files:texts/new", "sailfish files put"]),
+        ("outputs = [\"files:texts/../new\"]", ["files:texts/../new", "without a version"]),
+        ("outputs = [\"files:texts/new@3\"]", ["files:texts/new@3", "without a version"]),
+        ("outputs = [\"files:o\"]\nin_place = true", ["files:o", "in_place"]),
+        ("inputs = [\"files:o\"]\noutputs = [\"files:o\"]", ["files:o", "cannot change its input"]),
         ("inputs = [\"files:texts/list.txt\", \"list.txt\"]", ["list.txt", "declared twice"]),
     ] {
         refused(&sandbox, &with(files), &parts);
@@ -140,4 +143,81 @@ fn programs_cannot_change_stored_inputs() {
     sandbox.workflow(&["run", "flow.toml"]).expect_failure(1, &["files:texts/list.txt", "changed"]);
     assert!(!sandbox.path("out").exists(), "nothing of it counts");
     assert_eq!(sandbox.files().done(&["cat", "texts/list.txt"]), "a\n");
+}
+
+/// Steps that write stored files and read those of each other. Each step says that it runs.
+const OUTPUTS: &str = r#"
+[[step]]
+name = "upper"
+command = "echo upper ran >&2; tr a-z A-Z < text > all"
+inputs = ["text"]
+outputs = ["files:out/all"]
+
+[[step]]
+name = "count"
+command = "echo count ran >&2; wc -l"
+stdin = "files:out/all"
+stdout = "files:out/count"
+
+[[step]]
+name = "copy"
+command = "echo copy ran >&2; cat all count > copy"
+inputs = ["files:out/all", "files:out/count"]
+outputs = ["copy"]
+"#;
+
+#[test]
+fn stored_outputs_pass_between_steps() {
+    let sandbox = Sandbox::new();
+    sandbox.write("flow.toml", OUTPUTS);
+    sandbox.write("text", "a\nb\n");
+    let run = || sandbox.workflow(&["run", "flow.toml"]);
+    let said = run().expect_success().story();
+    assert!(["upper ran", "count ran", "copy ran"].iter().all(|step| said.contains(step)), "{said}");
+    assert_eq!(read(&sandbox, "copy").split_whitespace().collect::<Vec<_>>(), ["A", "B", "2"]);
+    // Steps read both, so both are temporary.
+    assert_eq!(sandbox.files().names("out"), Vec::<String>::new());
+    assert!(run().expect_success().story().contains("3 of them skipped"));
+    // What a step needs again is made again.
+    fs::remove_file(sandbox.path("copy")).expect("our own file");
+    let said = run().expect_success().story();
+    assert!(said.contains("upper ran") && said.contains("copy ran"), "{said}");
+    sandbox.write("flow.toml", OUTPUTS.replace("[[step]]", "[[step]]\nkeep = true"));
+    sandbox.write("text", "c\n");
+    run().expect_success();
+    assert_eq!(sandbox.files().done(&["cat", "out/all"]), "C\n");
+    assert!(run().expect_success().story().contains("3 of them skipped"));
+    // Another version of an output is none that the step wrote.
+    put(&sandbox, "d\n");
+    sandbox.files().done(&["put", "list.txt", "out/count"]);
+    let why = sandbox.workflow(&["why", "flow.toml"]).expect_success().text();
+    assert!(why.contains("\"count\": files:out/count was changed") && !why.contains("upper"), "{why}");
+    let said = run().expect_success().story();
+    assert!(said.contains("count ran") && !said.contains("upper ran"), "{said}");
+    let up = sandbox.look(&["lineage", "copy"]).expect_success().text();
+    assert!(up.contains("files:out/all") && up.contains("upper"), "{up}");
+}
+
+#[test]
+fn failed_step_stores_no_output() {
+    let sandbox = Sandbox::new();
+    put(&sandbox, "a\n");
+    let check = |command: &str, outputs: &str, code: i32, parts: &[&str]| {
+        let step = format!("[[step]]\nname = \"bad\"\ncommand = \"{command}\"\noutputs = {outputs}\n");
+        sandbox.write("flow.toml", step);
+        sandbox.workflow(&["run", "flow.toml"]).expect_failure(code, parts);
+        assert_eq!(sandbox.files().names(""), ["texts", "texts/list.txt"], "{command}");
+    };
+    check("echo x > one; exit 3", "[\"files:one\"]", 3, &["bad"]);
+    check("echo x > one", "[\"files:one\", \"files:two\"]", 1, &["two", "is missing"]);
+    // The second one cannot be stored, so the first one is not.
+    check(
+        "echo x > one; echo x > new",
+        "[\"files:one\", \"files:texts/list.txt/new\"]",
+        2,
+        &["texts/list.txt"],
+    );
+    let two = "[[step]]\nname = \"a\"\ncommand = \"true\"\noutputs = [\"files:o\"]\n";
+    sandbox.write("flow.toml", format!("{two}{}", two.replace("\"a\"", "\"b\"")));
+    sandbox.workflow(&["run", "flow.toml"]).expect_failure(2, &["both write files:o"]);
 }

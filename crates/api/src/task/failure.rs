@@ -4,6 +4,7 @@ use crate::StageFile;
 use crate::task::RunResult;
 use ids::{NodeId, RunId};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// The party at fault for a failure; decides the advice, and whether another attempt may help.
@@ -51,6 +52,10 @@ pub struct TaskFailure {
     /// attempt was interrupted: it runs again, and this counts as no failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream_broke: bool,
+    /// The stored file of which the attempt could read no replica, by the name in its task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub lost_stored: Option<PathBuf>,
 }
 
 /// An intermediate file that could not be read.
@@ -79,11 +84,13 @@ impl TaskFailure {
             unreachable: None,
             lost_input: None,
             stream_broke: false,
+            lost_stored: None,
         }
     }
 
     /// Returns whether another attempt may succeed.
     pub fn retryable(&self) -> bool {
-        matches!(self.blame, Blame::UserProgram | Blame::Environment)
+        // A lost file must be made again first.
+        matches!(self.blame, Blame::UserProgram | Blame::Environment) && self.lost_stored.is_none()
     }
 }

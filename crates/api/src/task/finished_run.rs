@@ -1,6 +1,6 @@
 //! A finished run of a program: the contents that it read and wrote, by which a later run is skipped.
 
-use crate::ContentHash;
+use crate::{ContentHash, StoredContent};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,9 @@ pub struct FileContent {
     /// For an input that another step wrote: the identity of the run that wrote it. Equal runs have equal identities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<ContentHash>,
+    /// For an output that became a version of a stored file: its bytes in the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<StoredContent>,
 }
 
 /// A finished run of a program with declared files.

@@ -19,8 +19,8 @@ pub struct TaskFile {
     /// Path within the directory of the program, relative.
     #[schema(value_type = String)]
     pub name: PathBuf,
-    /// Absolute path of the file on the machine, or on all nodes. An input may be a stored file: `files:NAME` or
-    /// `files:NAME@VERSION`.
+    /// Absolute path of the file on the machine, or on all nodes; or the name of a stored file: `files:NAME`, for an input
+    /// also `files:NAME@VERSION`.
     #[schema(value_type = String)]
     pub path: PathBuf,
     /// Set for an output that only programs of its job read: it need not exist when these are done.
@@ -47,6 +47,11 @@ impl TaskFile {
         self.is_valid() || self.has_valid_name() && self.is_stored()
     }
 
+    /// Returns whether an output is valid: as another file, or one that becomes a version of a stored file.
+    pub fn is_valid_output(&self) -> bool {
+        self.is_valid() || self.has_valid_name() && self.content.is_none() && is_stored_name(&self.path)
+    }
+
     fn has_valid_name(&self) -> bool {
         let is_name = !self.name.as_os_str().is_empty() && self.name.components().all(is_normal);
         is_name && is_clean(&self.name)
@@ -58,6 +63,18 @@ pub fn is_stored_path(path: &Path) -> bool {
     path.to_str().and_then(|text| text.strip_prefix(STORED_PREFIX)).is_some_and(|name| !name.is_empty())
 }
 
+/// Returns whether a path names a stored file in one spelling and without a version, so that it can be written.
+pub fn is_stored_name(path: &Path) -> bool {
+    let is_version = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let has_version = |part: &str| part.rsplit_once('@').is_some_and(|(_, digits)| is_version(digits));
+    let is_part = |part: &str| {
+        !matches!(part, "" | "." | "..") && !has_version(part) && !part.starts_with(STORED_PREFIX)
+    };
+    path.to_str()
+        .and_then(|text| text.strip_prefix(STORED_PREFIX))
+        .is_some_and(|name| name.split('/').all(is_part))
+}
+
 fn is_normal(part: Component<'_>) -> bool {
     matches!(part, Component::Normal(_))
 }
@@ -67,6 +84,11 @@ pub(super) fn is_file_path(path: &Path) -> bool {
     let mut parts = path.components();
     let is_path = parts.next() == Some(Component::RootDir) && parts.all(is_normal);
     is_path && path.file_name().is_some() && is_clean(path)
+}
+
+/// Returns whether a path names a file that a job may remove: a plain one, or a stored one.
+pub(super) fn is_removable(path: &Path) -> bool {
+    is_file_path(path) || is_stored_name(path)
 }
 
 /// Returns whether a path has one spelling: no `.`, no doubled or trailing slash.
@@ -146,9 +168,15 @@ mod tests {
         for path in ["", "a", "/", "/a/..", "/a/../b", "/a/", "/a//b", "/./a"] {
             assert!(!is_valid("a", path), "{path:?}");
         }
-        // Only inputs are stored files.
+        // Only inputs have versions.
         let stored = |path: &str| TaskFile { name: "a".into(), path: path.into(), ..TaskFile::default() };
         assert!(stored("files:a/b@3").is_valid_input() && !stored("files:a/b@3").is_valid());
         assert!(!stored("files:").is_valid_input() && stored("/a").is_valid_input());
+        assert!(stored("files:a/b c@x").is_valid_output() && stored("/a").is_valid_output());
+        for name in
+            ["files:", "files:/a", "files:a/", "files:a//b", "files:a/../b", "files:a@3", "files:files:a"]
+        {
+            assert!(!stored(name).is_valid_output(), "{name:?}");
+        }
     }
 }

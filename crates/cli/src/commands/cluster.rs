@@ -1,6 +1,7 @@
 //! `sailfish server`, `sailfish node`, `sailfish local`: the processes of a cluster.
 
 use crate::engine::machine;
+use crate::engine::step_outputs::OutputsOfSteps;
 use crate::exit::{FAILED, Failure};
 use crate::options::connect;
 use crate::show::terminal::{print, tell};
@@ -199,6 +200,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             program_port: Some(data_port.program_port(remote.link())),
             program_env: program_env(args, &info),
             stored_files: None,
+            step_files: Some(Arc::new(OutputsOfSteps::in_cluster())),
             seen: seen.paths.clone(),
             file_memory_bytes: info.memory_bytes,
         };
@@ -213,7 +215,11 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             tell(&format!("sailfish: the server at {} removed {node}; joining again", args.server));
         }
     }
-    // The thread with the signal shuts down gracefully first, and then ends the process.
+    await_end()
+}
+
+/// Waits for the thread with the signal: it shuts down gracefully first, and then ends the process.
+fn await_end() -> ! {
     loop {
         std::thread::park();
     }

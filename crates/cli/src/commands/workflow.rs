@@ -1,6 +1,7 @@
 //! `sailfish workflow`: files with steps are checked, shown, run, and written as scripts.
 
 mod stages;
+mod upload;
 mod why;
 
 use crate::commands::run::steps::{self, Target};
@@ -23,6 +24,7 @@ use jobspec::state_dir;
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use upload::Uploaded;
 use workflowfile::{JobMachines, NamedWorkflow, Sources, StepLine};
 
 #[derive(Debug, Subcommand)]
@@ -60,9 +62,12 @@ pub struct PlanArgs {
 /// The place of the finished runs that are known, and of new ones.
 #[derive(Debug, Args)]
 pub struct PlaceArgs {
-    /// Run it on the nodes of this server, which must see its files, as in http://127.0.0.1:7070
+    /// Run it on the nodes of this server, which must see its files or get them by --upload, as in http://127.0.0.1:7070
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     pub server: Option<String>,
+    /// With --server: put its files as stored files of the cluster, for nodes that do not see them
+    #[arg(long, requires = "server")]
+    pub upload: bool,
     #[command(flatten)]
     pub credentials: CredentialArgs,
     /// Directory of the state [default: sailfish in the XDG state directory]
@@ -71,6 +76,12 @@ pub struct PlaceArgs {
 }
 
 impl PlaceArgs {
+    /// Puts the files of a workflow if that is asked for.
+    fn uploaded(&self, spec: &mut WorkflowSpec) -> Result<Option<Uploaded>, Failure> {
+        let site = self.site().filter(|_| self.upload);
+        site.map(|site| upload::upload(&site, spec)).transpose()
+    }
+
     fn target(&self) -> Result<Target, Failure> {
         let state_dir = state_dir::state_dir(self.state.as_deref()).map_err(Failure::refused)?;
         Target::at(self.site(), state_dir)
@@ -82,7 +93,7 @@ impl PlaceArgs {
     }
 
     fn sources(&self) -> Sources {
-        if self.server.is_some() { Sources::OnNodes } else { Sources::Here }
+        if self.server.is_some() && !self.upload { Sources::OnNodes } else { Sources::Here }
     }
 }
 
@@ -108,6 +119,9 @@ pub struct RunArgs {
     /// With --server: do not wait for its end
     #[arg(long, requires = "server")]
     pub detach: bool,
+    /// With --upload: bring the outputs back to their paths when all steps have succeeded
+    #[arg(long, requires = "upload", conflicts_with = "detach")]
+    pub fetch: bool,
 }
 
 #[derive(Debug, Args)]
@@ -180,6 +194,7 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
     let read = workflowfile::read_for(&args.file.file, args.place.sources(), machines);
     let NamedWorkflow { name, mut spec } =
         read.map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
+    let uploaded = args.place.uploaded(&mut spec)?;
     let steps_text = counted(spec.steps.len() as u64, "step");
     let name = args.name.clone().unwrap_or(name);
     let resources = GenericResources::parse(args.resource.iter().map(String::as_str)).context("--resource");
@@ -198,6 +213,9 @@ fn run_file(args: &RunArgs) -> Result<(), Failure> {
     if target.waits {
         let skipped = steps::skipped(&steps::events(&target, job)?);
         tell(&format!("sailfish: {name}: {steps_text} succeeded{skipped}"));
+    }
+    if let Some(uploaded) = uploaded {
+        if args.fetch { uploaded.fetch()? } else { uploaded.tell_outputs() }
     }
     Ok(())
 }

@@ -14,10 +14,11 @@ use api::control::JobOutcome;
 use api::history::{EventKind, JobState, StepOf};
 use api::task::RunResult;
 use api::{Blame, JobSpec, TaskFailure};
-use ids::{JobId, NodeId};
+use ids::{JobId, NodeId, StepNumber};
 use jobkind::{LOOKS_FROM, StepPlan, StepWork};
 use rows::{Change, Keep, StepRow};
 use scheduler::Event;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,7 +69,8 @@ impl Control {
             return Err(ControlError::NotOfNode { node, job });
         }
         let pinned_by = self.stepped.place_of(job).map_or(job, |of| of.job);
-        Ok(RunningJob { user: known.owner().name.to_string(), pinned_by })
+        let pinned = known.spec().kind.program().map(|task| task.pinned.clone()).unwrap_or_default();
+        Ok(RunningJob { user: known.owner().name.to_string(), pinned_by, pinned })
     }
 
     /// Takes steps that may begin now, of one job. The caller must begin or refuse them.
@@ -173,7 +175,15 @@ impl Control {
             self.stepped.insert(job, stepped);
             restore_steps(&mut self.stepped, job, &steps);
             let own = |step: &&StepRow| step.step.0 < LOOKS_FROM;
-            let with = |state: JobState| steps.iter().filter(own).find(|step| step.state == state);
+            // A step that failed because its input was lost runs again after it.
+            let mut last: BTreeMap<StepNumber, JobId> = BTreeMap::new();
+            for step in &steps {
+                let last = last.entry(step.step).or_insert(step.job);
+                *last = (*last).max(step.job);
+            }
+            let is_last = |step: &&StepRow| last.get(&step.step) == Some(&step.job);
+            let with =
+                |state: JobState| steps.iter().filter(own).filter(is_last).find(|step| step.state == state);
             let failed = with(JobState::Failed).or_else(|| with(JobState::Cancelled));
             let ends = match (plan.err(), cancel_asked, failed) {
                 (_, Some(reason), _) => Some(JobOutcome::Cancelled { reason }),

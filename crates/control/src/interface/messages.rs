@@ -3,7 +3,7 @@
 use crate::program_jobs::FileHold;
 use crate::users::JobQuota;
 use api::task::AttemptUsage;
-use api::{JobSpec, Split, Task, TaskFailure, TaskResult};
+use api::{JobSpec, PinnedFile, Split, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, JobId, NodeId};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -118,4 +118,6 @@ pub struct RunningJob {
     pub user: String,
     /// The job whose submission pinned the stored files that it reads: itself, or the job of which it is a step.
     pub pinned_by: JobId,
+    /// Stored files that its program reads, as its server has brought them.
+    pub pinned: Vec<PinnedFile>,
 }

@@ -14,7 +14,7 @@ use api::stored::cluster::{
 use api::task::RunTask;
 use api::{JobSpec, PinnedFile, StoredOutput, is_stored_output};
 use axum::extract::State;
-use filecatalog::{Asker, Catalog, CatalogError, JobInputs, ReplicaNodes, ReportingNode};
+use filecatalog::{Asker, Catalog, CatalogError, JobInputs, MadeInputs, ReplicaNodes, ReportingNode};
 use filetree::Changer;
 use ids::{JobId, NodeId};
 use server::{Server, Submitter};
@@ -243,7 +243,8 @@ pub(crate) async fn begin(
     Message(begin): Message<BeginStored>,
 ) -> Result<Message<BegunStored>, Problem> {
     let asker = asker_of_tree(&caller, begin.user.clone());
-    port.stored.aside(async move |catalog| catalog.begin(&asker, &begin).await).await
+    let of = caller.program_of;
+    port.stored.aside(async move |catalog| catalog.begin_for(&asker, &begin, of).await).await
 }
 
 #[utoipa::path(
@@ -323,7 +324,7 @@ pub(crate) async fn commit(
     Message(commit): Message<CommitStored>,
 ) -> Result<Message<CommittedStored>, Problem> {
     let asker = asker_of_tree(&caller, String::new());
-    port.stored.aside(async move |catalog| catalog.commit(&asker, &commit).await).await
+    port.stored.aside(async move |catalog| catalog.commit_for(&asker, &commit).await).await
 }
 
 #[utoipa::path(
@@ -410,12 +411,16 @@ pub(crate) async fn of_job(
 ) -> Result<Message<StoredPage>, Problem> {
     let job = JobId(job);
     // Only a node that runs the job gets rights, or was told to copy the parts before it does.
-    let job = match port.server.running_on(node, job).await {
-        Ok(running) => running.pinned_by,
-        Err(_) if port.stored.catalog.copies_early(job, node, &question) => job,
+    let (job, made) = match port.server.running_on(node, job).await {
+        Ok(running) => (running.pinned_by, MadeInputs { user: running.user, pinned: running.pinned }),
+        Err(_) if port.stored.catalog.copies_early(job, node, &question) => (job, MadeInputs::default()),
         Err(refusal) => return Err(refusal.into()),
     };
-    port.stored.aside(async move |catalog| catalog.places_of_job(job, node, &question).await).await
+    let places = async move |catalog: &Catalog| {
+        catalog.keep_made_inputs(job, &question, &made).await?;
+        catalog.places_of_job(job, node, &question).await
+    };
+    port.stored.aside(places).await
 }
 
 #[utoipa::path(

@@ -147,6 +147,7 @@ impl Place {
             bytes: 0,
             stamp: None,
             made_by: None,
+            stored: None,
         };
         let (none, outputs) = (ContentHash([0; 32]), vec![output]);
         let run = FinishedRun { outputs, ..FinishedRun::default() };

@@ -6,9 +6,10 @@ use crate::front_end::{FrontEnd, StoredPin};
 use anyhow::Context;
 use api::JobSpec;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Pins the stored files that the programs of steps declare as inputs. An input keeps its name as written, and gets the
+/// Pins the stored files that the programs of steps declare as inputs, and no step writes. An input keeps its name as written, and gets the
 /// identity of the bytes that it has now. Returns the pins, which keep the versions while they live.
 ///
 /// Errors: a name without a file, or a directory.
@@ -19,12 +20,17 @@ pub fn pin_inputs_of_steps(
 ) -> anyhow::Result<Vec<StoredPin>> {
     let mut pinning = Pinning::new(front_end, state_dir);
     let steps = spec.kind.steps_mut().and_then(|steps| steps.spec.get_mut("steps"));
-    for step in steps.and_then(Value::as_array_mut).into_iter().flatten() {
+    let Some(steps) = steps.and_then(Value::as_array_mut) else { return Ok(Vec::new()) };
+    let written = stored_outputs(steps);
+    for step in steps {
         let inputs = step.pointer_mut("/program/inputs").and_then(Value::as_array_mut);
         for input in inputs.into_iter().flatten().filter_map(Value::as_object_mut) {
             let Some(name) = input.get("path").and_then(Value::as_str).filter(|path| is_stored(path)) else {
                 continue;
             };
+            if written.contains(name) {
+                continue;
+            }
             let pinned = pinning.pin("the input", name)?;
             let content = serde_json::to_value(pinned.stored.identity()).context("writing a hash")?;
             input.insert("content".to_string(), content);
@@ -33,4 +39,11 @@ pub fn pin_inputs_of_steps(
     let pinned = pinning.finish();
     spec.pinned = pinned.files;
     Ok(pinned.pins)
+}
+
+/// Returns the stored files that steps write: their readers get the versions of this run.
+fn stored_outputs(steps: &[Value]) -> BTreeSet<String> {
+    let outputs = steps.iter().filter_map(|step| step.pointer("/program/outputs")?.as_array()).flatten();
+    let paths = outputs.filter_map(|output| output.get("path")?.as_str());
+    paths.filter(|path| is_stored(path)).map(str::to_string).collect()
 }

@@ -8,8 +8,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 fn recorded(step: &str, path: &str, bytes: u64) -> Arc<RecordedRun> {
-    let output =
-        FileContent { path: path.into(), real_path: None, sha256: None, bytes, stamp: None, made_by: None };
+    let output = FileContent {
+        path: path.into(),
+        real_path: None,
+        sha256: None,
+        bytes,
+        stamp: None,
+        made_by: None,
+        stored: None,
+    };
     let (none, outputs) = (ContentHash([0; 32]), vec![output]);
     let run = FinishedRun { outputs, ..FinishedRun::default() };
     let (rules, step, words, env, identity) = (CACHING_RULES, step.to_string(), none, none, none);

@@ -5,6 +5,7 @@
 use crate::stored::files::StoredFiles;
 use crate::stored::passed_on::PassedCopy;
 use crate::stored::range_cache::{CachedPart, RangeCache, RemoteParts};
+use crate::stored::step_files::NO_REPLICA;
 use crate::tasks::map::stored_input::{PartOpener, PartReader, StoredReads};
 use api::StoredPart;
 use api::stored::cluster::{FAILED_SOURCES_MAX, PartsOfJob, StoredPage};
@@ -251,9 +252,10 @@ impl ElsewherePart {
         let concrete = self.part.concrete;
         let maker = page.makers.iter().find(|maker| maker.put == concrete.put());
         let advice = maker.map(|maker| format!("; {}", maker.job.advice())).unwrap_or_default();
-        Error::other(format!(
+        let text = format!(
             "{concrete} of a stored file has {replicas} replicas, and none can be read: {reason}{advice}"
-        ))
+        );
+        Error::new(NO_REPLICA, text)
     }
 
     /// Takes the next piece of the stream, or gives it up.

@@ -3,10 +3,11 @@
 
 use crate::contents::{Contents, stamp};
 use crate::failure::{file_failure, named_failure};
+use crate::stored::step_files::NewVersion;
 use crate::tasks::beside_outputs::wrote_instead;
 use crate::tasks::finished_runs::{Reading, run_file};
 use api::task::{FileContent, FileStamp, RunTask, TaskFile};
-use api::{Blame, TaskFailure};
+use api::{Blame, StoredContent, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
 use roots::{HeldDir, JobPaths};
@@ -14,6 +15,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, linkat, openat, opena
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Permissions};
+use std::io::Seek;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -26,6 +28,19 @@ const RIGHTS: u32 = 0o777;
 /// Returns the stamp of a file without the time of its inode, which new names and rights change too.
 fn content_stamp(stamp: FileStamp) -> FileStamp {
     FileStamp { changed_ns: 0, ..stamp }
+}
+
+/// Stores new versions of stored files.
+pub(super) type StoreVersions<'a> = dyn Fn(Vec<NewVersion>) -> Result<Vec<StoredContent>, TaskFailure> + 'a;
+
+/// The attempt whose outputs are taken.
+pub(super) struct Taking<'a> {
+    pub attempt: AttemptKey,
+    pub cancelled: &'a AtomicBool,
+    /// Set if the contents of plain outputs are wanted.
+    pub contents: Option<&'a Contents>,
+    pub store: &'a StoreVersions<'a>,
+    pub taken: TakenOutputs,
 }
 
 /// Outputs with their contents, by the positions of program and output.
@@ -144,19 +159,18 @@ impl<'a> DeclaredFiles<'a> {
     }
 
     /// Publishes the outputs of all programs of a pipeline: all of them are complete beside their final paths before the
-    /// first gets its name. `streamed` has the programs and outputs that exist nowhere as files. Returns the contents of
-    /// all others if `contents` is given.
+    /// first gets its name, and stored ones get theirs before the others. `streamed` has the programs and outputs that
+    /// exist nowhere as files. Returns the contents of stored ones, and of all others if they are wanted.
     ///
     /// Errors: an input that changed while its program ran; an output that is missing or is no plain file; the job was
     /// stopped meanwhile.
     pub fn take_all(
         programs: &[Self],
-        taken: TakenOutputs,
         streamed: &BTreeSet<(usize, usize)>,
-        attempt: AttemptKey,
-        cancelled: &AtomicBool,
-        contents: Option<&Contents>,
+        taking: &Taking<'_>,
     ) -> Result<OutputContents, TaskFailure> {
+        let Taking { attempt, cancelled, contents, taken, .. } = *taking;
+        let is_taken = |output: &TaskFile| taken == TakenOutputs::All || !output.temporary;
         programs.iter().try_for_each(Self::check_inputs)?;
         let outputs = || {
             let each = programs.iter().enumerate().flat_map(|(position, program)| {
@@ -169,7 +183,7 @@ impl<'a> DeclaredFiles<'a> {
             program.check_in_place(output)?;
         }
         let outputs = || outputs().filter(|(_, program, _)| !program.task.in_place);
-        let mut hashed = OutputContents::new();
+        let (mut hashed, mut versions, mut places) = (OutputContents::new(), Vec::new(), Vec::new());
         for (place, program, output) in outputs() {
             let file = written(&program.dir, program.task, output)?;
             if let Some(contents) = contents {
@@ -177,10 +191,16 @@ impl<'a> DeclaredFiles<'a> {
                 let content = content.map_err(|error| file_failure("read", &output.path, error))?;
                 hashed.insert(place, run_file(&output.path, &content));
             }
+            if output.is_stored() && is_taken(output) {
+                // Hashing has read it.
+                (&file).rewind().map_err(|error| file_failure("read", &output.path, error))?;
+                versions.push(NewVersion { path: output.path.clone(), file });
+                places.push(place);
+            }
         }
         let (mut directories, mut staged) = (BTreeMap::new(), Vec::new());
-        let is_taken = |output: &TaskFile| taken == TakenOutputs::All || !output.temporary;
-        for (index, (_, program, output)) in outputs().filter(|(.., output)| is_taken(output)).enumerate() {
+        let plain = |output: &TaskFile| is_taken(output) && !output.is_stored();
+        for (index, (_, program, output)) in outputs().filter(|(.., output)| plain(output)).enumerate() {
             staged.push(program.stage(output, &mut directories, hidden_name(output, attempt, index))?);
         }
         if cancelled.load(Ordering::Relaxed) {
@@ -188,6 +208,11 @@ impl<'a> DeclaredFiles<'a> {
                 Blame::Cancelled,
                 "the job was stopped before its outputs were published",
             ));
+        }
+        if !versions.is_empty() {
+            for (place, content) in places.into_iter().zip((taking.store)(versions)?) {
+                hashed.entry(place).and_modify(|file| (file.stamp, file.stored) = (None, Some(content)));
+            }
         }
         staged.into_iter().try_for_each(Staged::publish)?;
         Ok(hashed)
@@ -202,8 +227,15 @@ impl<'a> DeclaredFiles<'a> {
                 // A copy of a stored file, whose bytes were verified.
                 let (bytes, path) = (before.bytes, input.path.clone());
                 let sha256 = Some(stored);
-                let content =
-                    FileContent { path, real_path: None, sha256, bytes, stamp: None, made_by: None };
+                let content = FileContent {
+                    path,
+                    real_path: None,
+                    sha256,
+                    bytes,
+                    stamp: None,
+                    made_by: None,
+                    stored: None,
+                };
                 return Some((*index, content));
             }
             let (file, stamp) = reading.stamped(&input.path).ok()?;
@@ -414,7 +446,7 @@ fn input_failure(input: &TaskFile, error: std::io::Error) -> TaskFailure {
 }
 
 /// Removes files that earlier steps of the job wrote. One that is gone already is no error.
-pub(super) fn remove_files(paths: &JobPaths, files: &[PathBuf]) -> Result<(), TaskFailure> {
+pub(super) fn remove_files(paths: &JobPaths, files: &[&Path]) -> Result<(), TaskFailure> {
     for path in files {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
         let removed = paths.open_dir(parent).and_then(|above| Ok(unlinkat(&above, name, AtFlags::empty())?));

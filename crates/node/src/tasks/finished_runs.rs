@@ -3,10 +3,13 @@
 use crate::contents::{Content, Contents};
 use api::task::{
     FileContent, FileStamp, FinishedRun, ProgramPlace, RunDifference, RunLook, RunLooked, RunTask,
+    is_stored_path,
 };
+use api::{ContentHash, StoredContent};
 use program::find_executable;
 use roots::JobPaths;
 use rustix::fs::{Access, Mode, OFlags};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsRawFd;
@@ -62,6 +65,11 @@ impl Reading<'_> {
     }
 }
 
+/// Returns the identity of the bytes of a stored file that a run wrote.
+fn stored_identity(recorded: &FileContent) -> Option<ContentHash> {
+    recorded.stored.as_ref().map(StoredContent::identity)
+}
+
 enum Found {
     /// The content is the recorded one; a stamp that is not recorded, if it is certain.
     Same(Option<FileStamp>),
@@ -76,6 +84,7 @@ pub(super) fn run_file(path: &Path, content: &Content) -> FileContent {
         bytes: content.stamp.bytes,
         stamp: content.certain_stamp(),
         made_by: None,
+        stored: None,
     }
 }
 
@@ -102,6 +111,11 @@ pub(super) fn name_stored(program: &RunTask, run: &mut FinishedRun) {
     for (input, read) in program.inputs.iter().zip(&mut run.inputs).filter(|(input, _)| input.is_stored()) {
         read.path.clone_from(&input.path);
         (read.real_path, read.stamp) = (None, None);
+    }
+    let stored_program = program.place().input.filter(|input| is_stored_path(input));
+    if let Some((path, executable)) = stored_program.zip(run.executables.first_mut()) {
+        // A copy has another place on each node.
+        (executable.path, executable.real_path, executable.stamp) = (path, None, None);
     }
 }
 
@@ -158,22 +172,30 @@ fn interpreter(file: &mut File, program: &ProgramPlace) -> Option<PathBuf> {
 /// Compares finished runs with the present state of all files.
 ///
 /// Errors: the job was stopped.
-pub(super) fn look(looks: &[RunLook], reading: Reading<'_>) -> std::io::Result<Vec<RunLooked>> {
-    looks.iter().map(|look| Looking::new(look, reading).look()).collect()
+///
+/// `stored` has the present contents of their outputs that are stored files, by name.
+pub(super) fn look(
+    looks: &[RunLook],
+    reading: Reading<'_>,
+    stored: &BTreeMap<PathBuf, ContentHash>,
+) -> std::io::Result<Vec<RunLooked>> {
+    looks.iter().map(|look| Looking::new(look, reading, stored).look()).collect()
 }
 
 /// The comparison of one run.
 struct Looking<'a> {
     look: &'a RunLook,
     reading: Reading<'a>,
+    stored: &'a BTreeMap<PathBuf, ContentHash>,
     differences: Vec<RunDifference>,
     run: FinishedRun,
     is_refreshed: bool,
 }
 
 impl<'a> Looking<'a> {
-    fn new(look: &'a RunLook, reading: Reading<'a>) -> Self {
-        Self { look, reading, differences: Vec::new(), run: look.run.clone(), is_refreshed: false }
+    fn new(look: &'a RunLook, reading: Reading<'a>, stored: &'a BTreeMap<PathBuf, ContentHash>) -> Self {
+        let run = look.run.clone();
+        Self { look, reading, stored, differences: Vec::new(), run, is_refreshed: false }
     }
 
     fn look(mut self) -> std::io::Result<RunLooked> {
@@ -187,7 +209,11 @@ impl<'a> Looking<'a> {
     }
 
     fn executables(&mut self) {
-        let found = executables(&self.look.program, self.reading).unwrap_or_default();
+        let program = &self.look.program;
+        let found = match program.input.as_ref().filter(|input| is_stored_path(input)) {
+            Some(_) => self.with_interpreters().unwrap_or_default(),
+            None => executables(program, self.reading).unwrap_or_default(),
+        };
         let identity = |file: &FileContent| (file.path.clone(), file.sha256);
         let same = found.iter().map(identity).eq(self.run.executables.iter().map(identity));
         if !same {
@@ -195,6 +221,18 @@ impl<'a> Looking<'a> {
             let path = path.unwrap_or_else(|| PathBuf::from(&self.look.program.word));
             self.differences.push(RunDifference::Executable { path });
         }
+    }
+
+    /// Returns the executables of a program that is a stored file, with its present interpreters. Its bytes are compared as
+    /// those of an input.
+    fn with_interpreters(&self) -> Option<Vec<FileContent>> {
+        let mut recorded = self.run.executables.iter();
+        let mut found: Vec<FileContent> = recorded.next().cloned().into_iter().collect();
+        if let Some(interpreter) = recorded.next() {
+            let word = interpreter.path.to_str()?.to_string();
+            found.extend(executables(&ProgramPlace { word, ..ProgramPlace::default() }, self.reading)?);
+        }
+        Some(found)
     }
 
     fn read_files(&mut self) -> std::io::Result<()> {
@@ -221,7 +259,17 @@ impl<'a> Looking<'a> {
                 self.differences.push(RunDifference::Gone { output });
                 continue;
             }
-            match self.compare(&self.run.outputs[index])? {
+            let recorded = &self.run.outputs[index];
+            let found = match is_stored_path(&recorded.path) {
+                true => {
+                    self.stored.get(&recorded.path).map(|now| match stored_identity(recorded) == Some(*now) {
+                        true => Found::Same(None),
+                        false => Found::Other,
+                    })
+                }
+                false => self.compare(recorded)?,
+            };
+            match found {
                 Some(Found::Same(stamp)) => {
                     self.refresh(stamp, |run, stamp| run.outputs[index].stamp = Some(stamp));
                 }

@@ -1,5 +1,6 @@
 //! The phases of a pipeline, one after the other. The files of a phase that outgrow memory are written again, to a disk.
 
+use crate::tasks::declared_files::StoreVersions;
 use crate::tasks::finished_runs::{self, Reading};
 use crate::tasks::growing_input::NodeStreams;
 use crate::tasks::members::{Member, is_of_one_user};
@@ -113,7 +114,7 @@ impl<'a> Phases<'a> {
     }
 
     /// Publishes the outputs of all programs, which have succeeded. Returns their runs.
-    pub fn take_outputs(&mut self) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
+    pub fn take_outputs(&mut self, store: &StoreVersions<'_>) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
         if !self.members.iter().any(|member| member.task.has_own_directory() || member.task.in_place) {
             return Ok(Vec::new());
         }
@@ -122,7 +123,7 @@ impl<'a> Phases<'a> {
         let stored_bytes = self.wiring.output_bytes();
         let Shares { shared, assignment, .. } = *self.shares;
         let (attempt, reading) = (assignment.attempt, reading(shared, assignment));
-        let runs = self.wiring.take_outputs(attempt, std::mem::take(&mut self.finished), reading)?;
+        let runs = self.wiring.take_outputs(attempt, std::mem::take(&mut self.finished), reading, store)?;
         let (streamed_bytes, _) = self.wiring.streamed_here();
         let (read_bytes, moved_bytes) = (streamed_bytes, streamed_bytes);
         let used = AttemptUsage { stored_bytes, read_bytes, moved_bytes, ..AttemptUsage::default() };
@@ -132,7 +133,11 @@ impl<'a> Phases<'a> {
 
     /// Publishes the outputs of finished phases after a failure, so that their programs need not run again. Returns the
     /// runs to be remembered; none if that is not possible.
-    pub fn take_finished(&mut self, failure: &TaskFailure) -> Vec<Option<FinishedRun>> {
+    pub fn take_finished(
+        &mut self,
+        failure: &TaskFailure,
+        store: &StoreVersions<'_>,
+    ) -> Vec<Option<FinishedRun>> {
         // On a cluster, another attempt may have taken the place of one that was stopped.
         let may_publish = failure.blame != Blame::Cancelled || is_of_one_user(self.shares.shared);
         if self.finished.is_empty() || !may_publish {
@@ -143,10 +148,9 @@ impl<'a> Phases<'a> {
         let Shares { shared, assignment, .. } = *self.shares;
         let (attempt, reading) = (assignment.attempt, reading(shared, assignment));
         let reading = Reading { cancelled: &is_stopped, ..reading };
-        let taken = self
-            .shares
-            .check_unchanged()
-            .and_then(|()| self.wiring.take_finished(attempt, std::mem::take(&mut self.finished), reading));
+        let finished = std::mem::take(&mut self.finished);
+        let unchanged = self.shares.check_unchanged();
+        let taken = unchanged.and_then(|()| self.wiring.take_finished(attempt, finished, reading, store));
         taken.unwrap_or_else(|error| {
             tracing::warn!(%attempt, error = error.message, "finished programs of a pipeline run again");
             Vec::new()
@@ -156,5 +160,5 @@ impl<'a> Phases<'a> {
 
 /// Begins the record of the run of a program that is remembered.
 fn begin(member: &Member<'_>, reading: Reading<'_>) -> Option<FinishedRun> {
-    member.task.is_remembered().then(|| finished_runs::begin(member.task, reading)).flatten()
+    member.task.is_recorded().then(|| finished_runs::begin(member.task, reading)).flatten()
 }

@@ -1,7 +1,7 @@
 //! The streams and files between the programs of a pipeline.
 
 use crate::failure::file_failure;
-use crate::tasks::declared_files::{DeclaredFiles, OutputContents, TakenOutputs};
+use crate::tasks::declared_files::{DeclaredFiles, OutputContents, StoreVersions, TakenOutputs, Taking};
 use crate::tasks::finished_runs::Reading;
 use crate::tasks::growing_input::NodeStreams;
 use api::TaskFailure;
@@ -218,8 +218,9 @@ impl<'a> Wiring<'a> {
         attempt: AttemptKey,
         begun: Vec<Option<FinishedRun>>,
         reading: Reading<'_>,
+        store: &StoreVersions<'_>,
     ) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
-        self.take(&self.declared, TakenOutputs::Lasting, attempt, begun, reading)
+        self.take(&self.declared, TakenOutputs::Lasting, attempt, begun, reading, store)
     }
 
     /// Publishes the outputs of the programs of finished phases, also temporary ones: a later phase has failed, and they
@@ -229,11 +230,12 @@ impl<'a> Wiring<'a> {
         attempt: AttemptKey,
         begun: Vec<Option<FinishedRun>>,
         reading: Reading<'_>,
+        store: &StoreVersions<'_>,
     ) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
         // A program of the failed phase may have written to its inputs.
         let (finished, failed) = self.declared.split_at(begun.len());
         failed.iter().try_for_each(DeclaredFiles::check_linked)?;
-        let mut runs = self.take(finished, TakenOutputs::All, attempt, begun, reading)?;
+        let mut runs = self.take(finished, TakenOutputs::All, attempt, begun, reading, store)?;
         runs.resize(self.tasks.len(), None);
         Ok(runs)
     }
@@ -245,12 +247,13 @@ impl<'a> Wiring<'a> {
         attempt: AttemptKey,
         begun: Vec<Option<FinishedRun>>,
         reading: Reading<'_>,
+        store: &StoreVersions<'_>,
     ) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
         let any = begun.iter().any(Option::is_some);
         let offered = self.others.offered.as_ref().filter(|offered| offered.are_read());
         let contents = (any || offered.is_some()).then_some(reading.contents);
-        let outputs =
-            DeclaredFiles::take_all(declared, taken, &self.streamed, attempt, reading.cancelled, contents)?;
+        let taking = Taking { attempt, cancelled: reading.cancelled, contents, store, taken };
+        let outputs = DeclaredFiles::take_all(declared, &self.streamed, &taking)?;
         if let Some(offered) = &self.others.offered {
             offered.published(outputs.values());
         }
@@ -300,7 +303,7 @@ impl<'a> Wiring<'a> {
 
 /// Returns a file that is none: its bytes went from one program to another.
 fn streamed(path: PathBuf) -> FileContent {
-    FileContent { path, real_path: None, sha256: None, bytes: 0, stamp: None, made_by: None }
+    FileContent { path, real_path: None, sha256: None, bytes: 0, stamp: None, made_by: None, stored: None }
 }
 
 /// Returns the output that holds the standard output of a program, and its position.

@@ -3,6 +3,7 @@
 use crate::attempt::{Assignment, JobRun};
 use crate::failure::file_failure;
 use crate::shared::Shared;
+use crate::stored::step_files::{self, NewVersion, StoringJob};
 use crate::tasks::attempt_files::AttemptFiles;
 use crate::tasks::declared_files::remove_files;
 use crate::tasks::declared_reads;
@@ -12,12 +13,13 @@ use crate::tasks::members::{Member, TEMPORARY, give_back};
 use crate::tasks::phases::Phases;
 use crate::tasks::pipeline_wiring::Edges;
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
-use api::task::{RunResult, RunTask};
-use api::{Blame, TaskFailure};
+use api::task::{RunResult, RunTask, is_stored_path};
+use api::{Blame, StoredContent, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::{AttemptKey, JobId};
 use program::{FunctionContext, PipelineProgram, ProgramSpec, Sandbox, TemporaryDir};
 use programport::OpenPort;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -145,6 +147,51 @@ pub(super) fn reading<'a>(shared: &'a Shared, assignment: &'a Assignment) -> Rea
     Reading { contents, paths, cancelled: &assignment.cancelled }
 }
 
+/// Removes files, and compares others with finished runs.
+fn run_nothing(shared: &Shared, assignment: &Assignment, task: &RunTask) -> Result<RunResult, TaskFailure> {
+    let (stored, plain): (Vec<&Path>, Vec<&Path>) =
+        task.removes.iter().map(PathBuf::as_path).partition(|path| is_stored_path(path));
+    remove_files(&assignment.job.paths, &plain)?;
+    let outputs = task.looks.iter().flat_map(|look| &look.run.outputs).map(|output| output.path.as_path());
+    let asked: BTreeSet<&Path> = outputs.filter(|path| is_stored_path(path)).collect();
+    let asked: Vec<&Path> = asked.into_iter().collect();
+    let mut present = BTreeMap::new();
+    if let Some(first) = asked.first().or(stored.first()) {
+        let socket = open_socket(shared, assignment.attempt.task.job)?;
+        let files = step_files::of_node(shared.options.step_files.as_deref(), first)?;
+        let of = storing_job(assignment, socket.as_ref().map(OpenPort::socket));
+        files.remove(&of, &stored)?;
+        let contents = files.contents(&of, &asked)?;
+        present.extend(
+            asked
+                .iter()
+                .zip(contents)
+                .filter_map(|(path, content)| Some((path.to_path_buf(), content?.identity()))),
+        );
+    }
+    let looked = look(&task.looks, reading(shared, assignment), &present);
+    let looked = looked.map_err(|error| TaskFailure::new(Blame::Cancelled, error.to_string()))?;
+    Ok(RunResult { looked, ..RunResult::default() })
+}
+
+/// Returns the job of an attempt, whose outputs may be stored files.
+fn storing_job<'a>(assignment: &'a Assignment, socket: Option<&'a Path>) -> StoringJob<'a> {
+    let (job, name) = (assignment.attempt.task.job, assignment.job.spec.name.as_str());
+    StoringJob { job, name, user: &assignment.job.user, socket, cancelled: &assignment.cancelled }
+}
+
+/// Stores the outputs of an attempt that are stored files.
+fn store_versions(
+    shared: &Shared,
+    assignment: &Assignment,
+    socket: Option<&OpenPort>,
+    versions: Vec<NewVersion>,
+) -> Result<Vec<StoredContent>, TaskFailure> {
+    let first = versions.first().map_or(Path::new(""), |version| &version.path);
+    let files = step_files::of_node(shared.options.step_files.as_deref(), first)?;
+    files.store(&storing_job(assignment, socket.map(OpenPort::socket)), versions)
+}
+
 /// Runs the program, or nothing if none is named. A failure includes its output too.
 pub(crate) fn run(
     shared: &Shared,
@@ -152,10 +199,7 @@ pub(crate) fn run(
     task: &RunTask,
 ) -> Result<RunResult, TaskFailure> {
     if task.words.is_empty() {
-        remove_files(&assignment.job.paths, &task.removes)?;
-        let looked = look(&task.looks, reading(shared, assignment));
-        let looked = looked.map_err(|error| TaskFailure::new(Blame::Cancelled, error.to_string()))?;
-        return Ok(RunResult { looked, ..RunResult::default() });
+        return run_nothing(shared, assignment, task);
     }
     if task.pinned.is_empty() {
         return run_with(shared, assignment, task, &AttemptFiles::default());
@@ -191,8 +235,7 @@ fn run_with(
     task: &RunTask,
     files: &AttemptFiles,
 ) -> Result<RunResult, TaskFailure> {
-    let attempt = assignment.attempt;
-    let listed = shared.outputs.begin(attempt);
+    let (attempt, listed) = (assignment.attempt, shared.outputs.begin(assignment.attempt));
     let output = &*listed.output;
     let socket = open_socket(shared, attempt.task.job)?;
     let env = env_of(shared, attempt, socket.as_ref());
@@ -207,10 +250,11 @@ fn run_with(
     let shares = Shares { shared, assignment, files, env, socket_dir, disk_dirs, named, error_path };
     let others = NodeStreams::open(shared, assignment, task)?;
     let mut phases = Phases::new(&shares, task, members, others, spill_dir);
+    let store = |versions| store_versions(shared, assignment, socket.as_ref(), versions);
     let ran = phases.run(|bytes| output.add_output(bytes));
     let outcome = ran.and_then(|()| {
         files.check_unchanged()?;
-        phases.take_outputs()
+        phases.take_outputs(&store)
     });
     match outcome {
         Ok(runs) => {
@@ -218,7 +262,7 @@ fn run_with(
             Ok(RunResult { runs, ..output.finish() })
         }
         Err(failure) => {
-            let runs = phases.take_finished(&failure);
+            let runs = phases.take_finished(&failure, &store);
             Err(TaskFailure { said: Some(Box::new(RunResult { runs, ..output.finish() })), ..failure })
         }
     }

@@ -151,7 +151,15 @@ mod tests {
 
     fn file(path: &str) -> FileContent {
         let sha256 = Some(ContentHash([path.len() as u8; 32]));
-        FileContent { path: path.into(), real_path: None, sha256, bytes: 1, stamp: None, made_by: None }
+        FileContent {
+            path: path.into(),
+            real_path: None,
+            sha256,
+            bytes: 1,
+            stamp: None,
+            made_by: None,
+            stored: None,
+        }
     }
 
     fn row(step: &str, inputs: &[&str], outputs: &[&str]) -> FinishedRunRow {

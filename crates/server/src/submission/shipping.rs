@@ -136,7 +136,9 @@ pub(crate) fn check(spec: &JobSpec) -> Result<(), ServerError> {
 fn check_task_files(task: &RunTask) -> Result<(), ServerError> {
     check_list(&task.shipped)?;
     task.programs().try_for_each(|program| check_files(&program.files, &task.pinned))?;
-    let is_pinned = |path: &Path| task.pinned.iter().any(|file| file.path == path);
+    let is_written =
+        |path: &Path| task.programs().flat_map(|program| &program.outputs).any(|output| output.path == path);
+    let is_pinned = |path: &Path| task.pinned.iter().any(|file| file.path == path) || is_written(path);
     let mut stored = task.programs().flat_map(|program| &program.inputs).filter(|input| input.is_stored());
     if let Some(input) = stored.find(|input| !is_pinned(&input.path)) {
         return Err(ServerError::InputNotPinned { path: input.path.clone() });

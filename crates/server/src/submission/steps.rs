@@ -6,13 +6,13 @@ use crate::submission::job_steps::{self, StepPaths};
 use crate::submission::{arguments, program_jobs, shipping};
 use crate::{ServerError, check_names};
 use api::control::SubmittedJob;
-use api::task::RecordedRun;
+use api::task::{RecordedRun, TaskFile};
 use api::{JobSpec, PinnedFile};
 use control::{NewSteppedJob, NewSteps, RoomWanted, Service, spec_bytes};
 use ids::StepNumber;
 use jobkind::{RememberedStep, Step, StepPlan, StepWork};
 use metastore::StoreError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -149,7 +149,13 @@ fn bring_pinned(new: &mut NewSteps) -> Result<(), String> {
     for step in &mut new.steps {
         let StepWork::Program(task) = &mut step.work else { continue };
         let mut pinned: BTreeMap<&Path, PinnedFile> = BTreeMap::new();
-        for input in task.programs().flat_map(|program| &program.inputs).filter(|input| input.is_stored()) {
+        let written: BTreeSet<&Path> = task
+            .programs()
+            .flat_map(|program| &program.outputs)
+            .map(|output| output.path.as_path())
+            .collect();
+        let is_read = |input: &&TaskFile| input.is_stored() && !written.contains(input.path.as_path());
+        for input in task.programs().flat_map(|program| &program.inputs).filter(is_read) {
             let stored = input.content.and_then(|content| new.pinned.get(&content));
             let Some(stored) = stored else {
                 let path = input.path.clone();

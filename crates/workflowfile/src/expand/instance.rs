@@ -6,6 +6,7 @@ use super::placeholder::{Piece, pieces};
 use super::values::{BoundBy, Place, Values};
 use crate::jobs::{texts as job_texts, with_texts};
 use api::job::workflow_file::WorkflowFileStep;
+use api::task::is_stored_path;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -97,9 +98,10 @@ pub fn absolute_path(dir: &str, path: &Path) -> Option<String> {
     Some(absolute)
 }
 
-/// Returns the absolute paths of the outputs of a step.
+/// Returns the absolute paths of the outputs of a step that are plain files.
 pub fn output_paths(dir: &str, step: &WorkflowFileStep) -> impl Iterator<Item = String> {
-    step.outputs.iter().chain(&step.stdout).filter_map(move |output| absolute_path(dir, output))
+    let plain = step.outputs.iter().chain(&step.stdout).filter(|output| !is_stored_path(output));
+    plain.filter_map(move |output| absolute_path(dir, output))
 }
 
 /// Returns the texts of a step in which a placeholder may stand.

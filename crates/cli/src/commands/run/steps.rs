@@ -8,7 +8,7 @@ use crate::options::connect::Site;
 use crate::show::quantity;
 use crate::show::terminal::{print, tell};
 use anyhow::Context;
-use api::control::JobSubmission;
+use api::control::{JobOutcome, JobSubmission};
 use api::history::{EventKind, EventRow, JobsQuestion};
 use api::job::resources::GenericResources;
 use api::{JobSpec, SteppedKind};
@@ -129,11 +129,26 @@ fn on_cluster(connection: &Blocking, target: &Target, spec: JobSpec) -> Result<J
     }
     let outcome = remote::wait_or_leave(connection, job)?;
     let list = connection.run(async |client| client.list_jobs(&of_job(job)).await);
-    for step in list.map_err(Failure::from_client)?.jobs.iter().rev() {
+    let steps = list.map_err(Failure::from_client)?.jobs;
+    let has_succeeded = matches!(outcome, JobOutcome::Succeeded(_) | JobOutcome::Done);
+    for step in steps.iter().rev() {
         print_logs(
             &connection.run(async |client| client.logs(step.job).await).map_err(Failure::from_client)?,
         )?;
-        tell_failure(step);
+        // A step whose lost input was made again has failed once.
+        if !has_succeeded {
+            tell_failure(step);
+        }
+    }
+    let is_unseen = |error: &String| error.contains("--allow-root") || error.ends_with("does not exist");
+    let reason = match &outcome {
+        JobOutcome::Failed { failure, .. } => Some(&failure.message),
+        _ => None,
+    };
+    if steps.iter().filter_map(|step| step.error.as_ref()).chain(reason).any(is_unseen) && !has_succeeded {
+        tell(
+            "sailfish: if the nodes do not see the files of this machine: `workflow run --upload` puts them into the cluster",
+        );
     }
     said_code(connection, job, &outcome).map_or(Ok(job), |code| Err(Failure::said(code)))
 }

@@ -4,6 +4,7 @@ use crate::commands::run::steps;
 use crate::engine::embedded::Embedded;
 use crate::engine::interrupt::Interrupt;
 use crate::engine::resources::CommandLineFrontEnd;
+use crate::engine::step_outputs::OutputsOfSteps;
 use crate::engine::{self, machine, remote, shipping, store};
 use crate::exit::{FAILED, Failure, INTERRUPTED};
 use crate::options::connect::{CredentialArgs, Site, StateArgs, with_server};
@@ -272,6 +273,7 @@ pub(super) fn on_this_machine(
         limits: api::AttemptLimits::default(),
         program_env: Vec::new(),
         stored_files: Some(FileStore::data_dir(state_dir)),
+        step_files: Some(Arc::new(OutputsOfSteps::on_machine(state_dir))),
         seen: None,
         file_memory_bytes: machine::file_memory_bytes(),
     };

@@ -65,6 +65,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let of_steps = [
         (args.detach, "--detach"),
         (args.priority != 0, "--priority"),
+        (args.place.upload, "--upload"),
         (!args.resource.is_empty(), "--resource"),
     ];
     if let Some((_, option)) = of_steps.into_iter().find(|(is_given, _)| *is_given) {

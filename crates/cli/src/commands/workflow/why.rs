@@ -15,6 +15,7 @@ pub fn run(args: &WhyArgs) -> Result<(), Failure> {
         workflowfile::check_step(&spec, step)
             .map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
     }
+    args.place.uploaded(&mut spec)?;
     spec.only_judges = true;
     let target = args.place.target()?;
     let job = steps::submit(&target, job_of(format!("{name}: why"), &spec)?)?;

@@ -1,11 +1,12 @@
 //! Finished runs of the steps of a job: the questions to nodes, the judgement, and the runs of the job itself.
 
+use api::StoredContent;
 use api::history::EventKind;
-use api::task::{FileContent, FinishedRun, RecordedRun, RunLook, RunLooked, RunTask};
+use api::task::{FileContent, FinishedRun, RecordedRun, RunLook, RunLooked, RunTask, TaskFile};
 use ids::StepNumber;
 use jobkind::{Judgement, KnownRuns, LOOKS_FROM, PriorRuns, RunMemory, Step, StepPlan, StepWork};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Questions of one task.
@@ -14,6 +15,8 @@ const LOOKS_MAX: usize = 500;
 const LOOK_FILES_MAX: usize = 20_000;
 /// Name of the steps that ask them.
 const LOOKS: &str = "compare files with finished runs";
+/// Lost files of one job that are made again.
+const LOST_MAX: u32 = 1_000;
 /// Reasons that are noted of one job.
 const REASONS_MAX: usize = 10_000;
 
@@ -29,6 +32,10 @@ pub(super) struct StepRuns {
     /// Steps for which finished runs stand.
     skipped: u32,
     notes: Vec<(EventKind, String)>,
+    /// Stored files that finished runs have written, by name.
+    made: BTreeMap<PathBuf, StoredContent>,
+    /// Times that one of them was found lost.
+    lost: u32,
 }
 
 impl StepRuns {
@@ -41,13 +48,60 @@ impl StepRuns {
             are_known.then_some((*step, bytes))
         };
         let wrote = recorded.iter().filter_map(bytes).collect();
-        Self { known: KnownRuns { recorded, ..KnownRuns::default() }, wrote, ..Self::default() }
+        let made = recorded.values().flat_map(|recorded| stored_outputs(&recorded.run)).collect();
+        Self { known: KnownRuns { recorded, ..KnownRuns::default() }, wrote, made, ..Self::default() }
     }
 
     /// Returns the facts for pipelines, once it is judged which steps are skipped.
     pub fn prior(&mut self) -> PriorRuns {
         let may_stand = self.known.recorded.keys().copied().collect();
         PriorRuns { wrote: std::mem::take(&mut self.wrote), may_stand }
+    }
+
+    /// Returns whether a stored file is an output of a finished run of a step.
+    pub fn has_made(&self, path: &Path) -> bool {
+        self.made.contains_key(path)
+    }
+
+    /// Forgets the run of a step whose stored output is lost, for a step that needs it. Returns false if that has happened
+    /// too often.
+    pub fn forget_lost(&mut self, writer: StepNumber, reader: &str, path: &Path) -> bool {
+        self.lost += 1;
+        self.begin(std::iter::once(writer));
+        self.known.ended.remove(&writer);
+        let reason = format!("{reader:?} needs {}, of which no replica is left", path.display());
+        self.notes.push((EventKind::StepRuns, reason));
+        self.lost <= LOST_MAX
+    }
+
+    /// Gives a step the identities of the stored files that it reads and other steps have written. Returns these files.
+    pub fn bring_made(&self, step: &mut Step) -> Vec<StoredContent> {
+        let StepWork::Program(task) = &mut step.work else { return Vec::new() };
+        let written: BTreeSet<&Path> = task
+            .programs()
+            .flat_map(|program| &program.outputs)
+            .map(|output| output.path.as_path())
+            .collect();
+        let is_made = |input: &TaskFile| {
+            input.content.is_none()
+                && !written.contains(input.path.as_path())
+                && self.made.contains_key(&input.path)
+        };
+        if !task.programs().flat_map(|program| &program.inputs).any(is_made) {
+            return Vec::new();
+        }
+        let mut brought = Vec::new();
+        let mut with_contents = task.as_ref().clone();
+        let programs = std::iter::once(&mut with_contents.inputs);
+        let others = with_contents.pipeline.iter_mut().map(|program| &mut program.inputs);
+        for input in programs.chain(others).flatten().filter(|input| is_made(input)) {
+            let made = &self.made[&input.path];
+            input.content = Some(made.identity());
+            brought.push(made.clone());
+        }
+        drop(written);
+        *task = Arc::new(with_contents);
+        brought
     }
 
     /// Returns the ranks of the steps, from the times of their finished runs.
@@ -102,7 +156,10 @@ impl StepRuns {
     /// Records that steps run: their earlier runs stand for nothing any more.
     pub fn begin(&mut self, steps: impl Iterator<Item = StepNumber>) {
         for step in steps {
-            self.known.recorded.remove(&step);
+            let ended = self.known.recorded.remove(&step);
+            ended.iter().flat_map(|ended| &ended.run.outputs).for_each(|output| {
+                self.made.remove(&output.path);
+            });
         }
     }
 
@@ -159,6 +216,7 @@ impl StepRuns {
         for (step, run) in runs {
             let record = run.and_then(|run| memory.recorded(step, run, &self.known));
             if let Some(record) = record.map(Arc::new) {
+                self.made.extend(stored_outputs(&record.run));
                 self.known.ended.insert(step, slim(&record));
                 records.push(record);
             }
@@ -170,6 +228,11 @@ impl StepRuns {
     pub fn take_notes(&mut self) -> Vec<(EventKind, String)> {
         std::mem::take(&mut self.notes)
     }
+}
+
+/// Returns the stored files that a run has written.
+fn stored_outputs(run: &FinishedRun) -> impl Iterator<Item = (PathBuf, StoredContent)> {
+    run.outputs.iter().filter_map(|output| Some((output.path.clone(), output.stored.clone()?)))
 }
 
 /// Divides questions into those of one task each: a message has a limited size.
@@ -209,7 +272,8 @@ fn with_stamps(recorded: &FinishedRun, answer: &FinishedRun) -> Option<FinishedR
 
 /// Returns the parts of a record that readers of its outputs need.
 fn slim(record: &RecordedRun) -> Arc<RecordedRun> {
-    let output = |file: &FileContent| FileContent { path: PathBuf::new(), stamp: None, ..file.clone() };
+    let output =
+        |file: &FileContent| FileContent { path: PathBuf::new(), stamp: None, stored: None, ..file.clone() };
     let outputs = record.run.outputs.iter().map(output).collect();
     let run = FinishedRun { outputs, ..FinishedRun::default() };
     Arc::new(RecordedRun { run, step: String::new(), ..*record })

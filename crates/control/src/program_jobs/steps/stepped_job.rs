@@ -16,6 +16,7 @@ use ids::{JobId, NodeId, StageKind, StepNumber};
 use jobkind::{FinishedSteps, LOOKS_FROM, NodeSize, PipelineNeeds, Step, StepPlan, WorkingNodes};
 use mapreduce::PartNodes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Maximum number of steps of a job that have begun and are not over. The others cost no row and little memory.
@@ -145,6 +146,10 @@ impl SteppedJob {
         self.planned.extend(all());
         match open {
             Some(job) => {
+                // One whose output was lost runs again.
+                all().for_each(|step| {
+                    self.finished.remove(&step);
+                });
                 self.runs.begin(all());
                 self.open.insert(step, OpenPipeline { job, beside: beside.to_vec(), node: None });
             }
@@ -258,8 +263,13 @@ impl SteppedJob {
         }
         let least = usize::from(self.open.is_empty());
         let room = OPEN_MAX.saturating_sub(self.open.len()).min(count_max).max(least);
-        let steps = self.queued.take(room);
+        let mut steps = self.queued.take(room);
         self.in_check = steps.len();
+        let made: Vec<StoredContent> = steps.iter_mut().flat_map(|step| self.runs.bring_made(step)).collect();
+        if !made.is_empty() {
+            // Those of earlier steps too: a file that is read often is brought once.
+            Arc::make_mut(&mut self.pinned).extend(made.into_iter().map(|made| (made.identity(), made)));
+        }
         steps
     }
 
@@ -385,6 +395,9 @@ impl SteppedJob {
                     None => self.after(),
                 }
             }
+            JobOutcome::Failed { failure, .. } if self.makes_again(step, &beside, name, failure, size) => {
+                self.after()
+            }
             JobOutcome::Failed { failure, exit_code, .. } => {
                 // The message of a program may be secret; the job of the step has it.
                 let message = step_failed(name, job);
@@ -402,6 +415,40 @@ impl SteppedJob {
                 self.stop(JobOutcome::Cancelled { reason: step_stopped(name, job) })
             }
         }
+    }
+
+    /// Returns whether a stored file is an output of a finished step.
+    pub fn has_made(&self, path: &Path) -> bool {
+        self.runs.has_made(path)
+    }
+
+    /// Plans again the step that wrote a stored file of which a failed step could read no replica, and the failed step
+    /// after it. Returns false for any other failure.
+    fn makes_again(
+        &mut self,
+        step: StepNumber,
+        beside: &[StepNumber],
+        name: &str,
+        failure: &TaskFailure,
+        size: NodeSize,
+    ) -> bool {
+        let plan = self.plan.clone().filter(|_| self.outcome.is_none());
+        let Some((plan, path)) = plan.zip(failure.lost_stored.as_deref()) else { return false };
+        let Some(writer) = plan.memory().and_then(|memory| memory.writer_of(path)) else { return false };
+        // It runs again already if another reader has found the loss.
+        if self.finished.contains(&writer) && !self.runs.forget_lost(writer, name, path) {
+            return false;
+        }
+        self.finished.remove(&writer);
+        for number in [step].iter().chain(beside) {
+            self.planned.remove(number);
+        }
+        if self.open.values().all(|open| !open.beside.contains(&writer)) && !self.open.contains_key(&writer) {
+            self.planned.remove(&writer);
+        }
+        let finished = FinishedSteps { all: &self.finished, last: &[], begun: &self.planned };
+        self.queue(plan.next(&finished, size), size);
+        true
     }
 
     /// Plans the steps that follow on those that have succeeded together.

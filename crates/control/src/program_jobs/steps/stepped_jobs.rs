@@ -4,7 +4,7 @@ use crate::program_jobs::steps::writers::Writers;
 use crate::program_jobs::steps::{AfterStep, NearStep, SteppedJob};
 use crate::scheduling::EarlyWriter;
 use crate::users::Users;
-use api::control::JobOutcome;
+use api::control::{AttemptEnd, AttemptOutcome, JobOutcome};
 use api::history::{EventKind, StepOf};
 use api::task::{RecordedRun, RunResult, RunTask};
 use api::{ContentHash, StoredContent};
@@ -213,6 +213,16 @@ impl SteppedJobs {
         true
     }
 
+    /// Leaves lost stored files only in failures of steps whose job can make the file again.
+    pub fn keep_lost(&self, ends: &mut [AttemptEnd]) {
+        for AttemptEnd { attempt, outcome, .. } in ends {
+            let AttemptOutcome::Failed(failure) = outcome else { continue };
+            let of = self.steps.get(&attempt.task.job).and_then(|step| self.jobs.get(&step.of.job));
+            failure.lost_stored =
+                failure.lost_stored.take().filter(|path| of.is_some_and(|of| of.has_made(path)));
+        }
+    }
+
     /// Records an attempt of a job, if it is a step. Returns the job of which it is one.
     pub fn step_runs(&mut self, job: JobId, task: Option<&RunTask>, node: NodeId) -> Option<JobId> {
         let StepOf { job: of, step, .. } = self.place_of(job)?;
@@ -275,7 +285,7 @@ mod tests {
     use super::{NewSteps, STEPS_AT_ONCE, SteppedJobs};
     use crate::program_jobs::steps::{AfterStep, SteppedJob};
     use crate::users::{Has, JobOwner, JobQuota, Users};
-    use api::control::JobOutcome;
+    use api::control::{AttemptEnd, AttemptOutcome, JobOutcome};
     use api::history::StepOf;
     use ids::{JobId, StepNumber};
     use jobkind::{FinishedSteps, NodeSize, Step, StepPlan, StepWork};

@@ -3,6 +3,7 @@
 use crate::failure::file_failure;
 use crate::stored::local_files::{CopyUse, WantedFile, is_cancelled, last_component};
 use crate::stored::passed_on::{PassedCopies, Passing};
+use crate::stored::step_files::NO_REPLICA;
 use crate::tasks::map::stored_input::PartOpener;
 use api::{Blame, StoredContent, StoredPart, TaskFailure};
 use faults::{IoCall, io_call};
@@ -189,7 +190,9 @@ impl Making<'_> {
     ) -> Result<(), TaskFailure> {
         let unreadable = |error: std::io::Error| {
             let shown = self.wanted.path.display();
-            TaskFailure::new(Blame::Environment, format!("cannot copy {shown} for a program: {error}"))
+            let lost_stored = (error.kind() == NO_REPLICA).then(|| self.wanted.path.to_path_buf());
+            let message = format!("cannot copy {shown} for a program: {error}");
+            TaskFailure { lost_stored, ..TaskFailure::new(Blame::Environment, message) }
         };
         let opened = match passing {
             Some(passing) => self.opener.open_for_copy(part, passing.copy()),
