@@ -16,9 +16,7 @@ pub(crate) mod speculative_attempts;
 
 pub(crate) use architectures::Architectures;
 pub use early_readers::EarlyWriter;
-pub(crate) use early_readers::{
-    EarlyReaders, ReaderTurn, has_idle_slots, start_once, turn_of, writer_succeeded,
-};
+pub(crate) use early_readers::{EarlyReader, EarlyReaders, TRIES_MAX};
 pub(crate) use feed::feed;
 pub(crate) use finished::{attempt_finished, ended};
 pub(crate) use near_inputs::{inputs_moved, plan_again};

@@ -6,7 +6,7 @@ use crate::losses::{on_node_lost, on_results_lost, on_tasks_moved, on_tasks_plac
 use crate::memory::Room;
 use crate::ready::Queue;
 use crate::recovery::{Recovered, on_job_recovered};
-use crate::slots::held::{on_attempts_stopped, on_job_held, on_job_released};
+use crate::slots::held::on_held;
 use crate::speculative_attempts::{Left, SLOW_NODE_NS, Watch, on_progress, speculate};
 use crate::state::{Job, Phase, Stage, State};
 use crate::{Action, Claim, Event, FailureCause, Outbox, Slot, UnixNanos};
@@ -70,14 +70,12 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
             state.claim(job, now);
         }
         Event::Tick => {
-            state.keep_a_node(now);
             judges = true;
-            // A waiting job may be the first in line now, or may have waited too long to be passed.
-            (state.room_changed, state.look_everywhere) = (true, true);
+            on_tick(state, now);
         }
-        Event::JobHeld { job } => on_job_held(state, job),
-        Event::AttemptsStopped { job } => on_attempts_stopped(state, outbox, job),
-        Event::JobReleased { job } => on_job_released(state, now, job),
+        held @ (Event::JobHeld { .. } | Event::AttemptsStopped { .. } | Event::JobReleased { .. }) => {
+            on_held(state, outbox, now, &held);
+        }
         Event::JobCancelled { job } => on_job_cancelled(state, outbox, job),
     }
     state.admit(now);
@@ -85,6 +83,12 @@ pub fn handle(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event
     if judges {
         lend_idle_slots(state, outbox, now);
     }
+}
+
+fn on_tick(state: &mut State, now: UnixNanos) {
+    state.keep_a_node(now);
+    // A waiting job may be the first in line now, or may have waited too long to be passed.
+    (state.room_changed, state.look_everywhere) = (true, true);
 }
 
 fn lend_idle_slots(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos) {

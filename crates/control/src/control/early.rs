@@ -2,12 +2,11 @@
 
 use super::Control;
 use crate::interface::{Outbox, Service};
-use crate::membership::needs_of;
+use crate::membership::{Node, needs_of};
 use crate::program_jobs::steps::NewSteps;
 use crate::program_jobs::{QueueKey, window};
-use crate::scheduling::{
-    EarlyWriter, ReaderTurn, feed, has_idle_slots, start_once, turn_of, writer_succeeded,
-};
+use crate::scheduling::{EarlyReader, EarlyWriter, TRIES_MAX, feed};
+use crate::work::Work;
 use api::JobSpec;
 use ids::{JobId, NodeId};
 use jobkind::{Step, StepWork};
@@ -94,6 +93,56 @@ impl Control {
     pub(super) fn reads_output_of(&self, node: NodeId, job: JobId) -> bool {
         self.work.scheduling.early().readers_of(job).any(|reader| self.work.fleet.runs(node, reader))
     }
+}
+
+/// The next thing to do about an early reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReaderTurn {
+    Waits,
+    /// It may start on an idle slot.
+    MayStart,
+    Stop,
+}
+
+/// Returns the next thing to do about an early reader whose writer has not succeeded.
+fn turn_of(work: &mut Work, id: JobId, reader: EarlyReader) -> ReaderTurn {
+    let writes = work.scheduling.live_attempt(reader.writer.job).map(|(attempt, _)| attempt);
+    let reads_it = writes.is_some() && writes == reader.reads.map(|input| input.attempt);
+    match work.scheduling.live_attempt(id) {
+        Some(_) if reads_it && !others_wait(work) => ReaderTurn::Waits,
+        Some(_) => ReaderTurn::Stop,
+        None if writes.is_some() && !(reads_it && reader.tries >= TRIES_MAX) => ReaderTurn::MayStart,
+        None => ReaderTurn::Waits,
+    }
+}
+
+/// Returns whether an attempt waits in a place of its node: it may wait for a slot there.
+fn waits_in_place(work: &Work) -> bool {
+    work.fleet.all().any(Node::has_waiting_attempts)
+}
+
+fn others_wait(work: &mut Work) -> bool {
+    waits_in_place(work) || work.scheduling.wants_slots()
+}
+
+/// Returns whether an attempt with these needs could start at once, on slots that nothing else wants.
+fn has_idle_slots(work: &mut Work, needs: Needs) -> bool {
+    !waits_in_place(work) && work.scheduling.has_idle_room(needs)
+}
+
+/// Makes an early reader an ordinary job, because its writer has succeeded. The writer's node learns at once that the
+/// server knows, so the stream has its end.
+fn writer_succeeded(work: &mut Work, outbox: &mut Outbox, job: JobId, reader: EarlyReader) {
+    work.scheduling.early_mut().remove(job);
+    let node = reader.reads.and_then(|input| work.fleet.get_mut(input.node));
+    node.into_iter().for_each(Node::confirm_at_once);
+    feed(work, outbox, Event::JobReleased { job });
+}
+
+/// Starts an early reader on an idle slot. A later attempt does not start by itself.
+fn start_once(work: &mut Work, outbox: &mut Outbox, job: JobId) {
+    feed(work, outbox, Event::JobReleased { job });
+    feed(work, outbox, Event::JobHeld { job });
 }
 
 fn spec_of(step: &Step) -> JobSpec {

@@ -5,7 +5,6 @@ use crate::interface::{Ended, Fact, Outbox, Service, SlotOrder};
 use crate::job::Job;
 use crate::replication::{replicate_again, settle_replication};
 use crate::retention::let_go;
-use crate::scheduling::early_readers::growing_input;
 use crate::scheduling::near_inputs::near_inputs;
 use crate::scheduling::orders::{ask_to_split, moved_before, stop_attempt};
 use crate::scheduling::placements::placed;
@@ -13,6 +12,7 @@ use crate::scheduling::speculative_attempts::decided;
 use crate::work::Work;
 use api::control::NodeOrder;
 use api::history::AttemptState;
+use api::task::GrowingInput;
 use api::{Task, TaskResult};
 use ids::{AttemptKey, JobId, StageIndex, StageKind};
 use mapreduce::flow::AtRest;
@@ -190,6 +190,14 @@ fn start(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, slot: Slot) 
             outbox.answer(reply, Ok(SlotOrder::Run { attempt, task: Box::new(task), spec }));
         }
     }
+}
+
+/// Returns the stream that an attempt of a job reads which starts now; None if it reads none.
+fn growing_input(work: &mut Work, job: JobId) -> Option<GrowingInput> {
+    let writer = work.scheduling.early().get(job)?.writer.job;
+    let live = work.scheduling.live_attempt(writer);
+    let input = live.map(|(attempt, node)| GrowingInput { attempt, node });
+    work.scheduling.early_mut().begins(job, input)
 }
 
 fn task_done(work: &mut Work, outbox: &mut Outbox, attempt: AttemptKey, in_hand: Option<HandedIn>) {

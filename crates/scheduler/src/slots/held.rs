@@ -4,12 +4,22 @@
 use crate::reactor::go_again_where_idle;
 use crate::ready::Queue;
 use crate::state::{Phase, State};
-use crate::{Needs, Outbox, UnixNanos};
+use crate::{Event, Needs, Outbox, UnixNanos};
 use ids::{AttemptKey, JobId, NodeId, TaskKey};
 use std::collections::BTreeSet;
 
+/// Handles an event about a held job.
+pub(crate) fn on_held(state: &mut State, outbox: &mut impl Outbox, now: UnixNanos, event: &Event) {
+    match event {
+        Event::JobHeld { job } => on_job_held(state, *job),
+        Event::AttemptsStopped { job } => on_attempts_stopped(state, outbox, *job),
+        Event::JobReleased { job } => on_job_released(state, now, *job),
+        _ => {}
+    }
+}
+
 /// Keeps a job from starting attempts; those that run go on.
-pub(crate) fn on_job_held(state: &mut State, id: JobId) {
+fn on_job_held(state: &mut State, id: JobId) {
     let Some(job) = state.jobs.get_mut(&id) else { return };
     job.is_held = true;
     let (level, user, needs, order) = (job.level, job.claim.user, job.claim.needs, job.order(id));
@@ -29,7 +39,7 @@ pub(crate) fn on_job_held(state: &mut State, id: JobId) {
 }
 
 /// Lets a held job start attempts.
-pub(crate) fn on_job_released(state: &mut State, now: UnixNanos, id: JobId) {
+fn on_job_released(state: &mut State, now: UnixNanos, id: JobId) {
     let Some(job) = state.jobs.get_mut(&id) else { return };
     if !std::mem::take(&mut job.is_held) || job.phase != Phase::Running {
         return;
@@ -41,7 +51,7 @@ pub(crate) fn on_job_released(state: &mut State, now: UnixNanos, id: JobId) {
 }
 
 /// Stops the attempts of a held job. Their tasks wait again, and their results are discarded.
-pub(crate) fn on_attempts_stopped(state: &mut State, outbox: &mut impl Outbox, id: JobId) {
+fn on_attempts_stopped(state: &mut State, outbox: &mut impl Outbox, id: JobId) {
     let held = state.jobs.get_mut(&id).filter(|job| job.is_held && job.phase == Phase::Running);
     let Some(job) = held else { return };
     let running = job.running.keys().map(|attempt| attempt.task);

@@ -357,14 +357,12 @@ impl Random {
             }
             (20..=25, _) => self.progress(pick),
             (26, _) => self.split(pick),
-            (28, _) => self.feed(Event::JobHeld { job: JobId(pick as i64 % JOBS_MAX + 1) }),
-            (29..=30, _) => self.feed(Event::JobReleased { job: JobId(pick as i64 % JOBS_MAX + 1) }),
             (27, _) => {
                 let job = JobId(pick as i64 % JOBS_MAX + 1);
                 let tasks = (0..).map(TaskIndex).zip(placements(pick, 0)).collect();
                 self.feed(Event::TasksPlaced { job, stage: StageIndex(0), tasks });
             }
-            _ => {}
+            _ => self.hold_or_release(what, pick),
         }
     }
 
@@ -379,6 +377,15 @@ impl Random {
         let standing = RetainedStage { stage: StageIndex(stage.0 + 1), stops, redo };
         self.retained = (pick % 5 < 3).then_some(standing);
         self.feed(Event::ResultsLost { job, stage, tasks, retained: self.retained.clone() });
+    }
+
+    fn hold_or_release(&mut self, what: u8, pick: usize) {
+        let job = JobId(pick as i64 % JOBS_MAX + 1);
+        match what {
+            28 => self.feed(Event::JobHeld { job }),
+            29..=30 => self.feed(Event::JobReleased { job }),
+            _ => {}
+        }
     }
 
     /// From here on everything goes well: all jobs must come to an end.
