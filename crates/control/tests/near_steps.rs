@@ -71,13 +71,26 @@ struct World {
     /// Step, node and slot of each running attempt.
     running: BTreeMap<u32, (AttemptKey, u32, u32)>,
     steps: BTreeMap<JobId, u32>,
+    /// Number of orders that each node has received.
+    orders: BTreeMap<u32, u64>,
+    /// Paths of the inputs of each step.
+    inputs: Vec<Vec<String>>,
 }
 
 impl World {
     fn with_nodes(slots: &[u32]) -> Self {
         let control = Control::new(Service::Cluster, time(0));
-        let (running, steps) = (BTreeMap::new(), BTreeMap::new());
-        let mut world = Self { control, outbox: Outbox::default(), now_ms: 0, next_job: 2, running, steps };
+        let (running, steps, orders) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut world = Self {
+            control,
+            outbox: Outbox::default(),
+            now_ms: 0,
+            next_job: 2,
+            running,
+            steps,
+            orders,
+            inputs: Vec::new(),
+        };
         slots.iter().zip(1..).for_each(|(slots, node)| world.join(node, *slots));
         world
     }
@@ -112,7 +125,9 @@ impl World {
     }
 
     fn poll(&mut self, node: u32, free_slots: Vec<u32>, finished: Vec<AttemptEnd>) {
-        let poll = NodePoll { incarnation: node.to_string(), free_slots, finished, ..NodePoll::default() };
+        let received = self.orders.get(&node).copied().unwrap_or(0);
+        let incarnation = node.to_string();
+        let poll = NodePoll { incarnation, received, free_slots, finished, ..NodePoll::default() };
         self.control.poll(&mut self.outbox, NodeId(node), poll, Box::new(Nobody));
         self.begin_steps();
     }
@@ -134,6 +149,10 @@ impl World {
     fn submit(&mut self, pinned: &[&StoredContent], part_nodes: PartNodes, steps: Steps) {
         let pinned =
             pinned.iter().map(|stored| PinnedFile { path: "files:a".into(), stored: (*stored).clone() });
+        let paths = |(task, _): &(RunTask, Vec<u32>)| {
+            task.inputs.iter().map(|input| input.path.display().to_string()).collect()
+        };
+        self.inputs = steps.0.iter().map(paths).collect();
         let kind = SteppedKind { kind: "steps".to_string(), spec: serde_json::Value::Null };
         let spec = JobSpec { pinned: pinned.collect(), ..JobSpec::of_steps("a job".to_string(), kind) };
         let new = NewSteppedJob {
@@ -164,6 +183,7 @@ impl World {
                 Change::AttemptStarted { attempt, node, slot, .. } => {
                     let step = self.steps[&attempt.task.job];
                     self.running.insert(step, (attempt, node.0, slot));
+                    *self.orders.entry(node.0).or_default() += 1;
                     started.push((step, node.0));
                 }
                 _ => {}
@@ -185,6 +205,7 @@ impl World {
         };
         let run = FinishedRun {
             executables: vec![content("/bin/true".to_string(), 1)],
+            inputs: self.inputs[step as usize].iter().map(|path| content(path.clone(), 1)).collect(),
             outputs: vec![content(format!("/w/f{step}"), bytes)],
             ..FinishedRun::default()
         };
