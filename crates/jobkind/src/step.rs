@@ -26,7 +26,7 @@ impl Step {
 }
 
 /// A step that may begin while a step runs whose standard output it reads, and no other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EarlyStep {
     pub step: Step,
     /// The step that writes.
