@@ -60,7 +60,7 @@ struct Around<'a> {
     is_finished: &'a dyn Fn(StepNumber) -> bool,
     /// Returns whether a step is in no pipeline.
     is_free: &'a dyn Fn(StepNumber) -> bool,
-    size: NodeSize,
+    size: NodeSize<'a>,
 }
 
 /// A pipeline that grows from its first step.
@@ -131,7 +131,11 @@ impl<'a> Growing<'a> {
         let first = self.spec.step_at(self.order[0]);
         let retries = first.program.retries;
         if first.job.is_some()
-            || self.phase + 1 == PHASES_MAX || retries > 0 || !has_bounds() || self.order.iter().any(may_stand) {
+            || self.phase + 1 == PHASES_MAX
+            || retries > 0
+            || !has_bounds()
+            || self.order.iter().any(may_stand)
+        {
             return None;
         }
         let waiting = self.waiting(around);
@@ -178,7 +182,8 @@ impl<'a> Growing<'a> {
             let Some(bytes) = self.bytes_max(writer) else { return false };
             self.file_memory.insert(writer, bytes);
         }
-        let share_bytes = size.memory_bytes / u64::from(size.slots.max(1)) * u64::from(self.placed.needs.slots);
+        let share_bytes =
+            size.memory_bytes / u64::from(size.slots.max(1)) * u64::from(self.placed.needs.slots);
         self.file_memory_bytes() <= share_bytes / 2 && self.claim_bytes() <= size.memory_bytes
     }
 

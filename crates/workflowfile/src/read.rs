@@ -4,8 +4,8 @@ mod wrong_type;
 
 use crate::error::{FewSteps, Nearest, WorkflowFileError};
 use crate::expand::{check_values, expand};
-use api::job::resources::GenericResources;
 use crate::jobs::{self, AnyMachine, JobMachines, PlannedFor, declare_parts};
+use api::job::resources::GenericResources;
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
 use api::task::{RunTask, StepCaching, TaskFile, is_stored_name, is_stored_path};

@@ -1,7 +1,7 @@
 //! A workflow as its user writes it, in TOML.
 
-use crate::job::resources::GenericResources;
 use crate::JobFile;
+use crate::job::resources::GenericResources;
 use crate::job::workflow_param::{WorkflowParam, WorkflowSweep};
 use serde::Deserialize;
 use std::collections::BTreeMap;

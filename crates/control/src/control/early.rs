@@ -9,7 +9,7 @@ use crate::scheduling::{EarlyReader, EarlyWriter, TRIES_MAX, feed};
 use crate::work::Work;
 use api::JobSpec;
 use ids::{JobId, NodeId};
-use jobkind::{Step, StepWork};
+use jobkind::Step;
 use scheduler::{Claim, Event, Needs};
 
 impl Control {
@@ -52,7 +52,8 @@ impl Control {
         let (scheduling, size) = (&self.work.scheduling, self.work.fleet.largest_node());
         let writes = |job: JobId| scheduling.live_attempt(job).is_some();
         let new = self.stepped.next_early(&self.users, size, writes)?;
-        if self.has_idle_room(&spec_of(&new.steps[0])) {
+        let spec = new.steps.first().and_then(spec_of);
+        if spec.is_some_and(|spec| self.has_idle_room(&spec)) {
             return Some(new);
         }
         self.stepped.drop_early(&new);
@@ -67,8 +68,9 @@ impl Control {
 
     /// Returns whether a step that was taken may still begin early.
     pub(super) fn may_begin_early(&mut self, new: &NewSteps, writer: EarlyWriter) -> bool {
-        let Some((job, step)) = self.stepped.get(new.job).zip(new.steps.first()) else { return false };
-        let (user, priority, spec) = (job.owner.number, job.priority, spec_of(step));
+        let spec = new.steps.first().and_then(spec_of);
+        let Some((job, spec)) = self.stepped.get(new.job).zip(spec) else { return false };
+        let (user, priority) = (job.owner.number, job.priority);
         let needs = needs_of(&mut self.work.scheduling, self.work.service, &spec);
         let key = QueueKey::of(&Claim { user, priority, needs, step: None });
         let window = window(&self.work.fleet);
@@ -145,8 +147,8 @@ fn start_once(work: &mut Work, outbox: &mut Outbox, job: JobId) {
     feed(work, outbox, Event::JobHeld { job });
 }
 
-fn spec_of(step: &Step) -> JobSpec {
-    match &step.work {
-        StepWork::Program(task) => JobSpec::of_one_task(step.name.to_string(), task.as_ref().clone()),
-    }
+/// Returns the job of a step that runs a program.
+fn spec_of(step: &Step) -> Option<JobSpec> {
+    let task = step.work.program()?;
+    Some(JobSpec::of_one_task(step.name.to_string(), task.as_ref().clone()))
 }

@@ -107,7 +107,10 @@ pub(crate) async fn placements(
     responses((status = 200, description = "The remembered runs of its steps, with their files", body = Lineage),
         (status = "default", response = Refusal))
 )]
-pub(crate) async fn runs(State(port): State<Port>, Named(job): Named<i64>) -> Result<Message<Lineage>, Problem> {
+pub(crate) async fn runs(
+    State(port): State<Port>,
+    Named(job): Named<i64>,
+) -> Result<Message<Lineage>, Problem> {
     let job = JobId(job);
     if port.store.job(job).await?.is_none() {
         return Err(ControlError::UnknownJob { job }.into());

@@ -114,7 +114,10 @@ impl<'a> Phases<'a> {
     }
 
     /// Publishes the outputs of all programs, which have succeeded. Returns their runs.
-    pub fn take_outputs(&mut self, store: &StoreVersions<'_>) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
+    pub fn take_outputs(
+        &mut self,
+        store: &StoreVersions<'_>,
+    ) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
         if !self.members.iter().any(|member| member.task.has_own_directory() || member.task.in_place) {
             return Ok(Vec::new());
         }
