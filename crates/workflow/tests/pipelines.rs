@@ -294,7 +294,8 @@ fn check_early(
 ) -> Result<(), TestCaseError> {
     let EarlyStep { step, writer, path } = early;
     prop_assert!(!finished.contains(writer));
-    prop_assert_eq!(path.to_str(), Some(format!("/w/f{}", writer.0).as_str()));
+    let expected = format!("/w/f{}", writer.0);
+    prop_assert_eq!(path.to_str(), Some(expected.as_str()));
     let reads = |number: StepNumber| nodes[number.0 as usize].stream == Some(writer.0 as usize);
     let reads_file = |number: StepNumber| nodes[number.0 as usize].files.contains(&(writer.0 as usize));
     prop_assert!(reads(step.number) && !step.numbers().any(reads_file));

@@ -11,6 +11,7 @@ use crate::tasks::{commit, map, merge, program, reduce, seal};
 use api::task::AttemptUsage;
 use api::{Blame, Task, TaskFailure, TaskResult};
 use iappender::WorkerSlabs;
+use ids::{AttemptKey, JobId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -19,13 +20,27 @@ pub(crate) fn slot_loop(shared: &Arc<Shared>, slot: u32) {
     let mut state = SlotState::default();
     let mut finished = None;
     while let Some(assignment) = shared.control.pull(slot, finished.take()) {
-        shared.options.programs.begin_attempt(assignment.attempt.task.job);
+        shared.options.programs.begin_attempt(space_of(&assignment));
         let cpu_us = thread_cpu_us();
         let ended = run(shared, &mut state, &assignment);
         shared.options.programs.end_attempt();
         finished = Some(measured(shared, ended, thread_cpu_us().saturating_sub(cpu_us)));
     }
     shared.options.programs.leave_slot();
+}
+
+/// Returns the job for which the namespaces of an attempt's programs are made. Attempts of a job share them, except those of
+/// a job of one task: each has directories of its own, which are not visible in the namespaces of an earlier one. No job
+/// has a number below zero.
+fn space_of(assignment: &Assignment) -> JobId {
+    let AttemptKey { task, attempt } = assignment.attempt;
+    match &assignment.task {
+        Task::Run(_) if attempt.0 > 0 => {
+            let of_attempt = task.job.0.saturating_mul(1 << 16).saturating_add(i64::from(attempt.0));
+            JobId(-of_attempt)
+        }
+        _ => task.job,
+    }
 }
 
 /// Returns the processor time of this thread in microseconds.
