@@ -202,6 +202,7 @@ impl World {
             bytes,
             stamp: None,
             made_by: None,
+            stored: None,
         };
         let run = FinishedRun {
             executables: vec![content("/bin/true".to_string(), 1)],

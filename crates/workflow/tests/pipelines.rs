@@ -179,7 +179,7 @@ fn files_of_known_size_stay_in_memory() {
     let temporary: Vec<bool> = task.programs().map(|program| program.outputs[0].temporary).collect();
     assert_eq!(temporary, [true, true, false]);
     // Half of the share of a slot holds them.
-    let size = |memory_bytes| NodeSize { slots: 2, memory_bytes };
+    let size = |memory_bytes| NodeSize { slots: 2, memory_bytes, ..NodeSize::default() };
     assert_eq!(first(&known, size(28 << 20)), [[0, 1, 2]]);
     assert_eq!(first(&known, size((28 << 20) - 1)), [[0, 1]]);
     assert_eq!(first(&known, size(1 << 20)), [[0]]);

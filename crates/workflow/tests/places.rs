@@ -81,7 +81,7 @@ fn step((index, job): (usize, &Job)) -> WorkflowStep {
         resources: gpus.into_iter().collect(),
         ..RunTask::default()
     };
-    WorkflowStep { name: format!("J{}", index + 1), program, after: Vec::new() }
+    WorkflowStep { name: format!("J{}", index + 1), program, after: Vec::new(), job: None }
 }
 
 fn plan(jobs: &[Job]) -> Arc<dyn StepPlan> {

@@ -209,6 +209,7 @@ mod tests {
             bytes: bytes.len() as u64,
             stamp: None,
             made_by: None,
+            stored: None,
         }
     }
 

@@ -136,6 +136,7 @@ mod tests {
             bytes: *bytes,
             stamp: None,
             made_by: None,
+            stored: None,
         };
         FinishedRun { outputs: outputs.iter().map(output).collect(), ..FinishedRun::default() }
     }

@@ -285,7 +285,7 @@ mod tests {
     use super::{NewSteps, STEPS_AT_ONCE, SteppedJobs};
     use crate::program_jobs::steps::{AfterStep, SteppedJob};
     use crate::users::{Has, JobOwner, JobQuota, Users};
-    use api::control::{AttemptEnd, AttemptOutcome, JobOutcome};
+    use api::control::JobOutcome;
     use api::history::StepOf;
     use ids::{JobId, StepNumber};
     use jobkind::{FinishedSteps, NodeSize, Step, StepPlan, StepWork};
