@@ -57,4 +57,4 @@ pub use shipping::{ContentHash, ShippedFile};
 pub use stored::{
     PinnedFile, STORED_PREFIX, StoredContent, StoredOutput, StoredPart, is_stored_output, name_beside,
 };
-pub use task::{Blame, DataSum, LostInput, SourceCommit, Task, TaskFailure, TaskResult};
+pub use task::{Blame, DataSum, LostFile, LostInput, SourceCommit, Task, TaskFailure, TaskResult};

@@ -10,7 +10,7 @@ mod step_caching;
 mod task_file;
 mod usage;
 
-pub use failure::{Blame, LostInput, TaskFailure};
+pub use failure::{Blame, LostFile, LostInput, TaskFailure};
 pub use finished_run::{
     CACHING_RULES, FileContent, FileStamp, FinishedRun, ProgramPlace, RecordedRun, RunDifference, RunLook,
     RunLooked,

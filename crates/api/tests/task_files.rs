@@ -74,7 +74,8 @@ fn phases_share_slots_and_memory() {
     let phased = task(vec![reader(1)]);
     assert_eq!((phased.check_files(), phased.slots(), phased.phases()), (Ok(()), 2, vec![0..1, 1..2]));
     assert!(!phased.edges()[0].streams, "the reader starts later");
-    assert_eq!((task(vec![reader(0)]).slots(), task(vec![reader(0)]).phases()), (3, vec![0..2]));
+    let together = task(vec![reader(0)]);
+    assert_eq!((together.slots(), together.phases().len(), together.phases()[0].clone()), (3, 1, 0..2));
     let error = |task: RunTask| task.check_files().err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error(task(vec![reader(2)])).contains("do not count from 0"));
     assert!(error(RunTask { phase: 1, ..phased.clone() }).contains("do not count from 0"));

@@ -27,7 +27,7 @@ use crate::recovery::{
 };
 use crate::retention::{CheckBegin, Checks, DirInStore, FoundDirs, KeptCheck, checks};
 use crate::scheduling::seen_listings::{self, SeenListings, SeenRequest};
-use crate::scheduling::{Scheduling, attempt_finished, feed, inputs_moved, plan_again, waits_to_see};
+use crate::scheduling::{Scheduling, attempt_finished, feed, plan_again, waits_to_see};
 use crate::users::{Has, JobOwner, Users};
 use crate::work::Work;
 use crate::{drills, job, membership, program_jobs, replication, retention};
@@ -46,7 +46,6 @@ use api::seen::{SeenAnswer, SeenNews, SeenNewsAnswer};
 use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Blame, Boundaries, JobSpec, KeyBytes, TaskFailure};
 use ids::{IntermediateId, JobId, NodeId};
-use mapreduce::PartNodes;
 use rows::{Change, Keep, NodeRow, NodeState};
 use scheduler::{Claim, Event, Slot};
 use std::collections::BTreeSet;
@@ -444,14 +443,6 @@ impl Control {
         }
     }
 
-    /// Cancels a job, with its steps if it has any. Does nothing if the job is over.
-    pub fn cancel(&mut self, outbox: &mut Outbox, job: JobId, reason: String) {
-        if !self.cancel_stepped(outbox, job, &reason) {
-            self.cancel_one(outbox, job, reason);
-        }
-        self.settle(outbox);
-    }
-
     fn cancel_one(&mut self, outbox: &mut Outbox, job: JobId, reason: String) {
         match self.backlog.take(job) {
             Some((key, waiting)) => {
@@ -490,14 +481,6 @@ impl Control {
         let stepped = &self.stepped;
         let is_known = |job| jobs.contains_key(&job) || backlog.has(job) || stepped.has(job);
         self.ends.answer_waiters(outbox, is_known);
-    }
-
-    /// Takes the nodes that have the stored inputs of a job now. Returns whether later changes matter.
-    pub fn inputs_moved(&mut self, job: JobId, places: PartNodes) -> bool {
-        match self.stepped.inputs_moved(job, &places) {
-            Some(goes_on) => goes_on,
-            None => inputs_moved(&mut self.work, job, places),
-        }
     }
 
     /// Proposes range boundaries; the first proposal wins.

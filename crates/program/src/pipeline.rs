@@ -192,7 +192,7 @@ fn while_carried(
             .into_iter()
             .map(|feed| feed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect();
-        fed.into_iter().collect::<Result<(), _>>().map_err(|failed| failed.failure)?;
+        fed.into_iter().collect::<Result<(), _>>().map_err(|failed| *failed.failure)?;
         relayed.into_iter().collect::<Result<(), TaskFailure>>().and(outcome)
     })
 }

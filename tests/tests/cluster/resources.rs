@@ -67,7 +67,10 @@ fn amounts_of_no_node_are_refused() {
     let file = write(&cluster.sandbox, &flow(2));
     let told = ["the step \"a\" cannot begin", "gpu=2", "largest amount", "is 1", "--resource gpu=2"];
     run(&cluster, &file).expect_failure(REFUSED, &told);
-    let submit = |options: &[&str]| cluster.run(&[&["submit", "--wait"], options, &["--", "true"]].concat());
+    let submit = |options: &[&str]| {
+        let mut command = cluster.sailfish(&[&["submit", "--wait"], options].concat());
+        Running::start(command.args(["--", "true"])).wait()
+    };
     submit(&["--resource", "gpu=2"]).expect_failure(REFUSED, &["gpu=2", "is 1"]);
     submit(&["--resource", "tape=1"]).expect_failure(REFUSED, &["tape=1", "is 0"]);
     submit(&["--resource", "gpu"]).expect_failure(REFUSED, &["--resource", "NAME=AMOUNT"]);

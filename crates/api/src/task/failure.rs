@@ -4,7 +4,7 @@ use crate::StageFile;
 use crate::task::RunResult;
 use ids::{NodeId, RunId};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use utoipa::ToSchema;
 
 /// The party at fault for a failure; decides the advice, and whether another attempt may help.
@@ -45,17 +45,24 @@ pub struct TaskFailure {
     /// The node that the attempt could not reach: it may be dead without the server's knowledge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<NodeId>,
-    /// The intermediate file that the attempt could not read from any node.
+    /// The file that the attempt could not read from any node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost_input: Option<Box<LostInput>>,
+    pub lost_file: Option<Box<LostFile>>,
     /// True if the standard input, which another attempt was writing, came to no end ([`crate::task::RunTask::growing`]). The
     /// attempt was interrupted: it runs again, and this counts as no failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream_broke: bool,
-    /// The stored file of which the attempt could read no replica, by the name in its task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub lost_stored: Option<PathBuf>,
+}
+
+/// A file that no node could give to an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LostFile {
+    /// An input that another attempt made.
+    Intermediate(LostInput),
+    /// A stored file, by its name in the task.
+    #[schema(value_type = String)]
+    Stored(PathBuf),
 }
 
 /// An intermediate file that could not be read.
@@ -82,15 +89,22 @@ impl TaskFailure {
             said: None,
             lost_runs: Vec::new(),
             unreachable: None,
-            lost_input: None,
+            lost_file: None,
             stream_broke: false,
-            lost_stored: None,
         }
     }
 
     /// Returns whether another attempt may succeed.
     pub fn retryable(&self) -> bool {
         // A lost file must be made again first.
-        matches!(self.blame, Blame::UserProgram | Blame::Environment) && self.lost_stored.is_none()
+        matches!(self.blame, Blame::UserProgram | Blame::Environment) && self.lost_stored().is_none()
+    }
+
+    /// Returns the stored file of which the attempt could read no replica.
+    pub fn lost_stored(&self) -> Option<&Path> {
+        match self.lost_file.as_deref() {
+            Some(LostFile::Stored(path)) => Some(path),
+            _ => None,
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::program_jobs::steps::{
     shipped_contents, step_failed, step_stopped,
 };
 use crate::program_jobs::window;
-use crate::scheduling::feed;
+use crate::scheduling::{feed, inputs_moved};
 use crate::users::{Has, JobOwner};
 use api::control::JobOutcome;
 use api::history::{EventKind, JobState, StepOf};
@@ -16,6 +16,7 @@ use api::task::RunResult;
 use api::{Blame, JobSpec, TaskFailure};
 use ids::{JobId, NodeId, StepNumber};
 use jobkind::{LOOKS_FROM, StepPlan, StepWork};
+use mapreduce::PartNodes;
 use rows::{Change, Keep, StepRow};
 use scheduler::Event;
 use std::collections::BTreeMap;
@@ -60,6 +61,22 @@ impl Control {
     /// Returns a file of a plan that an open job of the user writes, with that job.
     pub fn other_writer(&self, user: &str, plan: &dyn StepPlan) -> Option<(PathBuf, JobId)> {
         self.stepped.other_writer(user, plan)
+    }
+
+    /// Cancels a job, with its steps if it has any. Does nothing if the job is over.
+    pub fn cancel(&mut self, outbox: &mut Outbox, job: JobId, reason: String) {
+        if !self.cancel_stepped(outbox, job, &reason) {
+            self.cancel_one(outbox, job, reason);
+        }
+        self.settle(outbox);
+    }
+
+    /// Takes the nodes that have the stored inputs of a job now. Returns whether later changes matter.
+    pub fn inputs_moved(&mut self, job: JobId, places: PartNodes) -> bool {
+        match self.stepped.inputs_moved(job, &places) {
+            Some(goes_on) => goes_on,
+            None => inputs_moved(&mut self.work, job, places),
+        }
     }
 
     /// Returns a job of which a node runs an attempt.

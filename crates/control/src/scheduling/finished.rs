@@ -10,7 +10,7 @@ use crate::scheduling::feed::{HandedIn, feed_with};
 use crate::scheduling::{all_done, feed, run_again};
 use crate::work::Work;
 use api::history::AttemptState;
-use api::{Blame, TaskFailure, TaskResult};
+use api::{Blame, LostFile, TaskFailure, TaskResult};
 use ids::AttemptKey;
 use scheduler::Event;
 
@@ -47,9 +47,9 @@ pub(crate) fn ended(
 ) {
     match outcome {
         Ok(result) => succeeded(work, outbox, finished, result),
-        Err(failure) => match failure.lost_input.clone() {
-            Some(lost) => input_lost(work, outbox, finished, failure, &lost),
-            None => failed(work, outbox, finished, failure),
+        Err(failure) => match failure.lost_file.as_deref().cloned() {
+            Some(LostFile::Intermediate(lost)) => input_lost(work, outbox, finished, failure, &lost),
+            Some(LostFile::Stored(_)) | None => failed(work, outbox, finished, failure),
         },
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn feed(work: FeedWork) -> Result<(OwnedFd, StreamFeed), TaskFailure>
 /// The failure of a feed, with the pipe: it must stay open until the programs have been ended, or they would take the end of
 /// their input for its end.
 pub(super) struct FeedFailure {
-    pub failure: TaskFailure,
+    pub failure: Box<TaskFailure>,
     pub _pipe: OwnedFd,
 }
 
@@ -59,7 +59,7 @@ impl StreamFeed {
         let worked = work(&mut FeedOutput { output: &output, stop, is_open: true });
         worked.map_err(|failure| {
             broken.give();
-            FeedFailure { failure, _pipe: output }
+            FeedFailure { failure: Box::new(failure), _pipe: output }
         })
     }
 }

@@ -7,7 +7,7 @@ use super::plan::{PART_RECORD_BYTES, RecordName};
 use super::world::{Planted, Situation};
 use api::flow::stage_file_name;
 use api::task::{MapTask, Part};
-use api::{InputFile, LostInput, StageFile, TaskFailure};
+use api::{InputFile, LostFile, LostInput, StageFile, TaskFailure};
 use ids::NodeId;
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ impl FetchWork {
 }
 
 fn lost_input(message: &str, file: StageFile, name: &str, nodes: Vec<NodeId>) -> TaskFailure {
-    let lost_input = Some(Box::new(LostInput { file, name: name.to_string(), nodes }));
-    TaskFailure { lost_input, ..environment(message) }
+    let lost = LostFile::Intermediate(LostInput { file, name: name.to_string(), nodes });
+    TaskFailure { lost_file: Some(Box::new(lost)), ..environment(message) }
 }
 
 /// Reads the next segment, from the nearer copy if possible, otherwise from the other one.

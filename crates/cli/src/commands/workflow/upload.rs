@@ -41,6 +41,10 @@ pub struct Uploaded {
 /// Puts the inputs of a workflow that no step makes, as far as their contents have changed, and lets its steps read and
 /// write stored files.
 pub fn upload(site: &Site, spec: &mut WorkflowSpec) -> Result<Uploaded, Failure> {
+    if let Some(step) = spec.steps.iter().find(|step| step.job.is_some()) {
+        let message = "is a MapReduce job, and the server must see its files: leave out --upload";
+        return Err(Failure::refused(anyhow!("the step {:?} {message}", step.name)));
+    }
     let dir = spec.steps.first().map(|step| step.program.directory.clone()).unwrap_or_default();
     spec.steps.iter_mut().try_for_each(add_program).map_err(Failure::refused)?;
     let root = root_of(&dir);

@@ -433,7 +433,7 @@ impl SteppedJob {
         size: NodeSize,
     ) -> bool {
         let plan = self.plan.clone().filter(|_| self.outcome.is_none());
-        let Some((plan, path)) = plan.zip(failure.lost_stored.as_deref()) else { return false };
+        let Some((plan, path)) = plan.zip(failure.lost_stored()) else { return false };
         let Some(writer) = plan.memory().and_then(|memory| memory.writer_of(path)) else { return false };
         // It runs again already if another reader has found the loss.
         if self.finished.contains(&writer) && !self.runs.forget_lost(writer, name, path) {

@@ -218,8 +218,10 @@ impl SteppedJobs {
         for AttemptEnd { attempt, outcome, .. } in ends {
             let AttemptOutcome::Failed(failure) = outcome else { continue };
             let of = self.steps.get(&attempt.task.job).and_then(|step| self.jobs.get(&step.of.job));
-            failure.lost_stored =
-                failure.lost_stored.take().filter(|path| of.is_some_and(|of| of.has_made(path)));
+            let makes = failure.lost_stored().is_some_and(|path| of.is_some_and(|of| of.has_made(path)));
+            if failure.lost_stored().is_some() && !makes {
+                failure.lost_file = None;
+            }
         }
     }
 

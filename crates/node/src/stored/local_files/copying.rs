@@ -5,7 +5,7 @@ use crate::stored::local_files::{CopyUse, WantedFile, is_cancelled, last_compone
 use crate::stored::passed_on::{PassedCopies, Passing};
 use crate::stored::step_files::NO_REPLICA;
 use crate::tasks::map::stored_input::PartOpener;
-use api::{Blame, StoredContent, StoredPart, TaskFailure};
+use api::{Blame, LostFile, StoredContent, StoredPart, TaskFailure};
 use faults::{IoCall, io_call};
 use std::fs::{File, Metadata, Permissions};
 use std::io::{Read, Write};
@@ -190,9 +190,10 @@ impl Making<'_> {
     ) -> Result<(), TaskFailure> {
         let unreadable = |error: std::io::Error| {
             let shown = self.wanted.path.display();
-            let lost_stored = (error.kind() == NO_REPLICA).then(|| self.wanted.path.to_path_buf());
+            let lost = || Box::new(LostFile::Stored(self.wanted.path.to_path_buf()));
+            let lost_file = (error.kind() == NO_REPLICA).then(lost);
             let message = format!("cannot copy {shown} for a program: {error}");
-            TaskFailure { lost_stored, ..TaskFailure::new(Blame::Environment, message) }
+            TaskFailure { lost_file, ..TaskFailure::new(Blame::Environment, message) }
         };
         let opened = match passing {
             Some(passing) => self.opener.open_for_copy(part, passing.copy()),

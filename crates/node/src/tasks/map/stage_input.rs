@@ -5,7 +5,7 @@ use crate::shared::Shared;
 use crate::shuffle::stage_files::{StageFileAt, StageFiles, StageRead};
 use api::flow::StageFilePlace;
 use api::task::MapTask;
-use api::{Blame, InputFile, LostInput, StageFile, TaskFailure};
+use api::{Blame, InputFile, LostFile, LostInput, StageFile, TaskFailure};
 use dataport::{AnyStageFile, StageReadError};
 use ids::{AttemptKey, AttemptNumber};
 use mapper::StageFileFailure;
@@ -65,8 +65,8 @@ impl StageInput {
             std::thread::sleep(LOOKS_EVERY);
         }
         let message = format!("{} is being recomputed", input.path.display());
-        let lost_input = Some(Box::new(LostInput { file, name: String::new(), nodes: Vec::new() }));
-        TaskFailure { lost_input, ..TaskFailure::new(Blame::Environment, message) }
+        let lost = LostFile::Intermediate(LostInput { file, name: String::new(), nodes: Vec::new() });
+        TaskFailure { lost_file: Some(Box::new(lost)), ..TaskFailure::new(Blame::Environment, message) }
     }
 
     fn open_there(&self, file: StageFile, at: &StageFileAt, start: u64) -> Result<AnyStageFile, TaskFailure> {
@@ -133,7 +133,8 @@ impl ToldReader {
         let lost = error.failures().iter().filter(|failure| failure.problem.is_lost());
         let nodes: Vec<_> = lost.map(|failure| failure.node).collect();
         let (file, name) = (self.file, self.name.clone());
-        let lost_input = (!nodes.is_empty()).then(|| Box::new(LostInput { file, name, nodes }));
-        TaskFailure { lost_input, ..error.to_failure() }
+        let is_lost = !nodes.is_empty();
+        let lost_file = is_lost.then(|| Box::new(LostFile::Intermediate(LostInput { file, name, nodes })));
+        TaskFailure { lost_file, ..error.to_failure() }
     }
 }
