@@ -126,8 +126,9 @@ async fn check_programs(catalog: &Catalog, a: StoredPart, b: StoredPart) {
     ] {
         assert!(matches!(check("bob", good.clone()).await, Err(CatalogError::ContentsOfOther { .. })));
         let checked = check("ann", good).await.unwrap();
-        // They do not decide where maps run.
-        assert_eq!(catalog.nodes_of_inputs(&checked).await.unwrap(), ReplicaNodes::new());
+        // Steps that read them run there; splits of maps do not name them.
+        let nodes = ReplicaNodes::from([(b.concrete, vec![NodeId(1)])]);
+        assert_eq!(catalog.nodes_of_inputs(&checked).await.unwrap(), nodes);
         catalog.begins(JobId(6), &checked);
         let ask = PartsOfJob { parts: vec![a.concrete, b.concrete], ..PartsOfJob::default() };
         let page = catalog.places_of_job(JobId(6), NodeId(1), &ask).await.unwrap();

@@ -244,8 +244,11 @@ fn report_has_contents_of_temporary_files() {
     assert!(text.contains("3 steps ran in this job and in no later one"), "{text}");
     assert!(text.contains(&expected[1].1[..16]), "{text}");
     sandbox.workflow(&["run", "flow.toml"]).expect_success();
-    let skipped = sandbox.look(&["report", "5"]).expect_success().text();
+    let jobs = sandbox.look(&["jobs", "--json"]).expect_success().json();
+    let second = jobs[0]["job"].as_i64().expect("a number").to_string();
+    let skipped = sandbox.look(&["report", &second]).expect_success().text();
     assert!(skipped.contains("0 steps ran in this job"), "{skipped}");
+    sandbox.look(&["report", "2"]).expect_failure(1, &["a job of one program has no report"]);
     for command in ["logs", "explain", "timeline"] {
         sandbox.look(&[command, "1"]).expect_failure(2, &["`sailfish jobs --steps-of 1` lists them"]);
     }

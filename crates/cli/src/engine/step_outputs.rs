@@ -7,7 +7,7 @@ use api::{Blame, StoredContent, StoredPart, TaskFailure};
 use clusterfiles::ClusterFiles;
 use filestore::{FileStore, FilesError, MadeFile, PartWithReplicas, RemoteFault, StoredTree};
 use filetransfer::Watch;
-use filetree::{Recursion, TreeChange, TreeName, TreePath};
+use filetree::{Recursion, TreeChange, TreeError, TreeName, TreePath};
 use node::{NewVersion, StepFiles, StoringJob};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
@@ -93,7 +93,8 @@ fn name_of(path: &Path) -> Result<TreePath, TaskFailure> {
 }
 
 fn is_missing(error: &FilesError) -> bool {
-    matches!(error, FilesError::Missing(_) | FilesError::Remote { fault: RemoteFault::Missing, .. })
+    let is_remote = matches!(error, FilesError::Remote { fault: RemoteFault::Missing, .. });
+    is_remote || matches!(error, FilesError::Missing(_) | FilesError::Tree(TreeError::Missing(_)))
 }
 
 /// Returns the bytes of a name; None if it is no file, or one of which no replica is in reach.

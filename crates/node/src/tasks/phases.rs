@@ -80,7 +80,7 @@ impl<'a> Phases<'a> {
     fn try_phase(
         &mut self,
         phase: &Range<usize>,
-        mut on_output: &mut impl FnMut(&[u8]),
+        on_output: &mut impl FnMut(&[u8]),
     ) -> Result<Vec<Option<FinishedRun>>, TaskFailure> {
         let Self { shares, members, wiring, .. } = self;
         let work_dir = |position: usize| members[position].work_dir();
@@ -101,7 +101,7 @@ impl<'a> Phases<'a> {
         let programs: Vec<PipelineProgram> = programs.collect::<Result<_, _>>()?;
         let start = Instant::now();
         let before_start = |position: usize| wiring.before_start(phase.start + position);
-        program::run_pipeline(programs, streams, carried, before_start, &mut on_output)?;
+        program::run_pipeline(programs, streams, carried, before_start, on_output)?;
         // A stream of another node has begun the first phase before its bytes were there.
         let waited = if phase.start == 0 { wiring.streamed_here().1 } else { Duration::ZERO };
         let ran_ms = start.elapsed().saturating_sub(waited).as_millis() as u64;

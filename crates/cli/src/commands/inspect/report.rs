@@ -50,8 +50,11 @@ pub fn run(args: &ReportArgs) -> Result<(), Failure> {
     let read = async |store: Metastore| {
         let row = store::job_row(&store, job).await?;
         let state = row.state.word();
+        let reason = match details.spec.kind.program() {
+            Some(_) => "a job of one program has no report",
+            None => "only a finished job has a report",
+        };
         store.job_report(job).await?.ok_or_else(|| {
-            let reason = "only a finished job has a report";
             Failure::from(anyhow!("job {job} is {state}: {reason}; see `sailfish show {job}`"))
         })
     };
