@@ -11,8 +11,8 @@
 //! # Requirements
 //! An output is absent or whole and right, at any time. An output that stays is never absent again. A step that the store calls finished
 //! does not begin again, and its outputs are not replaced. A step begins again only if the node of its attempt is gone and the store has
-//! no success of that attempt: a node may die between the rename of an output and its report. In the end the same workflow runs once
-//! more, and all its steps are skipped.
+//! no success of that attempt: a node may die between the rename of an output and its report; or if it read a stream that another
+//! attempt was writing, and was interrupted. In the end the same workflow runs once more, and all its steps are skipped.
 
 mod flow;
 mod judge;

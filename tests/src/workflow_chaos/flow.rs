@@ -51,6 +51,8 @@ pub(super) struct Flow {
     /// File to which each step appends a line when it begins.
     pub log: PathBuf,
     pub steps: Vec<String>,
+    /// Steps that read a standard output as their standard input, with the steps that write it.
+    pub streams: BTreeMap<String, String>,
     pub outputs: Vec<Output>,
 }
 
@@ -84,8 +86,12 @@ impl Flow {
                 outputs.push(Output { step: step.name.clone(), path: dir.join(file), expected, temporary });
             }
         }
-        let steps = steps.into_iter().map(|step| step.name).collect();
-        Flow { name, dir, log, steps, outputs }
+        let writer =
+            |file: &String| steps.iter().find(|step| step.has_stdout && step.outputs.first() == Some(file));
+        let stream = |step: &Step| Some((step.name.clone(), writer(step.stdin.as_ref()?)?.name.clone()));
+        let streams = steps.iter().filter_map(stream).collect();
+        let steps = steps.iter().map(|step| step.name.clone()).collect();
+        Flow { name, dir, log, steps, streams, outputs }
     }
 }
 

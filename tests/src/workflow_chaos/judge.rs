@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 
 /// Parts of the name of a hidden output that a node left when it died just before it would have had its name.
 const HIDDEN: (&str, &str) = (".", ".sailfish-");
-/// Text between the names of the steps of a pipeline.
-const BETWEEN_STEPS: &str = " | ";
+/// Texts between the names of the steps of a pipeline.
+const BETWEEN_STEPS: [&str; 2] = [" | ", " > "];
 
 /// Longest time from the rename of an output to the row of its success: the server may be away, and the machine be loaded.
 const UNREPORTED_MAX: Duration = Duration::from_secs(8);
@@ -46,7 +46,9 @@ impl Judge {
         let Some(rows) = world.ask(&question) else { return };
         let log_bytes = log(flow).len();
         let names = rows.iter().filter_map(|row| row.first()?.as_str());
-        let steps: BTreeSet<&str> = names.flat_map(|name| name.split(BETWEEN_STEPS)).collect();
+        let [beside, then] = BETWEEN_STEPS;
+        let steps: BTreeSet<&str> =
+            names.flat_map(|name| name.split(beside)).flat_map(|name| name.split(then)).collect();
         for step in &flow.steps {
             if steps.contains(step.as_str()) && !self.told.contains_key(step) {
                 let outputs = kept_outputs(flow, step);
@@ -62,7 +64,7 @@ impl Judge {
         let Some(attempts) = attempts(job, world) else {
             return tally.problem(format!("{}: the store does not tell of its attempts", flow.name));
         };
-        let gone = world.ended_nodes();
+        let (gone, early) = (world.ended_nodes(), readers_elsewhere(flow, &begun));
         for step in &flow.steps {
             let runs = begun.get(step.as_str()).cloned().unwrap_or_default();
             if let Some(told) = self.told.get(step) {
@@ -71,7 +73,7 @@ impl Judge {
             }
             tally.count("steps", "all");
             runs.iter().skip(1).for_each(|_| tally.count("steps", "begun again"));
-            for problem in run_problems(&runs, &attempts, &gone) {
+            for problem in run_problems(&runs, &attempts, &gone, &early) {
                 tally.problem(format!("{}, step {step}: {problem}", flow.name));
             }
             let ends = ends_of(&runs, &attempts, &gone);
@@ -81,6 +83,15 @@ impl Judge {
         }
         check_files(flow, tally);
     }
+}
+
+/// Returns the attempts that read a stream which another attempt writes, on any node. The end of that one, of the server, and
+/// a step that wants the slot interrupt them.
+fn readers_elsewhere(flow: &Flow, begun: &BTreeMap<&str, Vec<(usize, AttemptKey)>>) -> BTreeSet<AttemptKey> {
+    let of = |step: &String| -> BTreeSet<AttemptKey> {
+        begun.get(step.as_str()).into_iter().flatten().map(|(_, key)| *key).collect()
+    };
+    flow.streams.iter().flat_map(|(reader, writer)| &of(reader) - &of(writer)).collect()
 }
 
 /// Returns the ends of the nodes that had attempts of a step without a success.
@@ -179,11 +190,13 @@ fn told_problems(flow: &Flow, step: &str, told: &Told, runs: &[(usize, AttemptKe
     problems
 }
 
-/// Says why a step ran more often than it may: all attempts but one were on nodes that are gone.
+/// Says why a step ran more often than it may: all attempts but one were on nodes that are gone, or `early` readers that were
+/// interrupted.
 fn run_problems(
     runs: &[(usize, AttemptKey)],
     attempts: &BTreeMap<AttemptKey, Attempt>,
     gone: &BTreeMap<i64, SystemTime>,
+    early: &BTreeSet<AttemptKey>,
 ) -> Vec<String> {
     let keys: BTreeSet<AttemptKey> = runs.iter().map(|(_, key)| *key).collect();
     let mut problems = Vec::new();
@@ -195,6 +208,7 @@ fn run_problems(
         match attempts.get(key) {
             None => problems.push(format!("the store has no attempt {key:?}")),
             Some(attempt) if attempt.state == "succeeded" => successes += 1,
+            Some(attempt) if attempt.state == "interrupted" && early.contains(key) => {}
             Some(attempt) if !gone.contains_key(&attempt.node) => {
                 let Attempt { state, node } = attempt;
                 problems.push(format!("attempt {key:?} is {state}, though its node {node} was not killed"));
