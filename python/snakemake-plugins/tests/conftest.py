@@ -18,6 +18,9 @@ from sailfish._engine import program
 NODES = 3
 SLOTS = 2
 
+# Processes of a shell that runs in the background ignore Ctrl-C, and so would those of the tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def skip(what: str, why: str) -> None:
     """Skips a test, and names it at the end of the checks."""
