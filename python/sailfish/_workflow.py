@@ -116,7 +116,9 @@ class Workflow:
         self._check_name(name)
         _check_function(name, function)
         if options.get("in_place"):
-            raise ValueError(f"the step {name!r}: in_place is for commands; a function gets the paths of its files in a directory of its own")
+            raise ValueError(
+                f"the step {name!r}: in_place is for commands; a function gets the paths of its files in a directory of its own"
+            )
         read = [self._input(name, each, "inputs") for each in checked_list(name, "inputs", inputs)]
         passed = tuple(self._argument(name, each, read) for each in arguments)
         for module in checked_list(name, "modules", modules):
@@ -223,8 +225,9 @@ class Workflow:
 
         ``slots``: the number of programs that run at once on this machine; by default its cores. ``resources``: the generic resources of
         this machine, such as ``{"gpu": 1}``. ``server``: the URL of a server whose nodes run the steps; they must see the files, and the
-        interpreter of this program, under the same paths. ``state``: the directory of the state on this machine. Errors: `JobFailed`, with the name of the failed step and the text that its program wrote to standard
-        error; `CannotSend`; `EngineMissing`; `KeyboardInterrupt`, raised after all processes have ended.
+        interpreter of this program, under the same paths. ``state``: the directory of the state on this machine. Errors: `JobFailed`, with
+        the name of the failed step and the text that its program wrote to standard error; `CannotSend`; `EngineMissing`;
+        `KeyboardInterrupt`, raised after all processes have ended.
         """
         return self.start(slots=slots, resources=resources, server=server, state=state, progress=progress).wait()
 
@@ -243,7 +246,9 @@ class Workflow:
         if self._run is not None and not self._run.done():
             raise RuntimeError(f"the workflow {self.name!r} already runs: wait until it has ended")
         if server is not None and (slots is not None or resources is not None or state is not None):
-            raise ValueError(f"the workflow {self.name!r}: slots, resources and state are of a run on this machine, not on server={server!r}")
+            raise ValueError(
+                f"the workflow {self.name!r}: slots, resources and state are of a run on this machine, not on server={server!r}"
+            )
         options = {"--slots": slots, "--server": server, "--state": None if state is None else os.fspath(state)}
         words = [f"{option}={value}" for option, value in options.items() if value is not None]
         amounts = checked_resources(f"the workflow {self.name!r}", resources or {})

@@ -58,8 +58,7 @@ def test_jobs_are_steps(place: dict[str, Any], text: Path, tmp_path: Path) -> No
     first.run(**place)
     wf = sf.Workflow("counts", tmp_path)
     words = wf.command("words", "cat", stdin="text", stdout="words")
-    functions = {"mapper": "builtin:words", "reducer": "builtin:sum", "memory": "64M"}
-    counts = wf.job("counts", inputs=[words], output="counts", partitions=2, **functions)
+    counts = wf.job("counts", inputs=[words], output="counts", partitions=2, mapper="builtin:words", reducer="builtin:sum", memory="64M")
     merged = wf.command("merged", "cat counts/* | sort", inputs=list(counts.outputs), stdout="merged")
     wf.run(**place)
     assert merged.output().read_text() == "be\t2\nnot\t1\nor\t1\nto\t2\n"
