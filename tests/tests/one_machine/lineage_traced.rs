@@ -10,7 +10,7 @@
 //! Steps with `cache = false` or without outputs are not in the lineage, nor are steps that read a stream of one: to the
 //! lineage, their outputs are sources. For each file and both directions, the runs that lineage names, their distances, inputs
 //! and outputs are exactly those that follow from these edges; the same holds for the runs of a second time, after an edit.
-//! Where programs leave declared inputs closed, lineage names these inputs too, and no other file: its edges lie between the
+//! Programs may leave declared inputs closed. Lineage names these inputs too, and no other file: its edges lie between the
 //! opened and the declared files.
 //!
 //! Undeclared opens of steps that may be skipped fail with EACCES; the others succeed. The lines in the files that stay name

@@ -66,7 +66,7 @@ pub struct PlaceArgs {
     #[arg(long, value_name = "URL", conflicts_with = "state")]
     pub server: Option<String>,
     /// With --server: put its files as stored files of the cluster, for nodes that do not see them
-    #[arg(long, requires = "server")]
+    #[arg(long, requires = "server", conflicts_with = "state")]
     pub upload: bool,
     #[command(flatten)]
     pub credentials: CredentialArgs,
@@ -117,7 +117,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME=AMOUNT", conflicts_with = "server")]
     pub resource: Vec<String>,
     /// With --server: do not wait for its end
-    #[arg(long, requires = "server")]
+    #[arg(long, requires = "server", conflicts_with = "state")]
     pub detach: bool,
     /// With --upload: bring the outputs back to their paths when all steps have succeeded
     #[arg(long, requires = "upload", conflicts_with = "detach")]

@@ -16,9 +16,11 @@ impl Control {
     /// Lets early readers start, stop, or become ordinary jobs. To be called after each batch of events, before the next
     /// steps are taken.
     pub fn watch_early_readers(&mut self, outbox: &mut Outbox) {
-        for reader in self.work.scheduling.early().all() {
-            self.watch_early_reader(outbox, reader);
+        let readers = self.work.scheduling.early().all();
+        if readers.is_empty() {
+            return;
         }
+        readers.into_iter().for_each(|reader| self.watch_early_reader(outbox, reader));
         self.settle(outbox);
     }
 

@@ -79,6 +79,14 @@ pub(crate) async fn details(
     Ok(Message(details))
 }
 
+async fn known_job(port: &Port, job: i64) -> Result<JobId, Problem> {
+    let job = JobId(job);
+    match port.store.job(job).await? {
+        Some(_) => Ok(job),
+        None => Err(ControlError::UnknownJob { job }.into()),
+    }
+}
+
 #[utoipa::path(
     get,
     path = "/v1/jobs/{job}/placements",
@@ -91,10 +99,7 @@ pub(crate) async fn placements(
     State(port): State<Port>,
     Named(job): Named<i64>,
 ) -> Result<Message<JobPlacements>, Problem> {
-    let job = JobId(job);
-    if port.store.job(job).await?.is_none() {
-        return Err(ControlError::UnknownJob { job }.into());
-    }
+    let job = known_job(&port, job).await?;
     let placements = server::job_placements(&port.store, job).await?;
     Ok(Message(JobPlacements { waits_for: port.server.job_waits_for(job).await?, ..placements }))
 }
@@ -111,10 +116,7 @@ pub(crate) async fn runs(
     State(port): State<Port>,
     Named(job): Named<i64>,
 ) -> Result<Message<Lineage>, Problem> {
-    let job = JobId(job);
-    if port.store.job(job).await?.is_none() {
-        return Err(ControlError::UnknownJob { job }.into());
-    }
+    let job = known_job(&port, job).await?;
     Ok(Message(server::runs_of_steps(&port.store, job).await?))
 }
 
