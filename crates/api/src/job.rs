@@ -1,5 +1,6 @@
 //! A job as submitted: all choices of the user, with defaults filled in, and the pinned inputs.
 
+mod json_text;
 mod kind;
 mod limits;
 pub mod pipeline;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;
 
+pub use json_text::{JsonPart, JsonText};
 pub use kind::{JobKind, MapReduce, SteppedKind, TasksKind};
 pub use limits::{AttemptLimits, LimitKind};
 

@@ -41,8 +41,9 @@ pub mod task;
 pub use flow::{FlowStage, StageFile, StageFilePlace};
 pub use job::seen::{self, SEEN_PREFIX, SeenBy, SeenFile};
 pub use job::{
-    AttemptLimits, Codec, FileLink, InputFile, JobKind, JobSpec, LimitKind, MAX_REGENERATIONS, MapReduce,
-    MapperInput, Notice, Partitioning, Replication, Segment, Split, SteppedKind, Streaming, TasksKind,
+    AttemptLimits, Codec, FileLink, InputFile, JobKind, JobSpec, JsonPart, JsonText, LimitKind,
+    MAX_REGENERATIONS, MapReduce, MapperInput, Notice, Partitioning, Replication, Segment, Split,
+    SteppedKind, Streaming, TasksKind,
 };
 pub use job_file::{JobFile, JobFileError, KeyOrder};
 pub use layout::Layout;

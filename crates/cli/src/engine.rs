@@ -66,6 +66,7 @@ pub fn execute(
     let server = Arc::new(server);
     let options = NodeOptions {
         slots: plan.spec.slots,
+        places: 0,
         start_dir: plan.start_dir,
         programs: programs.share(),
         sandbox: None,
@@ -77,7 +78,9 @@ pub fn execute(
         seen: None,
         file_memory_bytes: machine::file_memory_bytes(),
     };
-    let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);
+    let started =
+        Node::start(Arc::new(Embedded { server: Arc::clone(&server), slots: options.slots }), options)
+            .map_err(anyhow::Error::from);
     let begin = Instant::now();
     let ended = started.map_err(Failure::from).and_then(|node| {
         let outcome = server.submit(plan.spec.clone(), plan.splits).map_err(Failure::from_server);

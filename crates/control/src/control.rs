@@ -14,7 +14,7 @@ use crate::intermediate_files::{
 };
 use crate::job::{Job, JobEnds, Jobs, begin_job, spec_bytes, task_bytes};
 use crate::membership::{
-    Fleet, Joining, check_fits, departure, draining, end_drains, give_up_away, joining, local_node_has,
+    Fleet, Joining, check_fits, departure, draining, end_drains, give_up_away, joining, local_slots,
     lose_node, miss, needs_of, polling, write_telemetry,
 };
 use crate::program_jobs::steps::SteppedJobs;
@@ -27,7 +27,7 @@ use crate::recovery::{
 };
 use crate::retention::{CheckBegin, Checks, DirInStore, FoundDirs, KeptCheck, checks};
 use crate::scheduling::seen_listings::{self, SeenListings, SeenRequest};
-use crate::scheduling::{Scheduling, attempt_finished, feed, plan_again, waits_to_see};
+use crate::scheduling::{Scheduling, feed, plan_again, waits_to_see};
 use crate::users::{Has, JobOwner, Users};
 use crate::work::Work;
 use crate::{drills, job, membership, program_jobs, replication, retention};
@@ -47,7 +47,7 @@ use api::stored::need::{DrainingNode, NodeNeed};
 use api::{Blame, Boundaries, JobSpec, KeyBytes, TaskFailure};
 use ids::{IntermediateId, JobId, NodeId};
 use rows::{Change, Keep, NodeRow, NodeState};
-use scheduler::{Claim, Event, Slot};
+use scheduler::{Claim, Event};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -154,17 +154,12 @@ impl Control {
 
     /// Records the number of slots of this process, before they ask.
     pub fn local_node_has(&mut self, outbox: &mut Outbox, slots: u32) {
-        local_node_has(&mut self.work, outbox, slots);
+        local_slots::local_node_has(&mut self.work, outbox, slots);
     }
 
     /// Handles a request for work by a slot of this process.
     pub fn pull(&mut self, outbox: &mut Outbox, request: PullRequest, reply: Reply<SlotOrder>) {
-        let slot = Slot { node: request.node, slot: request.slot };
-        if let Some(finished) = request.finished {
-            attempt_finished(&mut self.work, outbox, finished);
-        }
-        self.work.fleet.add_pull(slot, reply);
-        feed(&mut self.work, outbox, Event::SlotFree { slot });
+        local_slots::pull(&mut self.work, outbox, request, reply);
         self.settle(outbox);
     }
 
@@ -176,16 +171,13 @@ impl Control {
         if work.service == Service::Cluster || !is_idle {
             return;
         }
-        for (slot, reply) in work.fleet.take_pulls() {
-            feed(work, outbox, Event::SlotGone { slot });
-            outbox.answer(reply, Ok(SlotOrder::Stop));
-        }
+        local_slots::stop(work, outbox);
         self.settle(outbox);
     }
 
     /// Stops all waiting slots of this process, because the server ends.
     pub fn stop_slots(&mut self, outbox: &mut Outbox) {
-        for (_, reply) in self.work.fleet.take_pulls() {
+        for reply in self.work.fleet.take_pulls() {
             outbox.answer(reply, Ok(SlotOrder::Stop));
         }
     }

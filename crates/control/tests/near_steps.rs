@@ -5,7 +5,7 @@ use api::control::{AttemptEnd, NodeInfo, NodeOrders, NodePoll, NodeWelcome, PROT
 use api::data_access::{DataKeys, SecretText};
 use api::history::StepOf;
 use api::task::{AttemptUsage, FileContent, FinishedRun, RunResult, RunTask, StepCaching, TaskFile};
-use api::{ContentHash, JobSpec, PinnedFile, SteppedKind, StoredContent, StoredPart, TaskResult};
+use api::{ContentHash, JobSpec, JsonText, PinnedFile, SteppedKind, StoredContent, StoredPart, TaskResult};
 use control::membership::Joining;
 use control::{Asker, Control, ControlError, Moment, NewSteppedJob, Now, Outbox, Service};
 use ids::{AttemptKey, ConcreteId, JobId, NodeId, StepNumber};
@@ -153,7 +153,7 @@ impl World {
             task.inputs.iter().map(|input| input.path.display().to_string()).collect()
         };
         self.inputs = steps.0.iter().map(paths).collect();
-        let kind = SteppedKind { kind: "steps".to_string(), spec: serde_json::Value::Null };
+        let kind = SteppedKind { kind: "steps".to_string(), spec: JsonText::hidden() };
         let spec = JobSpec { pinned: pinned.collect(), ..JobSpec::of_steps("a job".to_string(), kind) };
         let new = NewSteppedJob {
             job: JOB,

@@ -3,7 +3,7 @@
 use api::data_access::DataKeys;
 use api::history::{JobRow, JobState, StageRow, StageState, StepOf};
 use api::task::{AttemptUsage, RunResult, RunTask};
-use api::{JobSpec, SteppedKind, Task, TaskResult};
+use api::{JobSpec, JsonText, SteppedKind, Task, TaskResult};
 use control::{
     Asker, Control, ControlError, Finished, Moment, NewBatch, NewSteppedJob, Now, Outbox, PullRequest,
     RecoveredSteps, RecoveredWork, Service, SlotOrder,
@@ -130,7 +130,7 @@ impl World {
         let (mut order, mut finished) = (Vec::new(), None);
         loop {
             let caller = Box::new(Caller(Arc::clone(&self.orders)));
-            let request = PullRequest { node: NodeId(0), slot: 0, finished };
+            let request = PullRequest { node: NodeId(0), slot: 0, is_place: false, finished };
             self.control.pull(&mut self.outbox, request, caller);
             self.settle();
             let Some(attempt) = self.orders.lock().expect("no panic").pop() else { return order };
@@ -150,7 +150,7 @@ impl World {
 }
 
 fn stepped_spec() -> JobSpec {
-    let steps = SteppedKind { kind: "ranked".to_string(), spec: serde_json::Value::Null };
+    let steps = SteppedKind { kind: "ranked".to_string(), spec: JsonText::hidden() };
     JobSpec::of_steps("job".to_string(), steps)
 }
 

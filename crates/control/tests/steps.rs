@@ -5,7 +5,7 @@ use api::control::JobOutcome;
 use api::data_access::DataKeys;
 use api::history::{JobState, StepOf};
 use api::task::{AttemptUsage, RunResult, RunTask};
-use api::{Blame, JobSpec, SteppedKind, TaskFailure, TaskResult};
+use api::{Blame, JobSpec, JsonText, SteppedKind, TaskFailure, TaskResult};
 use control::{
     Asker, Control, ControlError, Finished as Ended, Moment, NewSteppedJob, Now, Outbox, PullRequest,
     RecoveredSteps, Service, SlotOrder,
@@ -119,11 +119,13 @@ struct World {
     jobs: BTreeMap<JobId, (Option<StepOf>, JobState)>,
     next_job: i64,
     slots: u32,
+    /// Threads beyond the slots, which get work only when no slot asks. Their numbers follow the largest of a slot.
+    places: u32,
     cancel_asked: Option<String>,
 }
 
 impl World {
-    fn new(dag: Vec<Vec<u32>>, slots: u32) -> Self {
+    fn new(dag: Vec<Vec<u32>>, slots: u32, places: u32) -> Self {
         let mut world = Self {
             dag: Arc::new(Dag(dag)),
             control: Control::new(Service::Embedded, Now::default()),
@@ -133,6 +135,7 @@ impl World {
             jobs: BTreeMap::new(),
             next_job: 2,
             slots,
+            places,
             cancel_asked: None,
         };
         let new = NewSteppedJob {
@@ -150,14 +153,19 @@ impl World {
         world.control.local_node_has(&mut world.outbox, slots);
         world.control.begin_stepped(&mut world.outbox, new);
         world.settle();
-        (0..slots).for_each(|slot| world.pull(slot, None));
+        world.all_pull();
         world
+    }
+
+    fn all_pull(&mut self) {
+        (0..self.slots).chain(SLOTS..SLOTS + self.places).for_each(|number| self.pull(number, None));
     }
 
     fn pull(&mut self, slot: u32, finished: Option<Ended>) {
         let mut waiting = self.waiting();
         waiting.retain(|job| finished.as_ref().is_none_or(|ended| ended.attempt.task.job != *job));
-        let request = PullRequest { node: NodeId(0), slot, finished };
+        let is_place = slot >= SLOTS;
+        let request = PullRequest { node: NodeId(0), slot, is_place, finished };
         let caller = Box::new(Caller { slot, orders: Arc::clone(&self.orders) });
         self.control.pull(&mut self.outbox, request, caller);
         self.take_orders(waiting);
@@ -277,7 +285,7 @@ impl World {
         let recovering = self.control.recover(&mut self.outbox, Vec::new(), Vec::new(), &DataKeys::default());
         self.control.recovered(&mut self.outbox, recovering, Vec::new());
         self.settle();
-        (0..self.slots).for_each(|slot| self.pull(slot, None));
+        self.all_pull();
     }
 
     fn state(&self) -> JobState {
@@ -350,7 +358,7 @@ fn outbox() -> Outbox {
 }
 
 fn spec() -> JobSpec {
-    let steps = SteppedKind { kind: "dag".to_string(), spec: serde_json::Value::Null };
+    let steps = SteppedKind { kind: "dag".to_string(), spec: JsonText::hidden() };
     JobSpec::of_steps("job".to_string(), steps)
 }
 
@@ -376,8 +384,12 @@ fn any_event() -> impl Strategy<Value = Event> {
 
 proptest! {
     #[test]
-    fn steps_run_once_and_in_order(dag in any_dag(), events in prop::collection::vec(any_event(), 0..40)) {
-        let mut world = World::new(dag, SLOTS);
+    fn steps_run_once_and_in_order(
+        dag in any_dag(),
+        places in 0..3_u32,
+        events in prop::collection::vec(any_event(), 0..40),
+    ) {
+        let mut world = World::new(dag, SLOTS, places);
         for event in &events {
             world.happens(event);
             world.check()?;
@@ -415,7 +427,7 @@ fn end_is_told_to_callers() {
         }
     }
 
-    let mut world = World::new(vec![Vec::new(), vec![0]], 1);
+    let mut world = World::new(vec![Vec::new(), vec![0]], 1, 0);
     let told = Arc::new(Mutex::new(None));
     world.control.wait(JOB, Box::new(Waiter(Arc::clone(&told))));
     for _ in 0..2 {

@@ -1,12 +1,11 @@
 //! The list of kinds, and specifications that are read by it.
 
 use crate::{EarlyStep, FinishedSteps, KnownRuns, NodeSize, PriorRuns, RunMemory, Step, StepPlanner};
+use api::JsonText;
 use ids::StepNumber;
-use serde::Deserialize;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Kinds of jobs by their names.
@@ -15,7 +14,7 @@ pub struct Kinds {
     readers: BTreeMap<&'static str, Reader>,
 }
 
-type Reader = fn(&Value) -> Result<Arc<dyn StepPlan>, KindError>;
+type Reader = fn(&JsonText) -> Result<Arc<dyn StepPlan>, KindError>;
 
 /// A specification that its kind accepts.
 pub trait StepPlan: Send + Sync {
@@ -36,7 +35,7 @@ pub trait StepPlan: Send + Sync {
     }
 
     /// Returns the files that the steps write: see [`StepPlanner::writes`].
-    fn writes(&self) -> Vec<&Path> {
+    fn writes(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
@@ -75,7 +74,7 @@ impl Kinds {
     }
 
     /// Reads and checks the specification of a job.
-    pub fn read(&self, name: &str, spec: &Value) -> Result<Arc<dyn StepPlan>, KindError> {
+    pub fn read(&self, name: &str, spec: &JsonText) -> Result<Arc<dyn StepPlan>, KindError> {
         let unknown = || {
             let known = self.names().collect::<Vec<_>>().join(", ");
             KindError::Unknown { name: name.to_string(), known }
@@ -109,7 +108,7 @@ impl<K: StepPlanner> StepPlan for Checked<K> {
         K::memory(&self.0)
     }
 
-    fn writes(&self) -> Vec<&Path> {
+    fn writes(&self) -> Vec<PathBuf> {
         K::writes(&self.0)
     }
 
@@ -122,9 +121,9 @@ impl<K: StepPlanner> StepPlan for Checked<K> {
     }
 }
 
-fn read<K: StepPlanner>(spec: &Value) -> Result<Arc<dyn StepPlan>, KindError> {
-    let spec = K::Spec::deserialize(spec)
-        .map_err(|error| KindError::Unreadable { kind: K::NAME, reason: error.to_string() })?;
+fn read<K: StepPlanner>(spec: &JsonText) -> Result<Arc<dyn StepPlan>, KindError> {
+    let spec = K::read(spec);
+    let spec = spec.map_err(|error| KindError::Unreadable { kind: K::NAME, reason: error.to_string() })?;
     K::check(&spec).map_err(|reason| KindError::Refused { kind: K::NAME, reason })?;
     Ok(Arc::new(Checked::<K>(spec)))
 }
@@ -133,7 +132,7 @@ fn read<K: StepPlanner>(spec: &Value) -> Result<Arc<dyn StepPlan>, KindError> {
 mod tests {
     use super::{KindError, Kinds};
     use crate::{FinishedSteps, NodeSize, Step, StepPlanner};
-    use serde_json::json;
+    use api::JsonText;
 
     struct Even;
 
@@ -157,14 +156,16 @@ mod tests {
     #[test]
     fn refusals_name_the_kind() {
         let kinds = Kinds::default().with::<Even>();
-        let error = |name: &str, spec| kinds.read(name, &spec).err().map(|error| error.to_string());
-        assert_eq!(error("even", json!(4)), None);
-        assert_eq!(error("even", json!(5)).as_deref(), Some("the even cannot run: 5 is odd"));
+        let error = |name: &str, spec: u32| {
+            kinds.read(name, &JsonText::of(&spec).unwrap()).err().map(|error| error.to_string())
+        };
+        assert_eq!(error("even", 4), None);
+        assert_eq!(error("even", 5).as_deref(), Some("the even cannot run: 5 is odd"));
         assert!(matches!(
-            kinds.read("even", &json!("x")).err(),
+            kinds.read("even", &JsonText::of(&"x").unwrap()).err(),
             Some(KindError::Unreadable { kind: "even", .. })
         ));
         let unknown = "there is no kind of job \"odd\": the kinds are even";
-        assert_eq!(error("odd", json!(4)).as_deref(), Some(unknown));
+        assert_eq!(error("odd", 4).as_deref(), Some(unknown));
     }
 }

@@ -29,9 +29,10 @@ pub use runs::{Judgement, KnownRuns, LOOKS_FROM, PriorRuns, RememberedStep, RunM
 pub use site::{InputPlace, InputPlaces, NodeSize, PipelineNeeds, WorkingNodes};
 pub use step::{EarlyStep, FinishedSteps, Step, StepWork};
 
+use api::JsonText;
 use ids::StepNumber;
 use serde::de::DeserializeOwned;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Maximum number of steps of a job.
 pub const STEPS_MAX: usize = 1_000_000;
@@ -46,6 +47,11 @@ pub trait StepPlanner: 'static {
 
     /// Name by which users ask for the kind. The store keeps it, so it never changes.
     const NAME: &'static str;
+
+    /// Reads a specification. One with very many steps may keep the text in place of their values.
+    fn read(spec: &JsonText) -> Result<Self::Spec, serde_json::Error> {
+        spec.read()
+    }
 
     /// Returns a sentence for a specification that cannot be run.
     fn check(spec: &Self::Spec) -> Result<(), String>;
@@ -71,7 +77,7 @@ pub trait StepPlanner: 'static {
 
     /// Returns the files that the steps write. While a job writes one of them, no other job of its user that does is
     /// accepted.
-    fn writes(_: &Self::Spec) -> Vec<&Path> {
+    fn writes(_: &Self::Spec) -> Vec<PathBuf> {
         Vec::new()
     }
 

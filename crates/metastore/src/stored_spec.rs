@@ -1,18 +1,45 @@
-//! Specifications of jobs as they are stored: as JSON of today, or as earlier versions wrote it.
+//! Specifications of jobs as they are stored: as JSON of today, or as earlier versions wrote it. A large one of steps is
+//! compressed, because a database needs several times its bytes in memory while it writes a text.
 
 use crate::StoreError;
 use crate::convert::json;
 use api::task::RunTask;
 use api::{JobSpec, Task};
+use serde::de::Error;
 use serde_json::{Map, Value};
+
+/// Beginning of a compressed text, before the bytes in hexadecimal digits.
+const COMPRESSED: &str = "zstd:";
+/// Bytes of steps from which on they are compressed.
+const LARGE_BYTES: usize = 1 << 20;
 
 /// Returns the form of a specification that is stored. Questions about finished runs are left out: a server that restarts
 /// asks them again.
 pub(crate) fn written(spec: &JobSpec) -> Result<String, StoreError> {
     match spec.kind.program().is_some_and(|task| !task.looks.is_empty()) {
         true => json(&JobSpec::of_one_task(spec.name.clone(), RunTask::default())),
+        false if is_large(spec) => compressed(spec).map_err(StoreError::Json),
         false => json(spec),
     }
+}
+
+/// Returns whether a specification is compressed. One with stored files is not: questions in SQL look for their names.
+fn is_large(spec: &JobSpec) -> bool {
+    let has_many_steps = spec.kind.steps().is_some_and(|steps| steps.spec.text().len() >= LARGE_BYTES);
+    has_many_steps && spec.pinned.is_empty() && spec.stored_output.is_none()
+}
+
+fn compressed(spec: &JobSpec) -> Result<String, serde_json::Error> {
+    let mut encoder = zstd::Encoder::new(Vec::new(), 0).map_err(serde_json::Error::io)?;
+    serde_json::to_writer(&mut encoder, spec)?;
+    let bytes = encoder.finish().map_err(serde_json::Error::io)?;
+    Ok(format!("{COMPRESSED}{}", hex::encode(bytes)))
+}
+
+fn decompressed(digits: &str) -> Result<String, serde_json::Error> {
+    let bytes = hex::decode(digits).map_err(serde_json::Error::custom)?;
+    let decoder = zstd::Decoder::new(&bytes[..]).map_err(serde_json::Error::io)?;
+    std::io::read_to_string(decoder).map_err(serde_json::Error::io)
 }
 
 /// Returns the same for a task.
@@ -25,6 +52,9 @@ pub(crate) fn written_task(task: &Task) -> Result<String, StoreError> {
 
 /// Reads a stored specification.
 pub(crate) fn parse(text: &str) -> Result<JobSpec, serde_json::Error> {
+    if let Some(digits) = text.strip_prefix(COMPRESSED) {
+        return serde_json::from_str(&decompressed(digits)?);
+    }
     serde_json::from_str(text).or_else(|error| match serde_json::from_str(text) {
         Ok(Value::Object(spec)) if spec.contains_key("map_only") => {
             serde_json::from_value(Value::Object(from_flags(spec)))
@@ -62,9 +92,11 @@ fn from_flags(mut spec: Map<String, Value>) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{COMPRESSED, LARGE_BYTES, parse, written};
     use api::task::RunTask;
-    use api::{Compression, GeneratedRows, JobKind, JobSpec, MapReduce, TasksKind, TeraLayout};
+    use api::{
+        Compression, GeneratedRows, JobKind, JobSpec, JsonText, MapReduce, SteppedKind, TasksKind, TeraLayout,
+    };
     use ids::JobId;
     use serde_json::Value;
 
@@ -118,5 +150,20 @@ mod tests {
     fn other_fields_stay_unknown() {
         assert!(parse("{}").is_err() && parse("[]").is_err() && parse("").is_err());
         assert!(parse(r#"{ "map_only": true }"#).is_err());
+    }
+
+    #[test]
+    fn large_steps_are_compressed() {
+        let of_steps = |words: usize| {
+            let spec = JsonText::of(&vec!["step"; words]).unwrap();
+            JobSpec::of_steps("steps".to_string(), SteppedKind { kind: "some".to_string(), spec })
+        };
+        let (few, many) = (of_steps(10), of_steps(LARGE_BYTES / 4));
+        let text = written(&many).unwrap();
+        assert!(text.starts_with(COMPRESSED) && text.len() < LARGE_BYTES / 100);
+        assert!(parse(&text).unwrap() == many);
+        assert!(written(&few).unwrap().starts_with('{'));
+        // A damaged one is an error.
+        assert!(parse(&text[..text.len() - 8]).is_err() && parse("zstd:x").is_err());
     }
 }

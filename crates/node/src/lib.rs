@@ -11,7 +11,8 @@
 //! intermediate files of users, `stored` the replicas of stored files.
 //!
 //! # Invariants
-//! A slot runs one attempt at a time. The remains of a failed attempt (a part file, half a frame, a work directory) are
+//! A slot runs one attempt at a time. On one machine further attempts may wait for their turn, so that the end of one and
+//! the program of the next overlap; no more run programs at once than there are slots. The remains of a failed attempt (a part file, half a frame, a work directory) are
 //! removed before its failure is reported. Only the commit task publishes anything of a job, by one rename; for
 //! objects, by the protocol of `objects`. An order of the server is executed once, however often it arrives, and the
 //! end of an attempt is kept until it is confirmed.

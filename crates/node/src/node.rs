@@ -31,13 +31,15 @@ impl Node {
     pub fn start(control: Arc<dyn Control>, options: NodeOptions) -> Result<Self, NodeError> {
         let shared = Arc::new(Shared::new(control, options));
         let mut node = Self { shared: Arc::clone(&shared), slots: Vec::new(), sampling: None };
-        for slot in 0..shared.options.slots {
+        let NodeOptions { slots, places, .. } = shared.options;
+        for number in 0..slots + places {
             let shared = Arc::clone(&shared);
-            let thread = std::thread::Builder::new()
-                .name(format!("slot-{slot}"))
-                .spawn(move || slot::slot_loop(&shared, slot))
-                .map_err(NodeError)?;
-            node.slots.push(thread);
+            let (name, run): (_, fn(&Arc<Shared>, u32)) = match number < slots {
+                true => (format!("slot-{number}"), slot::slot_loop),
+                false => (format!("place-{number}"), slot::place_loop),
+            };
+            let thread = std::thread::Builder::new().name(name).spawn(move || run(&shared, number));
+            node.slots.push(thread.map_err(NodeError)?);
         }
         Ok(node)
     }

@@ -7,6 +7,7 @@ use crate::job_data::{JobData, NodeFacts};
 use crate::shuffle::remote::{OtherNodes, RecordData};
 use crate::slots::meters::Meters;
 use crate::slots::progress::Counters;
+use crate::slots::run_gate::RunGate;
 use crate::stored::local_files::LocalFiles;
 use crate::stored::step_files::StepFiles;
 use crate::tasks::memory_dirs::MemoryDirs;
@@ -26,6 +27,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 pub struct NodeOptions {
     /// Number of attempts that run at once.
     pub slots: u32,
+    /// Number of further attempts that may wait for a turn of a slot, while programs are short.
+    pub places: u32,
     /// The user's current directory: relative program paths start there.
     pub start_dir: PathBuf,
     /// Registry of running user programs, for callers that must end them.
@@ -58,6 +61,7 @@ pub(crate) struct Shared {
     pub record_data: OnceLock<Arc<dyn RecordData>>,
     pub outputs: RunningOutputs,
     pub meters: Meters,
+    pub run_gate: RunGate,
     /// Hashes of files that jobs read and wrote.
     pub contents: Contents,
     pub memory_dirs: Arc<MemoryDirs>,
@@ -74,6 +78,7 @@ impl Shared {
         let memory_dirs = Arc::new(MemoryDirs::new(options.file_memory_bytes));
         Self {
             control,
+            run_gate: RunGate::new(options.slots),
             options,
             memory_dirs,
             counters: Arc::new(Counters::default()),

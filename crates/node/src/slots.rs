@@ -3,5 +3,6 @@
 pub(crate) mod job_keeper;
 pub(crate) mod meters;
 pub(crate) mod progress;
+pub(crate) mod run_gate;
 pub(crate) mod slot;
 pub(crate) mod state;

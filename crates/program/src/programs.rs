@@ -6,7 +6,7 @@ use crate::slots::{Slots, TemporaryDir};
 use api::{Blame, TaskFailure};
 use containment::{Containment, ContainmentError, SlotInit};
 use ids::JobId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -110,14 +110,16 @@ impl Programs {
         self.slots.set_temporary(prefixes);
     }
 
-    /// Makes a private directory as [`Self::private_directory`], or returns one that was given back.
-    pub fn spare_directory(&self) -> std::io::Result<TemporaryDir> {
-        self.slots.spare_directory()
+    /// Makes a private directory as [`Self::private_directory`], or returns one that was given back, which has no more than
+    /// these folders.
+    pub fn spare_directory(&self, folders: &BTreeSet<PathBuf>) -> std::io::Result<TemporaryDir> {
+        self.slots.spare_directory(folders)
     }
 
-    /// Takes such a directory for a later program of the same user. All processes that used it must have ended.
-    pub fn give_back(&self, dir: TemporaryDir) {
-        self.slots.give_back(dir);
+    /// Takes such a directory for a later program of the same user. All processes that used it must have ended. These
+    /// folders stay in it.
+    pub fn give_back(&self, dir: TemporaryDir, folders: BTreeSet<PathBuf>) {
+        self.slots.give_back(dir, folders);
     }
 
     /// Makes a private directory on one of these disks, or, without any, where the machine keeps temporary files.

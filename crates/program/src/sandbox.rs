@@ -3,6 +3,7 @@
 mod declared_reads;
 #[cfg(test)]
 mod escapes;
+mod kept_results;
 mod own_directories;
 mod places_outside;
 mod syscalls;

@@ -1,18 +1,20 @@
 //! The inits of the threads that run attempts: one each, made for its first program.
 
+mod temporary_dir;
+
 use crate::spec::ProgramSpec;
 use crate::visible;
 use api::{Blame, TaskFailure};
 use containment::{Containment, ContainmentError, JobFiles, SlotInit, Space, Spawner};
 use ids::JobId;
-use std::collections::HashMap;
-use std::fs::Permissions;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
+pub use temporary_dir::TemporaryDir;
+use temporary_dir::{MODE_OF_PRIVATE, MODE_OF_TMP, SpareDirs};
 
 /// The inits of all threads.
 #[derive(Debug)]
@@ -23,8 +25,7 @@ pub(crate) struct Slots {
     spawner: Mutex<Option<Spawner>>,
     by_thread: Mutex<HashMap<ThreadId, Arc<Mutex<Slot>>>>,
     temporary_count: AtomicU64,
-    /// Empty private directories.
-    spare: Mutex<Vec<TemporaryDir>>,
+    spare: Mutex<SpareDirs>,
 }
 
 /// The init of a thread.
@@ -46,56 +47,6 @@ struct Slot {
     temporary: Option<TemporaryDir>,
     /// Directory for sockets of the engine.
     sockets: Option<TemporaryDir>,
-}
-
-/// A directory on a disk for temporary files of programs, which is removed with its owner.
-#[derive(Debug)]
-pub struct TemporaryDir(PathBuf);
-
-/// Mode of the directory that contained programs see as `/tmp`.
-const MODE_OF_TMP: u32 = 0o1777;
-/// Maximum number of empty directories that are kept for later programs.
-const SPARE_DIRECTORIES_MAX: usize = 16;
-/// Mode of directories that only the engine and its programs use.
-const MODE_OF_PRIVATE: u32 = 0o700;
-
-impl TemporaryDir {
-    /// Makes one where the machine keeps temporary files.
-    fn of_machine(mode: u32) -> std::io::Result<Self> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("sailfish-{}-{number}", std::process::id()));
-        std::fs::DirBuilder::new().mode(mode).create(&path)?;
-        Ok(Self(path))
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Removes everything in it. Errors: it is not as it was made, as a program may have changed it.
-    fn empty(&self) -> std::io::Result<()> {
-        let facts = self.0.symlink_metadata()?;
-        let has_own_rules = || rustix::fs::listxattr(&self.0, &mut [0; 0]).map_or(true, |bytes| bytes > 0);
-        if !facts.is_dir() || facts.mode() & 0o7777 != MODE_OF_PRIVATE || has_own_rules() {
-            return Err(std::io::ErrorKind::InvalidData.into());
-        }
-        for entry in std::fs::read_dir(&self.0)? {
-            let entry = entry?;
-            match entry.file_type()?.is_dir() {
-                true => std::fs::remove_dir_all(entry.path())?,
-                false => std::fs::remove_file(entry.path())?,
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for TemporaryDir {
-    fn drop(&mut self) {
-        // If this fails, only unused files are left, in a directory of the node.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 impl Slot {
@@ -211,18 +162,18 @@ impl Slots {
     pub fn temporary_here(&self) -> Option<PathBuf> {
         let slot = self.here();
         let slot = lock(&slot);
-        slot.temporary.as_ref().map(|dir| dir.0.clone())
+        slot.temporary.as_ref().map(|dir| dir.path().to_path_buf())
     }
 
     /// Returns the private directory of this thread for sockets.
     pub fn sockets_here(&self) -> std::io::Result<PathBuf> {
         let slot = self.here();
         let mut slot = lock(&slot);
-        if let Some(dir) = slot.sockets.as_ref().filter(|dir| dir.0.is_dir()) {
-            return Ok(dir.0.clone());
+        if let Some(dir) = slot.sockets.as_ref().filter(|dir| dir.path().is_dir()) {
+            return Ok(dir.path().to_path_buf());
         }
         let dir = self.private_directory()?;
-        Ok(slot.sockets.insert(dir).0.clone())
+        Ok(slot.sockets.insert(dir).path().to_path_buf())
     }
 
     /// Makes a private directory on one of the disks, or, without any, where the machine keeps temporary files.
@@ -233,27 +184,24 @@ impl Slots {
         }
     }
 
-    /// Makes such a directory, or returns one that was given back.
-    pub fn spare_directory(&self) -> std::io::Result<TemporaryDir> {
-        let spare = lock(&self.spare).pop();
+    /// Makes such a directory, or returns one that was given back, which has no more than these folders.
+    pub fn spare_directory(&self, folders: &BTreeSet<PathBuf>) -> std::io::Result<TemporaryDir> {
+        let spare = lock(&self.spare).take(folders);
         spare.map_or_else(|| self.private_directory(), Ok)
     }
 
     /// Takes a private directory for a later program of the same user, whose processes could reach it anyway. All other
-    /// processes that used it must have ended.
-    pub fn give_back(&self, dir: TemporaryDir) {
-        if dir.empty().is_ok() {
-            let mut spare = lock(&self.spare);
-            if spare.len() < SPARE_DIRECTORIES_MAX {
-                spare.push(dir);
-            }
+    /// processes that used it must have ended. These folders stay in it.
+    pub fn give_back(&self, dir: TemporaryDir, folders: BTreeSet<PathBuf>) {
+        if dir.empty(&folders).is_ok() {
+            lock(&self.spare).add(folders, dir);
         }
     }
 
     /// Ends all inits and the spawner.
     pub fn close(&self) {
         lock(&self.by_thread).clear();
-        lock(&self.spare).clear();
+        *lock(&self.spare) = SpareDirs::default();
         drop(lock(&self.spawner).take());
     }
 
@@ -329,14 +277,15 @@ impl Slots {
         visible: Vec<Vec<u8>>,
     ) -> Result<(), ContainmentError> {
         let before = slot.temporary.take();
-        let is_clean =
-            |dir: &TemporaryDir| std::fs::read_dir(&dir.0).is_ok_and(|mut entries| entries.next().is_none());
+        let is_clean = |dir: &TemporaryDir| {
+            std::fs::read_dir(dir.path()).is_ok_and(|mut entries| entries.next().is_none())
+        };
         let (clean, used) = match before {
             Some(dir) if is_clean(&dir) => (Some(dir), None),
             other => (None, other),
         };
         slot.temporary = clean.or_else(|| self.new_temporary(MODE_OF_TMP));
-        let temporary = slot.temporary.as_ref().map(|dir| dir.0.as_os_str().as_bytes().to_vec());
+        let temporary = slot.temporary.as_ref().map(|dir| dir.path().as_os_str().as_bytes().to_vec());
         let space = init.new_job(JobFiles { temporary, visible })?;
         // Nothing uses it any more.
         drop(used.filter(|_| space == Space::New));
@@ -349,13 +298,7 @@ impl Slots {
         let make = |prefix: &PathBuf| {
             let mut path = prefix.clone().into_os_string();
             path.push(number.to_string());
-            std::fs::DirBuilder::new().mode(mode).create(&path).ok()?;
-            let dir = TemporaryDir(path.into());
-            if mode == MODE_OF_TMP {
-                // The mask of this process does not apply.
-                std::fs::set_permissions(&dir.0, Permissions::from_mode(mode)).ok()?;
-            }
-            Some(dir)
+            TemporaryDir::at(path.into(), mode).ok()
         };
         lock(&self.temporary).iter().find_map(make)
     }
@@ -368,37 +311,4 @@ pub(crate) fn environment(error: &ContainmentError) -> TaskFailure {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Slots;
-    use containment::Containment;
-    use std::fs::Permissions;
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    #[test]
-    fn directories_are_given_back_empty() {
-        let slots = Slots::new(Containment::Subreaper);
-        let dir = slots.spare_directory().unwrap();
-        let path = dir.path().to_path_buf();
-        std::fs::create_dir(path.join("a")).unwrap();
-        std::fs::write(path.join("a/b"), "").unwrap();
-        symlink("/usr", path.join("link")).unwrap();
-        slots.give_back(dir);
-        let again = slots.spare_directory().unwrap();
-        assert_eq!((again.path(), path.read_dir().unwrap().count()), (&*path, 0));
-        // One that its program changed is no good for the next.
-        std::fs::set_permissions(&path, Permissions::from_mode(0o750)).unwrap();
-        slots.give_back(again);
-        let other = slots.spare_directory().unwrap();
-        assert!(other.path() != path && !path.exists());
-        std::fs::remove_dir(other.path()).unwrap();
-        symlink("/usr", other.path()).unwrap();
-        let place = other.path().to_path_buf();
-        slots.give_back(other);
-        assert!(slots.spare_directory().unwrap().path() != place);
-        let _ = std::fs::remove_file(place);
-        slots.close();
-    }
 }

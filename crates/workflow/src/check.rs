@@ -1,12 +1,14 @@
 //! Errors of workflows: names used twice, steps that are not there, cycles.
 
+use crate::graph::Graph;
 use api::control::NAME_BYTES_MAX;
 use api::job::workflow::WorkflowStep;
 use api::task::{RunTask, TaskFile};
 use api::{InputFile, JobSpec};
 use ids::StepNumber;
 use jobkind::{STEPS_MAX, check_job_step};
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Maximum number of steps of a cycle in a message.
@@ -17,30 +19,32 @@ const JOB: &str = "job";
 /// Returns for each step the positions of the steps before it, in order, each once: those that it names, and those
 /// whose outputs it reads. Returns a sentence for a workflow that cannot run.
 pub fn steps_before(steps: &[WorkflowStep]) -> Result<Vec<Vec<u32>>, String> {
-    check_names(steps)?;
-    let writers = writers(steps)?;
-    let before = |step: &WorkflowStep| -> Vec<u32> {
-        let read = step.program.inputs.iter().filter_map(|input| writers.get(input.path.as_path()));
-        let all: BTreeSet<u32> = step.after.iter().chain(read).copied().collect();
-        all.into_iter().collect()
-    };
-    let before: Vec<Vec<u32>> = steps.iter().map(before).collect();
+    steps_before_in(&checked(steps, Ok)?)
+}
+
+/// Does the same for steps that are checked one by one.
+pub(crate) fn steps_before_in(graph: &Graph<'_>) -> Result<Vec<Vec<u32>>, String> {
+    let before = graph.before()?;
     match cycle(&before) {
         None => Ok(before),
-        Some(cycle) => Err(format!("steps wait for each other: {}", cycle_text(steps, &cycle))),
+        Some(cycle) => Err(format!("steps wait for each other: {}", cycle_text(graph, &cycle))),
     }
 }
 
-fn check_names(steps: &[WorkflowStep]) -> Result<(), String> {
+/// Checks each step by itself, whose program `read` returns. Returns their files.
+pub(crate) fn checked<'a, P, T: Borrow<RunTask>>(
+    steps: &'a [WorkflowStep<P>],
+    read: impl Fn(&'a P) -> Result<T, String>,
+) -> Result<Graph<'a>, String> {
     if steps.is_empty() {
         return Err("it has no steps".to_string());
     }
     if steps.len() > STEPS_MAX {
         return Err(format!("it has {} steps: give at most {STEPS_MAX}", steps.len()));
     }
-    let mut names = BTreeSet::new();
+    let (mut names, mut graph) = (BTreeSet::new(), Graph::of(steps.len()));
     for (index, step) in steps.iter().enumerate() {
-        let WorkflowStep { name, after, program, .. } = step;
+        let WorkflowStep { name, after, program, job } = step;
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
             return Err(format!(
                 "step {index} has the name {name:?}: give 1 to {NAME_BYTES_MAX} printable bytes"
@@ -49,28 +53,32 @@ fn check_names(steps: &[WorkflowStep]) -> Result<(), String> {
         if !names.insert(name) {
             return Err(format!("two steps have the name {name:?}"));
         }
-        if !program.pipeline.is_empty() || !program.removes.is_empty() || !program.looks.is_empty() {
-            return Err(format!(
-                "the step {name:?} is more than a program: give each program a step of its own"
-            ));
-        }
-        if let Some(path) = changed_in_place(program) {
-            let path = path.display();
-            return Err(format!(
-                "the step {name:?} reads and writes {path}: a step cannot change its input in place; write another file"
-            ));
-        }
-        let checked = match &step.job {
-            Some(job) => check_job(job, program),
-            None => program.check_files().map_err(|error| error.to_string()),
-        };
-        checked.map_err(|error| format!("the step {name:?}: {error}"))?;
+        let program = read(program).map_err(|error| format!("the step {name:?}: {error}"))?;
+        check_program(name, program.borrow(), job.as_deref())?;
         if let Some(missing) = after.iter().find(|before| **before as usize >= steps.len()) {
             let last = steps.len() - 1;
             return Err(format!("the step {name:?} waits for step {missing}, and the last one is {last}"));
         }
+        graph.add(name, after, program.borrow());
     }
-    Ok(())
+    Ok(graph)
+}
+
+fn check_program(name: &str, program: &RunTask, job: Option<&JobSpec>) -> Result<(), String> {
+    if !program.pipeline.is_empty() || !program.removes.is_empty() || !program.looks.is_empty() {
+        return Err(format!("the step {name:?} is more than a program: give each program a step of its own"));
+    }
+    if let Some(path) = changed_in_place(program) {
+        let path = path.display();
+        return Err(format!(
+            "the step {name:?} reads and writes {path}: a step cannot change its input in place; write another file"
+        ));
+    }
+    let checked = match job {
+        Some(job) => check_job(job, program),
+        None => program.check_files().map_err(|error| error.to_string()),
+    };
+    checked.map_err(|error| format!("the step {name:?}: {error}"))
 }
 
 /// Checks a step that is a MapReduce job: its program declares the inputs of the job and its parts, and nothing else.
@@ -106,21 +114,6 @@ pub(crate) fn with_inputs(job: &JobSpec, program: &RunTask) -> JobSpec {
 fn changed_in_place(program: &RunTask) -> Option<&Path> {
     let outputs: BTreeSet<&Path> = program.outputs.iter().map(|output| output.path.as_path()).collect();
     program.inputs.iter().map(|input| input.path.as_path()).find(|path| outputs.contains(path))
-}
-
-/// Returns the position of the step that writes each output.
-fn writers(steps: &[WorkflowStep]) -> Result<BTreeMap<&Path, u32>, String> {
-    let mut writers = BTreeMap::new();
-    for (index, step) in steps.iter().enumerate() {
-        for output in &step.program.outputs {
-            if let Some(other) = writers.insert(output.path.as_path(), index as u32) {
-                let (first, second) = (&steps[other as usize].name, &step.name);
-                let path = output.path.display();
-                return Err(format!("the steps {first:?} and {second:?} both write {path}"));
-            }
-        }
-    }
-    Ok(writers)
 }
 
 /// Returns for each step the steps that wait for it, in order.
@@ -162,12 +155,12 @@ fn cycle(before: &[Vec<u32>]) -> Option<Vec<usize>> {
     }
 }
 
-fn cycle_text(steps: &[WorkflowStep], cycle: &[usize]) -> String {
-    let shown = cycle.iter().take(CYCLE_SHOWN_MAX).map(|step| format!("{:?}", steps[*step].name));
+fn cycle_text(graph: &Graph<'_>, cycle: &[usize]) -> String {
+    let shown = cycle.iter().take(CYCLE_SHOWN_MAX).map(|step| format!("{:?}", graph.name(*step)));
     let mut text = shown.collect::<Vec<_>>().join(" after ");
     match cycle.len() > CYCLE_SHOWN_MAX {
         true => text.push_str(&format!(" after {} more", cycle.len() - CYCLE_SHOWN_MAX)),
-        false => text.push_str(&format!(" after {:?}", steps[cycle[0]].name)),
+        false => text.push_str(&format!(" after {:?}", graph.name(cycle[0]))),
     }
     text
 }

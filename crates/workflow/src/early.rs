@@ -27,7 +27,7 @@ pub(crate) fn early_readers(
     let early = steps.into_iter().filter_map(|step| {
         let task = step.work.program()?;
         let made = spec.step_at(step.number).made_inputs.iter().find(|made| made.writer == writer)?;
-        let path = wrote.program.outputs.get(made.output)?.path.clone();
+        let path = wrote.program().outputs.get(made.output)?.path.clone();
         // A stored file has no path at which a node could write it.
         let waits = task.programs().all(may_wait) && !is_stored_path(&path);
         waits.then_some(EarlyStep { step, writer, path })

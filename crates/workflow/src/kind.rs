@@ -3,10 +3,13 @@
 use crate::PlannedWorkflow;
 use crate::early::early_readers;
 use crate::pipelines::pipelines;
+use crate::spec::planned;
+use api::JsonText;
 use ids::StepNumber;
 use jobkind::{EarlyStep, FinishedSteps, KnownRuns, NodeSize, PriorRuns, RunMemory, Step, StepPlanner};
+use serde::de::Error;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// The kind `workflow`.
 pub struct Workflow;
@@ -14,6 +17,10 @@ pub struct Workflow;
 impl StepPlanner for Workflow {
     type Spec = PlannedWorkflow;
     const NAME: &'static str = "workflow";
+
+    fn read(spec: &JsonText) -> Result<PlannedWorkflow, serde_json::Error> {
+        planned(spec).map_err(serde_json::Error::custom)
+    }
 
     fn check(_: &PlannedWorkflow) -> Result<(), String> {
         // Reading it has checked it.
@@ -66,11 +73,11 @@ impl StepPlanner for Workflow {
         Some(spec)
     }
 
-    fn writes(spec: &PlannedWorkflow) -> Vec<&Path> {
+    fn writes(spec: &PlannedWorkflow) -> Vec<PathBuf> {
         if spec.only_judges {
             return Vec::new();
         }
-        let outputs = |step| spec.step_at(step).program.outputs.iter().map(|output| output.path.as_path());
+        let outputs = |step| spec.step_at(step).program().outputs.into_iter().map(|output| output.path);
         spec.numbers().flat_map(outputs).collect()
     }
 

@@ -5,7 +5,7 @@
 //! known content: there the identity of the run that wrote them counts.
 
 use crate::PlannedWorkflow;
-use crate::spec::{MadeInput, PlannedStep};
+use crate::spec::MadeInput;
 use api::ContentHash;
 use api::task::{
     CACHING_RULES, FileContent, FinishedRun, RecordedRun, RunDifference, RunLook, RunTask, TaskFile,
@@ -20,7 +20,7 @@ use std::path::Path;
 impl RunMemory for PlannedWorkflow {
     fn remembered(&self) -> Vec<RememberedStep> {
         let path = |step: StepNumber| {
-            let program = &self.step_at(step).program;
+            let program = self.step_at(step).program();
             let first = program.outputs.first().filter(|_| program.is_recorded())?;
             Some(RememberedStep { step, path: first.path.clone() })
         };
@@ -29,16 +29,16 @@ impl RunMemory for PlannedWorkflow {
 
     fn looks(&self, known: &KnownRuns) -> Vec<(StepNumber, RunLook)> {
         let look = |(step, recorded): (&StepNumber, &std::sync::Arc<RecordedRun>)| {
-            let planned = self.step_at(*step);
-            if !planned.program.is_remembered() || declared_difference(&planned.program, recorded).is_some() {
+            let (planned, program) = (self.step_at(*step), self.step_at(*step).program());
+            if !program.is_remembered() || declared_difference(&program, recorded).is_some() {
                 return None;
             }
             let mut known_inputs: BTreeSet<u32> =
                 planned.made_inputs.iter().map(|made| made.input as u32).collect();
-            let inputs = planned.program.inputs.iter().zip(0..);
+            let inputs = program.inputs.iter().zip(0..);
             known_inputs.extend(inputs.filter(|(input, _)| input.is_stored()).map(|(_, index)| index));
             let known_inputs = known_inputs.into_iter().collect();
-            let look = RunLook { program: planned.program.place(), known_inputs, run: recorded.run.clone() };
+            let look = RunLook { program: program.place(), known_inputs, run: recorded.run.clone() };
             Some((*step, look))
         };
         known.recorded.iter().filter_map(look).collect()
@@ -72,15 +72,16 @@ impl RunMemory for PlannedWorkflow {
         };
         // A step that ran before it may have changed more than its outputs.
         let was_skipped = |before: StepNumber| known.recorded.contains_key(&before);
-        declared_difference(&planned.program, recorded).is_none()
+        declared_difference(&planned.program(), recorded).is_none()
             && looked.differences.is_empty()
             && planned.made_inputs.iter().all(made)
             && planned.only_before().all(was_skipped)
     }
 
     fn writer_of(&self, path: &Path) -> Option<StepNumber> {
-        let writes =
-            |step: &StepNumber| self.step_at(*step).program.outputs.iter().any(|output| output.path == path);
+        let writes = |step: &StepNumber| {
+            self.step_at(*step).program().outputs.iter().any(|output| output.path == path)
+        };
         self.numbers().find(writes)
     }
 
@@ -88,18 +89,18 @@ impl RunMemory for PlannedWorkflow {
         if step.0 as usize >= self.count() {
             return None;
         }
-        let planned = self.step_at(step);
-        if !planned.program.declares(&run) {
+        let (planned, program) = (self.step_at(step), self.step_at(step).program());
+        if !program.declares(&run) {
             return None;
         }
-        for (input, read) in planned.program.inputs.iter().zip(&mut run.inputs) {
+        for (input, read) in program.inputs.iter().zip(&mut run.inputs) {
             read.sha256 = input.content.or(read.sha256);
         }
         for made in &planned.made_inputs {
             let writer = known.newest(made.writer);
             let read = &mut run.inputs[made.input];
             read.made_by = writer.map(|writer| output_identity(writer, made.output));
-            if planned.program.inputs[made.input].is_stored() {
+            if program.inputs[made.input].is_stored() {
                 // Another version with the same bytes is the same content.
                 let wrote = writer.and_then(|writer| writer.run.outputs.get(made.output));
                 read.sha256 = wrote.and_then(|wrote| wrote.sha256);
@@ -108,7 +109,7 @@ impl RunMemory for PlannedWorkflow {
         if run.inputs.iter().any(|input| input.sha256.is_none() && input.made_by.is_none()) {
             return None;
         }
-        let (words, env) = declared(&planned.program);
+        let (words, env) = declared(&program);
         let identity = identity(words, env, &run);
         let step = planned.name.to_string();
         Some(RecordedRun { rules: CACHING_RULES, step, words, env, identity, run })
@@ -141,7 +142,7 @@ impl PlannedWorkflow {
                 let gone = RunDifference::Gone { output: output as u32 };
                 known.looked.get(&step).is_some_and(|looked| looked.differences.contains(&gone))
             };
-            (0..planned.program.outputs.len()).all(|output| !planned.is_removed(output) || gone(output))
+            (0..planned.outputs.len()).all(|output| !planned.is_removed(output) || gone(output))
         })
     }
 }
@@ -177,14 +178,14 @@ impl Judge<'_> {
     }
 
     fn change(&self, step: StepNumber) -> Option<String> {
-        let planned = self.spec.step_at(step);
-        if !planned.program.is_remembered() {
+        let (planned, program) = (self.spec.step_at(step), self.spec.step_at(step).program());
+        if !program.is_remembered() {
             return Some("its runs are not remembered".to_string());
         }
         let Some(recorded) = self.known.recorded.get(&step) else {
             return Some("no finished run of it is known".to_string());
         };
-        if let Some(difference) = declared_difference(&planned.program, recorded) {
+        if let Some(difference) = declared_difference(&program, recorded) {
             return Some(difference.to_string());
         }
         let Some(looked) = self.known.looked.get(&step) else {
@@ -200,14 +201,15 @@ impl Judge<'_> {
         if let Some(before) = runs_before {
             return Some(format!("it waits for {:?}, which runs", self.spec.step_at(before).name));
         }
-        planned.made_inputs.iter().find_map(|made| self.change_of_input(planned, recorded, *made))
+        planned.made_inputs.iter().find_map(|made| self.change_of_input(&program, recorded, *made))
     }
 
     /// Returns the reason for a step that reads an output of a step which runs, and perhaps writes something else.
     fn unsure_input(&self, step: StepNumber) -> Option<String> {
         let planned = self.spec.step_at(step);
         let made = planned.made_inputs.iter().find(|made| self.unsure.contains_key(&made.writer))?;
-        let path = shown(&planned.program, &planned.program.inputs[made.input].path);
+        let program = planned.program();
+        let path = shown(&program, &program.inputs[made.input].path);
         Some(format!("{path} comes from {:?}, which runs", self.spec.step_at(made.writer).name))
     }
 
@@ -216,18 +218,14 @@ impl Judge<'_> {
         let planned = self.spec.step_at(step);
         self.known.looked.get(&step)?.differences.iter().find_map(|difference| {
             let (output, what) = of_output(difference)?;
-            let path = shown(&planned.program, &planned.program.outputs[output].path);
+            let program = planned.program();
+            let path = shown(&program, &program.outputs[output].path);
             (!planned.is_removed(output)).then(|| format!("{path} {what}"))
         })
     }
 
-    fn change_of_input(
-        &self,
-        planned: &PlannedStep,
-        recorded: &RecordedRun,
-        made: MadeInput,
-    ) -> Option<String> {
-        let path = shown(&planned.program, &planned.program.inputs[made.input].path);
+    fn change_of_input(&self, program: &RunTask, recorded: &RecordedRun, made: MadeInput) -> Option<String> {
+        let path = shown(program, &program.inputs[made.input].path);
         let writer = &self.spec.step_at(made.writer).name;
         if !self.unchanged.contains(&made.writer) {
             return Some(format!("{path} comes from {writer:?}, which runs"));
@@ -256,8 +254,9 @@ impl Judge<'_> {
         let planned = self.spec.step_at(step);
         self.known.looked.get(&step)?.differences.iter().find_map(|difference| {
             let (output, _) = of_output(difference)?;
-            let path = shown(&planned.program, &planned.program.outputs[output].path);
-            let readers = &planned.output_readers[output];
+            let program = planned.program();
+            let path = shown(&program, &program.outputs[output].path);
+            let readers = &planned.outputs[output].readers;
             let reader = readers.iter().find(|reader| !self.judgement.skipped.contains(reader))?;
             let reader = &self.spec.step_at(*reader).name;
             Some(format!("{reader:?} needs {path}, which was temporary"))

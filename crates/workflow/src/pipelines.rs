@@ -11,7 +11,7 @@
 
 use crate::PlannedWorkflow;
 use crate::places::Placed;
-use crate::spec::PlannedStep;
+use crate::spec::{PlannedOutput, PlannedStep};
 use api::ShippedFile;
 use api::control::NAME_BYTES_MAX;
 use api::shipping::SHIPPED_FILES_MAX;
@@ -19,7 +19,7 @@ use api::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX};
 use ids::StepNumber;
 use jobkind::{NodeSize, Step, StepWork};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Maximum number of phases of a pipeline: a lost node takes all of them along.
@@ -79,23 +79,26 @@ struct Growing<'a> {
     /// Memory for the files of its steps, which lasts until the end.
     file_memory: BTreeMap<StepNumber, u64>,
     files: usize,
-    shipped: BTreeMap<&'a Path, &'a ShippedFile>,
+    shipped: BTreeMap<PathBuf, ShippedFile>,
+    /// The program of its first step.
+    first: Arc<RunTask>,
 }
 
 impl<'a> Growing<'a> {
     fn new(spec: &'a PlannedWorkflow, first: StepNumber) -> Self {
-        let program = &spec.step_at(first).program;
-        let shipped = program.shipped.iter().map(|file| (file.path.as_path(), file)).collect();
+        let program = spec.step_at(first).program();
+        let shipped = program.shipped.iter().map(|file| (file.path.clone(), file.clone())).collect();
         Self {
             spec,
             order: vec![first],
             members: BTreeMap::from([(first, 0)]),
             phase: 0,
-            placed: Placed::of(program),
+            placed: Placed::of(&program),
             memory_bytes: program.memory_bytes,
             file_memory: BTreeMap::new(),
-            files: files_of(program),
+            files: files_of(&program),
             shipped,
+            first: Arc::new(program),
         }
     }
 
@@ -129,7 +132,7 @@ impl<'a> Growing<'a> {
         // A step for which a finished run stands must be alone to be skipped.
         let may_stand = |step: &StepNumber| self.spec.prior().may_stand.contains(step);
         let first = self.spec.step_at(self.order[0]);
-        let retries = first.program.retries;
+        let retries = self.first.retries;
         if first.job.is_some()
             || self.phase + 1 == PHASES_MAX
             || retries > 0
@@ -172,7 +175,7 @@ impl<'a> Growing<'a> {
         }
         let is_inside = |(writer, output): &(StepNumber, usize)| {
             let step = self.spec.step_at(*writer);
-            let mut readers = step.output_readers[*output].iter();
+            let mut readers = step.outputs[*output].readers.iter();
             step.is_removed(*output) && readers.all(|reader| self.members.contains_key(reader))
         };
         if writers.is_empty() || !writers.iter().all(is_inside) {
@@ -199,29 +202,27 @@ impl<'a> Growing<'a> {
     fn bytes_max(&self, writer: StepNumber) -> Option<u64> {
         let wrote = self.spec.prior().wrote.get(&writer);
         let by_run = wrote.map(|bytes| bytes.saturating_add(bytes / 4).saturating_add(MORE_BYTES));
-        let declared = self.spec.step_at(writer).program.memory_bytes;
-        by_run.or(Some(declared).filter(|bytes| *bytes > 0))
+        let declared = || self.spec.step_at(writer).program().memory_bytes;
+        by_run.or_else(|| Some(declared()).filter(|bytes| *bytes > 0))
     }
 
     /// Takes a step into the present phase if the pipeline still fits on a node, and both may be one attempt.
     fn takes(&mut self, step: StepNumber, size: NodeSize) -> bool {
-        let first = &self.spec.step_at(self.order[0]).program;
-        let program = &self.spec.step_at(step).program;
+        let program = &self.spec.step_at(step).program();
         let more = Placed::of(program);
         let placed = self.placed.with(&more);
         let files = self.files + files_of(program);
         let fits = placed.fits(size) && files <= TASK_FILES_MAX && !self.placed.moves_more_with(&more, size);
-        if !fits || self.order.len() >= PIPELINE_PROGRAMS_MAX || !may_share(first, program) {
+        if !fits || self.order.len() >= PIPELINE_PROGRAMS_MAX || !may_share(&self.first, program) {
             return false;
         }
-        let differs = |file: &ShippedFile| {
-            self.shipped.get(file.path.as_path()).is_some_and(|same| same.sha256 != file.sha256)
-        };
-        let more = program.shipped.iter().filter(|file| !self.shipped.contains_key(file.path.as_path()));
+        let differs =
+            |file: &ShippedFile| self.shipped.get(&file.path).is_some_and(|same| same.sha256 != file.sha256);
+        let more = program.shipped.iter().filter(|file| !self.shipped.contains_key(&file.path));
         if program.shipped.iter().any(differs) || self.shipped.len() + more.count() > SHIPPED_FILES_MAX {
             return false;
         }
-        self.shipped.extend(program.shipped.iter().map(|file| (file.path.as_path(), file)));
+        self.shipped.extend(program.shipped.iter().map(|file| (file.path.clone(), file.clone())));
         self.memory_bytes = self.memory_bytes.max(placed.needs.memory_bytes);
         (self.placed, self.files) = (placed, files);
         self.order.push(step);
@@ -256,7 +257,7 @@ impl<'a> Growing<'a> {
     fn takes_branch(&mut self, branch: &[StepNumber], size: NodeSize<'_>) {
         let mut all = self.clone();
         let is_taken = branch.iter().all(|step| all.takes(*step, size));
-        let has_inputs = |step: &StepNumber| Placed::of(&self.spec.step_at(*step).program).has_inputs();
+        let has_inputs = |step: &StepNumber| Placed::of(&self.spec.step_at(*step).program()).has_inputs();
         if is_taken && branch.iter().any(has_inputs) && all.placed.has_a_home(size) {
             *self = all;
         }
@@ -270,8 +271,8 @@ impl<'a> Growing<'a> {
             let (name, work) = (Arc::clone(&first.name), StepWork::MapReduce(Arc::clone(job)));
             return Step { number, name, work, beside };
         }
-        if beside.is_empty() && !first.program.outputs.iter().any(|output| output.temporary) {
-            let (name, work) = (Arc::clone(&first.name), StepWork::Program(Arc::clone(&first.program)));
+        if beside.is_empty() && !first.outputs.iter().any(|output| output.is_temporary) {
+            let (name, work) = (Arc::clone(&first.name), StepWork::Program(self.first));
             return Step { number, name, work, beside };
         }
         let (name, claim_bytes) = (self.name(), self.claim_bytes());
@@ -279,7 +280,7 @@ impl<'a> Growing<'a> {
         let mut task = programs.next().unwrap_or_default();
         let others: Vec<RunTask> = programs.collect();
         task.memory_bytes = claim_bytes;
-        task.shipped = self.shipped.into_values().cloned().collect();
+        task.shipped = self.shipped.into_values().collect();
         for mut other in others {
             other.shipped.clear();
             (other.memory_bytes, other.architecture, other.retries) = (0, None, 0);
@@ -306,8 +307,8 @@ impl<'a> Growing<'a> {
     /// Returns the program of a step. An output stays temporary only if all steps that read it are in the pipeline.
     fn program(&self, number: StepNumber) -> RunTask {
         let step: &PlannedStep = self.spec.step_at(number);
-        let mut program = step.program.as_ref().clone();
-        for (output, readers) in program.outputs.iter_mut().zip(&step.output_readers) {
+        let mut program = step.program();
+        for (output, PlannedOutput { readers, .. }) in program.outputs.iter_mut().zip(&step.outputs) {
             output.temporary &=
                 !readers.is_empty() && readers.iter().all(|reader| self.members.contains_key(reader));
         }

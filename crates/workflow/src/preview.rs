@@ -3,6 +3,7 @@
 use crate::check::{readers, steps_before};
 use crate::kind::Workflow;
 use crate::spec::planned;
+use api::JsonText;
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use ids::StepNumber;
 use jobkind::{FinishedSteps, NodeSize, Step, StepPlanner};
@@ -25,9 +26,9 @@ pub fn check(spec: &WorkflowSpec) -> Result<(), String> {
 }
 
 /// Returns the jobs of a run in which all that may run together do, without those that remove files.
-pub fn preview(spec: WorkflowSpec, slots: u32) -> Result<Vec<PlannedPipeline>, String> {
+pub fn preview(spec: &WorkflowSpec, slots: u32) -> Result<Vec<PlannedPipeline>, String> {
     let count = spec.steps.len();
-    let spec = planned(spec)?;
+    let spec = planned(&text(spec)?)?;
     let size = NodeSize { slots, memory_bytes: u64::MAX, ..NodeSize::default() };
     let (mut all, mut pipelines, mut level) = (BTreeSet::new(), Vec::new(), 0);
     let mut steps = Workflow::plan(&spec, size);
@@ -44,6 +45,10 @@ pub fn preview(spec: WorkflowSpec, slots: u32) -> Result<Vec<PlannedPipeline>, S
         steps = Workflow::next(&spec, &FinishedSteps { all: &all, last: &last, begun: &all }, size);
     }
     Ok(pipelines)
+}
+
+fn text(spec: &WorkflowSpec) -> Result<JsonText, String> {
+    JsonText::of(spec).map_err(|error| error.to_string())
 }
 
 /// Returns the positions of steps in an order in which they can run one by one.
@@ -66,6 +71,6 @@ pub fn order(steps: &[WorkflowStep]) -> Result<Vec<u32>, String> {
 }
 
 /// Returns the files that a run removes at its end.
-pub fn removed(spec: WorkflowSpec) -> Result<Vec<PathBuf>, String> {
-    Ok(planned(spec)?.removals().cloned().collect())
+pub fn removed(spec: &WorkflowSpec) -> Result<Vec<PathBuf>, String> {
+    Ok(planned(&text(spec)?)?.removals().cloned().collect())
 }

@@ -1,15 +1,15 @@
 //! A workflow that has been read and checked.
 
-use crate::check::{readers, steps_before, with_inputs};
-use api::JobSpec;
+use crate::check::{checked, readers, steps_before_in, with_inputs};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::task::{RunTask, TASK_FILES_MAX};
+use api::{JobSpec, JsonPart, JsonText};
 use ids::StepNumber;
 use jobkind::{FinishedSteps, PriorRuns, Step, StepWork};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use serde_json::value::RawValue;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Name of the steps that remove temporary files.
@@ -30,18 +30,27 @@ pub struct PlannedWorkflow {
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedStep {
     pub name: Arc<str>,
-    pub program: Arc<RunTask>,
+    /// The program, which takes a tenth of its memory as a text. Most steps wait for most of the time.
+    program: JsonPart,
     /// The MapReduce job in place of the program, with its inputs.
     pub job: Option<Arc<JobSpec>>,
-    pub after: Vec<StepNumber>,
+    pub after: Box<[StepNumber]>,
     /// Steps that wait for it.
-    pub readers: Vec<StepNumber>,
+    pub readers: Box<[StepNumber]>,
     /// Steps whose standard input is its standard output, in order.
-    pub stream_readers: Vec<StepNumber>,
-    /// Steps that read each of its outputs.
-    pub output_readers: Vec<Vec<StepNumber>>,
+    pub stream_readers: Box<[StepNumber]>,
+    /// Its outputs, as the program declares them.
+    pub outputs: Box<[PlannedOutput]>,
     /// Inputs that other steps write.
-    pub made_inputs: Vec<MadeInput>,
+    pub made_inputs: Box<[MadeInput]>,
+}
+
+/// An output of a step.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedOutput {
+    /// Steps that read it.
+    pub readers: Box<[StepNumber]>,
+    pub is_temporary: bool,
 }
 
 /// An input that another step writes.
@@ -55,6 +64,11 @@ pub(crate) struct MadeInput {
 }
 
 impl PlannedStep {
+    /// Returns the program.
+    pub fn program(&self) -> RunTask {
+        self.program.read().expect("it was read when the workflow was planned")
+    }
+
     /// Returns the steps that it waits for without reading their outputs.
     pub fn only_before(&self) -> impl Iterator<Item = StepNumber> {
         let reads = |before: &StepNumber| self.made_inputs.iter().any(|made| made.writer == *before);
@@ -63,13 +77,13 @@ impl PlannedStep {
 
     /// Returns whether an output is removed at the end, because only steps read it.
     pub fn is_removed(&self, output: usize) -> bool {
-        self.program.outputs[output].temporary && !self.output_readers[output].is_empty()
+        self.outputs[output].is_temporary && !self.outputs[output].readers.is_empty()
     }
 }
 
 impl<'de> Deserialize<'de> for PlannedWorkflow {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        planned(WorkflowSpec::deserialize(deserializer)?).map_err(D::Error::custom)
+        planned(&JsonText::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -125,25 +139,41 @@ impl PlannedWorkflow {
     }
 }
 
-pub(crate) fn planned(spec: WorkflowSpec) -> Result<PlannedWorkflow, String> {
+/// Reads the program of a step.
+fn read(program: &&RawValue) -> Result<RunTask, String> {
+    serde_json::from_str(program.get()).map_err(|error| error.to_string())
+}
+
+/// Plans a workflow from its text, which the plan keeps.
+pub(crate) fn planned(text: &JsonText) -> Result<PlannedWorkflow, String> {
+    let spec: WorkflowSpec<&RawValue> = text.read().map_err(|error| error.to_string())?;
     let only_judges = spec.only_judges;
-    let before = steps_before(&spec.steps)?;
+    let (before, passed) = {
+        let graph = checked(&spec.steps, read)?;
+        (steps_before_in(&graph)?, graph.passed()?)
+    };
     let readers = readers(&before);
-    let mut files = FilesOfSteps::new(&spec.steps);
     let mut steps = Vec::with_capacity(spec.steps.len());
-    for (number, (step, (before, readers))) in
-        spec.steps.into_iter().zip(before.into_iter().zip(readers)).enumerate()
-    {
-        let job = step.job.map(|job| JobSpec { name: step.name.clone(), ..with_inputs(&job, &step.program) });
+    let edges = before.into_iter().zip(readers).zip(passed);
+    for (step, ((before, readers), passed)) in spec.steps.into_iter().zip(edges) {
+        let WorkflowStep { name, program, job, .. } = step;
+        let job = match job {
+            Some(job) => {
+                Some(Arc::new(JobSpec { name: name.clone(), ..with_inputs(&job, &read(&program)?) }))
+            }
+            None => None,
+        };
         steps.push(PlannedStep {
-            job: job.map(Arc::new),
-            name: step.name.into(),
-            program: Arc::new(step.program),
+            program: text
+                .part(program)
+                .ok_or_else(|| format!("the step {name:?} is too far in a long text"))?,
+            name: name.into(),
+            job,
             after: before.into_iter().map(StepNumber).collect(),
-            readers,
-            stream_readers: std::mem::take(&mut files.stream_readers[number]),
-            output_readers: std::mem::take(&mut files.output_readers[number]),
-            made_inputs: std::mem::take(&mut files.made_inputs[number]),
+            readers: readers.into(),
+            stream_readers: passed.stream_readers.into(),
+            outputs: passed.outputs,
+            made_inputs: passed.made_inputs.into(),
         });
     }
     let removals = removals(&steps).into();
@@ -152,64 +182,11 @@ pub(crate) fn planned(spec: WorkflowSpec) -> Result<PlannedWorkflow, String> {
 
 /// Returns the paths of temporary outputs that steps read.
 fn removals(steps: &[PlannedStep]) -> Vec<Vec<PathBuf>> {
-    let temporary = steps.iter().flat_map(|step| {
-        let outputs = step.program.outputs.iter().enumerate();
-        outputs.filter(|(index, _)| step.is_removed(*index)).map(|(_, output)| output)
+    let is_removed = |step: &&PlannedStep| (0..step.outputs.len()).any(|output| step.is_removed(output));
+    let temporary = steps.iter().filter(is_removed).flat_map(|step| {
+        let outputs = step.program().outputs.into_iter().enumerate();
+        outputs.filter(|(index, _)| step.is_removed(*index)).map(|(_, output)| output.path)
     });
-    let paths: Vec<PathBuf> = temporary.map(|output| output.path.clone()).collect();
+    let paths: Vec<PathBuf> = temporary.collect();
     paths.chunks(TASK_FILES_MAX).map(<[PathBuf]>::to_vec).collect()
-}
-
-/// The files that steps pass to each other, by step.
-struct FilesOfSteps {
-    /// Steps that read each output.
-    output_readers: Vec<Vec<Vec<StepNumber>>>,
-    /// Steps whose standard input is the standard output of the step, and nothing else of it.
-    stream_readers: Vec<Vec<StepNumber>>,
-    made_inputs: Vec<Vec<MadeInput>>,
-}
-
-impl FilesOfSteps {
-    fn new(steps: &[WorkflowStep]) -> Self {
-        let mut places: BTreeMap<&Path, (usize, usize)> = BTreeMap::new();
-        for (writer, step) in steps.iter().enumerate() {
-            for (index, output) in step.program.outputs.iter().enumerate() {
-                places.insert(&output.path, (writer, index));
-            }
-        }
-        let output_readers = steps.iter().map(|step| vec![Vec::new(); step.program.outputs.len()]).collect();
-        let none = || vec![Vec::new(); steps.len()];
-        let mut files =
-            Self { output_readers, stream_readers: none(), made_inputs: vec![Vec::new(); steps.len()] };
-        for reader in 0..steps.len() {
-            files.add_reader(steps, reader, &places);
-        }
-        files
-    }
-
-    fn add_reader(
-        &mut self,
-        steps: &[WorkflowStep],
-        reader: usize,
-        places: &BTreeMap<&Path, (usize, usize)>,
-    ) {
-        let (step, number) = (&steps[reader], StepNumber(reader as u32));
-        // Files that it needs of each writer, besides the stream.
-        let mut files: Vec<usize> = step.after.iter().map(|before| *before as usize).collect();
-        let mut stream = None;
-        for (input, file) in step.program.inputs.iter().enumerate() {
-            let Some((writer, output)) = places.get(file.path.as_path()).copied() else { continue };
-            self.output_readers[writer][output].push(number);
-            self.made_inputs[reader].push(MadeInput { input, writer: StepNumber(writer as u32), output });
-            let wrote = &steps[writer].program;
-            let is_stdin = step.program.stdin.as_ref() == Some(&file.name);
-            match is_stdin && wrote.stdout.as_ref() == Some(&wrote.outputs[output].name) {
-                true => stream = Some(writer),
-                false => files.push(writer),
-            }
-        }
-        if let Some(writer) = stream.filter(|writer| !files.contains(writer)) {
-            self.stream_readers[writer].push(number);
-        }
-    }
 }

@@ -1,8 +1,9 @@
 //! Random workflows keep the laws of kinds.
 
+use api::JsonText;
 use jobkind::{Kinds, laws};
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::json;
 use workflow::Workflow;
 
 /// Returns a workflow: a step may wait for earlier ones, in a random numbering.
@@ -25,13 +26,14 @@ fn any_workflow() -> impl Strategy<Value = (Vec<Vec<u32>>, Vec<usize>)> {
         })
 }
 
-fn written(steps: &[Vec<u32>], numbers: &[usize]) -> (Value, Vec<Vec<u32>>) {
+fn written(steps: &[Vec<u32>], numbers: &[usize]) -> (JsonText, Vec<Vec<u32>>) {
     let mut after = vec![Vec::new(); steps.len()];
     for (index, before) in steps.iter().enumerate() {
         after[numbers[index]] = before.iter().map(|step| numbers[*step as usize] as u32).collect();
     }
     let step = |(index, after): (usize, &Vec<u32>)| json!({ "name": format!("s{index}"), "program": {}, "after": after });
-    (json!({ "steps": after.iter().enumerate().map(step).collect::<Vec<_>>() }), after)
+    let spec = json!({ "steps": after.iter().enumerate().map(step).collect::<Vec<_>>() });
+    (JsonText::of(&spec).expect("it can be written"), after)
 }
 
 proptest! {

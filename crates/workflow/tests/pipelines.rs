@@ -1,5 +1,6 @@
 //! Segmentation of workflows into pipelines.
 
+use api::JsonText;
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::task::{RunTask, TaskFile};
 use ids::StepNumber;
@@ -43,7 +44,7 @@ fn workflow_step((index, node): (usize, &Node)) -> WorkflowStep {
 fn plan(nodes: &[Node]) -> Arc<dyn StepPlan> {
     let spec =
         WorkflowSpec { steps: nodes.iter().enumerate().map(workflow_step).collect(), only_judges: false };
-    let spec = serde_json::to_value(spec).expect("a specification can be written");
+    let spec = JsonText::of(&spec).expect("a specification can be written");
     Kinds::default().with::<Workflow>().read("workflow", &spec).expect("it has no cycle")
 }
 
@@ -112,8 +113,7 @@ fn limited_times_do_not_begin_early() {
     let early = |change: fn(&mut RunTask)| {
         let mut steps: Vec<WorkflowStep> = chain(2).iter().enumerate().map(workflow_step).collect();
         change(&mut steps[1].program);
-        let spec =
-            serde_json::to_value(WorkflowSpec { steps, only_judges: false }).expect("it can be written");
+        let spec = JsonText::of(&WorkflowSpec { steps, only_judges: false }).expect("it can be written");
         let plan = Kinds::default().with::<Workflow>().read("workflow", &spec).expect("it can run");
         let (none, begun) = (BTreeSet::new(), BTreeSet::from([StepNumber(0)]));
         let so_far = FinishedSteps { all: &none, last: &[], begun: &begun };
@@ -129,8 +129,7 @@ fn steps_of_different_needs_do_not_share() {
     let alone = |change: fn(&mut RunTask)| {
         let mut steps: Vec<WorkflowStep> = chain(2).iter().enumerate().map(workflow_step).collect();
         change(&mut steps[1].program);
-        let spec =
-            serde_json::to_value(WorkflowSpec { steps, only_judges: false }).expect("it can be written");
+        let spec = JsonText::of(&WorkflowSpec { steps, only_judges: false }).expect("it can be written");
         let plan = Kinds::default().with::<Workflow>().read("workflow", &spec).expect("it can run");
         let size = NodeSize { slots: 4, memory_bytes: 100, ..NodeSize::default() };
         plan.first(size).iter().map(|step| step.beside.len()).sum::<usize>() == 0

@@ -1,9 +1,9 @@
 //! Segmentation of a workflow by the places of its stored inputs: Figures 5, 6 and 7 of Clustera.
 
-use api::ContentHash;
 use api::job::resources::GenericResources;
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::task::{RunTask, TaskFile};
+use api::{ContentHash, JsonText};
 use ids::{NodeId, StepNumber};
 use jobkind::{
     FinishedSteps, InputPlace, InputPlaces, Kinds, NodeSize, PipelineNeeds, Step, StepPlan, StepWork,
@@ -86,7 +86,7 @@ fn step((index, job): (usize, &Job)) -> WorkflowStep {
 
 fn plan(jobs: &[Job]) -> Arc<dyn StepPlan> {
     let steps = jobs.iter().enumerate().map(step).collect();
-    let spec = serde_json::to_value(WorkflowSpec { steps, only_judges: false }).expect("it can be written");
+    let spec = JsonText::of(&WorkflowSpec { steps, only_judges: false }).expect("it can be written");
     Kinds::default().with::<Workflow>().read("workflow", &spec).expect("it can run")
 }
 

@@ -1,8 +1,8 @@
 //! Upward ranks of steps.
 
-use api::ContentHash;
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::task::{CACHING_RULES, FinishedRun, RecordedRun, RunTask, TaskFile};
+use api::{ContentHash, JsonText};
 use ids::StepNumber;
 use jobkind::{Kinds, KnownRuns, StepPlan};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ fn plan(steps: &Steps) -> Arc<dyn StepPlan> {
         WorkflowStep { name: format!("s{index}"), program, after: after.clone(), job: None }
     };
     let spec = WorkflowSpec { steps: steps.iter().enumerate().map(step).collect(), only_judges: false };
-    let spec = serde_json::to_value(spec).expect("a specification can be written");
+    let spec = JsonText::of(&spec).expect("a specification can be written");
     Kinds::default().with::<Workflow>().read("workflow", &spec).expect("it has no cycle")
 }
 

@@ -36,7 +36,7 @@ pub fn plot(spec: &WorkflowSpec) -> Result<String, String> {
         )
     })?;
     let mut pipelines = vec![0; count];
-    for (number, pipeline) in workflow::preview(spec.clone(), u32::MAX)?.iter().enumerate() {
+    for (number, pipeline) in workflow::preview(spec, u32::MAX)?.iter().enumerate() {
         pipeline.steps.iter().filter(|step| **step < count).for_each(|step| pipelines[*step] = number);
     }
     let arrow = |line: &layers::Line| Arrow {

@@ -31,8 +31,7 @@ pub fn script(spec: &WorkflowSpec) -> Result<String, String> {
         text.push_str(&format!("\n# {}\n", step.name.escape_default()));
         add_step(&mut text, &step.program, &format!("\"$work\"/{number}"));
     }
-    let temporary: Vec<String> =
-        workflow::removed(spec.clone())?.iter().map(|path| quoted_path(path)).collect();
+    let temporary: Vec<String> = workflow::removed(spec)?.iter().map(|path| quoted_path(path)).collect();
     if !temporary.is_empty() {
         text.push_str(&format!("\nrm -f {}\n", temporary.join(" ")));
     }

@@ -30,5 +30,5 @@ pub fn lines(spec: &WorkflowSpec, slots: u32) -> Result<Vec<StepLine>, String> {
             slots: planned.slots,
         }
     };
-    Ok(workflow::preview(spec.clone(), slots)?.into_iter().map(line).collect())
+    Ok(workflow::preview(spec, slots)?.into_iter().map(line).collect())
 }

@@ -1,10 +1,10 @@
 //! Kinds of jobs.
 
 use crate::GeneratedRows;
+use crate::job::JsonText;
 use crate::task::RunTask;
 use ids::JobId;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Work of a job.
@@ -56,7 +56,7 @@ pub struct SteppedKind {
     pub kind: String,
     /// Specification, whose form the kind defines.
     #[schema(value_type = Object)]
-    pub spec: Value,
+    pub spec: JsonText,
 }
 
 impl Default for JobKind {

@@ -2,6 +2,7 @@
 
 pub mod jobs;
 pub mod shuffle;
+mod stub_steps;
 
 use crate::exit::Failure;
 use clap::Subcommand;

@@ -193,6 +193,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
         *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&remote));
         let options = NodeOptions {
             slots: info.slots,
+            places: 0,
             start_dir: start_dir.clone(),
             programs: Arc::clone(&programs),
             sandbox,

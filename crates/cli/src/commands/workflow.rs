@@ -16,7 +16,7 @@ use crate::show::terminal::{print, tell};
 use anyhow::{Context, anyhow};
 use api::job::resources::GenericResources;
 use api::job::workflow::WorkflowSpec;
-use api::{ContentHash, JobSpec, ShippedFile, SteppedKind};
+use api::{ContentHash, JobSpec, JsonText, ShippedFile, SteppedKind};
 use clap::builder::TypedValueParser;
 use clap::{Args, Subcommand};
 use client::Blocking;
@@ -247,6 +247,6 @@ fn lock(path: &Path) -> Result<File, Failure> {
 }
 
 fn job_of(name: String, spec: &WorkflowSpec) -> Result<JobSpec, Failure> {
-    let spec = serde_json::to_value(spec).map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
+    let spec = JsonText::of(spec).map_err(|error| Failure::refused(anyhow::Error::from(error)))?;
     Ok(JobSpec::of_steps(name, SteppedKind { kind: "workflow".to_string(), spec }))
 }

@@ -8,7 +8,11 @@ use std::sync::Arc;
 
 /// The server of this process, for its node. The process itself cancels jobs by their flags and removes their
 /// directories, so the node needs no orders.
-pub struct Embedded(pub Arc<Server>);
+pub struct Embedded {
+    pub server: Arc<Server>,
+    /// Number of slots: requests of higher numbers are of places.
+    pub slots: u32,
+}
 
 impl Control for Embedded {
     fn node(&self) -> NodeId {
@@ -20,7 +24,8 @@ impl Control for Embedded {
             let Finished { attempt, outcome, started_ns, ended_ns, usage } = finished;
             server::Finished { attempt, outcome, started_ns, ended_ns, usage }
         });
-        match self.0.pull(PullRequest { node: NodeId(0), slot, finished }) {
+        let is_place = slot >= self.slots;
+        match self.server.pull(PullRequest { node: NodeId(0), slot, is_place, finished }) {
             Ok(PullReply::Run(assignment)) => {
                 let server::LocalAssignment { attempt, task, job } = *assignment;
                 let cancelled = Arc::clone(&job.cancelled);
@@ -32,7 +37,7 @@ impl Control for Embedded {
     }
 
     fn propose_boundaries(&self, job: JobId, keys: Vec<KeyBytes>) -> Result<Boundaries, TaskFailure> {
-        self.0.propose_boundaries(job, keys).map_err(|error| boundaries_failure(&error))
+        self.server.propose_boundaries(job, keys).map_err(|error| boundaries_failure(&error))
     }
 
     fn job_run(&self, _job: JobId, _shown: Option<&str>) -> Option<Arc<JobRun>> {

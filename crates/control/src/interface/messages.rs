@@ -23,6 +23,8 @@ pub struct PullRequest {
     pub node: NodeId,
     /// Counts from 0 within the node. One thread at a time pulls for a slot.
     pub slot: u32,
+    /// True for a place: it comes after the slots, and its attempt waits for a turn of one.
+    pub is_place: bool,
     pub finished: Option<Finished>,
 }
 

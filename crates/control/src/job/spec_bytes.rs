@@ -2,7 +2,6 @@
 
 use api::task::RunTask;
 use api::{Function, JobSpec, PinnedFile};
-use serde_json::Value;
 
 /// Bytes besides the name of a file: its length, time or hash.
 const NAMED_BYTES: usize = 64;
@@ -30,7 +29,7 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
         .chain(pinned)
         .sum();
     let single: u64 = spec.kind.program().into_iter().map(task_bytes).sum();
-    let steps: u64 = spec.kind.steps().map_or(0, |steps| value_bytes(&steps.spec));
+    let steps: u64 = spec.kind.steps().map_or(0, |steps| steps.spec.text().len() as u64);
     (bytes + env_bytes(&spec.env)) as u64 + single + steps
 }
 
@@ -48,18 +47,6 @@ fn program_bytes(task: &RunTask) -> u64 {
     let removed = task.removes.iter().map(|path| path.as_os_str().len());
     let names: usize = files.chain(shipped).chain(pinned).chain(declared).chain(removed).sum();
     (bytes_of(&task.words) + env_bytes(&task.env) + task.directory.as_os_str().len() + names) as u64
-}
-
-fn value_bytes(value: &Value) -> u64 {
-    let own = size_of::<Value>() as u64;
-    own + match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-        Value::String(text) => text.len() as u64,
-        Value::Array(values) => values.iter().map(value_bytes).sum(),
-        Value::Object(fields) => {
-            fields.iter().map(|(name, value)| name.len() as u64 + value_bytes(value)).sum()
-        }
-    }
 }
 
 fn pinned_bytes(file: &PinnedFile) -> usize {

@@ -27,8 +27,9 @@ pub(crate) struct Fleet {
     local_slots: Option<u32>,
     /// Generic resources of the embedded node.
     local_resources: GenericResources,
-    /// Slots of the embedded node that wait for work.
+    /// Slots of the embedded node that wait for work, and its places that do.
     pulls: BTreeMap<Slot, Reply<SlotOrder>>,
+    pulls_of_places: BTreeMap<Slot, Reply<SlotOrder>>,
     last_tick: Moment,
     /// Time of the last node loss, or of the start of this server since the previous one may have known of a loss. In
     /// nanoseconds since 1970.
@@ -55,6 +56,7 @@ impl Fleet {
             local_slots: None,
             local_resources: GenericResources::default(),
             pulls: BTreeMap::new(),
+            pulls_of_places: BTreeMap::new(),
             last_tick: now.moment,
             lost_ns: now.unix_ns,
             disk_lost_ns: now.unix_ns,
@@ -80,6 +82,16 @@ impl Fleet {
         self.pulls.insert(slot, reply);
     }
 
+    /// Adds a place of this process that waits for work.
+    pub fn add_pull_of_place(&mut self, place: Slot, reply: Reply<SlotOrder>) {
+        self.pulls_of_places.insert(place, reply);
+    }
+
+    /// Returns the numbers of the places of this process that wait for work.
+    pub fn local_places(&self) -> Vec<u32> {
+        self.pulls_of_places.keys().map(|place| place.slot).collect()
+    }
+
     /// Sets the generic resources of the embedded node. Comes before its slots.
     pub fn declare_local(&mut self, resources: GenericResources) {
         self.local_resources = resources;
@@ -99,12 +111,13 @@ impl Fleet {
     }
 
     pub fn take_pull(&mut self, slot: Slot) -> Option<Reply<SlotOrder>> {
-        self.pulls.remove(&slot)
+        self.pulls.remove(&slot).or_else(|| self.pulls_of_places.remove(&slot))
     }
 
-    /// Takes all slots of this process that wait for work.
-    pub fn take_pulls(&mut self) -> BTreeMap<Slot, Reply<SlotOrder>> {
-        std::mem::take(&mut self.pulls)
+    /// Takes all slots and places of this process that wait for work.
+    pub fn take_pulls(&mut self) -> Vec<Reply<SlotOrder>> {
+        let places = std::mem::take(&mut self.pulls_of_places);
+        std::mem::take(&mut self.pulls).into_values().chain(places.into_values()).collect()
     }
 
     pub fn telemetry(&mut self) -> &mut Telemetry {

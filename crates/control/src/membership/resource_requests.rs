@@ -100,14 +100,6 @@ pub(crate) fn node_came(work: &mut Work, outbox: &mut Outbox, node: NodeId, info
     feed(work, outbox, Event::NodeCame { node, memory_bytes, architecture, slots, resources });
 }
 
-/// Tells the scheduler the slots of the node in this process, whose jobs have their memory already.
-pub(crate) fn local_node_has(work: &mut Work, outbox: &mut Outbox, slots: u32) {
-    work.fleet.has_local_slots(slots);
-    let resources = work.scheduling.resource_kinds().amounts(work.fleet.local_resources());
-    let (node, memory_bytes) = (NodeId(0), u64::MAX);
-    feed(work, outbox, Event::NodeCame { node, memory_bytes, architecture: 0, slots, resources });
-}
-
 /// Returns a sentence about what a job waits for besides a slot.
 pub(crate) fn waits_for(scheduling: &Scheduling, job: JobId) -> Option<String> {
     let wait = scheduling.wait_of(job)?;

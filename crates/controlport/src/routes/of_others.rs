@@ -6,8 +6,7 @@ use api::control::JobOutcome;
 use api::history::{AttemptRow, EventKind, EventRow, JobDetails, JobRow};
 use api::people::Role;
 use api::task::RunTask;
-use api::{Blame, Function, JobKind, JobReport, JobSpec, TaskFailure, TasksKind};
-use serde_json::Value;
+use api::{Blame, Function, JobKind, JobReport, JobSpec, JsonText, TaskFailure, TasksKind};
 
 /// Replacement for hidden words.
 const HIDDEN: &str = "...";
@@ -53,7 +52,7 @@ fn hide_in_spec(spec: &mut JobSpec) {
         task.pipeline.iter_mut().for_each(hide_in_program);
     }
     if let JobKind::Tasks { kind: TasksKind::Steps(steps) } = &mut spec.kind {
-        steps.spec = Value::Null;
+        steps.spec = JsonText::hidden();
     }
 }
 

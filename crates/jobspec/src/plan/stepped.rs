@@ -4,7 +4,8 @@ use super::is_stored;
 use super::pinning::Pinning;
 use crate::front_end::{FrontEnd, StoredPin};
 use anyhow::Context;
-use api::JobSpec;
+use api::STORED_PREFIX;
+use api::{JobSpec, JsonText};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,8 +20,13 @@ pub fn pin_inputs_of_steps(
     spec: &mut JobSpec,
 ) -> anyhow::Result<Vec<StoredPin>> {
     let mut pinning = Pinning::new(front_end, state_dir);
-    let steps = spec.kind.steps_mut().and_then(|steps| steps.spec.get_mut("steps"));
-    let Some(steps) = steps.and_then(Value::as_array_mut) else { return Ok(Vec::new()) };
+    let Some(of_steps) = spec.kind.steps_mut().filter(|steps| steps.spec.text().contains(STORED_PREFIX))
+    else {
+        return Ok(Vec::new());
+    };
+    let mut value: Value = of_steps.spec.read().context("reading the steps")?;
+    let steps = value.get_mut("steps").and_then(Value::as_array_mut);
+    let Some(steps) = steps else { return Ok(Vec::new()) };
     let written = stored_outputs(steps);
     for step in steps {
         let inputs = step.pointer_mut("/program/inputs").and_then(Value::as_array_mut);
@@ -36,6 +42,7 @@ pub fn pin_inputs_of_steps(
             input.insert("content".to_string(), content);
         }
     }
+    of_steps.spec = JsonText::of(&value).context("writing the steps")?;
     let pinned = pinning.finish();
     spec.pinned = pinned.files;
     Ok(pinned.pins)

@@ -4,7 +4,7 @@ use super::samples::{owner, submitted};
 use crate::{CLUSTER_OWNER, Change, JobState, Keep, Metastore, StoreError, WaitingJobRow};
 use api::history::StepOf;
 use api::task::RunTask;
-use api::{JobSpec, SteppedKind};
+use api::{JobSpec, JsonText, SteppedKind};
 use ids::{JobId, StageIndex, StageKind, StepNumber};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ pub(crate) async fn jobs_that_wait_are_told_apart(store: &Metastore) {
     };
     let mut of_steps = single(11, 5, false);
     let Change::JobSubmitted { spec, stages, .. } = &mut of_steps else { unreachable!("a submit") };
-    let kind = SteppedKind { kind: "some".to_string(), spec: serde_json::Value::Null };
+    let kind = SteppedKind { kind: "some".to_string(), spec: JsonText::hidden() };
     (*spec, *stages) = (Arc::new(JobSpec::of_steps("steps".to_string(), kind)), Vec::new());
     store
         .apply(&[&[of_steps, step(12, 11), step(13, 11), step(14, 2)], &ended(13)[..]].concat())

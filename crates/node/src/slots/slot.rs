@@ -1,6 +1,6 @@
 //! A slot: pulls an attempt, runs it, reports it, and pulls again.
 
-use crate::attempt::{Assignment, Finished};
+use crate::attempt::{Assignment, Finished, never_began};
 use crate::clock::now_ns;
 use crate::job_data::AttemptData;
 use crate::shared::Shared;
@@ -17,9 +17,23 @@ use std::sync::Arc;
 
 /// Runs attempts until the server stops the slot, or is unreachable.
 pub(crate) fn slot_loop(shared: &Arc<Shared>, slot: u32) {
+    let _life = shared.run_gate.slot();
+    attempts(shared, slot, || true);
+}
+
+/// Runs attempts of one task in turns of slots, as long as programs are short.
+pub(crate) fn place_loop(shared: &Arc<Shared>, place: u32) {
+    attempts(shared, place, || shared.run_gate.wait_for_short_programs());
+}
+
+/// Runs attempts until there are no more, or `asks` says that it is over. The end of one is reported with the request for the
+/// next.
+fn attempts(shared: &Arc<Shared>, number: u32, asks: impl Fn() -> bool) {
     let mut state = SlotState::default();
     let mut finished = None;
-    while let Some(assignment) = shared.control.pull(slot, finished.take()) {
+    // An end is reported at once, also if no further attempt is wanted.
+    while finished.is_some() || asks() {
+        let Some(assignment) = shared.control.pull(number, finished.take()) else { break };
         shared.options.programs.begin_attempt(space_of(&assignment));
         let cpu_us = thread_cpu_us();
         let ended = run(shared, &mut state, &assignment);
@@ -43,6 +57,15 @@ fn space_of(assignment: &Assignment) -> JobId {
     }
 }
 
+/// Returns the slots whose turns an attempt takes; 0 if it takes none, because as many attempts begin as there are slots.
+fn slots_of(shared: &Shared, assignment: &Assignment) -> u32 {
+    match &assignment.task {
+        _ if shared.options.places == 0 => 0,
+        Task::Run(task) => task.slots(),
+        _ => 1,
+    }
+}
+
 /// Returns the processor time of this thread in microseconds.
 fn thread_cpu_us() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -62,9 +85,12 @@ fn measured(shared: &Shared, ended: Finished, own_cpu_us: u64) -> Finished {
 }
 
 fn run(shared: &Arc<Shared>, state: &mut SlotState, assignment: &Assignment) -> Finished {
+    let Some(turn) = shared.run_gate.enter(slots_of(shared, assignment), &assignment.cancelled) else {
+        return never_began(assignment.attempt, TaskFailure::new(Blame::Cancelled, "the job was stopped"));
+    };
     let started_ns = now_ns();
     if let Task::Run(task) = &assignment.task {
-        let outcome = program::run(shared, assignment, task).map(TaskResult::Run);
+        let outcome = program::run(shared, assignment, task, turn).map(TaskResult::Run);
         return Finished {
             attempt: assignment.attempt,
             outcome,
@@ -130,7 +156,7 @@ fn run_task(
         Task::Seal(task) => seal::seal(shared, job, task).map(TaskResult::Seal),
         Task::Merge(task) => merge::merge(shared, job, task).map(TaskResult::Merge),
         Task::Reduce(task) => reduce::run(shared, job, task).map(TaskResult::Reduce),
-        Task::Run(task) => program::run(shared, assignment, task).map(TaskResult::Run),
+        Task::Run(_) => unreachable!("it has no data of a job"),
         Task::Commit(task) => commit::run(job, assignment, task).map(TaskResult::Commit),
     }
 }

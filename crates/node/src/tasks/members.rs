@@ -7,7 +7,8 @@ use api::task::RunTask;
 use api::{AttemptLimits, LimitKind, TaskFailure};
 use ids::AttemptNumber;
 use program::{FileMemory, ProgramLimits, TemporaryDir};
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Name of directories of programs in errors.
@@ -24,7 +25,7 @@ fn temporary_dir(
     let needs_own = is_measured || shared.options.sandbox.is_some() || task.has_own_directory();
     let programs = &shared.options.programs;
     let dir = needs_own.then(|| match is_of_one_user(shared) {
-        true => programs.spare_directory(),
+        true => programs.spare_directory(&folders(task)),
         false => programs.private_directory(),
     });
     dir.transpose().map_err(|error| file_failure("create", Path::new(TEMPORARY), error))
@@ -38,11 +39,18 @@ pub(super) fn is_of_one_user(shared: &Shared) -> bool {
 /// Keeps the directories of programs whose outputs were taken, and whose processes have ended, for later ones.
 pub(super) fn give_back(shared: &Shared, members: Vec<Member<'_>>) {
     let used = members.into_iter().filter(|member| member.task.has_own_directory());
-    for place in used.filter(|_| is_of_one_user(shared)).filter_map(|member| member.place) {
-        if let Place::Disk(dir) = place {
-            shared.options.programs.give_back(dir);
+    for member in used.filter(|_| is_of_one_user(shared)) {
+        if let Some(Place::Disk(dir)) = member.place {
+            shared.options.programs.give_back(dir, folders(member.task));
         }
     }
+}
+
+/// Returns the folders of the declared files in the directory of a program.
+fn folders(task: &RunTask) -> BTreeSet<PathBuf> {
+    let files = task.inputs.iter().chain(&task.outputs).filter(|_| task.has_own_directory());
+    let above = files.flat_map(|file| file.name.ancestors().skip(1));
+    above.filter(|folder| !folder.as_os_str().is_empty()).map(Path::to_path_buf).collect()
 }
 
 /// The directory of a program.

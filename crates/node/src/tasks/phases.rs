@@ -109,7 +109,8 @@ impl<'a> Phases<'a> {
         Ok(ended.collect())
     }
 
-    fn end_attempt(&self) {
+    /// Ends the processes that programs left behind, which could still write to their outputs.
+    pub fn end_attempt(&self) {
         self.shares.shared.options.programs.end_attempt();
     }
 
@@ -121,8 +122,6 @@ impl<'a> Phases<'a> {
         if !self.members.iter().any(|member| member.task.has_own_directory() || member.task.in_place) {
             return Ok(Vec::new());
         }
-        // Processes that the programs left behind could still write to their outputs.
-        self.end_attempt();
         let stored_bytes = self.wiring.output_bytes();
         let Shares { shared, assignment, .. } = *self.shares;
         let (attempt, reading) = (assignment.attempt, reading(shared, assignment));
@@ -146,7 +145,6 @@ impl<'a> Phases<'a> {
         if self.finished.is_empty() || !may_publish {
             return Vec::new();
         }
-        self.end_attempt();
         let is_stopped = AtomicBool::new(false);
         let Shares { shared, assignment, .. } = *self.shares;
         let (attempt, reading) = (assignment.attempt, reading(shared, assignment));

@@ -3,6 +3,7 @@
 use crate::attempt::{Assignment, JobRun};
 use crate::failure::file_failure;
 use crate::shared::Shared;
+use crate::slots::run_gate::Turn;
 use crate::stored::step_files::{self, NewVersion, StoringJob};
 use crate::tasks::attempt_files::AttemptFiles;
 use crate::tasks::declared_files::remove_files;
@@ -192,24 +193,26 @@ fn store_versions(
     files.store(&storing_job(assignment, socket.map(OpenPort::socket)), versions)
 }
 
-/// Runs the program, or nothing if none is named. A failure includes its output too.
+/// Runs the program, or nothing if none is named. A failure includes its output too. The turn ends with the program: while its
+/// outputs reach the disk, the next one runs.
 pub(crate) fn run(
     shared: &Shared,
     assignment: &Assignment,
     task: &RunTask,
+    turn: Turn<'_>,
 ) -> Result<RunResult, TaskFailure> {
     if task.words.is_empty() {
         return run_nothing(shared, assignment, task);
     }
     if task.pinned.is_empty() {
-        return run_with(shared, assignment, task, &AttemptFiles::default());
+        return run_with(shared, assignment, task, &AttemptFiles::default(), turn);
     }
     let mut with_copies = task.clone();
     let files = AttemptFiles::bring_for_program(shared, assignment, &mut with_copies)?;
     let paths = assignment.job.paths.with_more_own(files.paths().map(Path::to_path_buf));
     let job = Arc::new(JobRun { paths, ..assignment.job.as_ref().clone() });
     let assignment = Assignment { job, ..assignment.clone() };
-    let ran = run_with(shared, &assignment, &with_copies, &files);
+    let ran = run_with(shared, &assignment, &with_copies, &files, turn);
     let mut result = ran.map_err(|failure| files.named_in(failure))?;
     for (program, run) in task.programs().zip(&mut result.runs) {
         run.iter_mut().for_each(|run| finished_runs::name_stored(program, run));
@@ -234,6 +237,7 @@ fn run_with(
     assignment: &Assignment,
     task: &RunTask,
     files: &AttemptFiles,
+    turn: Turn<'_>,
 ) -> Result<RunResult, TaskFailure> {
     let (attempt, listed) = (assignment.attempt, shared.outputs.begin(assignment.attempt));
     let output = &*listed.output;
@@ -252,6 +256,8 @@ fn run_with(
     let mut phases = Phases::new(&shares, task, members, others, spill_dir);
     let store = |versions| store_versions(shared, assignment, socket.as_ref(), versions);
     let ran = phases.run(|bytes| output.add_output(bytes));
+    phases.end_attempt();
+    drop(turn);
     let outcome = ran.and_then(|()| {
         files.check_unchanged()?;
         phases.take_outputs(&store)

@@ -4,6 +4,7 @@
 //! them the declared files. Only reads are limited: a program writes wherever its user may.
 
 use super::Prepared;
+use super::kept_results::KeptResults;
 use super::own_directories::OwnDirectories;
 use super::places_outside::{Place, places_outside};
 use crate::installation::with_interpreters;
@@ -18,7 +19,7 @@ use rustix::fs::OFlags;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Directories that each job has of its own where it has namespaces.
 const OF_JOB: [&str; 4] = ["/proc", "/tmp", "/dev/shm", "/run"];
@@ -29,7 +30,7 @@ const ENVIRONMENTS: [&str; 2] = ["VIRTUAL_ENV", "CONDA_PREFIX"];
 /// installations on its search path.
 #[derive(Clone, Debug)]
 pub struct DeclaredReads {
-    own: OwnDirectories,
+    own: Arc<OwnDirectories>,
     readable: Vec<PathBuf>,
 }
 
@@ -39,7 +40,9 @@ impl DeclaredReads {
     pub fn new(directory: &Path, readable: Vec<PathBuf>) -> Option<Self> {
         static IS_SUPPORTED: OnceLock<bool> = OnceLock::new();
         let is_supported = IS_SUPPORTED.get_or_init(|| ruleset().is_ok());
-        is_supported.then(|| Self { own: OwnDirectories::with(directory), readable })
+        static OWN: KeptResults<PathBuf, OwnDirectories> = KeptResults::new();
+        let own = || OWN.get(directory.to_path_buf(), |_| true, |directory| OwnDirectories::with(directory));
+        is_supported.then(|| Self { own: own(), readable })
     }
 
     /// Makes the rules for a program.
@@ -85,10 +88,7 @@ impl DeclaredReads {
 
     /// Returns the readable paths in users' directories.
     fn declared(&self, executable: &Path, spec: &ProgramSpec) -> Vec<PathBuf> {
-        let search_path = variables("PATH", spec).next().unwrap_or_default();
-        let environments = ENVIRONMENTS.iter().flat_map(|name| variables(name, spec));
-        let mut declared = self.own.installations_in(&search_path);
-        declared.extend(environments.flat_map(|prefix| self.own.environment_at(Path::new(&prefix))));
+        let mut declared = Searched::of(spec).installations(&self.own).found.clone();
         declared.extend(with_interpreters(executable).iter().flat_map(|file| self.own.executable(file)));
         declared.extend(self.readable.iter().cloned());
         declared.push(spec.work_dir.clone());
@@ -103,6 +103,43 @@ impl DeclaredReads {
         let (access, visible) = ((read() | AccessFs::Refer).bits(), VisibleBelow::Covered);
         free.map(|path| OwnPath { path: path.as_bytes().to_vec(), access, visible }).collect()
     }
+}
+
+/// The places in which a program looks for others, as its environment names them.
+#[derive(PartialEq)]
+struct Searched {
+    search_path: OsString,
+    environments: Vec<OsString>,
+}
+
+impl Searched {
+    fn of(spec: &ProgramSpec) -> Self {
+        let search_path = variables("PATH", spec).next().unwrap_or_default();
+        let environments = ENVIRONMENTS.iter().flat_map(|name| variables(name, spec)).collect();
+        Self { search_path, environments }
+    }
+
+    /// Returns the installations there, as far as users' directories hold them.
+    fn installations(self, own: &Arc<OwnDirectories>) -> Arc<Installations> {
+        static FOUND: KeptResults<(Arc<OwnDirectories>, Searched), Installations> = KeptResults::new();
+        let holds = |kept: &Installations| kept.missing.iter().all(|place| !place.exists());
+        FOUND.get((Arc::clone(own), self), holds, |(own, searched)| {
+            let places = std::env::split_paths(&searched.search_path);
+            let places = places.chain(searched.environments.iter().map(PathBuf::from));
+            let missing = places.filter(|place| !place.exists()).collect();
+            let mut found = own.installations_in(&searched.search_path);
+            let prefixes = searched.environments.iter().map(Path::new);
+            found.extend(prefixes.flat_map(|prefix| own.environment_at(prefix)));
+            Installations { found, missing }
+        })
+    }
+}
+
+/// The installations on a search path.
+struct Installations {
+    found: Vec<PathBuf>,
+    /// Places that did not exist: an earlier program may have made one.
+    missing: Vec<PathBuf>,
 }
 
 /// Returns the values of a variable: of the program, then of this process.

@@ -1,6 +1,7 @@
 //! Open files and directories outside of users' directories, kept for the programs of the next moments: many short programs
 //! of a workflow start with the same rules.
 
+use super::kept_results::KEPT_FOR;
 use super::own_directories::{Outside, OwnDirectories};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::os::fd::OwnedFd;
@@ -9,8 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Time for which places are kept: a file system may be mounted over one of them.
-const KEPT_FOR: Duration = Duration::from_secs(1);
 /// Age from which on the time of a directory changes with each new entry. Clocks of file systems tick less often.
 const TICKED: Duration = Duration::from_millis(100);
 /// Maximum number of kept lists, and of places of each: all of them are open.

@@ -2,7 +2,7 @@
 
 use crate::world::{Behaviour, Place, failure, honest, join, node, until_cancelled};
 use api::history::JobsQuestion;
-use api::{Blame, JobSpec, SteppedKind};
+use api::{Blame, JobSpec, JsonText, SteppedKind};
 use ids::JobId;
 use metastore::{JobRow, JobState};
 use serde_json::{Value, json};
@@ -16,7 +16,10 @@ fn workflow(steps: &[(&str, &[u32])]) -> JobSpec {
 }
 
 fn of_kind(kind: &str, spec: Value) -> JobSpec {
-    JobSpec::of_steps("flow".to_string(), SteppedKind { kind: kind.to_string(), spec })
+    JobSpec::of_steps(
+        "flow".to_string(),
+        SteppedKind { kind: kind.to_string(), spec: JsonText::of(&spec).unwrap() },
+    )
 }
 
 fn rows(place: &Place, job: JobId) -> (JobRow, Vec<JobRow>) {

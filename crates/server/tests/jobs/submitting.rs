@@ -105,7 +105,7 @@ fn a_shut_down_server_interrupts_its_jobs() {
     let place = Place::new();
     let server = place.open();
     let job = server.submit(place.spec(), splits(2)).unwrap().job;
-    let request = PullRequest { node: ids::NodeId(0), slot: 0, finished: None };
+    let request = PullRequest { node: ids::NodeId(0), slot: 0, is_place: false, finished: None };
     let PullReply::Run(assignment) = server.pull(request).unwrap() else { panic!("there is work") };
     server.shutdown();
     server.shutdown();

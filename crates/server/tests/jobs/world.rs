@@ -105,7 +105,7 @@ pub fn join(node: Vec<JoinHandle<()>>) {
 fn run_slot(server: &Server, slot: u32, books: &Books, behaviour: &Behaviour) {
     let mut finished = None;
     loop {
-        let request = PullRequest { node: NodeId(0), slot, finished: finished.take() };
+        let request = PullRequest { node: NodeId(0), slot, is_place: false, finished: finished.take() };
         let Ok(PullReply::Run(assignment)) = server.pull(request) else { return };
         let started_ns = books.clock.fetch_add(1_000_000_000, Ordering::Relaxed) + 1;
         let outcome = behaviour(&assignment).unwrap_or_else(|| Ok(answer(&assignment, books)));

@@ -13,7 +13,7 @@ use api::data_access::{DataKeys, SecretText};
 use api::history::{JobState, StepOf};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::task::{AttemptUsage, CACHING_RULES, FinishedRun, RecordedRun, RunResult, RunTask, TaskFile};
-use api::{ContentHash, JobSpec, SteppedKind};
+use api::{ContentHash, JobSpec, JsonText, SteppedKind};
 use control::membership::Joining;
 use control::{Asker, Control, ControlError, Moment, NewSteppedJob, Now, Outbox, Service};
 use ids::{AttemptKey, JobId, NodeId, StepNumber};
@@ -373,7 +373,7 @@ fn ends_ns(world: &DagWorld<'_>, of: &StepOf, node: NodeId, began_ns: u64) -> u6
 fn planned(steps: &[DagStep]) -> (SteppedKind, Arc<dyn StepPlan>) {
     let spec =
         WorkflowSpec { steps: steps.iter().enumerate().map(workflow_step).collect(), only_judges: false };
-    let spec = serde_json::to_value(spec).expect("a specification can be written");
+    let spec = JsonText::of(&spec).expect("a specification can be written");
     let plan = Kinds::default().with::<Workflow>().read("workflow", &spec);
     let plan = plan.unwrap_or_else(|error| panic!("{error}"));
     (SteppedKind { kind: "workflow".to_string(), spec }, plan)

@@ -1,6 +1,7 @@
 //! `sailfish bench jobs`: the rate of one-task jobs of a server from submit to the stored end, and the latency of one
 //! on an idle server. Clients pull over HTTP like nodes, and run nothing.
 
+use crate::commands::bench::stub_steps;
 use crate::exit::Failure;
 use crate::options::connect::CredentialArgs;
 use crate::show::terminal::print;
@@ -9,7 +10,7 @@ use api::control::{
     AttemptEnd, AttemptOutcome, BATCH_JOBS_MAX, JobBatch, NodeInfo, NodeOrder, NodeOrders, NodePoll,
     PROTOCOL_VERSION,
 };
-use api::task::{AttemptUsage, RunResult, RunTask};
+use api::task::{AttemptUsage, RunTask};
 use api::{Task, TaskResult};
 use clap::Args;
 use client::{Client, ClientError};
@@ -56,6 +57,9 @@ pub struct JobsBenchArgs {
     /// Submit each job after the previous one ends, and print the times from submit to start
     #[arg(long)]
     pub latency: bool,
+    /// Submit one workflow in place of the jobs: each is a step with a file of 100 bytes
+    #[arg(long, conflicts_with_all = ["latency", "only_submit", "rate", "words"])]
+    pub steps: bool,
     /// Program that nodes of the cluster run [default: a job does nothing]
     #[arg(last = true)]
     pub words: Vec<String>,
@@ -71,6 +75,7 @@ fn measure(args: &JobsBenchArgs) -> anyhow::Result<()> {
     ensure!(args.jobs > 0, "--jobs: give at least 1");
     ensure!(args.rate != Some(0), "--rate: give at least 1");
     ensure!(args.clients == 0 || args.words.is_empty(), "a program runs on nodes: add --clients 0");
+    ensure!(args.clients > 0 || !args.steps, "--steps: clients report them, so give --clients at least 1");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("starting the clients")?.block_on(async {
         let began = Instant::now();
@@ -141,6 +146,9 @@ async fn due(rate: Option<u64>, began: Instant, handed_in: u64) -> u64 {
 /// Submits all jobs. Returns the number of the last.
 async fn submit(args: &JobsBenchArgs) -> anyhow::Result<JobId> {
     let client = connect(args)?;
+    if args.steps {
+        return Ok(client.submit(&stub_steps::workflow(args.jobs)?).await?.job);
+    }
     let began = Instant::now();
     let (mut left, mut last) = (args.jobs, JobId(0));
     while left > 0 {
@@ -245,15 +253,13 @@ impl Puller {
                 }
                 self.poll.received = numbered.number;
                 let NodeOrder::Start { attempt, task, .. } = numbered.order else { continue };
-                if !matches!(*task, Task::Run(_)) {
-                    continue;
-                }
+                let Task::Run(task) = *task else { continue };
                 if let Some(started) = &started {
                     started.send(Instant::now()).await.context("nobody measures")?;
                 }
                 self.poll.finished.push(AttemptEnd {
                     attempt,
-                    outcome: AttemptOutcome::Succeeded(TaskResult::Run(RunResult::default())),
+                    outcome: AttemptOutcome::Succeeded(TaskResult::Run(stub_steps::result(&task))),
                     started_ns: now_ns,
                     ended_ns: now_ns,
                     usage: AttemptUsage::default(),

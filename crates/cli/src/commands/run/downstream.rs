@@ -10,6 +10,7 @@ use crate::show::terminal::tell;
 use anyhow::anyhow;
 use api::JobSpec;
 use api::history::lineage::LineageDirection;
+use api::job::workflow::WorkflowSpec;
 use clap::Args;
 use ids::JobId;
 use jobspec::state_dir;
@@ -34,9 +35,9 @@ pub fn run(args: &RerunDownstreamArgs) -> Result<(), Failure> {
         let Some(of) = store::details(&args.from, job, 0)?.job.step_of else { continue };
         let parent = store::details(&args.from, of.job, 0)?;
         // The specification of a workflow of another user is hidden.
-        let steps = parent.spec.kind.steps().map(|steps| &steps.spec["steps"][0]);
-        let Some(directory) = steps.and_then(|step| step["program"]["directory"].as_str()) else { continue };
-        let key = (parent.job.name.clone(), directory.to_string());
+        let workflow = parent.spec.kind.steps().and_then(|steps| steps.spec.read::<WorkflowSpec>().ok());
+        let Some(step) = workflow.as_ref().and_then(|workflow| workflow.steps.first()) else { continue };
+        let key = (parent.job.name.clone(), step.program.directory.display().to_string());
         if newest.get(&key).is_none_or(|(job, _)| *job < of.job) {
             newest.insert(key, (of.job, parent.spec));
         }

@@ -132,6 +132,7 @@ fn embedded(stages: &[Stage], display: Display, containment: Containment) -> Res
     let (for_node, sandbox) = (programs.share(), None);
     let options = NodeOptions {
         slots,
+        places: 0,
         start_dir,
         programs: for_node,
         sandbox,
@@ -143,7 +144,9 @@ fn embedded(stages: &[Stage], display: Display, containment: Containment) -> Res
         seen: None,
         file_memory_bytes: 0,
     };
-    let started = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from);
+    let started =
+        Node::start(Arc::new(Embedded { server: Arc::clone(&server), slots: options.slots }), options)
+            .map_err(anyhow::Error::from);
     let ended = started.map_err(Failure::from).and_then(|node| {
         let submitted = server.submit_flow(submission(stages)).map_err(Failure::from_server);
         let outcome = submitted.and_then(|submitted| {

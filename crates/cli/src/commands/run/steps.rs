@@ -11,7 +11,7 @@ use anyhow::Context;
 use api::control::{JobOutcome, JobSubmission};
 use api::history::{EventKind, EventRow, JobsQuestion};
 use api::job::resources::GenericResources;
-use api::{JobSpec, SteppedKind};
+use api::{JobSpec, JsonText, SteppedKind};
 use client::Blocking;
 use ids::JobId;
 use metastore::{JobRow, JobState, Metastore};
@@ -113,9 +113,9 @@ pub fn skipped(events: &[EventRow]) -> String {
     count.map_or(String::new(), |count| format!(", {count} of them skipped: nothing changed for them"))
 }
 
-fn read(path: &Path) -> anyhow::Result<serde_json::Value> {
+fn read(path: &Path) -> anyhow::Result<JsonText> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("reading {} as JSON", path.display()))
+    JsonText::of_text(text).with_context(|| format!("reading {} as JSON", path.display()))
 }
 
 fn on_cluster(connection: &Blocking, target: &Target, spec: JobSpec) -> Result<JobId, Failure> {

@@ -45,6 +45,8 @@ pub struct LogsArgs {
 
 /// Interval between two requests for the output of a program that is followed; its node reports once a second.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
+/// Maximum number of attempts that wait for a turn: with more slots, the server is the bottleneck.
+const PLACES_MAX: u32 = 64;
 
 /// Options that say how a program runs; the specification of a job with steps has them for each step.
 const OF_PROGRAMS: [&str; 12] = [
@@ -266,6 +268,7 @@ pub(super) fn on_this_machine(
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let options = NodeOptions {
         slots,
+        places: slots.min(PLACES_MAX),
         start_dir,
         programs: programs.share(),
         sandbox: None,
@@ -277,7 +280,8 @@ pub(super) fn on_this_machine(
         seen: None,
         file_memory_bytes: machine::file_memory_bytes(),
     };
-    let node = Node::start(Arc::new(Embedded(Arc::clone(&server))), options).map_err(anyhow::Error::from)?;
+    let node = Node::start(Arc::new(Embedded { server: Arc::clone(&server), slots: options.slots }), options)
+        .map_err(anyhow::Error::from)?;
     // Slots stop when every job is over.
     node.join();
     interrupt.disarm();

@@ -21,13 +21,16 @@ impl Writers {
 
     /// Returns a file of the plan that another job of the user writes, with that job.
     pub fn other_writer(&self, user: &str, plan: &dyn StepPlan) -> Option<(PathBuf, JobId)> {
-        let writer = |path: &Path| Some((path.to_path_buf(), *self.jobs.get(&self.key(user, path))?));
+        let writer = |path: PathBuf| {
+            let job = *self.jobs.get(&self.key(user, &path))?;
+            Some((path, job))
+        };
         plan.writes().into_iter().find_map(writer)
     }
 
     pub fn add(&mut self, user: &str, plan: &dyn StepPlan, job: JobId) {
         for path in plan.writes() {
-            let key = self.key(user, path);
+            let key = self.key(user, &path);
             // A recovered job may share a file with one that is already known.
             self.jobs.entry(key).or_insert(job);
         }
@@ -35,7 +38,7 @@ impl Writers {
 
     pub fn remove(&mut self, user: &str, plan: &dyn StepPlan, job: JobId) {
         for path in plan.writes() {
-            let key = self.key(user, path);
+            let key = self.key(user, &path);
             if self.jobs.get(&key) == Some(&job) {
                 self.jobs.remove(&key);
             }
