@@ -52,7 +52,7 @@ help:
 	@echo "make bench-cluster  jobs per second, submit to start, restart of a server (JOBS=$(JOBS))"
 	@echo "make bench-failures  what failures cost, and to be ready for them: nodes in two racks are killed, cut off, slow (ROW=killed for one row, FAILURE_RUNS=$(FAILURE_RUNS))"
 	@echo "make bench-files  stored files beside cp (RUNS=$(RUNS), SCALE=$(SCALE), ROW=machine, mount, cluster, hdfs, repair, million or world for some)"
-	@echo "make bench-workflows  steps beside a shell, and beside jobs of one task (RUNS=$(RUNS), SCALE=$(SCALE), ROW=streams, memory, steps, cached, snakemake, dag, sim or crossnode for some)"
+	@echo "make bench-workflows  steps beside a shell, and beside jobs of one task (RUNS=$(RUNS), SCALE=$(SCALE), ROW=streams, memory, steps, waves, cached, snakemake, dag, sim or crossnode for some)"
 	@echo "make bench-python  jobs with functions of Python beside PySpark, Dask, multiprocessing, Hadoop Streaming (PYTHON_RUNS=$(PYTHON_RUNS), ROW=word_count,log_read for some)"
 	@echo "make chaos     half an hour of jobs on a cluster whose processes are killed and stopped and whose files are damaged (CHAOS_JOBS=$(CHAOS_JOBS), CHAOS_FAULTS=$(CHAOS_FAULTS), CHAOS_CORRUPTIONS=$(CHAOS_CORRUPTIONS), SEED=N); then stored files and workflows under kills (CHAOS_FILE_KILLS=$(CHAOS_FILE_KILLS), CHAOS_WORKFLOW_KILLS=$(CHAOS_WORKFLOW_KILLS))"
 	@echo "make nightly   the long versions: CASES=$(CASES) a property test, OPENAPI_CASES=$(OPENAPI_CASES) requests, FUZZ_SECONDS=$(FUZZ_SECONDS) a fuzz target"

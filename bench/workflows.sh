@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Workflows beside a shell, and beside jobs of one task, on this machine.
 #
-#     bench/workflows.sh [--runs N] [--scale N] [--seed N] [--only streams|memory|steps|cached|snakemake|dag|sim|crossnode]
+#     bench/workflows.sh [--runs N] [--scale N] [--seed N] [--only streams|memory|steps|cached|snakemake|dag|waves|sim|crossnode]
 #
 # --runs: rounds (5), in opposite orders; --scale: by what sizes are divided (1: three programs over 2 GB, 5,000 steps, a file of 100,000
 # steps). `streams`: `cat` three times, as steps that stream to each other and as a pipe of `sh`; CPU seconds of all processes. The output is
 # durable in both. `memory`: a step that copies a file, and one that reads the copy, whose size is known by a run before; bytes that all processes
 # write to disks, beyond those of the same steps with an empty file. `cached`: 10,000 copies of a file, none of which must run again. `snakemake`: 2,000 steps of `touch`, beside the newest
-# Snakemake 9, which it installs below BENCH_DIR. `steps`: steps that run `true`, and jobs of one task that do. `dag`: a chain and a fan of steps are read, checked and planned.
+# Snakemake 9, which it installs below BENCH_DIR. `steps`: steps that run `true`, and jobs of one task that do; then steps with a file each, and jobs
+# that do nothing, of a server whose nodes only report them. `dag`: a chain and a fan of steps are read, checked, planned, and submitted to a server
+# without nodes. `waves`: the shape of BLAST, a hundredth of its times, with programs that wait, on 1 to 8 slots.
 # `crossnode`: a program that writes a line each tenth of a second, and one that waits as long for each line, as steps on nodes of one slot: the
 # reader reads the stream on another node while it is written, or the file when it is written; then the same with the node of the reader killed in the middle.
 # `sim`: simulated clusters run the shape of BLAST, and workflows of all recipes of the package wfcommons, generated from --seed (1); never divided. Each
@@ -96,6 +98,32 @@ if wants steps; then
     for number in $(seq "$count"); do printf '[[step]]\nname = "%s"\nwords = ["true"]\n' "$number"; done > "$work/trues.toml"
     for round in $(seq "$runs"); do in_turn "$round" as_steps as_jobs; done
 fi
+begin_server() { # begin_server: with a new state; sets url
+    rm -rf "$work/state-server" "$work/server" && touch "$work/server"
+    "$sailfish" server --listen 127.0.0.1:0 --state "$work/state-server" > "$work/server" 2>> "$work/log" &
+    cluster=$!
+    until url=$(grep -om 1 'http://[0-9.:]*' "$work/server"); do kill -0 "$cluster" && sleep 0.1; done
+}
+end_cluster() { kill -TERM "$cluster" && { wait "$cluster" || true; } && cluster=; }
+reported() { # reported ROUND CONTENDER [OPTION]: no node runs anything
+    begin_server
+    timed reported "$1" "$2" "$sailfish" bench jobs --server "$url" --jobs "$((count * 4))" ${3:-}
+    end_cluster
+}
+reported_steps() { reported "$1" steps --steps; }
+reported_jobs() { reported "$1" jobs; }
+if wants steps; then for round in $(seq "$runs"); do in_turn "$round" reported_steps reported_jobs; done; fi
+if wants waves; then
+    head -c 20000000 /dev/urandom > "$work/database"
+    waves=$((16 / (scale > 2 ? 2 : scale)))
+    for number in $(seq "$waves"); do
+        printf '[[step]]\nname = "search %s"\ncommand = "sleep 2.07; echo found > hits-%s"\ninputs = ["database"]\noutputs = ["hits-%s"]\n' "$number" "$number" "$number"
+        printf '[[step]]\nname = "read %s"\ncommand = "sleep 0.06; cat hits-%s > result-%s"\ninputs = ["hits-%s"]\noutputs = ["result-%s"]\n' "$number" "$number" "$number" "$number" "$number"
+    done > "$work/waves.toml"
+    for slots in 1 2 4 8; do
+        rm -f "$work"/result-* && timed waves "$slots" "$waves" "$sailfish" workflow run "$work/waves.toml" --state "$work/state-waves-$slots" --slots "$slots"
+    done
+fi
 if wants cached; then
     echo text > "$work/source"
     for number in $(seq $((10000 / scale))); do
@@ -137,6 +165,10 @@ END
         for shape in chain fan; do
             timed "dag, $shape" "$round" check "$sailfish" workflow check "$work/$shape.toml"
             timed "dag, $shape" "$round" plan "$sailfish" workflow plan "$work/$shape.toml" --slots 2
+            begin_server
+            timed "dag, $shape" "$round" submit "$sailfish" workflow run "$work/$shape.toml" --server "$url" --detach
+            printf 'dag, %s\t%s\tserver\t\t\t%s\t\n' "$shape" "$round" "$(awk '/VmHWM/ { print $2 }' "/proc/$cluster/status")" | tee -a "$results" "$work/rows" > /dev/null
+            end_cluster
         done
     done
 fi
@@ -163,7 +195,6 @@ begin_cluster() { # begin_cluster NODES
     until url=$(grep -om 1 'http://[0-9.:]*' "$work/local"); do kill -0 "$cluster" && sleep 0.1; done
     until [ "$("$sailfish" nodes --server "$url" --json | grep -c '"name": "node-')" = "$1" ]; do sleep 0.1; done
 }
-end_cluster() { kill -TERM "$cluster" && { wait "$cluster" || true; } && cluster=; }
 by_stream() { timed crossnode "$1" stream "$sailfish" workflow run "$work/stream.toml" --server "$url"; }
 by_file() { timed crossnode "$1" file "$sailfish" workflow run "$work/file.toml" --server "$url"; }
 node_of_reader() { # the name of the node that runs the reader of the last workflow, or nothing
@@ -208,7 +239,7 @@ rows = [line.rstrip("\n").split("\t") for line in open(sys.argv[1])]
 rows = [row for row in rows if row[1] != "0"]
 SECONDS, CPU, PEAK, BLOCKS = 3, 4, 5, 6
 def values(row, contender, column):
-    return [float(each[column]) for each in rows if each[0] == row and each[2] == contender]
+    return [float(each[column]) for each in rows if each[0] == row and each[2] == contender and each[column]]
 def ratio(row, above, below, column):
     pairs = list(zip(values(row, above, column), values(row, below, column)))
     return statistics.median(above / below for above, below in pairs) if pairs else None
@@ -229,12 +260,21 @@ shown = [
     ("waiting programs on two nodes, seconds: stream / file", ratio("crossnode", "stream", "file", SECONDS), 0.7, 0.6, "<="),
     ("the same, the reader's node killed in the middle: stream / file", ratio("crossnode", "stream, killed", "file, killed", SECONDS), None, None, ""),
     ("`true`, as rates: steps / jobs of one task", ratio("steps", "jobs", "ours", SECONDS), 0.8, 0.95, ">="),
+    ("reported by nodes that run nothing, as rates: steps with a file / jobs", ratio("reported", "jobs", "steps", SECONDS), 0.5, 0.8, ">="),
 ]
+for slots in ("1", "2", "4", "8"):
+    waves = [row for row in rows if row[0] == "waves" and row[1] == slots]
+    if waves:
+        ideal = int(waves[0][2]) * (2.07 + 0.06) / int(slots)
+        shown.append((f"shape of BLAST, programs that wait, {slots} slots: ideal / ours", ideal / float(waves[0][SECONDS]), 0.9, 0.97, ">="))
 for shape in ("chain", "fan"):
     shown.append((f"{shape} of 100,000 steps: check, seconds", most(f"dag, {shape}", "check", SECONDS), 5, 2, "<="))
     shown.append((f"{shape} of 100,000 steps: plan, seconds", most(f"dag, {shape}", "plan", SECONDS), 5, 2, "<="))
     peak = most(f"dag, {shape}", "check", PEAK)
     shown.append((f"{shape} of 100,000 steps: peak MiB of check", peak and peak / 1024, None, None, ""))
+    shown.append((f"{shape} of 100,000 steps: submit, seconds", most(f"dag, {shape}", "submit", SECONDS), 5, 2, "<="))
+    peak = most(f"dag, {shape}", "server", PEAK)
+    shown.append((f"{shape} of 100,000 steps: peak MB of the server", peak and peak * 1024 / 1e6, 200, 100, "<="))
 missed = False
 for name, value, must, aim, sign in shown:
     if value is None:
