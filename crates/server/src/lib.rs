@@ -297,8 +297,10 @@ impl Server {
     /// Cancels a job. Has no effect if the job is over, or if its commit is too far to be stopped.
     pub fn cancel(&self, job: JobId, reason: &str) {
         // If the server has ended, it has stopped the job already. The flag comes second: an attempt that stops because
-        // of it must not end before the event loop knows of the cancel, or it would count as a failure.
-        let _ = self.sender.blocking_send(Request::Cancel { job, reason: reason.to_string(), reply: None });
+        // of it must not end before the event loop knows of the cancel, or it would count as a failure. The answer comes
+        // when the flags of all its steps are set: a program that starts meanwhile sees its flag, or is killed after it.
+        let reason = reason.to_string();
+        let _ = self.ask(|reply| Request::Cancel { job, reason, reply: Some(reply) });
         self.progress_board.stop(job);
     }
 

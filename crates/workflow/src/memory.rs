@@ -186,7 +186,7 @@ impl Judge<'_> {
             return Some("no finished run of it is known".to_string());
         };
         if let Some(difference) = declared_difference(&program, recorded) {
-            return Some(difference.to_string());
+            return Some(other_input(&program, recorded).unwrap_or_else(|| difference.to_string()));
         }
         let Some(looked) = self.known.looked.get(&step) else {
             return Some("the files of its finished run were not compared".to_string());
@@ -296,6 +296,17 @@ fn declared_difference(program: &RunTask, recorded: &RecordedRun) -> Option<RunD
         () if recorded.env != env => Some(RunDifference::Env),
         () => changed_stored(program, recorded),
     }
+}
+
+/// Returns the reason for a step that declares an input which its finished run did not read, or the other way round: a
+/// star gathers other files than before.
+fn other_input(program: &RunTask, recorded: &RecordedRun) -> Option<String> {
+    let declared: BTreeSet<&Path> = program.inputs.iter().map(|input| input.path.as_path()).collect();
+    let read: BTreeSet<&Path> = recorded.run.inputs.iter().map(|input| input.path.as_path()).collect();
+    let gained = declared.difference(&read).next().map(|path| (path, "is a new input"));
+    let (path, fate) =
+        gained.or_else(|| read.difference(&declared).next().map(|path| (path, "is no input any more")))?;
+    Some(format!("{} {fate}", shown(program, path)))
 }
 
 /// Returns the difference for a stored file whose name has other bytes now.

@@ -24,6 +24,7 @@ mod memory_edges;
 mod mount;
 mod objects;
 mod older_state;
+mod overlapping_steps;
 mod planted_faults;
 mod program_frames;
 mod python_report;

@@ -283,6 +283,24 @@ fn why_names_the_change_of_each_step() {
     );
 }
 
+#[test]
+fn why_names_gathered_files_that_came() {
+    let sandbox = Sandbox::new();
+    for name in ["a.part", "c.part"] {
+        sandbox.write(name, name);
+    }
+    let step = "[[step]]\nname = \"all\"\ncommand = \"cat *.part > all\"\ninputs = [\"*.part\"]\noutputs = [\"all\"]\n";
+    sandbox.write("flow.toml", step);
+    sandbox.workflow(&["run", "flow.toml"]).expect_success();
+    let why = || sandbox.workflow(&["why", "flow.toml"]).expect_success().text();
+    sandbox.write("b.part", "b");
+    assert_eq!(why(), "\"all\": b.part is a new input\n");
+    for name in ["b.part", "c.part"] {
+        fs::remove_file(sandbox.path(name)).expect("it was made");
+    }
+    assert_eq!(why(), "\"all\": c.part is no input any more\n");
+}
+
 /// A step that runs again and writes what it wrote before does not make its readers run.
 #[test]
 fn equal_outputs_let_readers_be_skipped() {
