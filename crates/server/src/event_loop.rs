@@ -214,7 +214,7 @@ impl EventLoop {
             Request::Cancel { job, reason, reply } => {
                 control.cancel(outbox, job, reason);
                 // Answered even if the job is over: its end may be in the same transaction.
-                reply.into_iter().for_each(|reply| outbox.answer(caller(reply), Ok(())));
+                outbox.answer(caller(reply), Ok(()));
             }
             Request::Wait { job, reply } => control.wait(job, caller(reply)),
             Request::Cleaned { job, problem } => control.cleaned(outbox, job, problem),

@@ -300,7 +300,7 @@ impl Server {
         // of it must not end before the event loop knows of the cancel, or it would count as a failure. The answer comes
         // when the flags of all its steps are set: a program that starts meanwhile sees its flag, or is killed after it.
         let reason = reason.to_string();
-        let _ = self.ask(|reply| Request::Cancel { job, reason, reply: Some(reply) });
+        let _ = self.ask(|reply| Request::Cancel { job, reason, reply });
         self.progress_board.stop(job);
     }
 
@@ -499,7 +499,7 @@ impl Server {
     /// Cancels a job; has no effect if it is over. Returns when the request is durable: any later server that has the
     /// job stops it.
     pub async fn cancel_job(&self, job: JobId, reason: String) -> Result<(), ServerError> {
-        self.ask_later(|reply| Request::Cancel { job, reason, reply: Some(reply) }).await?;
+        self.ask_later(|reply| Request::Cancel { job, reason, reply }).await?;
         self.progress_board.stop(job);
         Ok(())
     }

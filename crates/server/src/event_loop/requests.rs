@@ -65,8 +65,8 @@ pub(crate) enum Request {
     Cancel {
         job: JobId,
         reason: String,
-        /// For a caller that wants to know when it is stored.
-        reply: Option<Reply<()>>,
+        /// Comes when it is stored.
+        reply: Reply<()>,
     },
     Wait {
         job: JobId,
