@@ -12,10 +12,10 @@
 //!
 //! # Invariants
 //! A slot runs one attempt at a time. On one machine further attempts may wait for their turn, so that the end of one and
-//! the program of the next overlap; no more run programs at once than there are slots. The remains of a failed attempt (a part file, half a frame, a work directory) are
-//! removed before its failure is reported. Only the commit task publishes anything of a job, by one rename; for
-//! objects, by the protocol of `objects`. An order of the server is executed once, however often it arrives, and the
-//! end of an attempt is kept until it is confirmed.
+//! the program of the next overlap; no more run programs at once than there are slots. The remains of a failed attempt (a
+//! part file, half a frame, a work directory) are removed before its failure is reported. Only the commit task publishes
+//! anything of a job, by one rename; for objects, by the protocol of `objects`. An order of the server is executed once,
+//! however often it arrives, and the end of an attempt is kept until it is confirmed.
 //!
 //! # Deliberately absent
 //! No decision about the time and node of attempts, about winners or proofs: the server decides.

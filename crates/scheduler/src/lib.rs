@@ -301,9 +301,10 @@ pub enum Event {
         slot: Slot,
     },
     /// A node has these places in which an attempt may wait for a slot; their numbers differ from those of slots. The
-    /// event is repeated with each poll of the node, or each request of its threads in this process. Places get only tasks that are the only one of their job, and only if
-    /// no slot asks: such a task is a program, there may be very many of them, and each may end sooner than the next
-    /// one could be fetched. Ignored while attempts on the node have taken slots besides their own.
+    /// event is repeated with each poll of the node, or each request of its threads in this process. Places get only
+    /// tasks that are the only one of their job, and only if no slot asks: such a task is a program, there may be very
+    /// many of them, and each may end sooner than the next one could be fetched. Ignored while attempts on the node have
+    /// taken slots besides their own.
     PlacesFree {
         node: NodeId,
         places: Vec<u32>,

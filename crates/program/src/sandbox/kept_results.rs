@@ -1,4 +1,5 @@
-//! Results about directories that are kept for the programs of the next moments: many short programs of a workflow ask the same.
+//! Results about directories that are kept for the programs of the next moments: many short programs of a workflow ask the
+//! same.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
