@@ -106,12 +106,16 @@ lint: tools
 postgres:
 	@tests/ledger/package.sh postgresql /usr/lib/postgresql/*/bin/initdb initdb
 
-# Some tests let system calls of the binary fail, some look at pages in a browser, or go through a tunnel of ssh.
+# Some tests let system calls of the binary fail, some look at pages in a browser, or go through a tunnel of ssh; those of Snakemake's
+# tutorial map reads.
 packages: postgres
 	@tests/ledger/package.sh strace strace
 	@tests/ledger/package.sh chromium chromium chromium-browser google-chrome
 	@tests/ledger/package.sh openssh-server /usr/sbin/sshd sshd
 	@tests/ledger/package.sh openssh-client ssh
+	@tests/ledger/package.sh bwa bwa
+	@tests/ledger/package.sh samtools samtools
+	@tests/ledger/package.sh bcftools bcftools
 
 # The program is built with them, because the black-box tests start it.
 build-tests:
