@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::Permissions;
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,8 @@ const RIGHTS_OF_USER: u32 = 0o7700;
 const ALL_OF_USER: u32 = 0o700;
 /// Maximum number of directories that are kept for later programs.
 const SPARE_MAX: usize = 16;
+/// Names that are tried for a directory, beyond the first.
+const TRIES_MAX: u32 = 1000;
 
 /// A directory on a disk for temporary files of programs, which is removed with its owner.
 #[derive(Debug)]
@@ -24,10 +27,17 @@ impl TemporaryDir {
     /// Makes one where the machine keeps temporary files.
     pub(super) fn of_machine(mode: u32) -> std::io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("sailfish-{}-{number}", std::process::id()));
-        std::fs::DirBuilder::new().mode(mode).create(&path)?;
-        Ok(Self(path))
+        let mut tries = 0;
+        loop {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("sailfish-{}-{number}", std::process::id()));
+            match std::fs::DirBuilder::new().mode(mode).create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                // A killed process with the same number may have left one.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && tries < TRIES_MAX => tries += 1,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Makes one with this path.
@@ -49,7 +59,7 @@ impl TemporaryDir {
     /// changed it.
     pub(super) fn empty(&self, folders: &BTreeSet<PathBuf>) -> std::io::Result<()> {
         if self.0.symlink_metadata()?.mode() & 0o7777 != MODE_OF_PRIVATE {
-            return Err(std::io::ErrorKind::InvalidData.into());
+            return Err(ErrorKind::InvalidData.into());
         }
         self.empty_folder(Path::new(""), folders)
     }
@@ -59,7 +69,7 @@ impl TemporaryDir {
         let facts = path.symlink_metadata()?;
         let has_own_rules = || rustix::fs::listxattr(&path, &mut [0; 0]).map_or(true, |bytes| bytes > 0);
         if !facts.is_dir() || facts.mode() & RIGHTS_OF_USER != ALL_OF_USER || has_own_rules() {
-            return Err(std::io::ErrorKind::InvalidData.into());
+            return Err(ErrorKind::InvalidData.into());
         }
         for entry in std::fs::read_dir(&path)? {
             let entry = entry?;
@@ -104,12 +114,25 @@ impl SpareDirs {
 
 #[cfg(test)]
 mod tests {
+    use super::{MODE_OF_PRIVATE, TemporaryDir};
     use crate::slots::Slots;
     use containment::Containment;
     use std::collections::BTreeSet;
     use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::PathBuf;
+
+    #[test]
+    fn left_directories_are_passed_over() {
+        let first = TemporaryDir::of_machine(MODE_OF_PRIVATE).unwrap();
+        let path = first.path().to_str().unwrap();
+        let (before, number) = path.rsplit_once('-').unwrap();
+        let left = format!("{before}-{}", number.parse::<u64>().unwrap() + 1);
+        std::fs::create_dir(&left).unwrap();
+        let second = TemporaryDir::of_machine(MODE_OF_PRIVATE);
+        std::fs::remove_dir(&left).unwrap();
+        assert!(![path, &left].contains(&second.unwrap().path().to_str().unwrap()));
+    }
 
     #[test]
     fn directories_are_given_back_empty() {
