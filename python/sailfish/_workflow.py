@@ -145,6 +145,7 @@ class Workflow:
         partitions: int = 1,
         after: Sequence[WorkflowStep | str] = (),
         env: Mapping[str, str] | None = None,
+        cache: bool = True,
         **keys: str | int | bool | Sequence[str],
     ) -> WorkflowStep:
         """Adds a step that is a MapReduce job. ``output``: a directory, in which the step has ``partitions`` outputs, ``part-00000`` and so
@@ -157,7 +158,7 @@ class Workflow:
         read = [self._input(name, each, "inputs") for each in checked_list(name, "inputs", inputs)]
         directory = checked_file(name, "output", output)
         parts = [f"{directory}/part-{part:05}" for part in range(partitions)]
-        options: StepOptions = {"after": after, "env": env or {}}
+        options: StepOptions = {"after": after, "env": env or {}, "cache": cache}
         step, table = self._add(name, None, None, read, parts, options)
         del table["outputs"]
         job = {"output": directory, "partitions": partitions, **keys}

@@ -4,6 +4,7 @@ mod json_text;
 mod kind;
 mod limits;
 pub mod pipeline;
+mod programs;
 pub mod resources;
 pub mod seen;
 pub mod workflow;
@@ -11,7 +12,7 @@ pub mod workflow_file;
 pub mod workflow_param;
 
 use crate::StoredOutput;
-use crate::task::RunTask;
+use crate::task::{JobRecording, RunTask};
 use crate::{
     Compression, FlowStage, Formats, Function, KeyRules, Layout, ObjectPin, PinnedFile, SeenBy, ShippedFile,
     StageFile, StoredContent,
@@ -198,6 +199,9 @@ pub struct JobSpec {
     /// Set for a stage of a flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<FlowStage>,
+    /// Set for a step of a workflow whose runs are remembered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<Box<JobRecording>>,
 }
 
 /// Treatment of a likely mistake.
@@ -312,6 +316,7 @@ impl JobSpec {
             shipped: Vec::new(),
             pinned: Vec::new(),
             stage: None,
+            recording: None,
         }
     }
 

@@ -3,8 +3,10 @@
 
 pub mod cluster;
 pub mod need;
+mod partition;
 mod pinned;
 
+pub use partition::{of_partition, partition_path};
 pub use pinned::{PINNED_FILES_MAX, PinnedFile, name_beside};
 
 use crate::task::proof::DataSum;

@@ -5,6 +5,7 @@
 
 mod failure;
 mod finished_run;
+mod job_recording;
 pub(crate) mod proof;
 mod step_caching;
 mod task_file;
@@ -15,6 +16,7 @@ pub use finished_run::{
     CACHING_RULES, FileContent, FileStamp, FinishedRun, ProgramPlace, RecordedRun, RunDifference, RunLook,
     RunLooked,
 };
+pub use job_recording::JobRecording;
 pub use proof::{DataSum, SourceCommit};
 pub use step_caching::StepCaching;
 pub use task_file::{
@@ -276,6 +278,7 @@ impl RunTask {
             search_path: search_path.map(|(_, value)| value.clone()),
             directory: self.directory.clone(),
             word,
+            is_shipped: false,
         }
     }
 
@@ -744,4 +747,7 @@ pub struct CommitTask {
 pub struct CommitResult {
     /// True if an older output was exchanged for the new one and removed.
     pub replaced: bool,
+    /// The run, if it is to be remembered and its contents are known for sure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Box<FinishedRun>>,
 }

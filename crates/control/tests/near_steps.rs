@@ -147,8 +147,11 @@ impl World {
     }
 
     fn submit(&mut self, pinned: &[&StoredContent], part_nodes: PartNodes, steps: Steps) {
-        let pinned =
-            pinned.iter().map(|stored| PinnedFile { path: "files:a".into(), stored: (*stored).clone() });
+        let pinned = pinned.iter().map(|stored| PinnedFile {
+            path: "files:a".into(),
+            stored: (*stored).clone(),
+            ..PinnedFile::default()
+        });
         let paths = |(task, _): &(RunTask, Vec<u32>)| {
             task.inputs.iter().map(|input| input.path.display().to_string()).collect()
         };

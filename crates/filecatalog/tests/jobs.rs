@@ -113,8 +113,11 @@ async fn jobs_read_only_what_their_user_may() {
 
 /// The same for files that programs open: `d/a` and `b` with their parts.
 async fn check_programs(catalog: &Catalog, a: StoredPart, b: StoredPart) {
-    let pinned =
-        |path: &str, part| PinnedFile { path: path.into(), stored: StoredContent { parts: vec![part] } };
+    let pinned = |path: &str, part| PinnedFile {
+        path: path.into(),
+        stored: StoredContent { parts: vec![part] },
+        ..PinnedFile::default()
+    };
     let of_task = |pinned| {
         let task = RunTask { pinned, ..RunTask::default() };
         JobSpec::of_one_task("a job".to_string(), task)

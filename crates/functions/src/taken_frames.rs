@@ -164,6 +164,7 @@ mod tests {
             limits: Default::default(),
             disk_dirs: Vec::new(),
             reports: Default::default(),
+            declared_reads: None,
             any_exit_code: false,
             task_env: Vec::new(),
             kept_for: None,

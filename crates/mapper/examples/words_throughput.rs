@@ -42,6 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         limits: Default::default(),
         disk_dirs: Vec::new(),
         reports: Default::default(),
+        declared_reads: None,
         any_exit_code: false,
         task_env: Vec::new(),
         kept_for: None,

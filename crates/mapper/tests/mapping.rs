@@ -68,6 +68,7 @@ fn context() -> FunctionContext {
         limits: Default::default(),
         disk_dirs: Vec::new(),
         reports: Default::default(),
+        declared_reads: None,
         any_exit_code: false,
         task_env: Vec::new(),
         kept_for: None,

@@ -8,7 +8,6 @@ use rustix::fs::fstatfs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -53,15 +52,7 @@ struct State {
 
 /// Returns the stamp of an open file.
 pub(crate) fn stamp(file: &File) -> std::io::Result<FileStamp> {
-    let facts = file.metadata()?;
-    let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
-    Ok(FileStamp {
-        device: facts.dev(),
-        inode: facts.ino(),
-        bytes: facts.len(),
-        modified_ns: ns(facts.mtime(), facts.mtime_nsec()),
-        changed_ns: ns(facts.ctime(), facts.ctime_nsec()),
-    })
+    file.metadata().map(|facts| FileStamp::of(&facts))
 }
 
 fn is_local(file: &File) -> bool {

@@ -6,6 +6,7 @@ use crate::shuffle::stage_files::StageFiles;
 use crate::stored::job_output::JobOutput;
 use crate::stored::local_files::LocalFiles;
 use crate::tasks::attempt_files::AttemptFiles;
+use crate::tasks::finished_runs::JobPrograms;
 use crate::tasks::pinned_copies::PinnedCopies;
 use api::flow::stage_file_name;
 use api::task::Part;
@@ -58,6 +59,8 @@ pub(crate) struct JobData {
     pub key_shape: KeyShape,
     /// Placement of the chunks that map tasks open.
     pub placement: SpreadByIfile,
+    /// The programs when the first of them started here, if its run is to be recorded; None in it: they cannot be read.
+    pub programs: OnceLock<Option<JobPrograms>>,
     /// Range boundaries, once they are fixed.
     pub boundaries: OnceLock<Boundaries>,
     /// Files of its tasks for tasks of later stages.
@@ -150,6 +153,7 @@ impl JobData {
             gate,
             key_shape,
             placement,
+            programs: OnceLock::new(),
             boundaries,
             stage_files,
             stored_output,

@@ -5,7 +5,7 @@ mod beside_outputs;
 pub(crate) mod commit;
 mod declared_files;
 mod declared_reads;
-mod finished_runs;
+pub(crate) mod finished_runs;
 mod growing_input;
 pub(crate) mod growing_outputs;
 pub(crate) mod map;

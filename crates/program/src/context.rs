@@ -3,7 +3,7 @@
 use crate::limits::ProgramLimits;
 use crate::programs::{Programs, cancelled_failure};
 use crate::reports::Reports;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{DeclaredReads, Sandbox};
 use crate::spec::ProgramSpec;
 use api::TaskFailure;
 use ids::JobId;
@@ -43,6 +43,8 @@ pub struct FunctionContext {
     pub reports: Arc<Reports>,
     /// Sandbox of programs; None: they may access whatever the node may.
     pub sandbox: Option<Arc<Sandbox>>,
+    /// Limit of the reads of programs without a sandbox; None: they read whatever the node may.
+    pub declared_reads: Option<Arc<DeclaredReads>>,
     /// True if an exit code other than 0 is no failure; an end by a signal still is.
     pub any_exit_code: bool,
     /// Files that the job names: its programs see them, also where they have a `/tmp` of their own.
@@ -69,7 +71,7 @@ impl ProgramSpec {
             env: context.env.clone(),
             stderr_log: context.stderr_log.clone(),
             sandbox: context.sandbox.clone(),
-            declared_reads: None,
+            declared_reads: context.declared_reads.clone(),
             limits: context.limits,
         }
     }

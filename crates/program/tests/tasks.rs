@@ -47,6 +47,7 @@ fn context(directory: &Path) -> FunctionContext {
         limits: Default::default(),
         disk_dirs: Vec::new(),
         reports: Arc::default(),
+        declared_reads: None,
         any_exit_code: false,
         sandbox: None,
         named: Vec::new(),

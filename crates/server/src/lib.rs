@@ -183,7 +183,7 @@ impl Server {
     /// Stores a job and creates its staging and disk directories. Fails if the output exists (unless it may be
     /// overwritten), or if a directory is not writable.
     pub fn submit(&self, spec: JobSpec, splits: Vec<Split>) -> Result<SubmittedJob, ServerError> {
-        let spec = JobSpec { stage: None, ..spec };
+        let spec = JobSpec { stage: None, recording: None, ..spec };
         let submission = JobSubmission { spec, splits, user: String::new(), priority: 0 };
         let submission = self.checked(submission, &Submitter::default())?;
         if submission.plan.is_none() {

@@ -3,7 +3,7 @@
 use crate::graph::Graph;
 use api::control::NAME_BYTES_MAX;
 use api::job::workflow::WorkflowStep;
-use api::task::{RunTask, TaskFile};
+use api::task::{RunTask, StepCaching, TaskFile};
 use api::{InputFile, JobSpec};
 use ids::StepNumber;
 use jobkind::{STEPS_MAX, check_job_step};
@@ -83,8 +83,10 @@ fn check_program(name: &str, program: &RunTask, job: Option<&JobSpec>) -> Result
 
 /// Checks a step that is a MapReduce job: its program declares the inputs of the job and its parts, and nothing else.
 fn check_job(job: &JobSpec, program: &RunTask) -> Result<(), String> {
-    let RunTask { inputs, outputs, directory, .. } = program.clone();
-    let declares = RunTask { inputs, outputs, directory, ..RunTask::default() };
+    let RunTask { inputs, outputs, directory, caching, .. } = program.clone();
+    // The files of the job are its environment.
+    let caching = caching.filter(|caching| **caching == StepCaching::default());
+    let declares = RunTask { inputs, outputs, directory, caching, ..RunTask::default() };
     if declares != *program {
         return Err("it has a program and a job: give one of them".to_string());
     }

@@ -5,17 +5,21 @@
 //! known content: there the identity of the run that wrote them counts.
 
 use crate::PlannedWorkflow;
-use crate::spec::MadeInput;
-use api::ContentHash;
+use crate::spec::{MadeInput, PlannedStep};
 use api::task::{
-    CACHING_RULES, FileContent, FinishedRun, RecordedRun, RunDifference, RunLook, RunTask, TaskFile,
+    CACHING_RULES, FileContent, FinishedRun, ProgramPlace, RecordedRun, RunDifference, RunLook, RunTask,
+    TaskFile,
 };
+use api::{ContentHash, JobSpec};
 use ids::StepNumber;
 use jobkind::{Judgement, KnownRuns, RememberedStep, RunMemory};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+/// Version of the output of built-in functions and formats; raise it with each change of a byte that they write.
+const JOB_RULES: u32 = 1;
 
 impl RunMemory for PlannedWorkflow {
     fn remembered(&self) -> Vec<RememberedStep> {
@@ -30,7 +34,7 @@ impl RunMemory for PlannedWorkflow {
     fn looks(&self, known: &KnownRuns) -> Vec<(StepNumber, RunLook)> {
         let look = |(step, recorded): (&StepNumber, &std::sync::Arc<RecordedRun>)| {
             let (planned, program) = (self.step_at(*step), self.step_at(*step).program());
-            if !program.is_remembered() || declared_difference(&program, recorded).is_some() {
+            if !program.is_remembered() || declared_difference(planned, &program, recorded).is_some() {
                 return None;
             }
             let mut known_inputs: BTreeSet<u32> =
@@ -38,7 +42,9 @@ impl RunMemory for PlannedWorkflow {
             let inputs = program.inputs.iter().zip(0..);
             known_inputs.extend(inputs.filter(|(input, _)| input.is_stored()).map(|(_, index)| index));
             let known_inputs = known_inputs.into_iter().collect();
-            let look = RunLook { program: program.place(), known_inputs, run: recorded.run.clone() };
+            let of_job = planned.job.as_ref().map(|job| job.program_places(&program.directory));
+            let place = if of_job.is_some() { ProgramPlace::default() } else { program.place() };
+            let look = RunLook { program: place, of_job, known_inputs, run: recorded.run.clone() };
             Some((*step, look))
         };
         known.recorded.iter().filter_map(look).collect()
@@ -72,7 +78,7 @@ impl RunMemory for PlannedWorkflow {
         };
         // A step that ran before it may have changed more than its outputs.
         let was_skipped = |before: StepNumber| known.recorded.contains_key(&before);
-        declared_difference(&planned.program(), recorded).is_none()
+        declared_difference(planned, &planned.program(), recorded).is_none()
             && looked.differences.is_empty()
             && planned.made_inputs.iter().all(made)
             && planned.only_before().all(was_skipped)
@@ -109,7 +115,7 @@ impl RunMemory for PlannedWorkflow {
         if run.inputs.iter().any(|input| input.sha256.is_none() && input.made_by.is_none()) {
             return None;
         }
-        let (words, env) = declared(&program);
+        let (words, env) = declared(planned, &program);
         let identity = identity(words, env, &run);
         let step = planned.name.to_string();
         Some(RecordedRun { rules: CACHING_RULES, step, words, env, identity, run })
@@ -185,7 +191,7 @@ impl Judge<'_> {
         let Some(recorded) = self.known.recorded.get(&step) else {
             return Some("no finished run of it is known".to_string());
         };
-        if let Some(difference) = declared_difference(&program, recorded) {
+        if let Some(difference) = declared_difference(planned, &program, recorded) {
             return Some(other_input(&program, recorded).unwrap_or_else(|| difference.to_string()));
         }
         let Some(looked) = self.known.looked.get(&step) else {
@@ -288,8 +294,12 @@ fn is_same(input: &FileContent, writer: &RecordedRun, output: usize) -> bool {
 }
 
 /// Returns the first difference between a finished run and the declaration of a step.
-fn declared_difference(program: &RunTask, recorded: &RecordedRun) -> Option<RunDifference> {
-    let (words, env) = declared(program);
+fn declared_difference(
+    planned: &PlannedStep,
+    program: &RunTask,
+    recorded: &RecordedRun,
+) -> Option<RunDifference> {
+    let (words, env) = declared(planned, program);
     match () {
         () if recorded.rules != CACHING_RULES => Some(RunDifference::Rules),
         () if recorded.words != words || !program.declares(&recorded.run) => Some(RunDifference::Words),
@@ -318,13 +328,28 @@ fn changed_stored(program: &RunTask, recorded: &RecordedRun) -> Option<RunDiffer
 }
 
 /// Returns the hashes of the words after the program with the names of all files, and of the environment.
-fn declared(program: &RunTask) -> (ContentHash, ContentHash) {
+fn declared(planned: &PlannedStep, program: &RunTask) -> (ContentHash, ContentHash) {
     let name = |name: &Path| name.as_os_str().as_encoded_bytes().to_vec();
     let names = |files: &[TaskFile]| files.iter().map(|file| name(&file.name)).collect::<Vec<_>>();
-    let streams = (program.stdin.as_deref().map(name), program.stdout.as_deref().map(name));
     let (inputs, outputs) = (names(&program.inputs), names(&program.outputs));
+    if let Some(job) = &planned.job {
+        return (hash(&(declared_by_job(job), inputs, outputs)), hash(&job.env));
+    }
+    let streams = (program.stdin.as_deref().map(name), program.stdout.as_deref().map(name));
     let words = program.words.get(1..).unwrap_or_default();
     (hash(&(words, inputs, outputs, streams)), hash(&program.env))
+}
+
+/// Returns the hash of all that decides the output of a MapReduce job besides its files: no memory, slots, sizes, limits and
+/// copies, which change no byte of it.
+fn declared_by_job(job: &JobSpec) -> ContentHash {
+    let path = |path: &Path| path.as_os_str().as_encoded_bytes().to_vec();
+    let shipped: BTreeSet<_> =
+        job.shipped.iter().map(|file| (path(&file.path), file.sha256, file.executable)).collect();
+    let files: Vec<_> = job.files.iter().map(|file| path(file)).collect();
+    let functions = (&job.mapper, &job.combiner, &job.reducer);
+    let records = (&job.formats, &job.keys, job.partitioning, job.unread);
+    hash(&(JOB_RULES, functions, records, files, shipped))
 }
 
 fn identity(words: ContentHash, env: ContentHash, run: &FinishedRun) -> ContentHash {

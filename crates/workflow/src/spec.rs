@@ -2,7 +2,7 @@
 
 use crate::check::{checked, readers, steps_before_in, with_inputs};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
-use api::task::{RunTask, TASK_FILES_MAX};
+use api::task::{JobRecording, RunTask, TASK_FILES_MAX};
 use api::{JobSpec, JsonPart, JsonText};
 use ids::StepNumber;
 use jobkind::{FinishedSteps, PriorRuns, Step, StepWork};
@@ -66,7 +66,11 @@ pub(crate) struct MadeInput {
 impl PlannedStep {
     /// Returns the program.
     pub fn program(&self) -> RunTask {
-        self.program.read().expect("it was read when the workflow was planned")
+        let mut program: RunTask = self.program.read().expect("it was read when the workflow was planned");
+        if let Some((caching, job)) = program.caching.as_mut().zip(self.job.as_ref()) {
+            caching.environment = job.own_files().cloned().collect();
+        }
+        program
     }
 
     /// Returns the steps that it waits for without reading their outputs.
@@ -158,9 +162,7 @@ pub(crate) fn planned(text: &JsonText) -> Result<PlannedWorkflow, String> {
     for (step, ((before, readers), passed)) in spec.steps.into_iter().zip(edges) {
         let WorkflowStep { name, program, job, .. } = step;
         let job = match job {
-            Some(job) => {
-                Some(Arc::new(JobSpec { name: name.clone(), ..with_inputs(&job, &read(&program)?) }))
-            }
+            Some(job) => Some(Arc::new(planned_job(&name, &job, &read(&program)?))),
             None => None,
         };
         steps.push(PlannedStep {
@@ -178,6 +180,17 @@ pub(crate) fn planned(text: &JsonText) -> Result<PlannedWorkflow, String> {
     }
     let removals = removals(&steps).into();
     Ok(PlannedWorkflow { steps: steps.into(), removals, prior: PriorRuns::default(), only_judges })
+}
+
+/// Returns the MapReduce job of a step, with the inputs that the step declares.
+fn planned_job(name: &str, job: &JobSpec, program: &RunTask) -> JobSpec {
+    let record = || JobRecording {
+        directory: program.directory.clone(),
+        files: job.own_files().cloned().collect(),
+        inputs: Vec::new(),
+    };
+    let recording = program.is_remembered().then(|| Box::new(record()));
+    JobSpec { name: name.to_string(), recording, ..with_inputs(job, program) }
 }
 
 /// Returns the paths of temporary outputs that steps read.

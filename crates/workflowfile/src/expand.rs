@@ -8,26 +8,30 @@ mod error;
 mod files;
 mod gather;
 mod instance;
+mod partitions;
 mod pattern;
 mod placeholder;
+mod stored;
 mod tables;
 mod values;
 
 pub use error::ExpansionError;
+pub(crate) use partitions::check_per;
 pub(crate) use tables::check_values;
 
-use crate::read::Sources;
+use crate::machines::{JobMachines, Sources};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
-use api::task::is_stored_path;
 use files::Disk;
-use gather::{Gatherer, NO_STORED};
+use gather::Gatherer;
 use instance::{absolute_path, instance, output_paths, text_bytes, texts};
 use jobkind::STEPS_MAX;
-use pattern::EachPattern;
+use partitions::{check_pattern, is_per_partition, of_output, read_partition, with_partition};
+use pattern::{EachPattern, Wildcards};
 use placeholder::may_be_of_snakemake;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
+use stored::{StoredListing, is_of_store};
 use values::{Bound, BoundBy, Params, Place, Sweep, Values};
 
 /// Maximum number of bytes of all steps after the expansion.
@@ -42,6 +46,7 @@ pub(crate) fn expand(
     file: WorkflowFile,
     dir: &Path,
     sources: Sources,
+    machines: JobMachines<'_>,
 ) -> Result<WorkflowFile, ExpansionError> {
     let is_pattern = |path: &std::path::PathBuf| path.as_os_str().as_encoded_bytes().contains(&b'*');
     let is_template = |step: &WorkflowFileStep| {
@@ -55,7 +60,7 @@ pub(crate) fn expand(
     let mut expansion = Expansion {
         params: &file.params,
         dir: &dir,
-        disk: Disk::default(),
+        disk: Disk::new(StoredListing::new(machines)),
         templates: file.step.iter().map(|step| Template::new(step, &file.params)).collect(),
         outputs: Outputs::new(),
         fresh: Outputs::new(),
@@ -88,6 +93,7 @@ fn is_expanded(step: &WorkflowFileStep) -> bool {
 
 fn no_match(step: &str, pattern: &str, sources: Sources) -> ExpansionError {
     let files = match sources {
+        _ if is_of_store(pattern) => "no stored file",
         Sources::Here => "no file",
         Sources::OnNodes => "no file that this machine sees",
     };
@@ -124,7 +130,7 @@ struct Match {
 struct Expansion<'a> {
     params: &'a Params,
     dir: &'a str,
-    disk: Disk,
+    disk: Disk<'a>,
     templates: Vec<Template<'a>>,
     outputs: Outputs,
     /// Outputs that no round has looked at.
@@ -142,17 +148,18 @@ impl<'a> Expansion<'a> {
             let count = self.templates[number].sweep.count().filter(|count| self.steps + count <= STEPS_MAX);
             let count = count.ok_or_else(|| too_many_steps(step))?;
             for combination in 0..count {
-                let own = self.templates[number].sweep.combination(combination);
+                let values = self.values(number, self.templates[number].sweep.combination(combination));
                 let Some(each) = &step.each else {
-                    self.add(number, combination, String::new(), own, None)?;
+                    let made = instance(step, &values)?;
+                    self.add(number, combination, String::new(), &values, made, None)?;
                     continue;
                 };
-                let values = Values { step: &step.name, params: self.params, own };
-                if is_stored_path(Path::new(each)) {
-                    let (step, pattern) = (step.name.clone(), each.clone());
-                    return Err(ExpansionError::BadPattern { step, pattern, reason: NO_STORED });
+                let wildcards = if is_per_partition(step) { Wildcards::Optional } else { Wildcards::Needed };
+                let pattern = EachPattern::parse(each, &values, self.dir, wildcards)?;
+                if is_per_partition(step) {
+                    let names = pattern.wildcards().chain(step.sweep.keys().map(String::as_str));
+                    check_pattern(step, &pattern.text, &pattern.base, names)?;
                 }
-                let pattern = EachPattern::parse(each, &values, self.dir)?;
                 for path in self.disk.matching(&pattern.base, &pattern.names(), &pattern.text)? {
                     self.add_match(number, combination, &pattern, &path, None)?;
                 }
@@ -214,8 +221,42 @@ impl<'a> Expansion<'a> {
             (name, Bound { text: value.to_string(), source: BoundBy::FileName })
         };
         own.extend(bound.into_iter().map(wildcard));
+        if is_per_partition(template.step) {
+            return self.add_partitions(number, combination, pattern, path, &own);
+        }
         self.matches.push(Match { template: number, combination, before });
-        self.add(number, combination, path.to_string(), own, Some(self.matches.len() - 1))
+        let values = self.values(number, own);
+        let made = instance(self.templates[number].step, &values)?;
+        self.add(number, combination, path.to_string(), &values, made, Some(self.matches.len() - 1))
+    }
+
+    /// Adds an instance for each partition of a stored file.
+    fn add_partitions(
+        &mut self,
+        number: usize,
+        combination: usize,
+        pattern: &EachPattern<'a>,
+        path: &str,
+        own: &BTreeMap<&'a str, Bound>,
+    ) -> Result<(), ExpansionError> {
+        let step = self.templates[number].step;
+        if self.outputs.contains_key(path) {
+            return Err(of_output(step, &pattern.text));
+        }
+        for partition in 0..self.disk.stored.partitions(path)?.unwrap_or(0) {
+            let values = self.values(number, with_partition(own, partition));
+            let mut made = instance(step, &values)?;
+            read_partition(step, &mut made, path, partition)?;
+            // In the order of their numbers.
+            let place = format!("{path}/@{partition:010}");
+            self.matches.push(Match { template: number, combination, before: None });
+            self.add(number, combination, place, &values, made, Some(self.matches.len() - 1))?;
+        }
+        Ok(())
+    }
+
+    fn values(&self, number: usize, own: BTreeMap<&'a str, Bound>) -> Values<'a> {
+        Values { step: &self.templates[number].step.name, params: self.params, own }
     }
 
     fn add(
@@ -223,12 +264,11 @@ impl<'a> Expansion<'a> {
         number: usize,
         combination: usize,
         path: String,
-        own: BTreeMap<&'a str, Bound>,
+        values: &Values<'a>,
+        mut made: WorkflowFileStep,
         from: Option<usize>,
     ) -> Result<(), ExpansionError> {
         let step = self.templates[number].step;
-        let values = Values { step: &step.name, params: self.params, own };
-        let mut made = instance(step, &values)?;
         for name in made.after.iter_mut().filter(|name| name.contains('{')) {
             *name = values.fill(name, Place::After)?;
         }

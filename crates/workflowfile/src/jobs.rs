@@ -2,12 +2,11 @@
 //! read, so other steps read them as any other files.
 
 use crate::error::{Nearest, WorkflowFileError};
-use crate::read::Sources;
-use anyhow::bail;
+use crate::machines::{JobMachines, Sources};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
 use api::task::TASK_FILES_MAX;
 use api::{Formats, JobFile, JobSpec};
-use jobspec::{FrontEnd, JobStepPlace, SeenInputs, StoredInputs, StoredShape, StoredUse, plan_job_step};
+use jobspec::{FrontEnd, JobStepPlace, plan_job_step};
 use std::path::{Path, PathBuf};
 use toml::Table;
 
@@ -38,16 +37,6 @@ const KEYS: [&str; 24] = [
     "speculation",
     "replication",
 ];
-
-/// The machines for which the jobs of a file are planned.
-#[derive(Clone, Copy)]
-pub struct JobMachines<'a> {
-    pub front_end: &'a dyn FrontEnd,
-    /// State directory; None: the default one.
-    pub state: Option<&'a Path>,
-    /// Slots of this machine; None: its cores.
-    pub slots: Option<u32>,
-}
 
 /// The place of the jobs of a file.
 #[derive(Clone, Copy)]
@@ -84,40 +73,13 @@ fn bad_job(step: &WorkflowFileStep, error: &anyhow::Error) -> WorkflowFileError 
     WorkflowFileError::BadJob { step: step.name.clone(), reason: format!("{error:#}") }
 }
 
-/// A machine of any size, on which files are checked.
-pub(crate) struct AnyMachine;
-
-impl FrontEnd for AnyMachine {
-    fn resources(&self, memory_bytes: Option<u64>, slots: Option<u32>) -> anyhow::Result<(u64, u32)> {
-        Ok((memory_bytes.unwrap_or(1 << 30), slots.unwrap_or(1)))
-    }
-
-    fn check_replaced(&self, _: &Path) -> anyhow::Result<()> {
-        Ok(())
-    }
-
-    fn stored_inputs(&self, _: &Path, name: &str, _: StoredUse) -> anyhow::Result<StoredInputs> {
-        bail!("{name} is a stored file: name a plain file")
-    }
-
-    fn seen_inputs(&self, path: &str) -> anyhow::Result<SeenInputs> {
-        bail!("only some nodes see {path}: name a file that all nodes see")
-    }
-
-    fn stored_output(&self, _: &Path, name: &str, _: StoredShape) -> anyhow::Result<Option<PathBuf>> {
-        bail!("{name} is a stored file: name a plain directory")
-    }
-
-    fn warn(&self, _: &str) {}
-}
-
 /// Refuses unknown keys of a job, with the nearest one.
 pub(crate) fn check_keys(step: &str, job: &Table) -> Result<(), WorkflowFileError> {
     let Some(key) = job.keys().find(|key| !KEYS.contains(&key.as_str())) else { return Ok(()) };
     let place = format!("the job of {step}");
     let instead = match key.as_str() {
         "input" => "`inputs` of the step has its inputs",
-        "env" | "network" => "it belongs into the step, above [step.job]",
+        "env" | "network" | "cache" => "it belongs into the step, above [step.job]",
         "name" => "its name is that of the step",
         "overwrite" => "a step replaces its own output",
         "map_only" => "a job that is a step has a reducer, or sorts",
@@ -161,6 +123,7 @@ fn other_key(step: &WorkflowFileStep) -> Option<&'static str> {
         ("command", step.command.is_some()),
         ("words", step.words.is_some()),
         ("outputs", !step.outputs.is_empty()),
+        ("per", step.per.is_some()),
         ("stdin", step.stdin.is_some()),
         ("stdout", step.stdout.is_some()),
         ("cores", step.cores.is_some()),
@@ -170,7 +133,6 @@ fn other_key(step: &WorkflowFileStep) -> Option<&'static str> {
         ("timeout", step.timeout.is_some()),
         ("in_place", step.in_place),
         ("resources", !step.resources.is_none()),
-        ("cache", step.cache == Some(true)),
         ("reads", !step.reads.is_empty()),
         ("environment", !step.environment.is_empty()),
     ];

@@ -18,6 +18,7 @@
 mod error;
 mod expand;
 mod jobs;
+mod machines;
 mod plot;
 mod read;
 mod script;
@@ -25,8 +26,8 @@ mod table;
 
 pub use error::WorkflowFileError;
 pub use expand::ExpansionError;
-pub use jobs::JobMachines;
+pub use machines::{JobMachines, Sources};
 pub use plot::plot;
-pub use read::{NamedWorkflow, Sources, check_step, read, read_for};
+pub use read::{NamedWorkflow, check_step, read, read_for};
 pub use script::script;
 pub use table::{StepLine, lines};

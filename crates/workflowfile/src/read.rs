@@ -3,8 +3,9 @@
 mod wrong_type;
 
 use crate::error::{FewSteps, Nearest, WorkflowFileError};
-use crate::expand::{check_values, expand};
-use crate::jobs::{self, AnyMachine, JobMachines, PlannedFor, declare_parts};
+use crate::expand::{check_per, check_values, expand};
+use crate::jobs::{self, PlannedFor, declare_parts};
+use crate::machines::{AnyMachine, JobMachines, Sources};
 use api::job::resources::GenericResources;
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
@@ -30,18 +31,15 @@ pub struct NamedWorkflow {
     pub spec: WorkflowSpec,
 }
 
-/// The machines that see the inputs that no step writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sources {
-    /// This one: the inputs must exist.
-    Here,
-    /// The nodes of a server.
-    OnNodes,
-}
-
-/// Reads and checks a workflow file. Its MapReduce jobs have the sizes of no machine: [`read_for`] plans a run.
-pub fn read(path: &Path, sources: Sources) -> Result<NamedWorkflow, WorkflowFileError> {
-    read_for(path, sources, JobMachines { front_end: &AnyMachine, state: None, slots: None })
+/// Reads and checks a workflow file. Its MapReduce jobs have the sizes of no machine: [`read_for`] plans a run. `machines`
+/// have the stored files that match a pattern.
+pub fn read(
+    path: &Path,
+    sources: Sources,
+    machines: JobMachines<'_>,
+) -> Result<NamedWorkflow, WorkflowFileError> {
+    let front_end = &AnyMachine { stored: Some(machines.front_end) };
+    read_for(path, sources, JobMachines { front_end, ..machines })
 }
 
 /// Does the same for a run on these machines.
@@ -54,7 +52,7 @@ pub fn read_for(
     let text = read_text(path)?;
     let absolute = std::path::absolute(path).map_err(unreadable)?;
     let dir = absolute.parent().unwrap_or(Path::new("/")).canonicalize().map_err(unreadable)?;
-    let file = expand(parse(path, &text)?, &dir, sources).map_err(WorkflowFileError::Expansion)?;
+    let file = expand(parse(path, &text)?, &dir, sources, machines).map_err(WorkflowFileError::Expansion)?;
     let name = file.name.clone();
     let name = name.or_else(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
     let spec = spec(&file, &dir, PlannedFor::of(&file, &dir, sources, machines)?)?;
@@ -95,7 +93,9 @@ fn parse(path: &Path, text: &str) -> Result<WorkflowFile, WorkflowFileError> {
         message: error.to_string().trim_end().to_string(),
     };
     check_keys(path, &text.parse::<Table>().map_err(no_toml)?)?;
-    let mut file = toml::from_str(text).map_err(|error| wrong_type::wrong_type(path, text, &error))?;
+    let mut file: WorkflowFile =
+        toml::from_str(text).map_err(|error| wrong_type::wrong_type(path, text, &error))?;
+    file.step.iter().try_for_each(check_per)?;
     declare_parts(&mut file)?;
     Ok(file)
 }
@@ -237,7 +237,8 @@ fn files_of_job(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, Workflow
     };
     let files = |paths: &[PathBuf]| paths.iter().map(file).collect::<Result<Vec<TaskFile>, _>>();
     let (inputs, outputs) = (files(&step.inputs)?, files(&step.outputs)?);
-    Ok(RunTask { directory: dir.to_path_buf(), inputs, outputs, ..RunTask::default() })
+    let caching = step.cache.unwrap_or(true).then(Box::default);
+    Ok(RunTask { directory: dir.to_path_buf(), inputs, outputs, caching, ..RunTask::default() })
 }
 
 /// Returns the rules by which a step is skipped; None if it always runs. Without outputs there is nothing to keep.

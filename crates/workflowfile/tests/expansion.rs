@@ -4,7 +4,7 @@ use api::job::workflow::WorkflowStep;
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
-use workflowfile::{NamedWorkflow, Sources, WorkflowFileError, read};
+use workflowfile::{JobMachines, NamedWorkflow, Sources, WorkflowFileError, read};
 
 /// Reads a file in a directory with these files.
 fn read_with(files: &[&str], text: &str, sources: Sources) -> Result<NamedWorkflow, WorkflowFileError> {
@@ -16,7 +16,7 @@ fn read_with(files: &[&str], text: &str, sources: Sources) -> Result<NamedWorkfl
     }
     let file = directory.path().join("flow.toml");
     fs::write(&file, text).unwrap();
-    read(&file, sources)
+    read(&file, sources, JobMachines::NONE)
 }
 
 /// Shows a step: its name, command, inputs, outputs, and positions of steps before it.

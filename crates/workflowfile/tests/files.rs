@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use workflowfile::{NamedWorkflow, Sources, WorkflowFileError, lines, read, script};
+use workflowfile::{JobMachines, NamedWorkflow, Sources, WorkflowFileError, lines, read, script};
 
 const TEXT: &str = r#"
 name = "words of a text"
@@ -36,7 +36,7 @@ fn in_directory(text: &str, check: impl FnOnce(&Path, Result<NamedWorkflow, Work
     fs::write(directory.path().join("text"), "a rose\n").unwrap();
     let file = directory.path().join("flow.toml");
     fs::write(&file, text).unwrap();
-    check(&directory.path().canonicalize().unwrap(), read(&file, Sources::Here));
+    check(&directory.path().canonicalize().unwrap(), read(&file, Sources::Here, JobMachines::NONE));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn mistakes_are_named() {
     assert!(far.ends_with("nofile, which does not exist, and no step writes it"), "{far}");
     check(error("x = "), &["flow.toml is no TOML"]);
     check(error(""), &["it has no steps"]);
-    let missing = read(Path::new("/nowhere/flow.toml"), Sources::Here).unwrap_err();
+    let missing = read(Path::new("/nowhere/flow.toml"), Sources::Here, JobMachines::NONE).unwrap_err();
     assert!(missing.to_string().contains("cannot read /nowhere/flow.toml"), "{missing}");
 }
 

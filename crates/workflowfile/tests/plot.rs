@@ -1,13 +1,13 @@
 //! Drawings of workflows.
 
 use std::fs;
-use workflowfile::{Sources, plot, read};
+use workflowfile::{JobMachines, Sources, plot, read};
 
 fn drawing(text: &str) -> Result<String, String> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("flow.toml");
     fs::write(&file, text).unwrap();
-    plot(&read(&file, Sources::OnNodes).unwrap().spec)
+    plot(&read(&file, Sources::OnNodes, JobMachines::NONE).unwrap().spec)
 }
 
 const TEXT: &str = r#"

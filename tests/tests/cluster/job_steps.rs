@@ -87,6 +87,29 @@ fn jobs_are_steps_on_a_cluster() {
 }
 
 #[test]
+fn unchanged_jobs_are_skipped_on_a_cluster() {
+    let mut cluster = Cluster::builder().nodes(1).roots(&["data"]).start();
+    let file = cluster.sandbox.path("data/flow.toml").display().to_string();
+    write_workflow(&cluster.sandbox, "./mapper.sh");
+    cluster.sandbox.program("data/mapper.sh", "#!/bin/sh\ncat\n");
+    start(&cluster).wait().expect_success();
+    // Another node compares, and another server knows the run.
+    cluster.add_node();
+    cluster.kill_node();
+    cluster.restart_server();
+    let why = |cluster: &Cluster| cluster.run(&["workflow", "why", &file]).expect_success().text();
+    assert!(why(&cluster).contains("all steps are skipped"), "{}", why(&cluster));
+    let again = start(&cluster).wait().expect_success().story();
+    assert!(again.contains("3 of them skipped"), "{again}");
+    // The program has travelled with the job.
+    cluster.sandbox.program("data/mapper.sh", "#!/bin/sh\ntr a b\n");
+    assert!(why(&cluster).contains("\"count\": its command"), "{}", why(&cluster));
+    let changed = start(&cluster).wait().expect_success().story();
+    assert!(!changed.contains("skipped"), "{changed}");
+    assert_eq!(read(&cluster.sandbox, "data/all"), "b\t3\nis\t2\nrose\t3\n");
+}
+
+#[test]
 fn job_steps_outlive_server_and_node() {
     let mut cluster = Cluster::builder().nodes(1).start();
     let (mut here, mut go) = (cluster.sandbox.fifo("here"), cluster.sandbox.fifo("go"));

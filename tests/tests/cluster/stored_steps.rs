@@ -39,6 +39,32 @@ fn many_steps_share_a_copy_of_each_node() {
 }
 
 #[test]
+fn nodes_copy_only_the_partitions_of_their_steps() {
+    let cluster = cluster();
+    let sandbox = &cluster.sandbox;
+    sandbox.write("day", (0..4000).map(|line| format!("{line}\n")).collect::<String>());
+    let put = ["put", "day", "logs/day", "--replicas", "1", "--parts", "4", "--records", "lines"];
+    cluster.files().done(&put);
+    let flow = "[[step]]\nname = \"count {partition}\"\neach = \"files:logs/day\"\nper = \"partition\"\n\
+                command = \"wc -l < day > files-{partition}\"\ninputs = [\"files:logs/day\"]\noutputs = \
+                [\"files:counts/{partition}\"]\n\
+                [[step]]\nname = \"sum\"\ncommand = \"cat 0 1 2 3 > sum\"\ninputs = [\"files:counts/*\"]\n\
+                outputs = [\"sum\"]\n";
+    sandbox.write("flow.toml", flow.replace("> files-{partition}", "> {partition}"));
+    let file = sandbox.path("flow.toml").display().to_string();
+    let run = || cluster.run(&["workflow", "run", &file]).expect_success();
+    run();
+    let sum = std::fs::read_to_string(sandbox.path("sum")).expect("a result");
+    let lines: Vec<u32> = sum.lines().map(|line| line.trim().parse().expect("a number")).collect();
+    assert_eq!((lines.len(), lines.iter().sum::<u32>()), (4, 4000), "{sum}");
+    let copies = (0..2).flat_map(|node| files_below(&cluster.node_disk(node)));
+    let copies: Vec<_> = copies.filter(|path| path.ends_with("day")).collect();
+    let whole = sandbox.path("day").metadata().expect("a file").len();
+    let is_part = |path: &std::path::PathBuf| path.metadata().is_ok_and(|facts| facts.len() < whole / 2);
+    assert!(!copies.is_empty() && copies.iter().all(is_part), "{copies:?}");
+}
+
+#[test]
 fn steps_keep_versions_over_restarts() {
     let mut cluster = cluster();
     cluster.sandbox.write("list", "old\n");

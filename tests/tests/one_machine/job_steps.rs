@@ -73,10 +73,137 @@ fn jobs_run_again_and_replace_their_parts() {
     sandbox.write("text", "x x\n");
     sandbox.write("flow.toml", COUNT.replace("partitions = 3", "partitions = 2"));
     let why = sandbox.workflow(&["why", "flow.toml", "count"]).expect_success().text();
-    assert!(why.contains("its runs are not remembered"), "{why}");
+    assert!(why.contains("its command or the names of its files changed"), "{why}");
     sandbox.workflow(&["run", "flow.toml"]).expect_success();
     assert_eq!(read(&sandbox, "most"), "x\t2\n");
     assert_eq!(sandbox.part_names(&sandbox.path("counts")), ["part-00000", "part-00001"]);
+}
+
+/// Runs the workflow; the end of its summary must be as expected.
+#[track_caller]
+fn check_run(sandbox: &Sandbox, options: &[&str], expected: &str) {
+    let said = sandbox.workflow(&[&["run", "flow.toml"], options].concat()).expect_success().story();
+    let end = said.split_once("succeeded").map(|(_, end)| end.trim()).unwrap_or_default();
+    assert!(end.starts_with(expected) && (!expected.is_empty() || !end.contains("skipped")), "{said}");
+}
+
+#[track_caller]
+fn check_why(sandbox: &Sandbox, step: &str, expected: &str) {
+    let why = sandbox.workflow(&["why", "flow.toml", step]).expect_success().text();
+    assert!(why.contains(expected), "{why}");
+}
+
+#[test]
+fn unchanged_jobs_are_skipped() {
+    let sandbox = with_text();
+    sandbox.write("flow.toml", COUNT);
+    check_run(&sandbox, &[], "");
+    check_run(&sandbox, &["--slots", "1"], ", 3 of them skipped");
+    sandbox.write("flow.toml", COUNT.replace("64M", "80M"));
+    sandbox.write("text", read(&sandbox, "text"));
+    check_run(&sandbox, &[], ", 3 of them skipped");
+    let jobs = sandbox.look(&["jobs", "--steps-of", "1", "--json"]).expect_success().json();
+    let jobs = jobs.as_array().expect("a list").iter().filter(|job| job["name"] == "count");
+    assert_eq!(jobs.count(), 1);
+    assert!(!sandbox.path("lower").exists(), "it stays removed");
+    sandbox.write("flow.toml", COUNT.replace("[step.job]", "cache = false\n[step.job]"));
+    check_run(&sandbox, &[], "");
+    check_why(&sandbox, "count", "its runs are not remembered");
+}
+
+#[test]
+fn changed_parts_are_made_again() {
+    let sandbox = with_text();
+    sandbox.write("flow.toml", COUNT);
+    check_run(&sandbox, &[], "");
+    let parts = ["part-00000", "part-00001", "part-00002"].map(|part| format!("counts/{part}"));
+    let full = parts.iter().find(|part| !read(&sandbox, part).is_empty()).expect("a part with records");
+    let before = read(&sandbox, full);
+    sandbox.write(full, before.to_uppercase());
+    check_why(&sandbox, "count", &format!("{full} was changed"));
+    // The temporary file is made again, and the command after the job has the same input as before.
+    check_run(&sandbox, &[], ", 1 of them skipped");
+    assert_eq!(read(&sandbox, full), before);
+    fs::remove_file(sandbox.path(full)).expect("a part");
+    check_why(&sandbox, "count", &format!("{full} is gone"));
+    check_run(&sandbox, &[], ", 1 of them skipped");
+    fs::remove_dir_all(sandbox.path("counts")).expect("a directory");
+    check_run(&sandbox, &[], ", 1 of them skipped");
+    assert_eq!(read(&sandbox, "most"), "a\t3\nrose\t3\n");
+}
+
+#[test]
+fn changed_functions_make_jobs_run_again() {
+    let sandbox = with_text();
+    let step = |mapper: &str, more: &str| {
+        let job = format!("mapper = '''{mapper}'''\noutput = \"out\"\nmemory = \"64M\"\n{more}\n");
+        sandbox.write("flow.toml", format!("[[step]]\nname = \"a\"\ninputs = [\"text\"]\n[step.job]\n{job}"));
+    };
+    sandbox.script("map.sh", "#!/bin/sh\nexec tr a x\n");
+    sandbox.write("beside", "a b");
+    let again = |reason: &str, expected: &str| {
+        check_why(&sandbox, "a", reason);
+        check_run(&sandbox, &[], "");
+        assert_eq!(read(&sandbox, "out/part-00000"), expected);
+        check_run(&sandbox, &[], ", 1 of them skipped");
+    };
+    step("./map.sh", "");
+    again("no finished run", "A rose is\nx Rose is x rose\n");
+    sandbox.script("map.sh", "#!/bin/sh\nexec tr a y\n");
+    again("map.sh changed", "A rose is\ny Rose is y rose\n");
+    sandbox.script("map.sh", "#!/bin/bash\nexec tr a y\n");
+    again("map.sh changed", "A rose is\ny Rose is y rose\n");
+    step("sh -c \"tr \\$(cat beside)\"", "file = [\"beside\"]");
+    again("its command", "A rose is\nb Rose is b rose\n");
+    sandbox.write("beside", "a c");
+    again("beside changed", "A rose is\nc Rose is c rose\n");
+    step("sh -c \"tr \\$(cat beside)\"", "file = [\"beside\"]\nreducer = \"builtin:count\"");
+    again("its command", "A rose is\t1\nc Rose is c rose\t1\n");
+    // A file that the step does not declare.
+    let undeclared = text(&sandbox, "beside");
+    step(&format!("sh -c \"cat {undeclared} && cat\""), "");
+    sandbox
+        .workflow(&["run", "flow.toml"])
+        .expect_failure(1, &["may read only the files that it declares", "`cache = false`"]);
+}
+
+#[test]
+fn inputs_that_change_fail_their_job() {
+    let sandbox = Sandbox::new();
+    let (mut here, mut go) = (sandbox.fifo("here"), sandbox.fifo("go"));
+    let root = text(&sandbox, "");
+    let reducer = format!("sh -c \"echo here > {root}/here; read line < {root}/go; cat\"");
+    let job = format!("reducer = '''{reducer}'''\noutput = \"out\"\nmemory = \"64M\"\n");
+    sandbox.write("wf/flow.toml", format!("[[step]]\nname = \"a\"\ninputs = [\"text\"]\n[step.job]\n{job}"));
+    let mut start = || {
+        let mut command = sandbox.sailfish();
+        command.args(["workflow", "run"]).arg(sandbox.path("wf/flow.toml"));
+        let run = Running::start(command.arg("--state").arg(sandbox.state()));
+        assert_eq!(here.read_line(), "here");
+        run
+    };
+    let why = || sandbox.workflow(&["why", "wf/flow.toml"]).expect_success().text();
+    sandbox.write("wf/text", "a\n");
+    let run = start();
+    // The maps have read it.
+    sandbox.write("wf/text", "b\n");
+    go.write_line("go on");
+    run.wait().expect_failure(2, &["wf/text was changed during the run"]);
+    assert!(!sandbox.path("wf/out").exists());
+    let run = start();
+    // Another file with the same bytes and time takes its place: it may have had other bytes when the maps read it.
+    let time = sandbox.path("wf/text").metadata().and_then(|facts| facts.modified()).expect("a time");
+    sandbox.write("wf/new", "b\n");
+    let new = fs::File::options().append(true).open(sandbox.path("wf/new")).expect("a file");
+    new.set_modified(time).expect("a time that can be set");
+    fs::rename(sandbox.path("wf/new"), sandbox.path("wf/text")).expect("a file");
+    go.write_line("go on");
+    run.wait().expect_success();
+    assert!(why().contains("no finished run of it is known"), "{}", why());
+    let run = start();
+    go.write_line("go on");
+    run.wait().expect_success();
+    assert!(why().contains("all steps are skipped"), "{}", why());
 }
 
 #[test]
@@ -99,7 +226,9 @@ fn interrupted_run_leaves_nothing_of_its_job() {
     let _never = sandbox.fifo("never");
     let place = text(&sandbox, "");
     let waits = format!("sh -c 'cd {place}; echo here > here; read line < never'");
-    sandbox.write("flow.toml", COUNT.replace("builtin:words", &waits));
+    // It reads a file that it does not declare.
+    let waits = COUNT.replace("builtin:words", &waits).replace("[step.job]", "cache = false\n[step.job]");
+    sandbox.write("flow.toml", waits);
     let mut command = sandbox.sailfish();
     command.args(["workflow", "run"]).arg(sandbox.path("flow.toml"));
     let run = Running::start(command.arg("--state").arg(sandbox.state()));
@@ -171,7 +300,8 @@ output = "sorted"
 memory = "64M"
 "#,
     );
-    sandbox.workflow(&["run", "flow.toml"]).expect_success();
+    check_run(&sandbox, &[], "");
+    check_run(&sandbox, &[], ", 1 of them skipped");
     let rows = fs::read(sandbox.path("sorted/part-00000")).expect("a part");
     assert_eq!(rows.len(), 2000 * 100);
     let keys: Vec<&[u8]> = rows.chunks(100).map(|row| &row[..10]).collect();

@@ -76,6 +76,81 @@ fn steps_follow_versions_of_stored_files() {
     assert_eq!(read(&sandbox, "first"), "D\n");
 }
 
+/// A step for each partition of a file, and one that gathers what they wrote.
+const BY_PARTITION: &str = r#"
+[[step]]
+name = "count {partition}"
+each = "files:logs/{day}"
+per = "partition"
+command = "echo part {partition} of {day} ran; wc -l < {day} > counts/{day}.{partition}"
+inputs = ["files:logs/{day}"]
+outputs = ["counts/{day}.{partition}"]
+keep = true
+
+[[step]]
+name = "sum"
+command = "cat counts/* | awk '{ sum += $1 } END { print sum }'"
+inputs = ["counts/*"]
+stdout = "sum"
+"#;
+
+#[test]
+fn steps_run_once_for_each_partition() {
+    let sandbox = Sandbox::new();
+    sandbox.write("flow.toml", BY_PARTITION);
+    let put = |name: &str, lines: u32, parts: &str| {
+        sandbox.write("day", (0..lines).map(|line| format!("{line}\n")).collect::<String>());
+        sandbox.files().done(&["put", "day", name, "--parts", parts, "--records", "lines"]);
+    };
+    put("logs/monday", 1000, "3");
+    put("logs/tuesday", 50, "1");
+    let check = sandbox.sailfish_with(&["workflow", "check", "flow.toml"]);
+    // It looks at the stored files of the default state directory, which has none.
+    check.expect_failure(2, &["files:logs/{day}", "no stored file matches"]);
+    let said = sandbox.workflow(&["run", "flow.toml"]).expect_success().text();
+    assert_eq!(said.lines().filter(|line| line.ends_with("ran")).count(), 4, "{said}");
+    assert_eq!(read(&sandbox, "sum"), "1050\n");
+    let again = sandbox.workflow(&["run", "flow.toml"]).expect_success();
+    assert!(again.story().contains("5 steps succeeded, 5 of them skipped"), "{}", again.story());
+    put("logs/tuesday", 70, "2");
+    let said = sandbox.workflow(&["run", "flow.toml"]).expect_success().text();
+    assert!(said.contains("part 1 of tuesday ran") && !said.contains("monday"), "{said}");
+    assert_eq!(read(&sandbox, "sum"), "1070\n");
+    let down = sandbox.look(&["lineage", "files:logs/monday", "--down"]).expect_success().text();
+    assert!(["count 0", "count 2", "sum"].iter().all(|step| down.contains(step)), "{down}");
+}
+
+#[test]
+fn stored_files_are_matched_and_gathered() {
+    let sandbox = Sandbox::new();
+    for (name, text) in
+        [("texts/en/a", "1\n"), ("texts/en/b", "2\n"), ("texts/de/a", "3\n"), ("texts/c", "4\n")]
+    {
+        sandbox.write("text", text);
+        sandbox.files().done(&["put", "text", name]);
+    }
+    sandbox.write(
+        "flow.toml",
+        r#"
+[[step]]
+name = "copy {language}"
+each = "files:texts/{language}/a"
+command = "cat a > copies/{language}"
+inputs = ["files:texts/{language}/a"]
+outputs = ["files:copies/{language}"]
+
+[[step]]
+name = "all"
+command = "cat a b de en > all"
+inputs = ["files:texts/en/*", "files:copies/*"]
+outputs = ["all"]
+"#
+        .replace("> copies/", "> "),
+    );
+    sandbox.workflow(&["run", "flow.toml"]).expect_success();
+    assert_eq!(read(&sandbox, "all"), "1\n2\n3\n1\n");
+}
+
 #[test]
 fn old_versions_are_read_by_name() {
     let sandbox = Sandbox::new();
@@ -104,8 +179,13 @@ fn bad_stored_inputs_are_refused_by_name() {
     for (files, parts) in [
         ("inputs = [\"files:none\"]", ["files:none", "no file or directory none"]),
         ("inputs = [\"files:texts\"]", ["files:texts", "is a directory"]),
-        ("inputs = [\"files:texts/*\"]", ["files:texts/*", "named one by one"]),
-        ("each = \"files:texts/{k}\"", ["files:texts/{k}", "named one by one"]),
+        ("inputs = [\"files:none/*\"]", ["files:none/*", "no stored file matches"]),
+        ("each = \"files:none/{k}\"", ["files:none/{k}", "no stored file matches"]),
+        ("each = \"texts/{k}\"\nper = \"partition\"", ["texts/{k}", "needs stored files"]),
+        ("per = \"partition\"", ["partition", "give `each` the stored file"]),
+        ("per = \"partitions\"", ["partitions", "did you mean `partition`"]),
+        ("each = \"files:texts/list.txt\"\nper = \"partition\"", ["texts/list.txt", "among its inputs"]),
+        ("each = \"files:texts/{partition}\"\nper = \"partition\"", ["{partition}", "choose another name"]),
         ("outputs = [\"o\"]\nreads = [\"files:texts/list.txt\"]", ["reads", "belong into `inputs`"]),
         ("inputs = [\"files:texts/list.txt@9\"]", ["files:texts/list.txt@9", "version 9 does not exist"]),
         ("outputs = [\"files:texts/../new\"]", ["files:texts/../new", "without a version"]),

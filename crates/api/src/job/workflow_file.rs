@@ -30,6 +30,8 @@ pub struct WorkflowFileStep {
     pub sweep: BTreeMap<String, WorkflowSweep>,
     /// A path with wildcards, as in `data/{sample}.txt`: the step stands for one step for each file that matches.
     pub each: Option<String>,
+    /// `partition`: the step stands for one step for each partition of the stored files that `each` matches.
+    pub per: Option<String>,
     /// A command for the shell.
     pub command: Option<String>,
     /// A program and its arguments, in place of a command.
@@ -86,10 +88,11 @@ pub struct WorkflowFileStep {
 impl WorkflowFile {
     /// Keys of the file, and of a step.
     pub const KEYS: [&str; 3] = ["name", "params", "step"];
-    pub const STEP_KEYS: [&str; 24] = [
+    pub const STEP_KEYS: [&str; 25] = [
         "name",
         "sweep",
         "each",
+        "per",
         "command",
         "words",
         "job",

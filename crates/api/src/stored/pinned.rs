@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 pub const PINNED_FILES_MAX: usize = 1_000;
 
 /// A stored file at a version: a program of a job, or a file for its programs.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PinnedFile {
     /// Its name with the version, `files:NAME@VERSION`. A node replaces every equal word, file and link of the job by the
@@ -18,6 +18,17 @@ pub struct PinnedFile {
     #[schema(value_type = String)]
     pub path: PathBuf,
     pub stored: StoredContent,
+    /// True: steps read its partitions one by one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_partition: bool,
+}
+
+impl PinnedFile {
+    /// Returns the contents that programs may open: the file, and each partition that steps read.
+    pub fn contents(&self) -> impl Iterator<Item = StoredContent> {
+        let parts = self.stored.parts.iter().filter(|_| self.by_partition && self.stored.parts.len() > 1);
+        std::iter::once(self.stored.clone()).chain(parts.map(|part| StoredContent { parts: vec![*part] }))
+    }
 }
 
 /// Returns the name that a file of a job gets in the directory of programs: the last component of its path, for a stored

@@ -3,6 +3,8 @@
 use crate::{ContentHash, StoredContent};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use utoipa::ToSchema;
 
@@ -52,6 +54,9 @@ pub struct FileContent {
 pub struct FinishedRun {
     /// The program and, for a script, its interpreters.
     pub executables: Vec<FileContent>,
+    /// For a MapReduce job: the numbers of these that belong to each of its programs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub executable_counts: Vec<u32>,
     /// Files of [`super::StepCaching::environment`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<FileContent>,
@@ -95,6 +100,9 @@ pub struct ProgramPlace {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub input: Option<PathBuf>,
+    /// True for a file that travels with the job: its bytes are compared elsewhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_shipped: bool,
 }
 
 /// A question to a node: are all files still as a finished run left them?
@@ -102,6 +110,9 @@ pub struct ProgramPlace {
 #[serde(deny_unknown_fields)]
 pub struct RunLook {
     pub program: ProgramPlace,
+    /// For a MapReduce job: its programs, in place of the one above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_job: Option<Vec<ProgramPlace>>,
     /// Positions of inputs whose contents are compared elsewhere: other steps write them, or they are stored files. In
     /// order.
     #[serde(default, alias = "made_inputs", skip_serializing_if = "Vec::is_empty")]
@@ -150,7 +161,32 @@ pub enum RunDifference {
     },
 }
 
+impl FileStamp {
+    /// Returns the stamp in the metadata of a file.
+    pub fn of(facts: &Metadata) -> Self {
+        let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
+        Self {
+            device: facts.dev(),
+            inode: facts.ino(),
+            bytes: facts.len(),
+            modified_ns: ns(facts.mtime(), facts.mtime_nsec()),
+            changed_ns: ns(facts.ctime(), facts.ctime_nsec()),
+        }
+    }
+}
+
 impl FinishedRun {
+    /// Returns the executables of each program of a MapReduce job; None if the numbers of the record do not fit.
+    pub fn executables_of_job(&self) -> Option<Vec<&[FileContent]>> {
+        let (mut rest, mut of_job) = (self.executables.as_slice(), Vec::new());
+        for count in &self.executable_counts {
+            let (program, others) = rest.split_at_checked(*count as usize)?;
+            of_job.push(program);
+            rest = others;
+        }
+        rest.is_empty().then_some(of_job)
+    }
+
     /// Returns the path under which the run is remembered: that of its first output.
     pub fn key_path(&self) -> Option<&Path> {
         self.outputs.first().map(|output| output.path.as_path())

@@ -145,33 +145,43 @@ pub fn run(command: WorkflowCommand) -> Result<(), Failure> {
             Ok(print(&format!("{}, no mistakes\n", stages::check(&args.file)?))?)
         }
         WorkflowCommand::Check(args) => {
-            let NamedWorkflow { name, spec } = read(&args, Sources::Here)?;
+            let NamedWorkflow { name, spec } = read(&args)?;
             Ok(print(&format!("{name}: {}, no mistakes\n", counted(spec.steps.len() as u64, "step")))?)
         }
         WorkflowCommand::Plan(args) => plan(&args),
         WorkflowCommand::Plot(args) => {
             stages::check_steps(&args.file, "plot")?;
-            let svg = workflowfile::plot(&read(&args, Sources::Here)?.spec).map_err(anyhow::Error::msg);
+            let svg = workflowfile::plot(&read(&args)?.spec).map_err(anyhow::Error::msg);
             Ok(print(&svg.map_err(Failure::refused)?)?)
         }
         WorkflowCommand::Run(args) => run_file(&args),
         WorkflowCommand::Why(args) => why::run(&args),
         WorkflowCommand::Export(args) => {
             stages::check_steps(&args.file, "export")?;
-            let script = workflowfile::script(&read(&args, Sources::Here)?.spec).map_err(anyhow::Error::msg);
+            let script = workflowfile::script(&read(&args)?.spec).map_err(anyhow::Error::msg);
             Ok(print(&script.map_err(Failure::refused)?)?)
         }
     }
 }
 
-fn read(args: &FileArgs, sources: Sources) -> Result<NamedWorkflow, Failure> {
-    workflowfile::read(&args.file, sources).map_err(|error| Failure::refused(anyhow::Error::from(error)))
+/// Reads a file with the stored files of this machine.
+fn read(args: &FileArgs) -> Result<NamedWorkflow, Failure> {
+    read_at(
+        args,
+        Sources::Here,
+        JobMachines { front_end: &CommandLineFrontEnd { site: None }, state: None, slots: None },
+    )
+}
+
+fn read_at(args: &FileArgs, sources: Sources, machines: JobMachines<'_>) -> Result<NamedWorkflow, Failure> {
+    let read = workflowfile::read(&args.file, sources, machines);
+    read.map_err(|error| Failure::refused(anyhow::Error::from(error)))
 }
 
 fn plan(args: &PlanArgs) -> Result<(), Failure> {
     stages::check_steps(&args.file.file, "plan")?;
     let slots = args.slots.unwrap_or_else(machine::default_slots);
-    let lines = workflowfile::lines(&read(&args.file, Sources::Here)?.spec, slots);
+    let lines = workflowfile::lines(&read(&args.file)?.spec, slots);
     let lines = lines.map_err(|reason| Failure::refused(anyhow::Error::msg(reason)))?;
     let cells = |line: &StepLine| {
         let (steps, after) = (line.names.join(" | "), line.after.join(", "));

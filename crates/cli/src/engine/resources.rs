@@ -1,5 +1,6 @@
 //! The front end of the planner: memory and slots of this machine or of a cluster, and messages on the terminal.
 
+use crate::engine::step_outputs::is_missing;
 use crate::engine::{machine, seen_inputs, stored_outputs};
 use crate::exit::Failure;
 use crate::options::connect::Site;
@@ -103,7 +104,10 @@ fn inputs_of_cluster(site: &Site, text: &str, wanted: StoredUse) -> anyhow::Resu
     let name = name_of(text)?;
     let user = std::env::var("USER").unwrap_or_default();
     let credentials = site.credentials.read(&site.url).map_err(Failure::into_error)?;
-    let below = ClusterFiles::connect(&site.url, &credentials, &user)?.below(&name)?;
+    let below = match ClusterFiles::connect(&site.url, &credentials, &user)?.below(&name) {
+        Err(error) if wanted == StoredUse::Listed && is_missing(&error) => return Ok(StoredInputs::default()),
+        below => below?,
+    };
     let first_bytes = |file: &FileToGet| below.first_bytes(file, MAGIC_BYTES as usize);
     let files = wanted_of(&name, &below.plan, wanted, first_bytes)?;
     Ok(StoredInputs { files, pin: Some(Box::new(below)) })
@@ -112,9 +116,15 @@ fn inputs_of_cluster(site: &Site, text: &str, wanted: StoredUse) -> anyhow::Resu
 /// Lists stored files of this machine.
 fn inputs_of_machine(state_dir: &Path, text: &str, wanted: StoredUse) -> anyhow::Result<StoredInputs> {
     let name = name_of(text)?;
+    if wanted == StoredUse::Listed && !FileStore::exists(state_dir) {
+        return Ok(StoredInputs::default());
+    }
     ensure!(FileStore::exists(state_dir), "no files are stored in {}", state_dir.display());
     let store = FileStore::open(state_dir, "")?;
-    let (pin, below) = store.below(&name)?;
+    let (pin, below) = match store.below(&name) {
+        Err(error) if wanted == StoredUse::Listed && is_missing(&error) => return Ok(StoredInputs::default()),
+        below => below?,
+    };
     let first_bytes = |file: &FileToGet| store.first_bytes(file, MAGIC_BYTES as usize);
     let files = wanted_of(&name, &below, wanted, first_bytes)?;
     Ok(StoredInputs { files, pin: Some(Box::new(pin)) })
@@ -133,6 +143,7 @@ fn wanted_of(
             ensure!(!below.is_directory, "{} is a directory: name a file", name.path);
             Ok(below.files.iter().map(|file| input_of(name, below, file, None)).collect())
         }
+        StoredUse::Listed => Ok(below.files.iter().map(|file| input_of(name, below, file, None)).collect()),
     }
 }
 

@@ -15,6 +15,15 @@ const SYSTEM_FOLDERS: &[&str] = &["/usr", "/bin", "/sbin"];
 
 /// Ships the files of a job, and names them in its specification.
 pub fn ship_job(connection: &Blocking, spec: &mut JobSpec) -> Result<(), Failure> {
+    name_shipped(spec)?;
+    match spec.shipped.is_empty() {
+        true => Ok(()),
+        false => send(connection, &spec.shipped),
+    }
+}
+
+/// Names the files of a job that travel with it, in their current state.
+pub fn name_shipped(spec: &mut JobSpec) -> Result<(), Failure> {
     let mut paths: BTreeSet<PathBuf> = spec.files.iter().chain(&spec.env_file).cloned().collect();
     paths.extend(spec.streaming.iter().flat_map(|streaming| &streaming.links).map(|link| link.path.clone()));
     // The nodes have these.
@@ -26,11 +35,11 @@ pub fn ship_job(connection: &Blocking, spec: &mut JobSpec) -> Result<(), Failure
             paths.extend(program(words));
         }
     }
-    spec.shipped = ship(connection, paths)?;
+    spec.shipped = looked_at(paths)?;
     Ok(())
 }
 
-/// Does the same for jobs of one task each with equal files.
+/// Ships the files of jobs of one task each, which have equal files.
 pub fn ship_tasks(connection: &Blocking, tasks: &mut [RunTask]) -> Result<(), Failure> {
     let Some(first) = tasks.first() else { return Ok(()) };
     let files = first.files.iter().chain(&first.env_file).cloned();
@@ -52,6 +61,15 @@ fn program(words: &[String]) -> Option<PathBuf> {
 }
 
 fn ship(connection: &Blocking, paths: BTreeSet<PathBuf>) -> Result<Vec<ShippedFile>, Failure> {
+    let shipped = looked_at(paths)?;
+    if !shipped.is_empty() {
+        send(connection, &shipped)?;
+    }
+    Ok(shipped)
+}
+
+/// Describes files in their current state.
+fn looked_at(paths: BTreeSet<PathBuf>) -> Result<Vec<ShippedFile>, Failure> {
     let mut shipped = Vec::new();
     for path in paths {
         shipped.extend(look_at(&path).map_err(Failure::refused)?);
@@ -60,9 +78,6 @@ fn ship(connection: &Blocking, paths: BTreeSet<PathBuf>) -> Result<Vec<ShippedFi
     if count > SHIPPED_FILES_MAX {
         let message = format!("{count} files are too many to ship: the limit is {SHIPPED_FILES_MAX}");
         return Err(Failure::refused(anyhow::anyhow!(message)));
-    }
-    if !shipped.is_empty() {
-        send(connection, &shipped)?;
     }
     Ok(shipped)
 }

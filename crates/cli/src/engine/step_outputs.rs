@@ -92,7 +92,8 @@ fn name_of(path: &Path) -> Result<TreePath, TaskFailure> {
     name.map(|name| name.path).map_err(|error| failure("use the name", &error))
 }
 
-fn is_missing(error: &FilesError) -> bool {
+/// Returns whether an error says that there is no file of the name.
+pub fn is_missing(error: &FilesError) -> bool {
     let is_remote = matches!(error, FilesError::Remote { fault: RemoteFault::Missing, .. });
     is_remote || matches!(error, FilesError::Missing(_) | FilesError::Tree(TreeError::Missing(_)))
 }

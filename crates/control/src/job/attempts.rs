@@ -142,7 +142,12 @@ impl Job {
             TaskResult::Reduce(reduce) => {
                 outbox.write(Change::Part { attempt, part: reduce.part.clone() });
             }
-            TaskResult::Commit(_) => {}
+            TaskResult::Commit(commit) => {
+                if let Some(run) = &commit.run {
+                    let result = RunResult { runs: vec![Some(run.as_ref().clone())], ..RunResult::default() };
+                    outbox.tell(Fact::StepRan { job, result: Box::new(result) });
+                }
+            }
             TaskResult::Run(run) => {
                 self.remember_output(attempt, run, outbox);
                 if !run.runs.is_empty() || !run.looked.is_empty() {

@@ -3,8 +3,8 @@
 
 use crate::job::Job;
 use api::task::{
-    AdoptResult, AdoptTask, AdoptedCopy, ChunkSummary, KeptRun, MapResult, MapTask, Part, RunResult,
-    RunSummary, RunTask, TASK_WARNINGS_MAX,
+    AdoptResult, AdoptTask, AdoptedCopy, ChunkSummary, CommitTask, FinishedRun, KeptRun, MapResult, MapTask,
+    Part, RunResult, RunSummary, RunTask, TASK_WARNINGS_MAX,
 };
 use api::{Blame, Task, TaskFailure, TaskResult};
 use ids::{AttemptKey, ChunkId, IfileIndex, RunId};
@@ -65,7 +65,10 @@ impl Job {
                 let problem = foreign.then_some("records of an I-file it was not given");
                 (problem, Some((task.part_index, &reduce.part)))
             }
-            (Some(Task::Commit(_)), TaskResult::Commit(_)) => (None, None),
+            (Some(Task::Commit(task)), TaskResult::Commit(commit)) => {
+                let is_foreign = commit.run.as_ref().is_some_and(|run| !self.may_record(task, run));
+                (is_foreign.then_some("a run of another job"), None)
+            }
             (Some(Task::Run(task)), TaskResult::Run(run)) => (problem_of_program(task, run), None),
             _ => (Some("a result of another kind of task"), None),
         };
@@ -78,6 +81,17 @@ impl Job {
             true => Ok(()),
             false => wrong(&format!("the part {name:?} instead of {expected}")),
         }
+    }
+
+    /// Returns whether a run has the files of this job, which remembers its runs.
+    fn may_record(&self, task: &CommitTask, run: &FinishedRun) -> bool {
+        let Some(recording) = &self.spec.recording else { return false };
+        let parts = task.parts.iter().map(|part| self.spec.output.join(&part.name));
+        let outputs = run.outputs.iter().map(|output| &output.path);
+        let inputs = run.inputs.iter().map(|input| &input.path);
+        outputs.eq(parts.collect::<Vec<_>>().iter())
+            && inputs.eq(self.spec.inputs.iter().map(|input| &input.path))
+            && run.environment.iter().map(|file| &file.path).eq(&recording.files)
     }
 
     pub(crate) fn run_ids(&self) -> impl Iterator<Item = RunId> {

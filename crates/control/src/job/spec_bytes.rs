@@ -20,6 +20,10 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
     let files = spec.files.iter().map(|file| file.as_os_str().len());
     let shipped = spec.shipped.iter().map(|file| file.path.as_os_str().len() + NAMED_BYTES);
     let pinned = spec.pinned.iter().map(pinned_bytes);
+    let recording = spec.recording.iter().map(|recording| {
+        let files = recording.files.iter().map(|file| file.as_os_str().len()).sum::<usize>();
+        recording.directory.as_os_str().len() + files + recording.inputs.len() * NAMED_BYTES
+    });
     let bytes: usize = functions
         .map(of_function)
         .chain(inputs)
@@ -27,6 +31,7 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
         .chain(files)
         .chain(shipped)
         .chain(pinned)
+        .chain(recording)
         .sum();
     let single: u64 = spec.kind.program().into_iter().map(task_bytes).sum();
     let steps: u64 = spec.kind.steps().map_or(0, |steps| steps.spec.text().len() as u64);

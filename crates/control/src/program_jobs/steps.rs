@@ -73,7 +73,8 @@ pub struct NewJobStep {
 
 /// Returns the pinned files of a job, by the identities of their bytes: its steps may read these.
 pub(crate) fn pinned_contents(spec: &JobSpec) -> Arc<BTreeMap<ContentHash, StoredContent>> {
-    Arc::new(spec.pinned.iter().map(|file| (file.stored.identity(), file.stored.clone())).collect())
+    let contents = spec.pinned.iter().flat_map(|file| file.contents());
+    Arc::new(contents.map(|content| (content.identity(), content)).collect())
 }
 
 /// Returns the contents of the shipped files of a job: its steps may use these.

@@ -124,7 +124,7 @@ mod tests {
     use crate::gate::Caller;
     use api::people::Role;
     use api::task::RunTask;
-    use api::{Blame, Function, JobSpec, PinnedFile, StoredContent, TaskFailure};
+    use api::{Blame, Function, JobSpec, PinnedFile, TaskFailure};
     use std::path::PathBuf;
 
     const SECRET: &str = "hunter2";
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn hidden_fields_are_in_no_part() {
         let path = PathBuf::from(format!("files:{SECRET}@1"));
-        let pinned = || PinnedFile { path: path.clone(), stored: StoredContent::default() };
+        let pinned = || PinnedFile { path: path.clone(), ..PinnedFile::default() };
         let task = RunTask {
             words: vec!["sh".into(), "-c".into(), SECRET.into()],
             env: vec![("PASSWORD".into(), SECRET.into())],

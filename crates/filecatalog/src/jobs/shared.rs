@@ -32,8 +32,11 @@ impl SharingJob {
         !self.files.is_empty()
     }
 
-    /// Adds a file that the programs of this job open.
+    /// Adds a file that the programs of this job open. Of one that is read by partitions, no node needs the whole.
     pub fn add(&mut self, spec: &JobSpec, file: &PinnedFile) {
+        if file.by_partition {
+            return;
+        }
         let maps = |input: &InputFile| input.size_bytes.div_ceil(MAP_BYTES).max(1);
         let tasks = spec.inputs.iter().map(maps).fold(0, u64::saturating_add).max(1);
         let before = self.files.entry(file.clone()).or_default();
@@ -121,7 +124,11 @@ mod tests {
 
     fn file(name: &str) -> PinnedFile {
         let part = StoredPart { concrete: ConcreteId(7), bytes: 1, crc32c: 1 };
-        PinnedFile { path: format!("files:{name}@1").into(), stored: StoredContent { parts: vec![part] } }
+        PinnedFile {
+            path: format!("files:{name}@1").into(),
+            stored: StoredContent { parts: vec![part] },
+            ..PinnedFile::default()
+        }
     }
 
     /// A job with one input of so many bytes, whose program is this file.

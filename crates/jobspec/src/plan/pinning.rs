@@ -5,7 +5,7 @@ use super::is_stored;
 use crate::front_end::{FrontEnd, StoredPin, StoredUse};
 use anyhow::{Context, ensure};
 use api::stored::PINNED_FILES_MAX;
-use api::{Function, PinnedFile};
+use api::{ContentHash, Function, PinnedFile, StoredContent};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -68,7 +68,7 @@ impl<'a> Pinning<'a> {
             let found = found.with_context(|| format!("{option} {name}"))?;
             let one = found.files.into_iter().find_map(|file| Some((file.path, file.stored?)));
             let (path, stored) = one.with_context(|| format!("{option} {name}: it is no stored file"))?;
-            self.files.insert(name.to_string(), PinnedFile { path, stored });
+            self.files.insert(name.to_string(), PinnedFile { path, stored, by_partition: false });
             self.pins.extend(found.pin);
             ensure!(
                 self.files.len() <= PINNED_FILES_MAX,
@@ -76,6 +76,21 @@ impl<'a> Pinning<'a> {
             );
         }
         Ok(&self.files[name])
+    }
+
+    /// Pins a stored file of which steps read partitions. Returns the identity of the bytes of one of them.
+    pub fn pin_partition(
+        &mut self,
+        option: &str,
+        name: &str,
+        partition: usize,
+    ) -> anyhow::Result<ContentHash> {
+        self.pin(option, name)?;
+        let file = self.files.get_mut(name).filter(|file| partition < file.stored.parts.len());
+        let file =
+            file.with_context(|| format!("{option} {name}: it has no partition {partition} any more"))?;
+        file.by_partition = true;
+        Ok(StoredContent { parts: vec![file.stored.parts[partition]] }.identity())
     }
 
     /// Returns the files, each once.

@@ -1,13 +1,13 @@
 //! Stored files that the steps of a job read: each gets its version and the identity of its bytes at submit.
 
 use super::is_stored;
-use super::pinning::Pinning;
+use super::pinning::{Pinned, Pinning};
 use crate::front_end::{FrontEnd, StoredPin};
-use anyhow::Context;
-use api::STORED_PREFIX;
-use api::{JobSpec, JsonText};
+use anyhow::{Context, ensure};
+use api::stored::of_partition;
+use api::{JobSpec, JsonText, PinnedFile, STORED_PREFIX};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Pins the stored files that the programs of steps declare as inputs, and no step writes. An input keeps its name as written, and gets the
@@ -28,6 +28,7 @@ pub fn pin_inputs_of_steps(
     let steps = value.get_mut("steps").and_then(Value::as_array_mut);
     let Some(steps) = steps else { return Ok(Vec::new()) };
     let written = stored_outputs(steps);
+    let mut partitions: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for step in steps {
         let inputs = step.pointer_mut("/program/inputs").and_then(Value::as_array_mut);
         for input in inputs.into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -37,15 +38,41 @@ pub fn pin_inputs_of_steps(
             if written.contains(name) {
                 continue;
             }
-            let pinned = pinning.pin("the input", name)?;
-            let content = serde_json::to_value(pinned.stored.identity()).context("writing a hash")?;
+            let identity = match of_partition(Path::new(name)) {
+                Some((file, partition)) => {
+                    let file = file.to_string_lossy();
+                    partitions.entry(file.to_string()).or_default().insert(partition);
+                    pinning.pin_partition("the input", &file, partition)?
+                }
+                None => pinning.pin("the input", name)?.stored.identity(),
+            };
+            let content = serde_json::to_value(identity).context("writing a hash")?;
             input.insert("content".to_string(), content);
         }
     }
     of_steps.spec = JsonText::of(&value).context("writing the steps")?;
     let pinned = pinning.finish();
+    for (file, read) in partitions {
+        check_partitions(&file, read.len(), &pinned)?;
+    }
     spec.pinned = pinned.files;
     Ok(pinned.pins)
+}
+
+/// Checks that the steps of a workflow read all partitions of a file: it may have got another version since its steps were
+/// made from it.
+fn check_partitions(file: &str, read_count: usize, pinned: &Pinned) -> anyhow::Result<()> {
+    let versions = pinned.files.iter().filter(|pinned| pinned.by_partition);
+    let of_file = |pinned: &&PinnedFile| {
+        let path = pinned.path.to_string_lossy();
+        path.strip_prefix(file).is_some_and(|version| version.starts_with('@'))
+    };
+    let known = versions.filter(of_file).find(|pinned| pinned.stored.parts.len() == read_count);
+    ensure!(
+        known.is_some(),
+        "{file} has another number of partitions than the {read_count} that the steps read: run the workflow again"
+    );
+    Ok(())
 }
 
 /// Returns the stored files that steps write: their readers get the versions of this run.

@@ -157,6 +157,6 @@ fn run_task(
         Task::Merge(task) => merge::merge(shared, job, task).map(TaskResult::Merge),
         Task::Reduce(task) => reduce::run(shared, job, task).map(TaskResult::Reduce),
         Task::Run(_) => unreachable!("it has no data of a job"),
-        Task::Commit(task) => commit::run(job, assignment, task).map(TaskResult::Commit),
+        Task::Commit(task) => commit::run(shared, job, assignment, task).map(TaskResult::Commit),
     }
 }

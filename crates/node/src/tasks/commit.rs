@@ -1,10 +1,13 @@
 //! The commit: parts get their names, report and mark are written, everything is synced, and the staging directory
 //! becomes the output by one rename. If the output is a prefix of objects, `objects` has the protocol.
 
+pub(crate) mod recording;
+
 use crate::attempt::{Assignment, JobRun};
 use crate::failure::{file_failure, named_failure};
-use crate::job_data::JobData;
-use api::task::{CommitResult, CommitTask, Part};
+use crate::job_data::AttemptData;
+use crate::shared::Shared;
+use api::task::{CommitResult, CommitTask, FinishedRun, Part};
 use api::{Blame, JobSpec, TaskFailure, is_object_url};
 use faults::{CrashPoint, IoCall, crash_point, io_call};
 use objects::ObjectUrl;
@@ -24,14 +27,15 @@ const FRACTION_LOSS_MAX: f64 = 1e-12;
 
 /// Publishes the output. A later attempt may repeat every step.
 pub(crate) fn run(
-    data: &JobData,
+    shared: &Shared,
+    data: &AttemptData,
     assignment: &Assignment,
     task: &CommitTask,
 ) -> Result<CommitResult, TaskFailure> {
     if let Some(output) = &data.stored_output {
         output.publish(&task.parts, &assignment.cancelled)?;
         crash_point(CrashPoint::CommitAfterRename);
-        return Ok(CommitResult { replaced: false });
+        return Ok(CommitResult::default());
     }
     let report = serde_json::to_vec_pretty(&task.report).map_err(|error| {
         TaskFailure::new(Blame::Engine, format!("cannot write the report as JSON: {error}"))
@@ -39,7 +43,9 @@ pub(crate) fn run(
     let (job, cancelled) = (&*assignment.job, &*assignment.cancelled);
     match is_object_url(&job.staging) {
         true => publish_objects(job, cancelled, task, report),
-        false => publish_directory(job, cancelled, &task.parts, &report),
+        false => publish_directory(job, cancelled, &task.parts, &report, |staging| {
+            recording::record(shared, data, task, staging)
+        }),
     }
 }
 
@@ -55,7 +61,7 @@ fn publish_objects(
         objects::staging::publish(Publication { staging, parts, report, overwrite }, &is_cancelled)
     });
     match published {
-        Ok(replaced) => Ok(CommitResult { replaced }),
+        Ok(replaced) => Ok(CommitResult { replaced, run: None }),
         Err(error) => Err(TaskFailure::new(error.blame(), error.to_string())),
     }
 }
@@ -91,14 +97,17 @@ fn publish_directory(
     cancelled: &AtomicBool,
     parts: &[Part],
     report: &[u8],
+    record: impl FnOnce(&Path) -> Result<Option<Box<FinishedRun>>, TaskFailure>,
 ) -> Result<CommitResult, TaskFailure> {
     let (spec, names) = (&job.spec, Names::of(job)?);
     let staging = &names.staging;
+    let mut run = None;
     let replaced = match is_published(&names.output, report) {
         // The attempt that published it was lost. The staging path has the older output now, if anything.
         true => spec.overwrite && staging.exists(),
         false => {
             prepare(spec, &job.staging, parts, report)?;
+            run = record(staging)?;
             if cancelled.load(Ordering::Relaxed) {
                 return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
             }
@@ -120,7 +129,7 @@ fn publish_directory(
         // the server removes the staging directory again.
         let _ = std::fs::remove_dir_all(staging);
     }
-    Ok(CommitResult { replaced })
+    Ok(CommitResult { replaced, run })
 }
 
 /// Does everything except the rename of the output.

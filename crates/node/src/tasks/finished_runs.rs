@@ -22,6 +22,26 @@ const FIRST_LINE_BYTES_MAX: usize = 256;
 /// Maximum number of scripts that interpret each other.
 const INTERPRETERS_MAX: usize = 4;
 
+/// The executables of a job's programs and the files beside them, as they are on this node.
+#[derive(Clone, Debug)]
+pub(crate) struct JobPrograms {
+    pub executables: Vec<FileContent>,
+    /// Numbers of executables of each program.
+    pub counts: Vec<u32>,
+    pub environment: Vec<FileContent>,
+}
+
+impl JobPrograms {
+    /// Compares contents. A stamp may have become certain meanwhile.
+    pub fn has_contents_of(&self, other: &Self) -> bool {
+        let identity = |file: &FileContent| (file.path.clone(), file.sha256);
+        let same = |one: &[FileContent], other: &[FileContent]| {
+            one.iter().map(identity).eq(other.iter().map(identity))
+        };
+        same(&self.executables, &other.executables) && same(&self.environment, &other.environment)
+    }
+}
+
 /// Access to the files of a job, for hashing.
 #[derive(Clone, Copy)]
 pub(super) struct Reading<'a> {
@@ -121,7 +141,7 @@ pub(super) fn name_stored(program: &RunTask, run: &mut FinishedRun) {
 
 /// Returns the executable of a program, and the interpreters of scripts. Anyone may execute them, so they may lie outside
 /// of the roots.
-fn executables(program: &ProgramPlace, reading: Reading<'_>) -> Option<Vec<FileContent>> {
+pub(super) fn executables(program: &ProgramPlace, reading: Reading<'_>) -> Option<Vec<FileContent>> {
     let mut next = match &program.input {
         Some(input) => Some(input.clone()),
         None => Some(found(&program.word, program)?),
@@ -209,24 +229,38 @@ impl<'a> Looking<'a> {
     }
 
     fn executables(&mut self) {
-        let program = &self.look.program;
-        let found = match program.input.as_ref().filter(|input| is_stored_path(input)) {
-            Some(_) => self.with_interpreters().unwrap_or_default(),
-            None => executables(program, self.reading).unwrap_or_default(),
+        let Some(places) = &self.look.of_job else {
+            let changed = self.changed_executable(&self.look.program, &self.run.executables);
+            self.differences.extend(changed);
+            return;
         };
-        let identity = |file: &FileContent| (file.path.clone(), file.sha256);
-        let same = found.iter().map(identity).eq(self.run.executables.iter().map(identity));
-        if !same {
-            let path = found.first().map(|file| file.path.clone());
-            let path = path.unwrap_or_else(|| PathBuf::from(&self.look.program.word));
-            self.differences.push(RunDifference::Executable { path });
-        }
+        let of_job = self.run.executables_of_job().filter(|recorded| recorded.len() == places.len());
+        let changed = match of_job {
+            Some(recorded) => places
+                .iter()
+                .zip(recorded)
+                .find_map(|(place, recorded)| self.changed_executable(place, recorded)),
+            None => Some(RunDifference::Words),
+        };
+        self.differences.extend(changed);
     }
 
-    /// Returns the executables of a program that is a stored file, with its present interpreters. Its bytes are compared as
-    /// those of an input.
-    fn with_interpreters(&self) -> Option<Vec<FileContent>> {
-        let mut recorded = self.run.executables.iter();
+    fn changed_executable(&self, program: &ProgramPlace, recorded: &[FileContent]) -> Option<RunDifference> {
+        let is_stored = program.input.as_ref().is_some_and(|input| is_stored_path(input));
+        let found = match is_stored || program.is_shipped {
+            true => self.with_interpreters(recorded).unwrap_or_default(),
+            false => executables(program, self.reading).unwrap_or_default(),
+        };
+        let identity = |file: &FileContent| (file.path.clone(), file.sha256);
+        let same = found.iter().map(identity).eq(recorded.iter().map(identity));
+        let path = found.first().map_or_else(|| PathBuf::from(&program.word), |file| file.path.clone());
+        (!same).then_some(RunDifference::Executable { path })
+    }
+
+    /// Returns the executables of a program that is a stored or a shipped file, with its present interpreters. Its bytes are
+    /// compared elsewhere.
+    fn with_interpreters(&self, recorded: &[FileContent]) -> Option<Vec<FileContent>> {
+        let mut recorded = recorded.iter();
         let mut found: Vec<FileContent> = recorded.next().cloned().into_iter().collect();
         if let Some(interpreter) = recorded.next() {
             let word = interpreter.path.to_str()?.to_string();

@@ -132,12 +132,13 @@ impl Shares<'_> {
             stderr_log: Some(self.error_path.to_path_buf()),
             reports: Arc::default(),
             sandbox,
+            declared_reads: limit,
             any_exit_code: false,
             task_env: Vec::new(),
             kept_for: None,
             named: named.map(PathBuf::as_path).chain(own).map(Path::to_path_buf).collect(),
         };
-        let spec = ProgramSpec { declared_reads: limit, ..ProgramSpec::new(&task.words, &context) };
+        let spec = ProgramSpec::new(&task.words, &context);
         Ok(PipelineProgram { context, spec, reads, after, file_memory: member.file_memory().cloned() })
     }
 }

@@ -3,11 +3,14 @@
 use crate::failure::{file_failure, named_failure};
 use crate::job_data::AttemptData;
 use crate::shared::Shared;
+use crate::tasks::commit::recording;
 use crate::tasks::streaming_env::{self, TaskPlace};
 use api::{Blame, FileLink, Function, InputFile, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::{AttemptKey, JobId};
-use program::{EnvFileError, FunctionContext, Named, Network, OpenNamed, ProgramLimits, Sandbox};
+use program::{
+    DeclaredReads, EnvFileError, FunctionContext, Named, Network, OpenNamed, ProgramLimits, Sandbox,
+};
 use programport::OpenPort;
 use roots::JobPaths;
 use rustix::fs::Access;
@@ -217,12 +220,18 @@ pub(crate) fn function_context(
     if let Some(streaming) = &spec.streaming {
         env.extend(streaming_env::variables(job, streaming, attempt, place, work_dir.path()));
     }
+    recording::begin(shared, job);
     let base = shared.options.sandbox.as_ref();
     let readable = readable(job, place);
+    let recording = spec.recording.as_ref().filter(|_| base.is_none());
+    let declared_reads = recording
+        .and_then(|recording| DeclaredReads::new(&recording.directory, readable.clone()))
+        .map(Arc::new);
     let named = job.run.disk_dirs.iter().chain(&readable).cloned().collect();
     let needs = SandboxNeeds { readable, work_dir: None, writable: Vec::new(), has_network: spec.network };
     let sandbox = base.map(|base| sandbox_for(base, &job.run.paths, needs)).transpose()?;
-    if sandbox.is_some() {
+    // A directory of a user may lie in `/tmp`.
+    if sandbox.is_some() || declared_reads.is_some() {
         env.push(("TMPDIR".to_string(), work_dir.path().to_string_lossy().into_owned()));
     }
     env.extend(env_of_file(spec.env_file.as_deref())?);
@@ -245,6 +254,7 @@ pub(crate) fn function_context(
         stderr_log: None,
         reports: Arc::default(),
         sandbox,
+        declared_reads,
         any_exit_code: spec.streaming.as_ref().is_some_and(|streaming| streaming.any_exit_code),
         named,
     })

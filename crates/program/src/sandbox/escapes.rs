@@ -241,6 +241,7 @@ fn attempt(outside: &Outside, code: &str, without: &str) -> Result<(), String> {
         disk_dirs: Vec::new(),
         reports: Arc::default(),
         sandbox: Some(Arc::new(sandbox)),
+        declared_reads: None,
         any_exit_code: false,
         named: Vec::new(),
     };

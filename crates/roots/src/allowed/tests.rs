@@ -59,7 +59,7 @@ fn command(word: &str) -> Option<Function> {
 }
 
 fn pinned(name: &str) -> PinnedFile {
-    PinnedFile { path: name.into(), stored: StoredContent::default() }
+    PinnedFile { path: name.into(), ..PinnedFile::default() }
 }
 
 fn shipped(path: &Path) -> ShippedFile {

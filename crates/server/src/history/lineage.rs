@@ -3,6 +3,7 @@
 use api::history::lineage::{
     LINEAGE_RUNS_MAX, Lineage, LineageDirection, LineageFile, LineageQuestion, LineageRun,
 };
+use api::stored::of_partition;
 use api::task::{FileContent, RecordedRun, is_stored_path};
 use ids::JobId;
 use metastore::{FinishedRunRow, Metastore, StoreError};
@@ -71,7 +72,7 @@ impl RunGraph {
         // A change of a program makes its steps run again, as that of an input does.
         for read in run.inputs.iter().chain(&run.environment).chain(&run.executables) {
             for path in std::iter::once(&read.path).chain(&read.real_path) {
-                self.readers.entry(path.clone()).or_default().push(index);
+                self.readers.entry(whole(path).to_path_buf()).or_default().push(index);
             }
         }
         self.runs.push(run_of(row));
@@ -92,8 +93,8 @@ impl RunGraph {
 
     fn next(&self, path: &Path, direction: LineageDirection) -> Vec<usize> {
         match direction {
-            LineageDirection::Up => self.writers.get(path).copied().into_iter().collect(),
-            LineageDirection::Down => self.readers.get(path).cloned().unwrap_or_default(),
+            LineageDirection::Up => self.writers.get(whole(path)).copied().into_iter().collect(),
+            LineageDirection::Down => self.readers.get(whole(path)).cloned().unwrap_or_default(),
         }
     }
 
@@ -123,6 +124,11 @@ impl RunGraph {
         }
         Lineage { was_at, runs, is_cut: false }
     }
+}
+
+/// Returns the file of which a run read a partition, or else the path.
+fn whole(path: &Path) -> &Path {
+    of_partition(path).map_or(path, |(file, _)| file)
 }
 
 fn run_of(row: FinishedRunRow) -> LineageRun {
@@ -186,6 +192,19 @@ mod tests {
         let lineage =
             graph.lineage(&LineageQuestion { path: path.into(), real_path: None, direction, sha256 });
         lineage.runs.into_iter().map(|run| (run.step, run.distance)).collect()
+    }
+
+    #[test]
+    fn readers_of_partitions_read_the_file() {
+        let graph = graph(&[
+            ("put", &["/in"], &["files:day"]),
+            ("first", &["files:day/@0"], &["/0"]),
+            ("second", &["files:day/@1"], &["/1"]),
+        ]);
+        let down = ask(&graph, "files:day", LineageDirection::Down);
+        assert_eq!(down, [("first".to_string(), 0), ("second".to_string(), 0)]);
+        let up = ask(&graph, "/1", LineageDirection::Up);
+        assert_eq!(up, [("second".to_string(), 0), ("put".to_string(), 1)]);
     }
 
     #[test]

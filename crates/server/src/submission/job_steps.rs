@@ -7,6 +7,7 @@ use crate::event_loop::{EventLoop, Submission};
 use crate::submission::jobs::{Incoming, Refused};
 use crate::submission::steps::refusal;
 use crate::submission::{arguments, shipping};
+use api::task::{FileStamp, JobRecording};
 use api::{InputFile, JobSpec};
 use control::{NewJobStep, NewSteps, Service};
 use ids::JobId;
@@ -41,7 +42,10 @@ impl StepPaths {
     /// Returns the job with its inputs as they are now, and the sizes that follow from them. Reads file systems.
     pub fn pinned(&self, spec: &JobSpec) -> Result<JobSpec, ServerError> {
         self.paths.check(|roots| roots.check_job(spec))?;
-        let inputs = spec.inputs.iter().map(|input| self.pin(input)).collect::<Result<Vec<_>, _>>()?;
+        let pinned = spec.inputs.iter().map(|input| self.pin(input)).collect::<Result<Vec<_>, _>>()?;
+        let (inputs, stamps): (Vec<InputFile>, Vec<FileStamp>) = pinned.into_iter().unzip();
+        let recording =
+            spec.recording.clone().map(|recording| Box::new(JobRecording { inputs: stamps, ..*recording }));
         mapper::input::check_whole_records(&inputs, spec.formats.input)?;
         let input_bytes = inputs.iter().map(|input| input.size_bytes).fold(0, u64::saturating_add);
         let (memory_bytes, slots, combines) = (spec.memory_bytes, spec.slots, spec.combiner.is_some());
@@ -49,16 +53,18 @@ impl StepPaths {
         if input_bytes / layout.split_bytes >= SPLITS_MAX {
             return Err(ServerError::LargeStep { bytes: input_bytes, max: SPLITS_MAX * layout.split_bytes });
         }
-        let pinned = JobSpec { inputs, layout, ..spec.clone() };
+        let pinned = JobSpec { inputs, layout, recording, ..spec.clone() };
         mapreduce::check(&pinned, &splits(&pinned))?;
         directories::check_output(&pinned, &self.state_dir)?;
         Ok(pinned)
     }
 
-    fn pin(&self, input: &InputFile) -> Result<InputFile, ServerError> {
+    fn pin(&self, input: &InputFile) -> Result<(InputFile, FileStamp), ServerError> {
         let path: &Path = &input.path;
-        let file = self.paths.open_file(path).map_err(|source| mapper::input::unopened(path, source))?;
-        Ok(InputFile { named: input.named, ..mapper::input::pin_file(path, &file)? })
+        let unopened = |source| mapper::input::unopened(path, source);
+        let file = self.paths.open_file(path).map_err(unopened)?;
+        let stamp = FileStamp::of(&file.metadata().map_err(unopened)?);
+        Ok((InputFile { named: input.named, ..mapper::input::pin_file(path, &file)? }, stamp))
     }
 }
 

@@ -207,7 +207,7 @@ mod tests {
             let task = RunTask { files: vec![path.into()], ..RunTask::default() };
             assert_eq!(check(&JobSpec::of_one_task("job".into(), task)).is_ok(), expected, "{path:?}");
         }
-        let stored = PinnedFile { path: "files:a@1".into(), stored: StoredContent::default() };
+        let stored = PinnedFile { path: "files:a@1".into(), ..PinnedFile::default() };
         for (pinned, expected) in [(vec![stored], true), (Vec::new(), false)] {
             let spec = JobSpec { files: vec!["files:a@1".into()], pinned, ..JobSpec::named("job") };
             assert_eq!(check(&spec).is_ok(), expected, "{:?}", spec.pinned);

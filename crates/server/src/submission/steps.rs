@@ -162,7 +162,7 @@ fn bring_pinned(new: &mut NewSteps) -> Result<(), String> {
                 return Err(cannot_begin(&step.name, &ServerError::StepReadsOther { path }));
             };
             let path = input.path.clone();
-            pinned.insert(&input.path, PinnedFile { path, stored: stored.clone() });
+            pinned.insert(&input.path, PinnedFile { path, stored: stored.clone(), ..PinnedFile::default() });
         }
         let pinned: Vec<PinnedFile> = pinned.into_values().collect();
         if *pinned != task.pinned {

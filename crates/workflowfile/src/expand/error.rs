@@ -49,6 +49,8 @@ pub enum ExpansionError {
     EndlessGrowth { step: String, pattern: String, path: PathBuf },
     #[error("cannot list {path}: {source}", path = path.display())]
     Unlistable { path: PathBuf, source: std::io::Error },
+    #[error("cannot list the stored files {path}: {source:#}")]
+    UnlistableStored { path: String, source: anyhow::Error },
     #[error("{path} matches {pattern:?}, and its name is not UTF-8: rename it", path = path.display())]
     NotUtf8 { pattern: String, path: PathBuf },
     #[error("the step {step:?} makes more than {max} {things} of the workflow: {advice}")]

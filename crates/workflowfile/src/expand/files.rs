@@ -1,7 +1,8 @@
-//! Files of this machine that match.
+//! Files that match.
 
 use super::error::ExpansionError;
 use super::pattern::{Part, may_match};
+use super::stored::{StoredEntry, StoredListing, is_of_store};
 use std::collections::BTreeMap;
 use std::fs::DirEntry;
 use std::io::ErrorKind;
@@ -59,12 +60,16 @@ struct Entry {
 }
 
 /// Directories, each listed once. The walks of libraries end the process at a name that is not UTF-8.
-#[derive(Default)]
-pub struct Disk {
+pub struct Disk<'a> {
+    pub stored: StoredListing<'a>,
     listings: BTreeMap<String, Rc<Vec<Entry>>>,
 }
 
-impl Disk {
+impl<'a> Disk<'a> {
+    pub fn new(stored: StoredListing<'a>) -> Self {
+        Self { stored, listings: BTreeMap::new() }
+    }
+
     /// Returns the paths of the files below a directory whose names match one by one, in order.
     pub fn matching(
         &mut self,
@@ -88,11 +93,14 @@ impl Disk {
         let Some((name, rest)) = names.split_first() else { return Ok(()) };
         if let NamePattern::Fixed(name) = name {
             let path = format!("{dir}/{name}");
-            match rest.is_empty() {
-                true if Path::new(&path).is_file() => found.push(path),
-                true => {}
-                false => self.walk(&path, rest, pattern, found)?,
+            if !rest.is_empty() {
+                return self.walk(&path, rest, pattern, found);
             }
+            let is_file = match is_of_store(&path) {
+                true => self.stored.partitions(&path)?.is_some(),
+                false => Path::new(&path).is_file(),
+            };
+            found.extend(is_file.then_some(path));
             return Ok(());
         }
         let listing = self.listing(dir)?;
@@ -119,6 +127,11 @@ impl Disk {
     fn listing(&mut self, dir: &str) -> Result<Rc<Vec<Entry>>, ExpansionError> {
         if let Some(listing) = self.listings.get(dir) {
             return Ok(listing.clone());
+        }
+        if is_of_store(dir) {
+            let entry =
+                |StoredEntry { name, is_dir }| Entry { name, is_utf8: true, is_dir, is_file: !is_dir };
+            return Ok(Rc::new(self.stored.entries(dir)?.into_iter().map(entry).collect()));
         }
         let path = PathBuf::from(if dir.is_empty() { "/" } else { dir });
         let unlistable = |source| ExpansionError::Unlistable { path: path.clone(), source };

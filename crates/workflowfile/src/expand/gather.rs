@@ -2,11 +2,11 @@
 
 use super::error::ExpansionError;
 use super::files::{Disk, GLOB_OPTIONS, NamePattern, glob_prefix};
-use super::instance::{absolute_path, output_paths};
+use super::instance::{absolute_path, output_paths, split_base};
+use super::stored::{declared_name, is_of_store};
 use super::{Outputs, no_match};
-use crate::read::Sources;
+use crate::machines::Sources;
 use api::job::workflow_file::WorkflowFileStep;
-use api::task::is_stored_path;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 /// Maximum number of files and steps that the steps of a workflow gather, all together.
 const GATHERED_MAX: usize = 5_000_000;
 const NO_TREES: &str = "`**` is no pattern: give a `*` for each directory";
-pub(super) const NO_STORED: &str = "stored files are named one by one";
 const DOTS: &str = "give a path without `..`";
 
 /// Finds the files and steps that steps gather.
@@ -22,7 +21,7 @@ pub struct Gatherer<'a> {
     pub dir: &'a str,
     pub sources: Sources,
     pub outputs: &'a Outputs,
-    pub disk: Disk,
+    pub disk: Disk<'a>,
     pub gathered: usize,
     /// Output directories of jobs: of the files there, only the parts are gathered.
     pub job_dirs: BTreeSet<String>,
@@ -65,13 +64,10 @@ impl Gatherer<'_> {
     ) -> Result<BTreeSet<String>, ExpansionError> {
         let bad =
             |reason| ExpansionError::BadPattern { step: step.to_string(), pattern: text.to_string(), reason };
-        if is_stored_path(Path::new(text)) {
-            return Err(bad(NO_STORED));
-        }
-        let base = if text.starts_with('/') { "" } else { self.dir.trim_end_matches('/') };
+        let (base, rest) = split_base(self.dir, text);
         let (mut names, mut whole, mut prefix) = (Vec::new(), glob::Pattern::escape(base), base.to_string());
         let mut is_plain = true;
-        for part in text.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        for part in rest.split('/').filter(|part| !part.is_empty() && *part != ".") {
             let reason = match part {
                 ".." => Some(DOTS),
                 part if part.contains("**") => Some(NO_TREES),
@@ -143,10 +139,11 @@ impl Gatherer<'_> {
     }
 }
 
-/// Returns a path as a pattern declares it: relative to the directory of the file, or absolute.
+/// Returns a path as a pattern declares it: relative to the directory of the file, absolute, or the name of a stored file.
 fn declared(dir: &str, pattern: &str, path: String) -> PathBuf {
     match pattern.starts_with('/') {
         true => PathBuf::from(path),
+        false if is_of_store(&path) => PathBuf::from(declared_name(&path)),
         false => Path::new(&path).strip_prefix(dir).map(Path::to_path_buf).unwrap_or(PathBuf::from(&path)),
     }
 }

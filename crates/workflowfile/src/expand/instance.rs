@@ -3,10 +3,11 @@
 use super::error::ExpansionError;
 use super::pattern::TRIALS;
 use super::placeholder::{Piece, pieces};
+use super::stored::STORED_ROOT;
 use super::values::{BoundBy, Place, Values};
 use crate::jobs::{texts as job_texts, with_texts};
+use api::STORED_PREFIX;
 use api::job::workflow_file::WorkflowFileStep;
-use api::task::is_stored_path;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,7 @@ pub fn instance(step: &WorkflowFileStep, values: &Values<'_>) -> Result<Workflow
         name: instance_name(&step.name, values)?,
         sweep: BTreeMap::new(),
         each: None,
+        per: None,
         command: step.command.as_ref().map(shell).transpose()?,
         words: step.words.as_ref().map(|words| filled_words(words, values)).transpose()?,
         job: step.job.as_ref().map(|job| with_texts(job, plain, shell).map(Box::new)).transpose()?,
@@ -83,11 +85,12 @@ fn instance_name(name: &str, values: &Values<'_>) -> Result<String, ExpansionErr
     Ok(filled)
 }
 
-/// Returns the absolute path that a declared one stands for, without `.` and doubled slashes; None with `..`.
+/// Returns the absolute path that a declared one stands for, without `.` and doubled slashes; None with `..`. A stored
+/// file has `files:/NAME`.
 pub fn absolute_path(dir: &str, path: &Path) -> Option<String> {
     let text = path.to_str()?;
-    let mut absolute =
-        if text.starts_with('/') { String::new() } else { dir.trim_end_matches('/').to_string() };
+    let (base, text) = split_base(dir, text);
+    let mut absolute = base.to_string();
     for part in text.split('/').filter(|part| !part.is_empty() && *part != ".") {
         if part == ".." {
             return None;
@@ -98,10 +101,18 @@ pub fn absolute_path(dir: &str, path: &Path) -> Option<String> {
     Some(absolute)
 }
 
-/// Returns the absolute paths of the outputs of a step that are plain files.
+/// Returns the directory below which a text looks for files, without a slash at its end, and the rest of the text.
+pub fn split_base<'d, 't>(dir: &'d str, text: &'t str) -> (&'d str, &'t str) {
+    match text.strip_prefix(STORED_PREFIX) {
+        Some(rest) => (STORED_ROOT, rest),
+        None if text.starts_with('/') => ("", text),
+        None => (dir.trim_end_matches('/'), text),
+    }
+}
+
+/// Returns the absolute paths of the outputs of a step.
 pub fn output_paths(dir: &str, step: &WorkflowFileStep) -> impl Iterator<Item = String> {
-    let plain = step.outputs.iter().chain(&step.stdout).filter(|output| !is_stored_path(output));
-    plain.filter_map(move |output| absolute_path(dir, output))
+    step.outputs.iter().chain(&step.stdout).filter_map(move |output| absolute_path(dir, output))
 }
 
 /// Returns the texts of a step in which a placeholder may stand.

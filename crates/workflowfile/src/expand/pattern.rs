@@ -2,8 +2,11 @@
 
 use super::error::ExpansionError;
 use super::files::NamePattern;
+use super::instance::split_base;
 use super::placeholder::{Piece, pieces};
+use super::stored::STORED_ROOT;
 use super::values::{Place, Values};
+use api::STORED_PREFIX;
 use std::collections::BTreeSet;
 
 /// Maximum number of wildcards of a pattern.
@@ -24,6 +27,14 @@ pub enum Part<'a> {
     Wildcard(&'a str),
 }
 
+/// The need of a pattern for wildcards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wildcards {
+    Needed,
+    /// It may name one file, which stands for several steps.
+    Optional,
+}
+
 /// A pattern of absolute paths.
 #[derive(Debug)]
 pub struct EachPattern<'a> {
@@ -39,10 +50,16 @@ pub struct EachPattern<'a> {
 
 impl<'a> EachPattern<'a> {
     /// Reads a pattern. Known names stand for their values, all others are wildcards.
-    pub fn parse(text: &'a str, values: &Values<'_>, dir: &str) -> Result<Self, ExpansionError> {
+    pub fn parse(
+        text: &'a str,
+        values: &Values<'_>,
+        dir: &str,
+        wildcards: Wildcards,
+    ) -> Result<Self, ExpansionError> {
         let mut components = vec![Vec::new()];
-        let mut shown = String::new();
-        for piece in pieces(text) {
+        let (base, rest) = split_base(dir, text);
+        let mut shown = if base == STORED_ROOT { STORED_PREFIX.to_string() } else { String::new() };
+        for piece in pieces(rest) {
             let plain = match piece {
                 Piece::Text(plain) => plain.to_string(),
                 Piece::Doubled(name) | Piece::DoubledOfSnakemake(name) | Piece::OfSnakemake(name) => {
@@ -61,7 +78,8 @@ impl<'a> EachPattern<'a> {
             add_text(&mut components, &plain);
         }
         components.retain(|component| !component.is_empty() && *component != [Part::Text(".".to_string())]);
-        let base = if shown.starts_with('/') { String::new() } else { dir.trim_end_matches('/').to_string() };
+        // A parameter may have given it its first slash.
+        let base = if base != STORED_ROOT && shown.starts_with('/') { "" } else { base }.to_string();
         let mut parts = vec![Part::Text(format!("{base}/"))];
         for (index, component) in components.iter().enumerate() {
             if index > 0 {
@@ -70,7 +88,7 @@ impl<'a> EachPattern<'a> {
             parts.extend(component.iter().cloned());
         }
         let pattern = Self { text: shown, base, components, parts };
-        match pattern.mistake() {
+        match pattern.mistake(wildcards) {
             None => Ok(pattern),
             Some(reason) => {
                 let (step, pattern) = (values.step.to_string(), pattern.text);
@@ -79,12 +97,12 @@ impl<'a> EachPattern<'a> {
         }
     }
 
-    fn mistake(&self) -> Option<&'static str> {
+    fn mistake(&self, needed: Wildcards) -> Option<&'static str> {
         let wildcards = self.parts.iter().filter(|part| matches!(part, Part::Wildcard(_))).count();
         let has_dots = self.components.iter().any(|component| *component == [Part::Text("..".to_string())]);
         let is_adjacent = |pair: &[Part<'_>]| matches!(pair, [Part::Wildcard(_), Part::Wildcard(_)]);
         let mistakes = [
-            (wildcards == 0, NO_WILDCARD),
+            (wildcards == 0 && needed == Wildcards::Needed, NO_WILDCARD),
             (wildcards > WILDCARDS_MAX, TOO_MANY),
             (has_dots, DOTS),
             (self.text.contains('*'), STAR),
@@ -100,6 +118,13 @@ impl<'a> EachPattern<'a> {
             Part::Wildcard(_) => None,
         });
         plain.collect()
+    }
+
+    pub fn wildcards(&self) -> impl Iterator<Item = &'a str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Text(_) => None,
+            Part::Wildcard(name) => Some(*name),
+        })
     }
 
     /// Returns the names of its directories and files, for a walk.
@@ -223,12 +248,12 @@ impl<'m, 'a, 'p> Matching<'m, 'a, 'p> {
 #[cfg(test)]
 mod tests {
     use super::super::values::Values;
-    use super::EachPattern;
+    use super::{EachPattern, Wildcards};
     use std::collections::BTreeMap;
 
     fn check(pattern: &str, path: &str, expected: &str) {
         let values = Values { step: "s", params: &BTreeMap::new(), own: BTreeMap::new() };
-        let pattern = EachPattern::parse(pattern, &values, "/dir").unwrap();
+        let pattern = EachPattern::parse(pattern, &values, "/dir", Wildcards::Needed).unwrap();
         let shown = pattern.bind(path).map(|bound| {
             let one = |(name, value): (&str, &str)| format!("{name}={value}");
             bound.into_iter().map(one).collect::<Vec<_>>().join(" ")
@@ -270,7 +295,9 @@ mod tests {
     #[test]
     fn repeated_wildcards_have_limited_trials() {
         let values = Values { step: "s", params: &BTreeMap::new(), own: BTreeMap::new() };
-        let pattern = EachPattern::parse("{a}_{b}_{c}_{d}_{e}_{f}_{g}_{a}.txt", &values, "/dir").unwrap();
+        let pattern =
+            EachPattern::parse("{a}_{b}_{c}_{d}_{e}_{f}_{g}_{a}.txt", &values, "/dir", Wildcards::Needed)
+                .unwrap();
         let path = format!("/dir/x{}.txt", "_".repeat(200));
         assert_eq!(pattern.bind(&path), Some(Vec::new()));
         assert_eq!(pattern.bind("/dir/x_b_c_d_e_f_g_y.txt"), None);

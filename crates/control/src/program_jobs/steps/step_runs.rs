@@ -263,6 +263,7 @@ fn with_stamps(recorded: &FinishedRun, answer: &FinishedRun) -> Option<FinishedR
     };
     Some(FinishedRun {
         executables: recorded.executables.clone(),
+        executable_counts: recorded.executable_counts.clone(),
         environment: merged(&recorded.environment, &answer.environment)?,
         inputs: merged(&recorded.inputs, &answer.inputs)?,
         outputs: merged(&recorded.outputs, &answer.outputs)?,

@@ -368,7 +368,8 @@ impl SteppedJob {
     pub fn step_runs(&mut self, step: StepNumber, task: Option<&RunTask>, node: NodeId) {
         self.running.insert(step);
         task.into_iter().for_each(|task| self.places.begins(task, node));
-        if let Some(open) = self.open.get_mut(&step) {
+        // The tasks of a MapReduce job run on many nodes.
+        if let Some(open) = self.open.get_mut(&step).filter(|_| task.is_some()) {
             open.node = Some(node);
         }
     }

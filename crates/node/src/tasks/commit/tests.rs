@@ -139,8 +139,15 @@ fn attempt_after_the_publishing_one_does_nothing() {
         }
         fs::create_dir(&staging).unwrap();
         fs::write(staging.join(&part.attempt_name), "newer").unwrap();
-        let commit =
-            || publish_directory(&run, &AtomicBool::new(false), std::slice::from_ref(&part), &report(0.3));
+        let commit = || {
+            publish_directory(
+                &run,
+                &AtomicBool::new(false),
+                std::slice::from_ref(&part),
+                &report(0.3),
+                |_| Ok(None),
+            )
+        };
         assert_eq!(commit().unwrap().replaced, overwrite);
         for older_left in [false, true] {
             if overwrite && older_left {
