@@ -18,6 +18,7 @@ pub(crate) use tables::check_values;
 
 use crate::read::Sources;
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
+use api::job::workflow_input::WorkflowInput;
 use api::task::is_stored_path;
 use files::Disk;
 use gather::{Gatherer, NO_STORED};
@@ -43,7 +44,7 @@ pub(crate) fn expand(
     dir: &Path,
     sources: Sources,
 ) -> Result<WorkflowFile, ExpansionError> {
-    let is_pattern = |path: &std::path::PathBuf| path.as_os_str().as_encoded_bytes().contains(&b'*');
+    let is_pattern = |input: &WorkflowInput| input.path.as_os_str().as_encoded_bytes().contains(&b'*');
     let is_template = |step: &WorkflowFileStep| {
         is_expanded(step) || step.inputs.iter().any(is_pattern) || texts(step).any(may_be_of_snakemake)
     };

@@ -2,18 +2,53 @@
 
 use api::task::RunTask;
 use api::{Function, JobSpec};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The paths of copies, by the names of the stored files with their versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PinnedCopies {
     places: BTreeMap<PathBuf, PathBuf>,
+    /// Names of those that are shown without a copy.
+    views: BTreeSet<PathBuf>,
+}
+
+/// The ways in which the programs of a task can get a stored file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PinnedUse {
+    /// It may be executed, or lies beside programs.
+    Copy,
+    /// It is an input.
+    Either,
+    /// It is an input that asks for no copy.
+    View,
+}
+
+impl PinnedUse {
+    pub fn of(task: &RunTask, name: &Path) -> Self {
+        let inputs = || task.programs().flat_map(|program| &program.inputs).filter(|file| file.path == name);
+        let is_word = |program: &RunTask| {
+            program.words.iter().any(|word| Path::new(word) == name)
+                || program.files.iter().any(|file| file == name)
+        };
+        match inputs().next() {
+            _ if task.programs().any(is_word) => Self::Copy,
+            None => Self::Copy,
+            Some(_) if inputs().any(|input| input.view) => Self::View,
+            Some(_) => Self::Either,
+        }
+    }
 }
 
 impl PinnedCopies {
     pub fn insert(&mut self, name: PathBuf, place: PathBuf) {
         self.places.insert(name, place);
+    }
+
+    /// Does the same for a file without a copy.
+    pub fn insert_view(&mut self, name: PathBuf, place: PathBuf) {
+        self.views.insert(name.clone());
+        self.insert(name, place);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -31,8 +66,9 @@ impl PinnedCopies {
         }
     }
 
-    /// Does the same for a job of one task, with all programs of its pipeline.
+    /// Does the same for a job of one task, with all programs of its pipeline. Its inputs say which of them are views.
     pub fn put_into_task(&self, task: &mut RunTask) {
+        task.inputs.iter_mut().for_each(|input| input.view = self.views.contains(&input.path));
         self.replace_paths(&mut task.files);
         self.replace_paths(task.inputs.iter_mut().map(|input| &mut input.path));
         self.replace_words(&mut task.words);
