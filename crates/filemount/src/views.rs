@@ -53,7 +53,7 @@ impl ShownFiles {
 
     /// Shows a file of so many bytes under a path that ends with this name.
     ///
-    /// Errors: a name that no file has; the kernel gives no random numbers.
+    /// Errors: a name that no stored file has; the kernel gives no random numbers.
     pub fn show(&self, name: &str, bytes: u64, open: OpenShown) -> std::io::Result<ShownFile> {
         TreePath::default().child(name).map_err(std::io::Error::other)?;
         let random = || getrandom::u64().map_err(std::io::Error::other);
@@ -202,6 +202,6 @@ mod tests {
         let path = one.path().to_path_buf();
         drop(one);
         assert!(table.entry(&named(&path)).is_err());
-        assert!(files.show("a/b", 1, Box::new(|| Box::new(Nothing))).is_err());
+        assert!(files.show("..", 1, Box::new(|| Box::new(Nothing))).is_err());
     }
 }

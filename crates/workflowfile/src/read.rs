@@ -60,9 +60,9 @@ pub fn read_for(
     let name = file.name.clone();
     let name = name.or_else(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
     let spec = spec(&file, &dir, PlannedFor::of(&file, &dir, sources, machines)?)?;
+    inputs::check_views(&spec)?;
     workflow::check(&spec).map_err(|reason| WorkflowFileError::CannotRun { reason })?;
     check_parts(&spec)?;
-    inputs::check_views(&spec)?;
     if sources == Sources::Here {
         check_sources(&spec)?;
     }

@@ -109,3 +109,82 @@ impl ViewedFile {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ViewedFile;
+    use crate::stored::local_files::{CopyUse, WantedFile};
+    use crate::stored::step_files::NO_REPLICA;
+    use crate::tasks::map::stored_input::PartOpener;
+    use api::{Blame, StoredContent, StoredPart};
+    use ids::ConcreteId;
+    use std::fs::File;
+    use std::io::{Cursor, Read};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    const PART_BYTES: u64 = 10;
+    /// Number of a part that no node has.
+    const LOST: i64 = 9;
+
+    /// Parts whose bytes are their numbers. One that is asked for too few bytes ends early.
+    struct Parts;
+
+    impl PartOpener for Parts {
+        fn open_part(&self, part: StoredPart, offset: u64) -> std::io::Result<Box<dyn Read + Send>> {
+            match part.concrete.0 {
+                LOST => Err(NO_REPLICA.into()),
+                number => {
+                    let length = if number == 8 { 5 } else { part.bytes };
+                    let mut bytes = Cursor::new(vec![number as u8; length as usize]);
+                    bytes.set_position(offset);
+                    Ok(Box::new(bytes))
+                }
+            }
+        }
+
+        fn replica_here(&self, part: StoredPart) -> Option<File> {
+            (part.concrete.0 == 1).then(|| tempfile::tempfile().unwrap())
+        }
+    }
+
+    fn viewed(numbers: &[i64]) -> ViewedFile {
+        let part = |number: &i64| StoredPart { concrete: ConcreteId(*number), bytes: PART_BYTES, crc32c: 0 };
+        let content = StoredContent { parts: numbers.iter().map(part).collect() };
+        let path = Path::new("files:refs/ge@nes.db@7");
+        let wanted = WantedFile { user: "ann", path, content: &content, of: CopyUse::Input };
+        ViewedFile::new(&wanted, Arc::new(Parts))
+    }
+
+    #[test]
+    fn ranges_are_read_over_parts() {
+        let file = viewed(&[1, 2, 3]);
+        assert_eq!((file.name(), file.bytes(), file.is_near()), ("ge@nes.db", 30, false));
+        assert!(viewed(&[1, 1]).is_near());
+        let read = |offset, bytes_max| {
+            let mut bytes = Vec::new();
+            file.read(offset, bytes_max, &mut bytes).unwrap();
+            bytes
+        };
+        assert_eq!(read(0, 3), [1, 1, 1]);
+        assert_eq!(read(9, 12), [[1].as_slice(), &[2; 10], &[3]].concat());
+        assert_eq!(read(28, 100), [3, 3]);
+        assert_eq!((read(30, 5), read(100, 5), read(4, 0)), (vec![], vec![], vec![]));
+        assert_eq!(file.failure(), None);
+    }
+
+    #[test]
+    fn first_failed_read_is_kept() {
+        for (number, is_lost, reason) in [(LOST, true, "unreachable"), (8, false, "shorter")] {
+            let file = viewed(&[1, number]);
+            file.read(0, 10, &mut Vec::new()).unwrap();
+            assert_eq!(file.failure(), None);
+            assert!(file.read(5, 10, &mut Vec::new()).is_ok() != is_lost);
+            assert!(file.read(15, 5, &mut Vec::new()).is_err());
+            let failure = file.failure().unwrap();
+            assert_eq!((failure.blame, failure.lost_file.is_some()), (Blame::Environment, is_lost));
+            let message = failure.message;
+            assert!(message.contains("files:refs/ge@nes.db@7") && message.contains(reason), "{message}");
+        }
+    }
+}

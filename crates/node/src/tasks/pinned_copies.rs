@@ -106,7 +106,7 @@ pub(crate) fn is_wanted(spec: &JobSpec, functions: &[&Option<Function>], name: &
 
 #[cfg(test)]
 mod tests {
-    use super::{PinnedCopies, is_wanted};
+    use super::{PinnedCopies, PinnedUse, is_wanted};
     use api::task::{RunTask, TaskFile};
     use api::{FileLink, Function, JobSpec, Streaming};
     use std::path::{Path, PathBuf};
@@ -159,6 +159,38 @@ mod tests {
             task.files.iter().chain(inputs.map(|input| &input.path)).map(PathBuf::as_path).collect();
         assert_eq!(paths, ["/disk/1/map.py", "/disk/2/words", "/plain", "/disk/3/link"].map(Path::new));
         assert_eq!(task.words[1], "/disk/2/words");
+    }
+
+    #[test]
+    fn only_inputs_become_views() {
+        let input =
+            |path: &str, view| TaskFile { name: "in".into(), path: path.into(), view, ..TaskFile::default() };
+        let member = RunTask { inputs: vec![input("files:a@1", true)], ..RunTask::default() };
+        let mut task = RunTask {
+            words: vec!["cat".to_string(), "files:word@2".to_string()],
+            files: vec!["files:beside@3".into()],
+            inputs: vec![input("files:a@1", false), input("files:b@1", false), input("files:word@2", true)],
+            pipeline: vec![member],
+            ..RunTask::default()
+        };
+        for (name, expected) in [
+            ("files:a@1", PinnedUse::View),
+            ("files:b@1", PinnedUse::Either),
+            ("files:word@2", PinnedUse::Copy),
+            ("files:beside@3", PinnedUse::Copy),
+            ("files:none@1", PinnedUse::Copy),
+        ] {
+            assert_eq!(PinnedUse::of(&task, Path::new(name)), expected, "{name}");
+        }
+        // The node decides: the input that does not fit is one, and the word is none.
+        let mut copies = PinnedCopies::default();
+        copies.insert_view("files:b@1".into(), "/mounted/x/b".into());
+        copies.insert("files:a@1".into(), "/disk/1/a".into());
+        copies.put_into_task(&mut task);
+        let inputs: Vec<_> =
+            task.programs().flat_map(|program| &program.inputs).map(|file| file.view).collect();
+        assert_eq!(inputs, [false, true, false, false]);
+        assert_eq!(task.inputs[1].path, Path::new("/mounted/x/b"));
     }
 
     #[test]
