@@ -169,8 +169,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     info.sees.clone_from(&seen.dirs);
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let (current, stopping) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-    let views = Arc::new(MountedViews::new(Arc::clone(&programs)));
-    end_when_told(args, &current, &stopping, &views)?;
+    let views = end_when_told(args, &current, &stopping, &programs)?;
     let mut again = args.again;
     while !stopping.load(Ordering::Relaxed) {
         let dying = if again { DyingProcess::Await } else { DyingProcess::Ignore };
@@ -208,9 +207,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             seen: seen.paths.clone(),
             file_memory_bytes: info.memory_bytes,
         };
-        let worked = work(&remote, options, &data_port);
-        views.end();
-        worked?;
+        work(&remote, options, &data_port, &views)?;
         current.lock().unwrap_or_else(PoisonError::into_inner).take();
         remote.end();
         if remote.has_left() {
@@ -231,19 +228,20 @@ fn await_end() -> ! {
     }
 }
 
-/// Ends the node in order when a signal arrives or its parent ends.
+/// Ends the node in order when a signal arrives or its parent ends. Returns the views of stored files, which end as well.
 fn end_when_told(
     args: &NodeArgs,
     current: &Arc<Mutex<Option<Arc<Remote>>>>,
     stopping: &Arc<AtomicBool>,
-    views: &Arc<MountedViews>,
-) -> Result<(), Failure> {
-    let (told, told_of, views) = (Arc::clone(stopping), Arc::clone(current), Arc::clone(views));
+    programs: &Arc<Programs>,
+) -> Result<Arc<MountedViews>, Failure> {
+    let views = Arc::new(MountedViews::new(Arc::clone(programs)));
+    let (told, told_of, ended) = (Arc::clone(stopping), Arc::clone(current), Arc::clone(&views));
     until_told(args.with_parent, move || {
         told.store(true, Ordering::Relaxed);
-        end_node(&told_of, &views)
+        end_node(&told_of, &ended)
     })?;
-    Ok(())
+    Ok(views)
 }
 
 /// Leaves the server, unmounts, ends all programs, and then this process.
@@ -276,7 +274,12 @@ fn contained_programs(args: &NodeArgs) -> Result<Arc<Programs>, Failure> {
 }
 
 /// Runs tasks and serves data, until the node leaves or is removed.
-fn work(remote: &Arc<Remote>, options: NodeOptions, data_port: &DataPort) -> Result<(), Failure> {
+fn work(
+    remote: &Arc<Remote>,
+    options: NodeOptions,
+    data_port: &DataPort,
+    views: &MountedViews,
+) -> Result<(), Failure> {
     let mut running = Node::start(Arc::clone(remote) as _, options).map_err(anyhow::Error::from)?;
     running.share_record_data(Arc::clone(remote) as _);
     running.follow_orders(Arc::clone(remote)).map_err(anyhow::Error::from)?;
@@ -284,6 +287,7 @@ fn work(remote: &Arc<Remote>, options: NodeOptions, data_port: &DataPort) -> Res
     let incarnation = node::data_incarnation(remote.link().node());
     let serving = data_port.serve(running.chunkservers(incarnation, remote.access()))?;
     running.join();
+    views.end();
     serving.abort();
     Ok(())
 }
