@@ -85,7 +85,6 @@ fn assert_read(sandbox: &Sandbox, bytes: &[u8]) {
     assert_eq!((text(sandbox, "kind").trim(), text(sandbox, "listed").as_str()), (FUSE, ""));
 }
 
-#[track_caller]
 fn skipped(finished: &Finished, count: u32) -> bool {
     finished.story().contains(&format!("{count} of them skipped"))
 }
@@ -150,6 +149,29 @@ fn files_without_room_are_viewed() {
     let file = write(&cluster.sandbox, &READS.replace(", view = true", ""));
     cluster.run(&["workflow", "run", &file]).expect_success();
     assert_read(&cluster.sandbox, &bytes);
+}
+
+#[test]
+fn views_without_fuse_are_copies() {
+    let what = "a node without FUSE";
+    let Some(mounts) = Mounts::start(what).filter(|_| can_mount(what)) else { return };
+    let (mut cluster, bytes) = cluster();
+    mounts.take_device(Path::new("/dev/fuse"));
+    cluster.add_node_inside(&mounts, |args| {
+        args.splice(1..1, ["--resource", "far=1"].map(Into::into));
+    });
+    let flow = READS.replace("(echo x >> genes.db)", "false").replace("[[step]]", "[[step]]\ncache = false");
+    let file = write(&cluster.sandbox, &flow);
+    for _ in 0..2 {
+        cluster.run(&["workflow", "run", &file]).expect_success();
+        assert!(read(&cluster.sandbox, "first") == bytes[..1024]);
+        assert_ne!(text(&cluster.sandbox, "kind").trim(), FUSE);
+    }
+    let copies = files_below(&cluster.node_disk(1)).into_iter().filter(|path| path.ends_with("genes.db"));
+    assert_eq!(copies.count(), 1);
+    cluster.node(1).signal(Signal::TERM);
+    let log = cluster.take_node(1).wait().expect_success().stderr;
+    assert_eq!(log.matches("views of stored files are copies").count(), 1, "{log}");
 }
 
 #[test]
