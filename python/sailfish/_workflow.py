@@ -18,7 +18,7 @@ from ._progress import display_of
 from ._run import toml
 from ._workflow_files import WorkflowFile, WorkflowStep, local_name
 from ._workflow_functions import save_function
-from ._workflow_options import StepOptions, checked_file, checked_list, checked_resources, options_of
+from ._workflow_options import StepOptions, checked_file, checked_list, checked_resources, options_of, views_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -311,7 +311,10 @@ class Workflow:
         function: Callable[..., Any] | None = None,
     ) -> tuple[WorkflowStep, dict[str, Any]]:
         """Adds a step whose name and inputs have been checked. Returns it with the rest of its table in the workflow file."""
-        table: dict[str, Any] = {"inputs": list(dict.fromkeys(read))}
+        views = views_of(name, options)
+        plain = [each for each in dict.fromkeys(read) if each not in views]
+        table: dict[str, Any] = {"inputs": [*plain, *({"path": each, "view": True} for each in dict.fromkeys(views))]}
+        read = [*read, *views]
         written = [checked_file(name, "outputs", each) for each in checked_list(name, "outputs", outputs)]
         table["outputs"] = list(written)
         if stdin is not None:

@@ -27,6 +27,7 @@ class StepOptions(TypedDict, total=False):
     in_place: bool
     reads: Sequence[str | os.PathLike[str]]
     environment: Sequence[str | os.PathLike[str]]
+    views: Sequence[str]
 
 
 #: The types of the options that stay as they are, with their names in errors.
@@ -60,9 +61,18 @@ def options_of(step: str, options: StepOptions, steps: Collection[str]) -> dict[
             table[name] = checked_resources(f"the step {step!r}", value)
         elif name in ("reads", "environment"):
             table[name] = [_path(step, name, each) for each in checked_list(step, name, value)]
-        else:
+        elif name != "views":
             table[name] = _plain(step, name, value)
     return table
+
+
+def views_of(step: str, options: StepOptions) -> list[str]:
+    """Returns the stored files that a step reads without copies. Errors: `TypeError` and `ValueError`."""
+    views = [checked_file(step, "views", each) for each in checked_list(step, "views", options.get("views") or ())]
+    plain = [each for each in views if not each.startswith("files:")]
+    if plain:
+        raise ValueError(f"the step {step!r}: views has {plain[0]!r}, which is no stored file: give 'files:NAME', or move it to inputs")
+    return views
 
 
 def _plain(step: str, name: str, value: object) -> Any:

@@ -50,6 +50,12 @@ impl Mounts {
         self.run(&["mount", "-t", "tmpfs", "-o", "ro,size=4k", "tmpfs", &dir]);
     }
 
+    /// Puts the empty device in place of another one.
+    #[track_caller]
+    pub fn take_device(&self, device: &Path) {
+        self.run(&["mount", "--bind", "/dev/null", &text(device)]);
+    }
+
     /// Fills a file system to its last byte.
     #[track_caller]
     pub fn fill(&self, dir: &Path) {

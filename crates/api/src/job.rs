@@ -9,6 +9,7 @@ pub mod resources;
 pub mod seen;
 pub mod workflow;
 pub mod workflow_file;
+pub mod workflow_input;
 pub mod workflow_param;
 
 use crate::StoredOutput;

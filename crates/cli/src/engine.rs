@@ -1,6 +1,7 @@
 //! A job from submit to end: with a server and a node in this process, or in a cluster.
 
 pub mod embedded;
+pub mod file_views;
 pub mod interrupt;
 pub mod machine;
 pub mod meter;
@@ -75,6 +76,7 @@ pub fn execute(
         program_env: Vec::new(),
         stored_files: Some(stored_files),
         step_files: None,
+        views: None,
         seen: None,
         file_memory_bytes: machine::file_memory_bytes(),
     };

@@ -1,7 +1,8 @@
 //! Open directories: their entries come in pages, so that a large directory takes little memory.
 
 use crate::inodes::{InodeKind, InodeName};
-use filestore::{EntryPage, FileEntry, FilesError, StoredTree};
+use crate::tree::MountedTree;
+use filestore::{EntryPage, FileEntry, FilesError};
 use filetree::TreeName;
 use ids::FileVersion;
 
@@ -35,8 +36,8 @@ pub(crate) struct Listing {
 }
 
 /// Returns the newest version of a tree, 0 if nothing was ever stored.
-pub(crate) fn newest_version(tree: &dyn StoredTree) -> Result<FileVersion, FilesError> {
-    let commits = tree.versions(&filetree::TreePath::default(), 1)?;
+pub(crate) fn newest_version(tree: &dyn MountedTree) -> Result<FileVersion, FilesError> {
+    let commits = tree.versions(1)?;
     Ok(commits.first().map_or(FileVersion(0), |commit| commit.version))
 }
 
@@ -59,8 +60,8 @@ impl Listing {
     }
 
     /// Lists the directory of versions, the oldest first.
-    pub fn of_versions(tree: &dyn StoredTree, count_max: u32) -> Result<Self, FilesError> {
-        let mut commits = tree.versions(&filetree::TreePath::default(), count_max)?;
+    pub fn of_versions(tree: &dyn MountedTree, count_max: u32) -> Result<Self, FilesError> {
+        let mut commits = tree.versions(count_max)?;
         commits.sort_by_key(|commit| commit.version);
         let entry = |commit: rows::FileCommitRow| Listed {
             name: commit.version.to_string(),
@@ -74,7 +75,7 @@ impl Listing {
     /// Returns an entry by its number; None behind the last one, and a second None for one that is not shown.
     pub fn entry(
         &mut self,
-        tree: &dyn StoredTree,
+        tree: &dyn MountedTree,
         number: usize,
     ) -> Result<Option<Option<Listed>>, FilesError> {
         if let Some(first) = self.first.get(number) {

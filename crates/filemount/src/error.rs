@@ -38,6 +38,8 @@ pub enum MountError {
     Unmount { path: PathBuf, source: std::io::Error },
     #[error("cannot start the watcher of the mount: {0}")]
     Watcher(std::io::Error),
+    #[error("cannot make a directory for the mount: {0}")]
+    Directory(std::io::Error),
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
 }
@@ -45,7 +47,7 @@ pub enum MountError {
 impl MountError {
     /// Returns whether nothing was mounted, and the user or the machine must change for that.
     pub fn is_refusal(&self) -> bool {
-        !matches!(self, Self::Unmount { .. } | Self::Watcher(_) | Self::Thread(_))
+        !matches!(self, Self::Unmount { .. } | Self::Watcher(_) | Self::Directory(_) | Self::Thread(_))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::directories::{Listed, Listing, VERSIONS_NAME, newest_version};
 use crate::error::{MountError, errno_of};
 use crate::inodes::{InodeKind, InodeName, Inodes, ROOT, ReadBy, Seen, VERSIONS};
 use crate::open_files::{OpenFiles, Opening};
-use filestore::StoredTree;
+use crate::tree::MountedTree;
 use filetree::TreeName;
 use fuser::{
     AccessFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -36,7 +36,7 @@ const DOTS: u64 = 2;
 
 /// The file system.
 pub(crate) struct StoredFilesystem {
-    tree: Arc<dyn StoredTree>,
+    tree: Arc<dyn MountedTree>,
     inodes: Arc<Inodes>,
     files: OpenFiles,
     directories: Mutex<OpenDirectories>,
@@ -57,7 +57,7 @@ struct OpenDirectories {
 
 impl StoredFilesystem {
     pub fn new(
-        tree: Arc<dyn StoredTree>,
+        tree: Arc<dyn MountedTree>,
         inodes: Arc<Inodes>,
         files: OpenFiles,
         ended: SyncSender<Result<(), MountError>>,

@@ -1,6 +1,6 @@
 //! # What it does
 //! Stored files as a read-only directory of this machine, through the FUSE of the kernel: the tree at its current
-//! version, and older versions below `.versions`.
+//! version, and older versions below `.versions`. Or a directory in which single files are shown (`views`).
 //!
 //! # Where it sits
 //! cli -> filemount -> filestore (any `StoredTree`: of a machine or of a cluster), fuser (the kernel).
@@ -25,12 +25,15 @@ mod near;
 mod open_file;
 mod open_files;
 mod place;
+mod tree;
 mod trim;
+mod views;
 mod watcher;
 mod whole_files;
 
 pub use error::MountError;
 pub use place::MountPoint;
+pub use views::{OpenShown, ShownFile, ShownFiles};
 pub use watcher::{Watcher, watch};
 
 use filestore::StoredTree;
@@ -40,6 +43,8 @@ use inodes::Inodes;
 use open_files::OpenFiles;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use tree::MountedTree;
+use views::ShownTable;
 
 /// Name of the source of a mount in the tables of the kernel.
 pub(crate) const SOURCE: &str = "sailfish";
@@ -57,11 +62,41 @@ pub enum Audience {
     Everybody,
 }
 
+/// The bytes that the kernel reads ahead of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadAhead {
+    /// Several of its longest requests.
+    Wide,
+    /// Its default, so that programs that seek bring little more than they read.
+    AsUsual,
+}
+
 /// Mounts a tree, and serves it from threads of its own. Sends to `ended` when it is unmounted, by whoever did that.
 pub fn mount(
     tree: Arc<dyn StoredTree>,
     point: &MountPoint,
     audience: Audience,
+    ended: SyncSender<Result<(), MountError>>,
+) -> Result<(), MountError> {
+    mount_tree(Arc::new(tree), point, audience, ReadAhead::Wide, ended)
+}
+
+/// Mounts an empty directory in the same way, in which files are shown one by one to the user of this process.
+pub fn mount_shown(
+    point: &MountPoint,
+    ended: SyncSender<Result<(), MountError>>,
+) -> Result<ShownFiles, MountError> {
+    let table = Arc::<ShownTable>::default();
+    let tree = Arc::new(Arc::clone(&table));
+    mount_tree(tree, point, Audience::Owner, ReadAhead::AsUsual, ended)?;
+    Ok(ShownFiles::new(table, point.path().to_path_buf()))
+}
+
+fn mount_tree(
+    tree: Arc<dyn MountedTree>,
+    point: &MountPoint,
+    audience: Audience,
+    read_ahead: ReadAhead,
     ended: SyncSender<Result<(), MountError>>,
 ) -> Result<(), MountError> {
     place::check_device()?;
@@ -88,7 +123,9 @@ pub fn mount(
     };
     config.n_threads = Some(THREADS);
     let session = Session::new(system, point.path(), &config).map_err(|source| point.not_mounted(source))?;
-    point.widen_readahead();
+    if read_ahead == ReadAhead::Wide {
+        point.widen_readahead();
+    }
     trim::start(Arc::clone(&inodes), session.notifier()).map_err(MountError::Thread)?;
     trim::start_renaming(inodes, point.path().to_path_buf(), received, session.notifier())
         .map_err(MountError::Thread)?;

@@ -56,3 +56,4 @@ pub use slots::progress::NodeProgress;
 pub use stored::files::StoredSettings;
 pub use stored::range_cache::RANGE_CACHE_BYTES_MAX;
 pub use stored::step_files::{NewVersion, StepFiles, StoringJob};
+pub use stored::views::{FileViews, ShownView, ViewedFile};

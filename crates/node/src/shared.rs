@@ -10,6 +10,7 @@ use crate::slots::progress::Counters;
 use crate::slots::run_gate::RunGate;
 use crate::stored::local_files::LocalFiles;
 use crate::stored::step_files::StepFiles;
+use crate::stored::views::FileViews;
 use crate::tasks::memory_dirs::MemoryDirs;
 use crate::tasks::program_output::RunningOutputs;
 use api::AttemptLimits;
@@ -46,6 +47,8 @@ pub struct NodeOptions {
     pub stored_files: Option<PathBuf>,
     /// The stored files that programs of jobs write; None if there are none.
     pub step_files: Option<Arc<dyn StepFiles>>,
+    /// Shows stored files to programs without copies; None: programs get copies.
+    pub views: Option<Arc<dyn FileViews>>,
     /// Access to the directories that this node sees and not every other; None if there are none.
     pub seen: Option<JobPaths>,
     /// Memory for files that programs of pipelines pass to each other.

@@ -19,6 +19,7 @@ mod reports;
 mod scrub;
 pub(crate) mod server;
 pub(crate) mod step_files;
+pub(crate) mod views;
 
 #[cfg(test)]
 mod tests;

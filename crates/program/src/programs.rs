@@ -192,7 +192,14 @@ impl Programs {
     /// wait in vain.
     pub fn begin_attempt(&self, job: JobId) {
         self.end_idle_except(job);
-        self.slots.begin_attempt(Some(job));
+        let kept = self.idle_here();
+        self.slots.begin_attempt(Some(job), kept);
+    }
+
+    /// Lets the programs of later attempts, and of attempts that have started none, see what was mounted until now. Others
+    /// may not: their mounts were made before.
+    pub fn see_mounts(&self) {
+        self.slots.see_mounts();
     }
 
     /// Ends everything that this thread's attempt has left behind, except a program that waits for the next one.

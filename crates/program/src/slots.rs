@@ -25,6 +25,8 @@ pub(crate) struct Slots {
     spawner: Mutex<Option<Spawner>>,
     by_thread: Mutex<HashMap<ThreadId, Arc<Mutex<Slot>>>>,
     temporary_count: AtomicU64,
+    /// Number of times that something was mounted for programs.
+    mounts: AtomicU64,
     spare: Mutex<SpareDirs>,
 }
 
@@ -41,6 +43,10 @@ struct Slot {
     is_used: bool,
     /// An attempt runs.
     is_busy: bool,
+    /// No program of the attempt, nor one that waited for it, runs below the init.
+    is_free: bool,
+    /// Mounts that the init has seen.
+    seen_mounts: u64,
     /// Processor time of the init's programs that an attempt has been told, and that of its attempt so far.
     seen_cpu_us: u64,
     attempt_cpu_us: u64,
@@ -63,7 +69,8 @@ impl Slots {
         let (temporary, spawner, by_thread) = (Mutex::default(), Mutex::default(), Mutex::default());
         let containment = Mutex::new(containment);
         let (temporary_count, spare) = (AtomicU64::new(0), Mutex::default());
-        Self { containment, temporary, spawner, by_thread, temporary_count, spare }
+        let mounts = AtomicU64::new(0);
+        Self { containment, temporary, spawner, by_thread, temporary_count, mounts, spare }
     }
 
     pub fn containment(&self) -> Containment {
@@ -104,11 +111,31 @@ impl Slots {
         }
     }
 
-    /// Records the job of this thread's next attempts.
-    pub fn begin_attempt(&self, job: Option<JobId>) {
+    /// Records the job of this thread's next attempts. `kept`: a program that waits for it.
+    pub fn begin_attempt(&self, job: Option<JobId>, kept: Option<i32>) {
         let slot = self.here();
         let mut slot = lock(&slot);
-        (slot.job, slot.is_busy) = (job, true);
+        (slot.job, slot.is_busy, slot.is_free) = (job, true, kept.is_none());
+    }
+
+    /// Records that something was mounted. An init sees what was mounted before it was made, so that slots replace theirs
+    /// before the next program of an attempt that has none.
+    pub fn see_mounts(&self) {
+        self.mounts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends the init of a slot that has not seen all mounts, if nothing runs below it.
+    fn replace_blind(&self, slot: &mut Slot) {
+        let mounts = self.mounts.load(Ordering::Relaxed);
+        if slot.is_free && slot.seen_mounts < mounts && self.containment() == Containment::Namespaces {
+            slot.count_cpu();
+            if let Some(init) = slot.init.take() {
+                // An init that has ended has ended everything.
+                let _ = init.end_others(None);
+            }
+            (slot.prepared_for, slot.seen_cpu_us) = (None, 0);
+        }
+        slot.is_free = false;
     }
 
     /// Ends everything that the attempt on this thread has started, except a program that waits for the next one.
@@ -232,6 +259,7 @@ impl Slots {
             let all = named.iter().chain(&of_program).map(PathBuf::as_path);
             visible::under_own_directories(all.chain([executable]))
         };
+        self.replace_blind(&mut slot);
         let outcome = match self.ready(&mut slot, visible) {
             // It was killed. A new one is as good.
             Err(ContainmentError::InitEnded | ContainmentError::Silent) => {
@@ -256,6 +284,7 @@ impl Slots {
             Some(init) => Arc::clone(init),
             None => {
                 slot.prepared_for = None;
+                slot.seen_mounts = self.mounts.load(Ordering::Relaxed);
                 Arc::clone(slot.init.insert(Arc::new(self.new_init()?)))
             }
         };

@@ -23,7 +23,12 @@ struct Node {
 }
 
 fn file(step: usize, temporary: bool) -> TaskFile {
-    TaskFile { name: format!("f{step}").into(), path: format!("/w/f{step}").into(), temporary, content: None }
+    TaskFile {
+        name: format!("f{step}").into(),
+        path: format!("/w/f{step}").into(),
+        temporary,
+        ..TaskFile::default()
+    }
 }
 
 fn workflow_step((index, node): (usize, &Node)) -> WorkflowStep {

@@ -61,13 +61,13 @@ struct Job {
 
 fn output(step: usize) -> TaskFile {
     let (name, path) = (format!("f{step}").into(), format!("/w/f{step}").into());
-    TaskFile { name, path, temporary: true, content: None }
+    TaskFile { name, path, temporary: true, ..TaskFile::default() }
 }
 
 fn step((index, job): (usize, &Job)) -> WorkflowStep {
     let stored = job.stored.map(|number| {
         let (name, path) = (format!("lf{number}").into(), format!("files:lf{number}").into());
-        TaskFile { name, path, temporary: false, content: Some(content(number)) }
+        TaskFile { name, path, content: Some(content(number)), ..TaskFile::default() }
     });
     let made =
         job.files.iter().copied().chain(job.stream).map(|step| TaskFile { temporary: false, ..output(step) });

@@ -73,6 +73,18 @@ pub enum WorkflowFileError {
     MissingInput { step: String, path: PathBuf, nearest: Nearest },
     #[error("the step {step:?} reads {path}, which is no plain file: name the files in it", path = path.display())]
     NoFile { step: String, path: PathBuf },
+    #[error("{place} is a table without `path`: write {{ path = \"files:NAME\", view = true }}")]
+    NoInputPath { place: String },
+    #[error(
+        "the step {step:?} reads {path} with `view = true`, and it is no stored file: leave `view` out, or put the file with \
+         `sailfish files put` and name it files:NAME", path = path.display()
+    )]
+    ViewOfPlain { step: String, path: PathBuf },
+    #[error(
+        "the step {step:?} reads {path} with `view = true`, and the step {writer:?} writes it: leave `view` out; a view \
+         shows a file that no step writes", path = path.display()
+    )]
+    ViewOfOutput { step: String, path: PathBuf, writer: String },
     #[error("the workflow cannot run: {reason}")]
     CannotRun { reason: String },
     #[error(transparent)]

@@ -21,6 +21,7 @@ pub(crate) use tables::check_values;
 
 use crate::machines::{JobMachines, Sources};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
+use api::job::workflow_input::WorkflowInput;
 use files::Disk;
 use gather::Gatherer;
 use instance::{absolute_path, instance, output_paths, text_bytes, texts};
@@ -48,7 +49,7 @@ pub(crate) fn expand(
     sources: Sources,
     machines: JobMachines<'_>,
 ) -> Result<WorkflowFile, ExpansionError> {
-    let is_pattern = |path: &std::path::PathBuf| path.as_os_str().as_encoded_bytes().contains(&b'*');
+    let is_pattern = |input: &WorkflowInput| input.path.as_os_str().as_encoded_bytes().contains(&b'*');
     let is_template = |step: &WorkflowFileStep| {
         is_expanded(step) || step.inputs.iter().any(is_pattern) || texts(step).any(may_be_of_snakemake)
     };

@@ -1,5 +1,6 @@
 //! A workflow file to the specification of a job.
 
+mod inputs;
 mod wrong_type;
 
 use crate::error::{FewSteps, Nearest, WorkflowFileError};
@@ -9,6 +10,7 @@ use crate::machines::{AnyMachine, JobMachines, Sources};
 use api::job::resources::GenericResources;
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::job::workflow_file::{WorkflowFile, WorkflowFileStep};
+use api::job::workflow_input::WorkflowInput;
 use api::task::{RunTask, StepCaching, TaskFile, is_stored_name, is_stored_path};
 use api::{STORED_PREFIX, name_beside};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +58,7 @@ pub fn read_for(
     let name = file.name.clone();
     let name = name.or_else(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
     let spec = spec(&file, &dir, PlannedFor::of(&file, &dir, sources, machines)?)?;
+    inputs::check_views(&spec)?;
     workflow::check(&spec).map_err(|reason| WorkflowFileError::CannotRun { reason })?;
     check_parts(&spec)?;
     if sources == Sources::Here {
@@ -122,6 +125,7 @@ fn check_keys(path: &Path, file: &Table) -> Result<(), WorkflowFileError> {
         if let Some(job) = step.get("job").and_then(Value::as_table) {
             jobs::check_keys(&place, job)?;
         }
+        inputs::check_keys(&place, step)?;
         check(step, &WorkflowFile::STEP_KEYS, place)?;
     }
     check_values(file).map_err(WorkflowFileError::Expansion)
@@ -170,11 +174,8 @@ fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileE
         (None, Some(words)) if !words.is_empty() => words.clone(),
         _ => return Err(WorkflowFileError::NoCommand { step: step.name.clone() }),
     };
-    let files = |listed: &[PathBuf], stream: &Option<PathBuf>, temporary: bool| {
-        let more = stream.iter().filter(|stream| !listed.contains(stream));
-        let file = |path: &PathBuf| task_file(step, path, dir, temporary);
-        listed.iter().chain(more).map(file).collect::<Result<Vec<TaskFile>, _>>()
-    };
+    let more = step.stdout.iter().filter(|stdout| !step.outputs.contains(stdout));
+    let outputs = step.outputs.iter().chain(more).map(|path| task_file(step, path, dir, !step.keep));
     let name = |stream: &Option<PathBuf>| {
         stream.as_ref().map(|path| task_file(step, path, dir, false).map(|file| file.name)).transpose()
     };
@@ -198,8 +199,8 @@ fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileE
         network: step.network,
         in_place: step.in_place,
         retries: step.retries,
-        inputs: files(&step.inputs, &step.stdin, false)?,
-        outputs: files(&step.outputs, &step.stdout, !step.keep)?,
+        inputs: inputs::task_files(step, dir)?,
+        outputs: outputs.collect::<Result<_, _>>()?,
         stdin: name(&step.stdin)?,
         stdout: name(&step.stdout)?,
         cores: step.cores.unwrap_or(0),
@@ -235,8 +236,9 @@ fn files_of_job(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, Workflow
         }
         Ok(file)
     };
-    let files = |paths: &[PathBuf]| paths.iter().map(file).collect::<Result<Vec<TaskFile>, _>>();
-    let (inputs, outputs) = (files(&step.inputs)?, files(&step.outputs)?);
+    let outputs = step.outputs.iter().map(file).collect::<Result<_, _>>()?;
+    let input = |input: &WorkflowInput| Ok(TaskFile { view: input.view, ..file(&input.path)? });
+    let inputs = step.inputs.iter().map(input).collect::<Result<_, _>>()?;
     let caching = step.cache.unwrap_or(true).then(Box::default);
     Ok(RunTask { directory: dir.to_path_buf(), inputs, outputs, caching, ..RunTask::default() })
 }
@@ -274,7 +276,7 @@ fn task_file(
         true => (PathBuf::from(path.file_name().ok_or_else(bad)?), Path::new("/").join(plain)),
         false => (plain.clone(), dir.join(plain)),
     };
-    let file = TaskFile { name, path, temporary, content: None };
+    let file = TaskFile { name, path, temporary, ..TaskFile::default() };
     if file.is_valid() { Ok(file) } else { Err(bad()) }
 }
 
@@ -288,7 +290,7 @@ fn stored_file(step: &WorkflowFileStep, path: &Path, temporary: bool) -> Result<
     let text = text.strip_prefix('/').unwrap_or(text);
     let path = PathBuf::from(format!("{STORED_PREFIX}{}", text.strip_suffix('/').unwrap_or(text)));
     let name = name_beside(&path).map(PathBuf::from).unwrap_or_default();
-    let file = TaskFile { name, path, temporary, content: None };
+    let file = TaskFile { name, path, temporary, ..TaskFile::default() };
     match file.is_valid_input() {
         true => Ok(file),
         false => Err(WorkflowFileError::BadPath { step: step_name, path: file.path }),

@@ -45,6 +45,7 @@ mod stored_lives;
 mod stored_outputs;
 mod stored_programs;
 mod stored_steps;
+mod stored_views;
 mod strangers;
 mod traps;
 mod web_pages;

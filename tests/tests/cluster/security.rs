@@ -122,7 +122,7 @@ pub(super) fn serve(sandbox: &Sandbox, address: &str, more: &[&str]) -> Running 
 }
 
 /// One whose jobs may name everything in the sandbox.
-fn serve_jobs(sandbox: &Sandbox, address: &str) -> Running {
+pub fn serve_jobs(sandbox: &Sandbox, address: &str) -> Running {
     serve(sandbox, address, &["--allow-root", &sandbox.path("").display().to_string()])
 }
 

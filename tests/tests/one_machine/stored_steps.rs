@@ -1,6 +1,6 @@
 //! Steps of workflows on this machine that read stored files.
 
-use blackbox::{Running, Sandbox};
+use blackbox::{Random, Running, Sandbox, could_not_run};
 use std::fs;
 
 /// A pipeline and a step that read the same stored file. Each step says that it runs.
@@ -300,4 +300,60 @@ fn failed_step_stores_no_output() {
     let two = "[[step]]\nname = \"a\"\ncommand = \"true\"\noutputs = [\"files:o\"]\n";
     sandbox.write("flow.toml", format!("{two}{}", two.replace("\"a\"", "\"b\"")));
     sandbox.workflow(&["run", "flow.toml"]).expect_failure(2, &["both write files:o"]);
+}
+
+#[test]
+fn views_are_read_without_copies() {
+    let sandbox = Sandbox::new();
+    let device = fs::File::options().read(true).write(true).open("/dev/fuse");
+    if device.is_err() || !rustix::process::geteuid().is_root() {
+        return could_not_run("views of stored files", "mounting needs root and /dev/fuse");
+    }
+    let bytes = Random::new(3).bytes(9 << 20);
+    sandbox.write("genes.db", &bytes);
+    sandbox.files().done(&["put", "genes.db", "refs/genes.db", "--parts", "3", "--keep-versions", "2"]);
+    let flow = "[[step]]\nname = \"a\"\n\
+                inputs = [{ path = \"files:refs/genes.db@1\", view = true }]\noutputs = [\"kind\", \"ends\", \"at\"]\n\
+                command = \"\"\"\nstat -L -f -c %t genes.db > kind\nreadlink genes.db > at\n\
+                (head -c 9; tail -c 9 genes.db) < genes.db > ends\n\
+                if (echo x >> genes.db); then exit 7; fi\n\"\"\"\n";
+    sandbox.write("flow.toml", flow);
+    // The step reads the version that it names.
+    sandbox.write("genes.db", "new\n");
+    sandbox.files().done(&["put", "genes.db", "refs/genes.db", "--keep-versions", "2"]);
+    sandbox.workflow(&["run", "flow.toml"]).expect_success();
+    assert_eq!(read(&sandbox, "kind").trim(), "65735546");
+    let ends = fs::read(sandbox.path("ends")).expect("a result");
+    assert!(ends == [&bytes[..9], &bytes[bytes.len() - 9..]].concat(), "other bytes were read");
+    let at = read(&sandbox, "at");
+    let mounted = std::path::Path::new(at.trim()).ancestors().nth(2).expect("a mount point");
+    assert!(!mounted.exists(), "{} was removed", mounted.display());
+    let again = sandbox.workflow(&["run", "flow.toml"]).expect_success();
+    assert!(again.story().contains("1 of them skipped"), "{}", again.story());
+}
+
+#[test]
+fn bad_views_are_refused_by_name() {
+    let sandbox = Sandbox::new();
+    put(&sandbox, "a\n");
+    let with = |inputs: &str| format!("command = \"true\"\ninputs = [{inputs}]");
+    for (input, parts) in [
+        ("{ path = \"list.txt\", view = true }", ["list.txt", "no stored file"]),
+        ("{ path = \"files:texts/list.txt\", veiw = true }", ["veiw", "did you mean `view`"]),
+        ("{ view = true }", ["an input of the step \"bad\"", "without `path`"]),
+        ("{ path = \"files:none/*\", view = true }", ["files:none/*", "no stored file matches"]),
+        ("{ path = \"files:none\", view = true }", ["files:none", "no file or directory none"]),
+        (
+            "{ path = \"files:texts/list.txt\", view = \"yes\" }",
+            ["`inputs` of the step \"bad\"", "view = true"],
+        ),
+    ] {
+        refused(&sandbox, &with(input), &parts);
+    }
+    let flow = "[[step]]\nname = \"w\"\ncommand = \"echo > new\"\noutputs = [\"files:new\"]\n\
+                [[step]]\nname = \"r\"\ncommand = \"cat new\"\ninputs = [{ path = \"files:new\", view = true }]\n";
+    sandbox.write("bad.toml", flow);
+    sandbox
+        .workflow(&["run", "bad.toml"])
+        .expect_failure(2, &["\"r\"", "files:new", "\"w\"", "leave `view` out"]);
 }

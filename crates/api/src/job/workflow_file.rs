@@ -2,6 +2,7 @@
 
 use crate::JobFile;
 use crate::job::resources::GenericResources;
+use crate::job::workflow_input::WorkflowInput;
 use crate::job::workflow_param::{WorkflowParam, WorkflowSweep};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ pub struct WorkflowFileStep {
     /// A MapReduce job in place of a command, with the keys of a job file.
     pub job: Option<Box<JobFile>>,
     #[serde(default)]
-    pub inputs: Vec<PathBuf>,
+    pub inputs: Vec<WorkflowInput>,
     #[serde(default)]
     pub outputs: Vec<PathBuf>,
     /// Input that is the standard input; it need not be listed among the inputs.

@@ -29,6 +29,9 @@ pub struct TaskFile {
     /// Identity of the bytes of a stored file, by which it is found among those that the job has pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<ContentHash>,
+    /// True for an input of the stored files that the program reads through the node's mount, without a copy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub view: bool,
 }
 
 impl TaskFile {
@@ -39,7 +42,7 @@ impl TaskFile {
 
     /// Returns whether the name stays in the directory, and the path is absolute and names a file.
     pub fn is_valid(&self) -> bool {
-        self.has_valid_name() && is_file_path(&self.path) && self.content.is_none()
+        self.has_valid_name() && is_file_path(&self.path) && self.content.is_none() && !self.view
     }
 
     /// Returns whether an input is valid: as another file, or a stored one.
@@ -49,7 +52,8 @@ impl TaskFile {
 
     /// Returns whether an output is valid: as another file, or one that becomes a version of a stored file.
     pub fn is_valid_output(&self) -> bool {
-        self.is_valid() || self.has_valid_name() && self.content.is_none() && is_stored_name(&self.path)
+        let is_bare = self.content.is_none() && !self.view;
+        self.is_valid() || self.has_valid_name() && is_bare && is_stored_name(&self.path)
     }
 
     fn has_valid_name(&self) -> bool {
@@ -172,6 +176,9 @@ mod tests {
         let stored = |path: &str| TaskFile { name: "a".into(), path: path.into(), ..TaskFile::default() };
         assert!(stored("files:a/b@3").is_valid_input() && !stored("files:a/b@3").is_valid());
         assert!(!stored("files:").is_valid_input() && stored("/a").is_valid_input());
+        let view = |path: &str| TaskFile { view: true, ..stored(path) };
+        assert!(view("files:a@3").is_valid_input() && !view("/a").is_valid_input());
+        assert!(!view("files:a").is_valid_output());
         assert!(stored("files:a/b c@x").is_valid_output() && stored("/a").is_valid_output());
         for name in
             ["files:", "files:/a", "files:a/", "files:a//b", "files:a/../b", "files:a@3", "files:files:a"]

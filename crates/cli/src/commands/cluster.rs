@@ -1,5 +1,6 @@
 //! `sailfish server`, `sailfish node`, `sailfish local`: the processes of a cluster.
 
+use crate::engine::file_views::MountedViews;
 use crate::engine::machine;
 use crate::engine::step_outputs::OutputsOfSteps;
 use crate::exit::{FAILED, Failure};
@@ -168,7 +169,7 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
     info.sees.clone_from(&seen.dirs);
     let start_dir = std::env::current_dir().context("finding the current directory")?;
     let (current, stopping) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-    end_when_told(args, &current, &stopping, &programs)?;
+    let views = end_when_told(args, &current, &stopping, &programs)?;
     let mut again = args.again;
     while !stopping.load(Ordering::Relaxed) {
         let dying = if again { DyingProcess::Await } else { DyingProcess::Ignore };
@@ -202,10 +203,11 @@ pub fn run_node(args: &NodeArgs) -> Result<(), Failure> {
             program_env: program_env(args, &info),
             stored_files: None,
             step_files: Some(Arc::new(OutputsOfSteps::in_cluster())),
+            views: Some(Arc::<MountedViews>::clone(&views)),
             seen: seen.paths.clone(),
             file_memory_bytes: info.memory_bytes,
         };
-        work(&remote, options, &data_port)?;
+        work(&remote, options, &data_port, &views)?;
         current.lock().unwrap_or_else(PoisonError::into_inner).take();
         remote.end();
         if remote.has_left() {
@@ -226,31 +228,33 @@ fn await_end() -> ! {
     }
 }
 
-/// Ends the node in order when a signal arrives or its parent ends.
+/// Ends the node in order when a signal arrives or its parent ends. Returns the views of stored files, which end as well.
 fn end_when_told(
     args: &NodeArgs,
     current: &Arc<Mutex<Option<Arc<Remote>>>>,
     stopping: &Arc<AtomicBool>,
     programs: &Arc<Programs>,
-) -> Result<(), Failure> {
-    let (told, told_of, kill) = (Arc::clone(stopping), Arc::clone(current), Arc::clone(programs));
+) -> Result<Arc<MountedViews>, Failure> {
+    let views = Arc::new(MountedViews::new(Arc::clone(programs)));
+    let (told, told_of, ended) = (Arc::clone(stopping), Arc::clone(current), Arc::clone(&views));
     until_told(args.with_parent, move || {
         told.store(true, Ordering::Relaxed);
-        end_node(&told_of, &kill)
+        end_node(&told_of, &ended)
     })?;
-    Ok(())
+    Ok(views)
 }
 
-/// Leaves the server, ends all programs, and then this process.
-fn end_node(current: &Mutex<Option<Arc<Remote>>>, programs: &Programs) -> ! {
+/// Leaves the server, unmounts, ends all programs, and then this process.
+fn end_node(current: &Mutex<Option<Arc<Remote>>>, views: &MountedViews) -> ! {
     let remote = current.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(remote) = remote {
         remote.tell_leaving();
         // If the server is unavailable, it learns this from the silence.
         let _ = remote.link().leave();
+        views.end();
         remote.end();
     }
-    programs.end_all();
+    views.programs().end_all();
     std::process::exit(0)
 }
 
@@ -270,7 +274,12 @@ fn contained_programs(args: &NodeArgs) -> Result<Arc<Programs>, Failure> {
 }
 
 /// Runs tasks and serves data, until the node leaves or is removed.
-fn work(remote: &Arc<Remote>, options: NodeOptions, data_port: &DataPort) -> Result<(), Failure> {
+fn work(
+    remote: &Arc<Remote>,
+    options: NodeOptions,
+    data_port: &DataPort,
+    views: &MountedViews,
+) -> Result<(), Failure> {
     let mut running = Node::start(Arc::clone(remote) as _, options).map_err(anyhow::Error::from)?;
     running.share_record_data(Arc::clone(remote) as _);
     running.follow_orders(Arc::clone(remote)).map_err(anyhow::Error::from)?;
@@ -278,6 +287,7 @@ fn work(remote: &Arc<Remote>, options: NodeOptions, data_port: &DataPort) -> Res
     let incarnation = node::data_incarnation(remote.link().node());
     let serving = data_port.serve(running.chunkservers(incarnation, remote.access()))?;
     running.join();
+    views.end();
     serving.abort();
     Ok(())
 }

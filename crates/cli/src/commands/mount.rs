@@ -1,26 +1,24 @@
 //! `sailfish mount`: stored files as a directory of this machine.
 
 use crate::commands::files::{check_stored, failure};
+use crate::engine::file_views::watcher_of;
 use crate::exit::{FAILED, Failure, REFUSED};
 use crate::options::connect::StateArgs;
 use crate::show::terminal::tell;
 use anyhow::Context;
 use clap::Args;
 use clusterfiles::ClusterFiles;
-use filemount::{Audience, MountError, MountPoint, Watcher};
+use filemount::{Audience, MountError, MountPoint};
 use filestore::{FileStore, StoredTree};
 use filetree::TreeName;
 use jobspec::state_dir::state_dir;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Name of the subcommand of watchers, which no help lists.
-const WATCHER: &str = "mount-watcher";
 /// How long open files may keep the process after it has unmounted the directory.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
@@ -76,8 +74,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
     tree.entry_page(&TreeName::default(), "").map_err(failure)?;
     let (ended, end) = sync_channel(2);
     unmount_at_signals(point.clone(), ended.clone())?;
-    let mut watcher = Command::new("/proc/self/exe");
-    let watcher = Watcher::start(watcher.arg(WATCHER).arg(point.path())).map_err(refused)?;
+    let watcher = watcher_of(&point).map_err(refused)?;
     let audience = if args.allow_other { Audience::Everybody } else { Audience::Owner };
     filemount::mount(tree, &point, audience, ended).map_err(refused)?;
     tell(&format!("sailfish: the stored files are mounted at {}", point.path().display()));

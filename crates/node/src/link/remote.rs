@@ -650,9 +650,13 @@ impl RecordData for Remote {
 
     fn local_source(&self, job: JobId, reads: &Arc<StoredReads>) -> Option<LocalSource> {
         let files = Arc::clone(&self.stored);
-        // The copy itself serves later attempts.
-        let parts = PartsOfCluster { job, files, reads: Arc::clone(reads), cache: None };
-        Some(LocalSource { files: Arc::clone(&self.local_files), opener: Box::new(Arc::new(parts)) })
+        let parts = |cache| {
+            let parts = PartsOfCluster { job, files: Arc::clone(&files), reads: Arc::clone(reads), cache };
+            Arc::new(Arc::new(parts))
+        };
+        // A copy itself serves later attempts.
+        let (opener, ranges) = (parts(None), parts(self.range_cache.clone()));
+        Some(LocalSource { files: Arc::clone(&self.local_files), opener, ranges })
     }
 
     fn stored_output(&self, job: JobId, of: StoredPut) -> Option<Arc<dyn JobOutput>> {

@@ -15,6 +15,7 @@ use ids::{DiskId, JobId, NodeId};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Error, Read};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -37,7 +38,11 @@ pub(crate) struct PartsOfCluster {
 
 impl PartOpener for Arc<PartsOfCluster> {
     fn open_part(&self, part: StoredPart, offset: u64) -> std::io::Result<Box<dyn Read + Send>> {
-        Ok(self.opened(part, offset, None))
+        Ok(self.opened(part, offset..part.bytes, None))
+    }
+
+    fn open_range(&self, part: StoredPart, range: Range<u64>) -> std::io::Result<Box<dyn Read + Send>> {
+        Ok(self.opened(part, range, None))
     }
 
     fn open_for_copy(
@@ -45,7 +50,7 @@ impl PartOpener for Arc<PartsOfCluster> {
         part: StoredPart,
         copy: &Arc<PassedCopy>,
     ) -> std::io::Result<Box<dyn Read + Send>> {
-        Ok(self.opened(part, 0, Some(Arc::clone(copy))))
+        Ok(self.opened(part, 0..part.bytes, Some(Arc::clone(copy))))
     }
 
     fn replica_here(&self, part: StoredPart) -> Option<File> {
@@ -58,47 +63,49 @@ impl PartsOfCluster {
     fn opened(
         self: &Arc<Self>,
         part: StoredPart,
-        offset: u64,
+        range: Range<u64>,
         copy: Option<Arc<PassedCopy>>,
     ) -> Box<dyn Read + Send> {
         // The look reports a replica that is missing or damaged.
         let Ok(opened) = self.files.open_stored(part) else {
-            return self.elsewhere(part, offset, copy);
+            return self.elsewhere(part, range, copy);
         };
         if let Some(copy) = &copy {
             copy.knows_sums(opened.reader.sums());
         }
+        let Range { start: offset, end } = range;
         let here = PartReader { reader: opened.reader, offset };
         let (disk, elsewhere) = (opened.disk, Arc::clone(self));
-        Box::new(HerePart { here, part, disk, elsewhere, copy, fallback: None })
+        Box::new(HerePart { here, end, part, disk, elsewhere, copy, fallback: None })
     }
 
     /// Opens a part of which this node has no intact replica.
     fn elsewhere(
         self: &Arc<Self>,
         part: StoredPart,
-        at: u64,
+        range: Range<u64>,
         copy: Option<Arc<PassedCopy>>,
     ) -> Box<dyn Read + Send> {
         match (&self.cache, copy) {
             (Some(cache), None) => {
                 let remote = Box::new(Arc::clone(self));
-                Box::new(CachedPart::new(cache, remote, &self.reads, part, at))
+                Box::new(CachedPart::new(cache, remote, &self.reads, part, range))
             }
-            (_, copy) => self.source(part, at, copy),
+            (_, copy) => self.source(part, range, copy),
         }
     }
 
     fn source(
         self: &Arc<Self>,
         part: StoredPart,
-        at: u64,
+        range: Range<u64>,
         copy: Option<Arc<PassedCopy>>,
     ) -> Box<dyn Read + Send> {
         Box::new(ElsewherePart {
             parts: Arc::clone(self),
             part,
-            at,
+            at: range.start,
+            end: range.end,
             copy,
             held: Bytes::new(),
             stream: None,
@@ -110,14 +117,15 @@ impl PartsOfCluster {
 }
 
 impl RemoteParts for Arc<PartsOfCluster> {
-    fn open_elsewhere(&self, part: StoredPart, offset: u64) -> Box<dyn Read + Send> {
-        self.source(part, offset, None)
+    fn open_elsewhere(&self, part: StoredPart, range: Range<u64>) -> Box<dyn Read + Send> {
+        self.source(part, range, None)
     }
 }
 
 /// A part on a disk of this node; the rest comes from elsewhere if a block is damaged.
 struct HerePart {
     here: PartReader,
+    end: u64,
     part: StoredPart,
     disk: DiskId,
     elsewhere: Arc<PartsOfCluster>,
@@ -129,7 +137,9 @@ struct HerePart {
 impl Read for HerePart {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.fallback.is_none() {
-            match self.here.read(buffer) {
+            let left = self.end.saturating_sub(self.here.offset);
+            let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+            match self.here.read(&mut buffer[..wanted]) {
                 Ok(count) => {
                     self.elsewhere.reads.here_bytes.fetch_add(count as u64, Ordering::Relaxed);
                     return Ok(count);
@@ -137,7 +147,7 @@ impl Read for HerePart {
                 Err(error) => {
                     self.elsewhere.files.is_damaged(self.part, self.disk, &error.to_string());
                     let (at, copy) = (self.here.offset, self.copy.take());
-                    self.fallback = Some(self.elsewhere.elsewhere(self.part, at, copy));
+                    self.fallback = Some(self.elsewhere.elsewhere(self.part, at..self.end, copy));
                 }
             }
         }
@@ -153,6 +163,7 @@ struct ElsewherePart {
     parts: Arc<PartsOfCluster>,
     part: StoredPart,
     at: u64,
+    end: u64,
     /// The local copy that is made of it.
     copy: Option<Arc<PassedCopy>>,
     held: Bytes,
@@ -222,7 +233,7 @@ impl ElsewherePart {
             if let (Some(Source { peer, has_copy }), Some(token)) = (source, token) {
                 self.tried.insert(peer.node);
                 let client: DataClient = self.parts.files.client(token);
-                let bytes = self.part.bytes - self.at;
+                let bytes = self.end - self.at;
                 let range = PartRange { part: self.part, offset: self.at, bytes };
                 let stream = match has_copy {
                     true => client.read_copy(&peer, range),
@@ -289,7 +300,7 @@ impl ElsewherePart {
 
 impl Read for ElsewherePart {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        while self.held.is_empty() && self.at < self.part.bytes {
+        while self.held.is_empty() && self.at < self.end {
             match self.stream.take() {
                 Some(source) => self.take_piece(source),
                 None => self.open()?,

@@ -256,6 +256,18 @@ impl LocalFiles {
         made
     }
 
+    /// Returns whether a copy is here, or a disk would have room for it.
+    pub fn have_room(&self, wanted: &WantedFile<'_>) -> bool {
+        let table = self.table();
+        let has_room = |dir: &PathBuf| {
+            let made = std::fs::create_dir_all(dir);
+            let free_bytes = made.and_then(|()| copying::free_bytes(dir, self.limits.reserve_percent));
+            let free_bytes = free_bytes.map_or(0, |free| free.saturating_sub(table.coming_bytes(dir)));
+            free_bytes.saturating_add(table.unused_bytes(dir)) >= wanted.content.bytes()
+        };
+        table.has(&wanted.key()) || self.dirs.iter().any(has_room)
+    }
+
     /// Reserves room on the disk with the most of it. Copies that nothing uses make room if there is too little.
     fn room_for(&self, wanted: &WantedFile<'_>) -> Result<(PathBuf, u64), TaskFailure> {
         let bytes = wanted.content.bytes();

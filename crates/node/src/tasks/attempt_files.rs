@@ -6,8 +6,9 @@ use crate::failure::file_failure;
 use crate::job_data::AttemptData;
 use crate::shared::Shared;
 use crate::stored::local_files::{CopyUse, HeldFile, LocalFiles, WantedFile};
+use crate::stored::views::{ShownView, ViewedFile};
 use crate::tasks::map::stored_input::{PartOpener, PartsHere, StoredReads};
-use crate::tasks::pinned_copies::{PinnedCopies, is_wanted};
+use crate::tasks::pinned_copies::{PinnedCopies, PinnedUse, is_wanted};
 use api::task::RunTask;
 use api::{Blame, Function, JobSpec, PinnedFile, RecordFormat, Split, Task, TaskFailure};
 use std::collections::BTreeMap;
@@ -26,13 +27,24 @@ pub(crate) struct AttemptFiles {
     /// Copies of programs, and of files beside them.
     pinned: PinnedCopies,
     held: Vec<HeldFile>,
+    /// Files without copies.
+    views: Vec<(Arc<ViewedFile>, ShownView)>,
     reads: Arc<StoredReads>,
 }
 
 /// Local copies, and the parts that they are made from.
 pub struct LocalSource {
     pub(crate) files: Arc<LocalFiles>,
-    pub(crate) opener: Box<dyn PartOpener>,
+    pub(crate) opener: Arc<dyn PartOpener>,
+    /// Opens ranges of parts for views.
+    pub(crate) ranges: Arc<dyn PartOpener>,
+}
+
+impl LocalSource {
+    fn of_one_machine(files: Arc<LocalFiles>, dir: &Path) -> Self {
+        let opener = Arc::new(PartsHere { dir: dir.to_path_buf() });
+        Self { files, ranges: Arc::clone(&opener) as _, opener }
+    }
 }
 
 /// Returns the local copies for a job; None in a process without stored files.
@@ -40,7 +52,7 @@ fn source_of(shared: &Shared, job: &AttemptData, reads: &Arc<StoredReads>) -> Op
     match &shared.options.stored_files {
         Some(dir) => {
             let files = job.local_files(&job.run.disk_dirs);
-            Some(LocalSource { files, opener: Box::new(PartsHere { dir: dir.clone() }) })
+            Some(LocalSource::of_one_machine(files, dir))
         }
         None => shared.record_data.get().and_then(|data| data.local_source(job.job, reads)),
     }
@@ -110,7 +122,7 @@ impl AttemptFiles {
             Some(dir) => {
                 let copies = shared.copies_for_single_jobs();
                 let copies = copies.map_err(|error| file_failure("create", Path::new(COPIES), error))?;
-                Some(LocalSource { files: copies, opener: Box::new(PartsHere { dir: dir.clone() }) })
+                Some(LocalSource::of_one_machine(copies, dir))
             }
             None => {
                 let data = shared.record_data.get();
@@ -118,10 +130,56 @@ impl AttemptFiles {
             }
         };
         for file in &task.pinned {
-            files.hold_pinned(source.as_ref(), file, &assignment.job.user, &assignment.cancelled)?;
+            files.bring_pinned_file(shared, source.as_ref(), assignment, task, file)?;
         }
         files.pinned.put_into_task(task);
         Ok(files)
+    }
+
+    /// Brings a file of a job of one task: an input that is a view, or of which no disk has room for a copy, is shown
+    /// without one, if this machine lets us.
+    fn bring_pinned_file(
+        &mut self,
+        shared: &Shared,
+        source: Option<&LocalSource>,
+        assignment: &Assignment,
+        task: &RunTask,
+        file: &PinnedFile,
+    ) -> Result<(), TaskFailure> {
+        let (user, cancelled) = (assignment.job.user.as_str(), &assignment.cancelled);
+        let wanted = WantedFile { user, path: &file.path, content: &file.stored, of: CopyUse::Program };
+        let has_room = || source.is_none_or(|source| source.files.have_room(&wanted));
+        let of = PinnedUse::of(task, &file.path);
+        let is_shown = match of {
+            PinnedUse::Copy => false,
+            PinnedUse::View => true,
+            PinnedUse::Either => !has_room(),
+        };
+        if is_shown && self.show(shared, source, &wanted) {
+            return Ok(());
+        }
+        match self.hold_pinned(source, file, user, cancelled) {
+            // Another copy may have taken the room.
+            Err(failure)
+                if of == PinnedUse::Either
+                    && failure.blame == Blame::Environment
+                    && !has_room()
+                    && self.show(shared, source, &wanted) =>
+            {
+                Ok(())
+            }
+            held => held,
+        }
+    }
+
+    /// Shows a file to the programs of the attempt. Returns false if nothing can be mounted here.
+    fn show(&mut self, shared: &Shared, source: Option<&LocalSource>, wanted: &WantedFile<'_>) -> bool {
+        let (Some(views), Some(source)) = (&shared.options.views, source) else { return false };
+        let file = Arc::new(ViewedFile::new(wanted, Arc::clone(&source.ranges)));
+        let Some(view) = views.show(&file) else { return false };
+        self.pinned.insert_view(wanted.path.to_path_buf(), view.path.clone());
+        self.views.push((file, view));
+        true
     }
 
     fn hold_pinned(
@@ -163,9 +221,9 @@ impl AttemptFiles {
         &self.pinned
     }
 
-    /// Returns the paths of all copies.
+    /// Returns the paths of all copies and views.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.held.iter().map(HeldFile::path)
+        self.held.iter().map(HeldFile::path).chain(self.views.iter().map(|(_, view)| view.path.as_path()))
     }
 
     /// Returns the counters of bytes of stored files that the attempt reads; those for its copies of inputs are counted.
@@ -173,17 +231,31 @@ impl AttemptFiles {
         Arc::clone(&self.reads)
     }
 
-    /// Returns an error if a program wrote to a copy: the results of the attempt are not those of the stored file.
+    /// Returns an error if a program wrote to a copy, or could not read a view: the results of the attempt are not those of
+    /// the stored file.
     pub fn check_unchanged(&self) -> Result<(), TaskFailure> {
-        self.held.iter().try_for_each(HeldFile::check_unchanged)
+        self.held.iter().try_for_each(HeldFile::check_unchanged)?;
+        self.unread().map_or(Ok(()), Err)
     }
 
-    /// Returns the failure of the attempt with the names of stored files in place of the paths of copies.
+    /// Returns the failure of a read of a view.
+    fn unread(&self) -> Option<TaskFailure> {
+        self.views.iter().find_map(|(file, _)| file.failure())
+    }
+
+    /// Returns the failure of the attempt with the names of stored files in place of the paths of copies. A view that could
+    /// not be read is the cause of a failed program.
     pub fn named_in(&self, failure: TaskFailure) -> TaskFailure {
-        let named = |message: String, held: &HeldFile| match held.path().to_str() {
-            Some(path) => message.replace(path, &held.shown().to_string_lossy()),
+        let failure = match self.unread().filter(|_| failure.blame != Blame::Cancelled) {
+            Some(cause) => TaskFailure { said: failure.said, ..cause },
+            None => failure,
+        };
+        let held = self.held.iter().map(|held| (held.path(), held.shown()));
+        let views = self.views.iter().map(|(file, view)| (view.path.as_path(), file.path()));
+        let named = |message: String, (place, name): (&Path, &Path)| match place.to_str() {
+            Some(place) => message.replace(place, &name.to_string_lossy()),
             None => message,
         };
-        TaskFailure { message: self.held.iter().fold(failure.message, named), ..failure }
+        TaskFailure { message: held.chain(views).fold(failure.message, named), ..failure }
     }
 }

@@ -2,18 +2,53 @@
 
 use api::task::RunTask;
 use api::{Function, JobSpec};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The paths of copies, by the names of the stored files with their versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PinnedCopies {
     places: BTreeMap<PathBuf, PathBuf>,
+    /// Names of those that are shown without a copy.
+    views: BTreeSet<PathBuf>,
+}
+
+/// The ways in which the programs of a task can get a stored file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PinnedUse {
+    /// It may be executed, or lies beside programs.
+    Copy,
+    /// It is an input.
+    Either,
+    /// It is an input that asks for no copy.
+    View,
+}
+
+impl PinnedUse {
+    pub fn of(task: &RunTask, name: &Path) -> Self {
+        let inputs = || task.programs().flat_map(|program| &program.inputs).filter(|file| file.path == name);
+        let is_word = |program: &RunTask| {
+            program.words.iter().any(|word| Path::new(word) == name)
+                || program.files.iter().any(|file| file == name)
+        };
+        match inputs().next() {
+            _ if task.programs().any(is_word) => Self::Copy,
+            None => Self::Copy,
+            Some(_) if inputs().any(|input| input.view) => Self::View,
+            Some(_) => Self::Either,
+        }
+    }
 }
 
 impl PinnedCopies {
     pub fn insert(&mut self, name: PathBuf, place: PathBuf) {
         self.places.insert(name, place);
+    }
+
+    /// Does the same for a file without a copy.
+    pub fn insert_view(&mut self, name: PathBuf, place: PathBuf) {
+        self.views.insert(name.clone());
+        self.insert(name, place);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -31,8 +66,9 @@ impl PinnedCopies {
         }
     }
 
-    /// Does the same for a job of one task, with all programs of its pipeline.
+    /// Does the same for a job of one task, with all programs of its pipeline. Its inputs say which of them are views.
     pub fn put_into_task(&self, task: &mut RunTask) {
+        task.inputs.iter_mut().for_each(|input| input.view = self.views.contains(&input.path));
         self.replace_paths(&mut task.files);
         self.replace_paths(task.inputs.iter_mut().map(|input| &mut input.path));
         self.replace_words(&mut task.words);
@@ -70,7 +106,7 @@ pub(crate) fn is_wanted(spec: &JobSpec, functions: &[&Option<Function>], name: &
 
 #[cfg(test)]
 mod tests {
-    use super::{PinnedCopies, is_wanted};
+    use super::{PinnedCopies, PinnedUse, is_wanted};
     use api::task::{RunTask, TaskFile};
     use api::{FileLink, Function, JobSpec, Streaming};
     use std::path::{Path, PathBuf};
@@ -123,6 +159,38 @@ mod tests {
             task.files.iter().chain(inputs.map(|input| &input.path)).map(PathBuf::as_path).collect();
         assert_eq!(paths, ["/disk/1/map.py", "/disk/2/words", "/plain", "/disk/3/link"].map(Path::new));
         assert_eq!(task.words[1], "/disk/2/words");
+    }
+
+    #[test]
+    fn only_inputs_become_views() {
+        let input =
+            |path: &str, view| TaskFile { name: "in".into(), path: path.into(), view, ..TaskFile::default() };
+        let member = RunTask { inputs: vec![input("files:a@1", true)], ..RunTask::default() };
+        let mut task = RunTask {
+            words: vec!["cat".to_string(), "files:word@2".to_string()],
+            files: vec!["files:beside@3".into()],
+            inputs: vec![input("files:a@1", false), input("files:b@1", false), input("files:word@2", true)],
+            pipeline: vec![member],
+            ..RunTask::default()
+        };
+        for (name, expected) in [
+            ("files:a@1", PinnedUse::View),
+            ("files:b@1", PinnedUse::Either),
+            ("files:word@2", PinnedUse::Copy),
+            ("files:beside@3", PinnedUse::Copy),
+            ("files:none@1", PinnedUse::Copy),
+        ] {
+            assert_eq!(PinnedUse::of(&task, Path::new(name)), expected, "{name}");
+        }
+        // The node decides: the input that does not fit is one, and the word is none.
+        let mut copies = PinnedCopies::default();
+        copies.insert_view("files:b@1".into(), "/mounted/x/b".into());
+        copies.insert("files:a@1".into(), "/disk/1/a".into());
+        copies.put_into_task(&mut task);
+        let inputs: Vec<_> =
+            task.programs().flat_map(|program| &program.inputs).map(|file| file.view).collect();
+        assert_eq!(inputs, [false, true, false, false]);
+        assert_eq!(task.inputs[1].path, Path::new("/mounted/x/b"));
     }
 
     #[test]

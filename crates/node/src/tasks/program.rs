@@ -14,7 +14,7 @@ use crate::tasks::members::{Member, TEMPORARY, give_back};
 use crate::tasks::phases::Phases;
 use crate::tasks::pipeline_wiring::Edges;
 use crate::tasks::work_dir::{SandboxNeeds, env_of_file, open_port, sandbox_for, socket_variable};
-use api::task::{RunResult, RunTask, is_stored_path};
+use api::task::{AttemptUsage, RunResult, RunTask, is_stored_path};
 use api::{Blame, StoredContent, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::{AttemptKey, JobId};
@@ -214,6 +214,8 @@ pub(crate) fn run(
     let job = Arc::new(JobRun { paths, ..assignment.job.as_ref().clone() });
     let assignment = Assignment { job, ..assignment.clone() };
     let ran = run_with(shared, &assignment, &with_copies, &files, turn);
+    let (_, moved_bytes) = files.reads().bytes();
+    shared.meters.add_used(assignment.attempt, AttemptUsage { moved_bytes, ..AttemptUsage::default() });
     let mut result = ran.map_err(|failure| files.named_in(failure))?;
     for (program, run) in task.programs().zip(&mut result.runs) {
         run.iter_mut().for_each(|run| finished_runs::name_stored(program, run));

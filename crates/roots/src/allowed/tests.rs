@@ -2,7 +2,7 @@ use super::Roots;
 use api::task::{RunTask, TaskFile};
 use api::{
     ContentHash, FileLink, FlowStage, Function, InputFile, JobKind, JobSpec, MapReduce, ObjectPin,
-    PinnedFile, ShippedFile, StageFile, StoredContent, Streaming,
+    PinnedFile, ShippedFile, StageFile, Streaming,
 };
 use ids::{JobId, TaskIndex};
 use std::os::unix::fs::symlink;

@@ -176,7 +176,7 @@ mod tests {
     use super::{check, is_name};
     use api::shipping::SHIPPED_FILES_MAX;
     use api::task::RunTask;
-    use api::{ContentHash, FileLink, JobSpec, PinnedFile, ShippedFile, StoredContent, Streaming};
+    use api::{ContentHash, FileLink, JobSpec, PinnedFile, ShippedFile, Streaming};
     use std::path::Path;
 
     fn shipped(path: &str) -> ShippedFile {

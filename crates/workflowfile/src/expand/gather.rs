@@ -7,6 +7,7 @@ use super::stored::{declared_name, is_of_store};
 use super::{Outputs, no_match};
 use crate::machines::Sources;
 use api::job::workflow_file::WorkflowFileStep;
+use api::job::workflow_input::WorkflowInput;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -30,12 +31,13 @@ pub struct Gatherer<'a> {
 impl Gatherer<'_> {
     /// Puts the files that match in place of the inputs with `*`.
     pub fn gather_inputs(&mut self, step: &mut WorkflowFileStep) -> Result<(), ExpansionError> {
-        let is_pattern = |path: &PathBuf| path.to_str().is_some_and(|text| text.contains('*'));
+        let is_pattern = |input: &WorkflowInput| input.path.to_str().is_some_and(|text| text.contains('*'));
         if !step.inputs.iter().any(is_pattern) {
             return Ok(());
         }
         let own: BTreeSet<String> = output_paths(self.dir, step).collect();
-        let plain = step.inputs.iter().filter(|path| !is_pattern(path)).chain(&step.stdin);
+        let plain = step.inputs.iter().filter(|input| !is_pattern(input)).map(|input| &input.path);
+        let plain = plain.chain(&step.stdin);
         let mut listed: BTreeSet<String> = plain.filter_map(|path| absolute_path(self.dir, path)).collect();
         let mut inputs = Vec::new();
         for input in std::mem::take(&mut step.inputs) {
@@ -43,12 +45,12 @@ impl Gatherer<'_> {
                 inputs.push(input);
                 continue;
             }
-            let pattern = input.to_string_lossy();
+            let pattern = input.path.to_string_lossy();
             let found = self.matching(&step.name, &pattern, &own)?;
             self.count(&step.name, found.len())?;
             for path in found {
                 if listed.insert(path.clone()) {
-                    inputs.push(declared(self.dir, &pattern, path));
+                    inputs.push(WorkflowInput { path: declared(self.dir, &pattern, path), view: input.view });
                 }
             }
         }

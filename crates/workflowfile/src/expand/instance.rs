@@ -8,6 +8,7 @@ use super::values::{BoundBy, Place, Values};
 use crate::jobs::{texts as job_texts, with_texts};
 use api::STORED_PREFIX;
 use api::job::workflow_file::WorkflowFileStep;
+use api::job::workflow_input::WorkflowInput;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,7 @@ pub fn instance(step: &WorkflowFileStep, values: &Values<'_>) -> Result<Workflow
         None => Ok(path.clone()),
     };
     let paths = |all: &Vec<PathBuf>| all.iter().map(path).collect::<Result<Vec<PathBuf>, _>>();
+    let input = |input: &WorkflowInput| Ok(WorkflowInput { path: path(&input.path)?, view: input.view });
     let variable = |(name, value): (&String, &String)| Ok((name.clone(), plain(value)?));
     let shell = |command: &String| values.fill(command, Place::Shell);
     Ok(WorkflowFileStep {
@@ -35,7 +37,7 @@ pub fn instance(step: &WorkflowFileStep, values: &Values<'_>) -> Result<Workflow
         command: step.command.as_ref().map(shell).transpose()?,
         words: step.words.as_ref().map(|words| filled_words(words, values)).transpose()?,
         job: step.job.as_ref().map(|job| with_texts(job, plain, shell).map(Box::new)).transpose()?,
-        inputs: paths(&step.inputs)?,
+        inputs: step.inputs.iter().map(input).collect::<Result<_, ExpansionError>>()?,
         outputs: paths(&step.outputs)?,
         stdin: step.stdin.as_ref().map(path).transpose()?,
         stdout: step.stdout.as_ref().map(path).transpose()?,
@@ -117,8 +119,15 @@ pub fn output_paths(dir: &str, step: &WorkflowFileStep) -> impl Iterator<Item = 
 
 /// Returns the texts of a step in which a placeholder may stand.
 pub fn texts(step: &WorkflowFileStep) -> impl Iterator<Item = &str> {
-    let paths = [&step.inputs, &step.outputs, &step.reads, &step.environment].into_iter().flatten();
-    let paths = paths.chain(&step.stdin).chain(&step.stdout).filter_map(|path| path.to_str());
+    let paths = [&step.outputs, &step.reads, &step.environment].into_iter().flatten();
+    let paths = step
+        .inputs
+        .iter()
+        .map(|input| &input.path)
+        .chain(paths)
+        .chain(&step.stdin)
+        .chain(&step.stdout)
+        .filter_map(|path| path.to_str());
     let words = step.command.iter().chain(step.words.iter().flatten()).chain(step.env.values());
     let job = step.job.iter().flat_map(|job| job_texts(job));
     [step.name.as_str()].into_iter().chain(paths).chain(words.map(String::as_str)).chain(job)
@@ -126,8 +135,9 @@ pub fn texts(step: &WorkflowFileStep) -> impl Iterator<Item = &str> {
 
 /// Returns the number of bytes of the texts of a step, about.
 pub fn text_bytes(step: &WorkflowFileStep) -> usize {
-    let paths = [&step.inputs, &step.outputs, &step.reads, &step.environment];
-    let paths: usize = paths.into_iter().flatten().map(|path| path.as_os_str().len()).sum();
+    let paths = [&step.outputs, &step.reads, &step.environment].into_iter().flatten();
+    let paths = step.inputs.iter().map(|input| &input.path).chain(paths);
+    let paths: usize = paths.map(|path| path.as_os_str().len()).sum();
     let words: usize =
         step.words.iter().flatten().chain(&step.after).chain(step.env.values()).map(String::len).sum();
     let job = step.job.iter().flat_map(|job| job_texts(job)).map(str::len).sum::<usize>();

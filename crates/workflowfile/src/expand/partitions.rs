@@ -80,7 +80,8 @@ pub fn read_partition(
 ) -> Result<(), ExpansionError> {
     let mut is_read = false;
     let is_file = |input: &&mut PathBuf| absolute_path("", input).is_some_and(|path| path == file);
-    for input in made.inputs.iter_mut().chain(&mut made.stdin).filter(is_file) {
+    let listed = made.inputs.iter_mut().map(|input| &mut input.path);
+    for input in listed.chain(&mut made.stdin).filter(is_file) {
         *input = partition_path(&declared_name(file), partition);
         is_read = true;
     }

@@ -91,7 +91,11 @@ fn advice(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> String {
     };
     match (written, key) {
         (Some(written), _) => format!("write {key} = {written}"),
-        (None, "inputs" | "outputs" | "after" | "words" | "reads" | "environment") => {
+        (None, "inputs") => {
+            "give a list of texts and tables, as in inputs = [\"a\", { path = \"files:b\", view = true }]"
+                .to_string()
+        }
+        (None, "outputs" | "after" | "words" | "reads" | "environment") => {
             format!("give a list of texts, as in {key} = [\"a\", \"b\"]")
         }
         (None, "keep" | "network" | "cache" | "in_place") => format!("write {key} = true or {key} = false"),

@@ -141,6 +141,7 @@ fn embedded(stages: &[Stage], display: Display, containment: Containment) -> Res
         program_env: Vec::new(),
         stored_files: Some(FileStore::data_dir(&first.state_dir)),
         step_files: None,
+        views: None,
         seen: None,
         file_memory_bytes: 0,
     };

@@ -2,6 +2,7 @@
 
 use crate::commands::run::steps;
 use crate::engine::embedded::Embedded;
+use crate::engine::file_views::MountedViews;
 use crate::engine::interrupt::Interrupt;
 use crate::engine::resources::CommandLineFrontEnd;
 use crate::engine::step_outputs::OutputsOfSteps;
@@ -266,6 +267,7 @@ pub(super) fn on_this_machine(
         jobs.iter().for_each(|job| cancelling.cancel(*job, "stopped by a signal"));
     }));
     let start_dir = std::env::current_dir().context("finding the current directory")?;
+    let views = Arc::new(MountedViews::new(programs.share()));
     let options = NodeOptions {
         slots,
         places: slots.min(PLACES_MAX),
@@ -277,6 +279,7 @@ pub(super) fn on_this_machine(
         program_env: Vec::new(),
         stored_files: Some(FileStore::data_dir(state_dir)),
         step_files: Some(Arc::new(OutputsOfSteps::on_machine(state_dir))),
+        views: Some(Arc::<MountedViews>::clone(&views)),
         seen: None,
         file_memory_bytes: machine::file_memory_bytes(),
     };
@@ -284,6 +287,7 @@ pub(super) fn on_this_machine(
         .map_err(anyhow::Error::from)?;
     // Slots stop when every job is over.
     node.join();
+    views.end();
     interrupt.disarm();
     server.shutdown();
     drop(programs);

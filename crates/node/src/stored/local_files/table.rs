@@ -147,6 +147,18 @@ impl Table {
         surplus
     }
 
+    /// Returns whether a copy is here, or is being made.
+    pub fn has(&self, key: &CopyKey) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.copy.is_some() || entry.is_busy)
+    }
+
+    /// Returns the bytes of copies in a directory that would make room.
+    pub fn unused_bytes(&self, dir: &Path) -> u64 {
+        let unused = self.entries.values().filter(|entry| entry.is_unused());
+        let copies = unused.filter_map(|entry| entry.copy.as_ref());
+        copies.filter(|copy| copy.path.starts_with(dir)).map(|copy| copy.bytes).sum()
+    }
+
     /// Returns the number of attempts that wait.
     #[cfg(test)]
     pub fn waiters(&self) -> u32 {

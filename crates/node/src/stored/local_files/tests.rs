@@ -222,3 +222,22 @@ fn unused_copies_make_room() {
     assert_eq!(bring(&files, &source, 3).unwrap().path(), paths[3]);
     assert_eq!(source.opened.load(Ordering::SeqCst), 8);
 }
+
+#[test]
+fn unused_copies_count_as_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let (files, source) = (files(dir.path(), u64::MAX, LONG), Arc::<Source>::default());
+    let has_room = |content: &StoredContent| {
+        let path = Path::new("files:a@1");
+        files.have_room(&WantedFile { user: "ann", path, content, of: CopyUse::Input })
+    };
+    let part = |bytes| StoredPart { concrete: ConcreteId(99), bytes, crc32c: 0 };
+    let of = |bytes| StoredContent { parts: vec![part(bytes)] };
+    assert!(has_room(&content(1)) && has_room(&of(1)) && !has_room(&of(u64::MAX)));
+    let held = bring(&files, &source, 1).unwrap();
+    let copies = dir.path().join("copies");
+    assert_eq!(files.table().unused_bytes(&copies), 0);
+    drop(held);
+    assert_eq!(files.table().unused_bytes(&copies), 2 * BYTES.len() as u64);
+    assert_eq!(files.table().unused_bytes(&dir.path().join("other")), 0);
+}

@@ -5,6 +5,7 @@ use crate::tasks::map::stored_input::StoredReads;
 use api::StoredPart;
 use bytes::Bytes;
 use std::io::Read;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,8 +15,8 @@ const RUN_MIN: u64 = 2;
 
 /// The way to the replicas of parts on other nodes.
 pub(crate) trait RemoteParts: Send {
-    /// Opens a part at an offset. Its bytes are verified as they are read, and an error names the reason.
-    fn open_elsewhere(&self, part: StoredPart, offset: u64) -> Box<dyn Read + Send>;
+    /// Opens a range of a part. Its bytes are verified as they are read, and an error names the reason.
+    fn open_elsewhere(&self, part: StoredPart, range: Range<u64>) -> Box<dyn Read + Send>;
 }
 
 /// A segment that comes from elsewhere, from its first byte on.
@@ -32,6 +33,7 @@ pub(crate) struct CachedPart {
     reads: Arc<StoredReads>,
     part: StoredPart,
     at: u64,
+    end: u64,
     /// Bytes of a kept segment, from `at` on.
     held: Bytes,
     /// A stream from another node, whose next byte is at `at`.
@@ -45,10 +47,11 @@ impl CachedPart {
         remote: Box<dyn RemoteParts>,
         reads: &Arc<StoredReads>,
         part: StoredPart,
-        at: u64,
+        range: Range<u64>,
     ) -> Self {
         let (cache, reads) = (Arc::clone(cache), Arc::clone(reads));
-        Self { cache, remote, reads, part, at, held: Bytes::new(), stream: None, passing: None }
+        let Range { start: at, end } = range;
+        Self { cache, remote, reads, part, at, end, held: Bytes::new(), stream: None, passing: None }
     }
 
     /// Takes the segment at the current place from this node, if it is kept.
@@ -70,8 +73,9 @@ impl CachedPart {
             let bytes = self.cache.wants(&key).then(|| Vec::with_capacity(SEGMENT_BYTES as usize));
             self.passing = Some(Passing { key, bytes });
         }
-        let stream = self.stream.get_or_insert_with(|| self.remote.open_elsewhere(self.part, self.at));
-        let wanted = buffer.len().min((key.end() - self.at) as usize);
+        let stream =
+            self.stream.get_or_insert_with(|| self.remote.open_elsewhere(self.part, self.at..self.end));
+        let wanted = buffer.len().min((key.end().min(self.end) - self.at) as usize);
         let count = stream.read(&mut buffer[..wanted])?;
         self.at += count as u64;
         if let Some(bytes) = self.passing.as_mut().and_then(|passing| passing.bytes.as_mut()) {
@@ -91,7 +95,7 @@ impl CachedPart {
 
 impl Read for CachedPart {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        if buffer.is_empty() || self.at >= self.part.bytes {
+        if buffer.is_empty() || self.at >= self.end {
             return Ok(0);
         }
         if self.held.is_empty() {
@@ -100,7 +104,7 @@ impl Read for CachedPart {
         if self.held.is_empty() {
             return self.read_elsewhere(buffer);
         }
-        let count = buffer.len().min(self.held.len());
+        let count = buffer.len().min(self.held.len()).min((self.end - self.at) as usize);
         buffer[..count].copy_from_slice(&self.held.split_to(count));
         self.at += count as u64;
         self.reads.here_bytes.fetch_add(count as u64, Ordering::Relaxed);

@@ -3,6 +3,7 @@ use crate::tasks::map::stored_input::StoredReads;
 use api::StoredPart;
 use ids::ConcreteId;
 use std::io::{Cursor, Read};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,10 +20,10 @@ struct Elsewhere {
 }
 
 impl RemoteParts for Elsewhere {
-    fn open_elsewhere(&self, _part: StoredPart, offset: u64) -> Box<dyn Read + Send> {
+    fn open_elsewhere(&self, _part: StoredPart, range: Range<u64>) -> Box<dyn Read + Send> {
         self.opened.fetch_add(1, Ordering::Relaxed);
-        let mut bytes = Cursor::new(self.bytes.to_vec());
-        bytes.set_position(offset);
+        let mut bytes = Cursor::new(self.bytes[..range.end as usize].to_vec());
+        bytes.set_position(range.start);
         Box::new(Counted { bytes, read: Arc::clone(&self.read) })
     }
 }
@@ -65,7 +66,7 @@ impl Place {
         let part = StoredPart { concrete: ConcreteId(part), bytes: PART_BYTES, crc32c: 7 };
         let before = self.elsewhere.read.load(Ordering::Relaxed);
         let remote = Box::new(self.elsewhere.clone());
-        let reader = CachedPart::new(&self.cache, remote, &self.reads, part, from);
+        let reader = CachedPart::new(&self.cache, remote, &self.reads, part, from..PART_BYTES);
         let mut bytes = Vec::new();
         reader.take(to - from).read_to_end(&mut bytes).unwrap();
         assert!(bytes == self.elsewhere.bytes[from as usize..to as usize], "other bytes were read");
@@ -104,8 +105,30 @@ fn ranges_are_kept_when_read_twice() {
     let other = StoredPart { concrete: ConcreteId(1), bytes: PART_BYTES, crc32c: 8 };
     let remote = Box::new(place.elsewhere.clone());
     let mut bytes = Vec::new();
-    CachedPart::new(&place.cache, remote, &place.reads, other, 0).read_to_end(&mut bytes).unwrap();
+    CachedPart::new(&place.cache, remote, &place.reads, other, 0..PART_BYTES)
+        .read_to_end(&mut bytes)
+        .unwrap();
     assert_eq!(place.elsewhere.read.load(Ordering::Relaxed), 4 * PART_BYTES);
+}
+
+#[test]
+fn bounded_reads_bring_nothing_behind() {
+    let place = Place::with(1 << 30, 0);
+    let part = StoredPart { concrete: ConcreteId(1), bytes: PART_BYTES, crc32c: 7 };
+    let read = |range: Range<u64>| {
+        let before = place.elsewhere.read.load(Ordering::Relaxed);
+        let remote = Box::new(place.elsewhere.clone());
+        let mut bytes = Vec::new();
+        let mut reader = CachedPart::new(&place.cache, remote, &place.reads, part, range.clone());
+        reader.read_to_end(&mut bytes).unwrap();
+        assert!(bytes == place.elsewhere.bytes[range.start as usize..range.end as usize], "{range:?}");
+        place.elsewhere.read.load(Ordering::Relaxed) - before
+    };
+    assert_eq!(read(5..1005), 1000);
+    assert_eq!(read(SEGMENT_BYTES - 10..SEGMENT_BYTES + 10), 20);
+    (0..2).for_each(|_| _ = place.read_all(1));
+    // From kept segments.
+    assert_eq!(read(SEGMENT_BYTES - 10..SEGMENT_BYTES + 10), 0);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use concretefile::{ConcreteDirectory, ConcreteReader, Content};
 use mapper::StoredFileSource;
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub trait PartOpener: Send + Sync + 'static {
     /// Opens a part at an offset; its bytes are verified as they are read.
     fn open_part(&self, part: StoredPart, offset: u64) -> std::io::Result<Box<dyn Read + Send>>;
+
+    /// Opens a range of a part, which ends before the end of the part: nothing behind it is fetched.
+    fn open_range(&self, part: StoredPart, range: Range<u64>) -> std::io::Result<Box<dyn Read + Send>> {
+        let bytes = range.end.saturating_sub(range.start);
+        Ok(Box::new(self.open_part(part, range.start)?.take(bytes)))
+    }
 
     /// Opens a whole part for a copy that is passed on; states the checksums of its blocks before the first byte.
     fn open_for_copy(
