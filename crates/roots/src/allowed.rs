@@ -175,6 +175,12 @@ impl Roots {
         for file in spec.files.iter().chain(linked).filter(|file| !brought.has(file)) {
             self.check_path("file", file)?;
         }
+        for file in spec.recording.iter().flat_map(|recording| &recording.files) {
+            self.check_path("file", file)?;
+        }
+        // Programs read system folders anyway.
+        let reads = spec.recording.iter().flat_map(|recording| &recording.reads);
+        reads.filter(|path| !is_below_system(path)).try_for_each(|path| self.check_path("file", path))?;
         // A job that only reduces has the mapper and the combiner for its readers.
         let only_reduces = spec.kind.source().is_some();
         let mappers = [&spec.mapper, &spec.combiner].into_iter().filter(|_| !only_reduces);

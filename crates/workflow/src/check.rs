@@ -3,7 +3,7 @@
 use crate::graph::Graph;
 use api::control::NAME_BYTES_MAX;
 use api::job::workflow::WorkflowStep;
-use api::task::{RunTask, StepCaching, TaskFile};
+use api::task::{RunTask, TaskFile};
 use api::{InputFile, JobSpec};
 use ids::StepNumber;
 use jobkind::{STEPS_MAX, check_job_step};
@@ -74,6 +74,12 @@ fn check_program(name: &str, program: &RunTask, job: Option<&JobSpec>) -> Result
             "the step {name:?} reads and writes {path}: a step cannot change its input in place; write another file"
         ));
     }
+    if let Some(input) = program.inputs.iter().find(|input| input.view && !input.is_stored()) {
+        let path = input.path.display();
+        return Err(format!(
+            "the step {name:?} reads {path} as a view, and it is no stored file: leave `view` out"
+        ));
+    }
     let checked = match job {
         Some(job) => check_job(job, program),
         None => program.check_files().map_err(|error| error.to_string()),
@@ -84,8 +90,6 @@ fn check_program(name: &str, program: &RunTask, job: Option<&JobSpec>) -> Result
 /// Checks a step that is a MapReduce job: its program declares the inputs of the job and its parts, and nothing else.
 fn check_job(job: &JobSpec, program: &RunTask) -> Result<(), String> {
     let RunTask { inputs, outputs, directory, caching, .. } = program.clone();
-    // The files of the job are its environment.
-    let caching = caching.filter(|caching| **caching == StepCaching::default());
     let declares = RunTask { inputs, outputs, directory, caching, ..RunTask::default() };
     if declares != *program {
         return Err("it has a program and a job: give one of them".to_string());
@@ -239,6 +243,9 @@ mod tests {
             error(&[step("a", &[], &["/x", "/x"])])
                 .starts_with("the step \"a\": the name \"x\" is declared twice")
         );
+        let mut view = step("a", &["/x"], &[]);
+        view.program.inputs[0].view = true;
+        assert!(error(&[view]).ends_with("leave `view` out"));
         let mut own = step("a", &["/x"], &["/x"]);
         own.program.outputs[0].name = "y".into();
         assert!(

@@ -347,7 +347,7 @@ fn declared_by_job(job: &JobSpec) -> ContentHash {
     let shipped: BTreeSet<_> =
         job.shipped.iter().map(|file| (path(&file.path), file.sha256, file.executable)).collect();
     let files: Vec<_> = job.files.iter().map(|file| path(file)).collect();
-    let functions = (&job.mapper, &job.combiner, &job.reducer);
+    let functions = (&job.mapper, &job.combiner, &job.reducer, &job.env_file);
     let records = (&job.formats, &job.keys, job.partitioning, job.unread);
     hash(&(JOB_RULES, functions, records, files, shipped))
 }

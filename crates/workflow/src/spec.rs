@@ -2,7 +2,7 @@
 
 use crate::check::{checked, readers, steps_before_in, with_inputs};
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
-use api::task::{JobRecording, RunTask, TASK_FILES_MAX};
+use api::task::{JobRecording, RunTask, StepCaching, TASK_FILES_MAX};
 use api::{JobSpec, JsonPart, JsonText};
 use ids::StepNumber;
 use jobkind::{FinishedSteps, PriorRuns, Step, StepWork};
@@ -68,7 +68,7 @@ impl PlannedStep {
     pub fn program(&self) -> RunTask {
         let mut program: RunTask = self.program.read().expect("it was read when the workflow was planned");
         if let Some((caching, job)) = program.caching.as_mut().zip(self.job.as_ref()) {
-            caching.environment = job.own_files().cloned().collect();
+            caching.environment = environment_of(job, caching);
         }
         program
     }
@@ -184,13 +184,20 @@ pub(crate) fn planned(text: &JsonText) -> Result<PlannedWorkflow, String> {
 
 /// Returns the MapReduce job of a step, with the inputs that the step declares.
 fn planned_job(name: &str, job: &JobSpec, program: &RunTask) -> JobSpec {
-    let record = || JobRecording {
-        directory: program.directory.clone(),
-        files: job.own_files().cloned().collect(),
-        inputs: Vec::new(),
-    };
-    let recording = program.is_remembered().then(|| Box::new(record()));
+    // The contents of a file with variables are not compared.
+    let is_recorded = program.is_remembered() && job.env_file.is_none();
+    let recording = program.caching.as_ref().filter(|_| is_recorded).map(|caching| {
+        let files = environment_of(job, caching);
+        let (directory, reads) = (program.directory.clone(), caching.reads.clone());
+        Box::new(JobRecording { directory, files, reads, inputs: Vec::new() })
+    });
     JobSpec { name: name.to_string(), recording, ..with_inputs(job, program) }
+}
+
+/// Returns the files beside the inputs of a job whose contents count, each once.
+fn environment_of(job: &JobSpec, caching: &StepCaching) -> Vec<PathBuf> {
+    let others = caching.environment.iter().filter(|file| !job.files.contains(file));
+    job.own_files().chain(others).cloned().collect()
 }
 
 /// Returns the paths of temporary outputs that steps read.

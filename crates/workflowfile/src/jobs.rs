@@ -133,8 +133,6 @@ fn other_key(step: &WorkflowFileStep) -> Option<&'static str> {
         ("timeout", step.timeout.is_some()),
         ("in_place", step.in_place),
         ("resources", !step.resources.is_none()),
-        ("reads", !step.reads.is_empty()),
-        ("environment", !step.environment.is_empty()),
     ];
     keys.into_iter().find(|(_, has)| *has).map(|(key, _)| key)
 }

@@ -161,7 +161,8 @@ fn spec(
     Ok(WorkflowSpec { steps, only_judges: false })
 }
 
-fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileError> {
+/// Refuses stored files beside the inputs.
+fn check_reads(step: &WorkflowFileStep) -> Result<(), WorkflowFileError> {
     for (key, paths) in [("reads", &step.reads), ("environment", &step.environment)] {
         if let Some(path) = paths.iter().find(|path| is_stored_path(path)) {
             let (step, value) = (step.name.clone(), path.display().to_string());
@@ -169,6 +170,11 @@ fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileE
             return Err(WorkflowFileError::BadValue { step, key, value, reason });
         }
     }
+    Ok(())
+}
+
+fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileError> {
+    check_reads(step)?;
     let words = match (&step.command, &step.words) {
         (Some(command), None) => SHELL.iter().map(|word| word.to_string()).chain([command.clone()]).collect(),
         (None, Some(words)) if !words.is_empty() => words.clone(),
@@ -239,7 +245,8 @@ fn files_of_job(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, Workflow
     let outputs = step.outputs.iter().map(file).collect::<Result<_, _>>()?;
     let input = |input: &WorkflowInput| Ok(TaskFile { view: input.view, ..file(&input.path)? });
     let inputs = step.inputs.iter().map(input).collect::<Result<_, _>>()?;
-    let caching = step.cache.unwrap_or(true).then(Box::default);
+    check_reads(step)?;
+    let caching = caching(step, dir);
     Ok(RunTask { directory: dir.to_path_buf(), inputs, outputs, caching, ..RunTask::default() })
 }
 

@@ -55,10 +55,7 @@ const READS_SECRET: &str = "command = 'cat \"$WF/secret\" > out'";
 fn undeclared_read_fails_and_names_both_keys() {
     let Some(place) = Place::new() else { return };
     let refused = place.run(READS_SECRET);
-    refused.expect_failure(
-        1,
-        &["Permission denied", "add others to `reads`, in a job to `file`, or set `cache = false`"],
-    );
+    refused.expect_failure(1, &["Permission denied", "add others to `reads`, or set `cache = false`"]);
     assert!(!place.0.path("wf/out").exists());
 }
 

@@ -162,9 +162,19 @@ fn changed_functions_make_jobs_run_again() {
     // A file that the step does not declare.
     let undeclared = text(&sandbox, "beside");
     step(&format!("sh -c \"cat {undeclared} && cat\""), "");
+    let refused = read(&sandbox, "flow.toml");
     sandbox
         .workflow(&["run", "flow.toml"])
-        .expect_failure(1, &["may read only the files that it declares", "`cache = false`"]);
+        .expect_failure(1, &["may read only the files that it declares", "`reads`"]);
+    for (key, counts) in [("reads", false), ("environment", true)] {
+        sandbox
+            .write("flow.toml", refused.replace("[step.job]", &format!("{key} = [\"beside\"]\n[step.job]")));
+        check_run(&sandbox, &[], "");
+        sandbox.write("beside", key);
+        check_run(&sandbox, &[], if counts { "" } else { ", 1 of them skipped" });
+    }
+    sandbox.write("flow.toml", refused.replace("[step.job]", "environment = [\"none\"]\n[step.job]"));
+    sandbox.workflow(&["run", "flow.toml"]).expect_failure(2, &["\"a\" cannot begin", "none"]);
 }
 
 #[test]

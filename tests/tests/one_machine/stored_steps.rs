@@ -107,6 +107,8 @@ fn steps_run_once_for_each_partition() {
     let check = sandbox.sailfish_with(&["workflow", "check", "flow.toml"]);
     // It looks at the stored files of the default state directory, which has none.
     check.expect_failure(2, &["files:logs/{day}", "no stored file matches"]);
+    let checked = sandbox.workflow(&["check", "flow.toml"]).expect_success().text();
+    assert!(checked.contains("5 steps"), "{checked}");
     let said = sandbox.workflow(&["run", "flow.toml"]).expect_success().text();
     assert_eq!(said.lines().filter(|line| line.ends_with("ran")).count(), 4, "{said}");
     assert_eq!(read(&sandbox, "sum"), "1050\n");

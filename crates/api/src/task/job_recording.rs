@@ -12,10 +12,15 @@ pub struct JobRecording {
     /// Directory of the workflow: in it programs read only declared files.
     #[schema(value_type = String)]
     pub directory: PathBuf,
-    /// Files of its programs that do not travel with it, as `JobSpec::own_files` returned them.
+    /// Files beside the inputs whose contents count: those of its programs that do not travel with it, and those of the
+    /// environment of its step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub files: Vec<PathBuf>,
+    /// Files and directories that its programs may read besides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub reads: Vec<PathBuf>,
     /// The inputs as they were when the job began, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<FileStamp>,

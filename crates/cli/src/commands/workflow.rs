@@ -8,7 +8,7 @@ use crate::commands::run::steps::{self, Target};
 use crate::engine::resources::CommandLineFrontEnd;
 use crate::engine::{machine, shipping};
 use crate::exit::Failure;
-use crate::options::connect::{CredentialArgs, Site};
+use crate::options::connect::{CredentialArgs, Site, StateArgs};
 use crate::show::escape;
 use crate::show::quantity::counted;
 use crate::show::tables::{left, right, table};
@@ -30,17 +30,17 @@ use workflowfile::{JobMachines, NamedWorkflow, Sources, StepLine};
 #[derive(Debug, Subcommand)]
 pub enum WorkflowCommand {
     /// Check a workflow file; nothing is run
-    Check(FileArgs),
+    Check(LookArgs),
     /// Show the jobs of a run in their order; nothing is run
     Plan(PlanArgs),
     /// Print a drawing of the steps and their order, in SVG
-    Plot(FileArgs),
+    Plot(LookArgs),
     /// Run a workflow file, here or on a cluster
     Run(RunArgs),
     /// Show the steps that a run would not skip, and why; nothing is run
     Why(WhyArgs),
     /// Print a shell script that does the same without sailfish
-    Export(FileArgs),
+    Export(LookArgs),
 }
 
 #[derive(Debug, Args)]
@@ -50,10 +50,19 @@ pub struct FileArgs {
     pub file: PathBuf,
 }
 
+/// A workflow file, and the place of the stored files that its patterns match.
+#[derive(Debug, Args)]
+pub struct LookArgs {
+    #[command(flatten)]
+    pub file: FileArgs,
+    #[command(flatten)]
+    pub from: StateArgs,
+}
+
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     #[command(flatten)]
-    pub file: FileArgs,
+    pub look: LookArgs,
     /// Slots of the largest node [default: the cores of this machine]
     #[arg(long, value_name = "N", value_parser = slots_parser())]
     pub slots: Option<u32>,
@@ -141,8 +150,8 @@ fn slots_parser() -> impl TypedValueParser<Value = u32> {
 
 pub fn run(command: WorkflowCommand) -> Result<(), Failure> {
     match command {
-        WorkflowCommand::Check(args) if stages::has_stages(&args.file) => {
-            Ok(print(&format!("{}, no mistakes\n", stages::check(&args.file)?))?)
+        WorkflowCommand::Check(args) if stages::has_stages(&args.file.file) => {
+            Ok(print(&format!("{}, no mistakes\n", stages::check(&args.file.file)?))?)
         }
         WorkflowCommand::Check(args) => {
             let NamedWorkflow { name, spec } = read(&args)?;
@@ -150,27 +159,26 @@ pub fn run(command: WorkflowCommand) -> Result<(), Failure> {
         }
         WorkflowCommand::Plan(args) => plan(&args),
         WorkflowCommand::Plot(args) => {
-            stages::check_steps(&args.file, "plot")?;
+            stages::check_steps(&args.file.file, "plot")?;
             let svg = workflowfile::plot(&read(&args)?.spec).map_err(anyhow::Error::msg);
             Ok(print(&svg.map_err(Failure::refused)?)?)
         }
         WorkflowCommand::Run(args) => run_file(&args),
         WorkflowCommand::Why(args) => why::run(&args),
         WorkflowCommand::Export(args) => {
-            stages::check_steps(&args.file, "export")?;
+            stages::check_steps(&args.file.file, "export")?;
             let script = workflowfile::script(&read(&args)?.spec).map_err(anyhow::Error::msg);
             Ok(print(&script.map_err(Failure::refused)?)?)
         }
     }
 }
 
-/// Reads a file with the stored files of this machine.
-fn read(args: &FileArgs) -> Result<NamedWorkflow, Failure> {
-    read_at(
-        args,
-        Sources::Here,
-        JobMachines { front_end: &CommandLineFrontEnd { site: None }, state: None, slots: None },
-    )
+/// Reads a file. With a server, only its nodes may see the inputs.
+fn read(LookArgs { file, from }: &LookArgs) -> Result<NamedWorkflow, Failure> {
+    let site = from.site();
+    let sources = if site.is_some() { Sources::OnNodes } else { Sources::Here };
+    let front_end = &CommandLineFrontEnd { site: site.as_ref() };
+    read_at(file, sources, JobMachines { front_end, state: from.state.as_deref(), slots: None })
 }
 
 fn read_at(args: &FileArgs, sources: Sources, machines: JobMachines<'_>) -> Result<NamedWorkflow, Failure> {
@@ -179,9 +187,9 @@ fn read_at(args: &FileArgs, sources: Sources, machines: JobMachines<'_>) -> Resu
 }
 
 fn plan(args: &PlanArgs) -> Result<(), Failure> {
-    stages::check_steps(&args.file.file, "plan")?;
+    stages::check_steps(&args.look.file.file, "plan")?;
     let slots = args.slots.unwrap_or_else(machine::default_slots);
-    let lines = workflowfile::lines(&read(&args.file)?.spec, slots);
+    let lines = workflowfile::lines(&read(&args.look)?.spec, slots);
     let lines = lines.map_err(|reason| Failure::refused(anyhow::Error::msg(reason)))?;
     let cells = |line: &StepLine| {
         let (steps, after) = (line.names.join(" | "), line.after.join(", "));

@@ -37,7 +37,7 @@ fn missing(key: &str, path: &Path, error: std::io::Error) -> TaskFailure {
 }
 
 /// Returns whether an existing path lies below a folder of programs, also with all links followed.
-fn is_of_system(path: &Path) -> bool {
+pub(super) fn is_of_system(path: &Path) -> bool {
     is_below_system(path) && path.canonicalize().is_ok_and(|real| is_below_system(&real))
 }
 

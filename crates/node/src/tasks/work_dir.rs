@@ -4,8 +4,9 @@ use crate::failure::{file_failure, named_failure};
 use crate::job_data::AttemptData;
 use crate::shared::Shared;
 use crate::tasks::commit::recording;
+use crate::tasks::declared_reads::is_of_system;
 use crate::tasks::streaming_env::{self, TaskPlace};
-use api::{Blame, FileLink, Function, InputFile, TaskFailure};
+use api::{Blame, FileLink, Function, InputFile, JobSpec, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::{AttemptKey, JobId};
 use program::{
@@ -170,9 +171,16 @@ fn readable(job: &AttemptData, place: TaskPlace<'_>) -> Vec<PathBuf> {
     let inputs = inputs.into_iter().filter(|input| input.is_path()).map(|input| input.path.clone());
     let mut paths: BTreeSet<PathBuf> = inputs.collect();
     paths.extend(spec.files.iter().cloned());
+    let recording = spec.recording.iter();
+    paths.extend(recording.flat_map(|recording| recording.files.iter().chain(&recording.reads)).cloned());
     paths.extend(job.files.paths().map(Path::to_path_buf));
     paths.extend(spec.streaming.iter().flat_map(|streaming| &streaming.links).map(|link| link.path.clone()));
     paths.into_iter().collect()
+}
+
+/// Returns whether a path is one that a step may read besides its files, and lies in a folder of the system.
+fn is_read_anyway(spec: &JobSpec, path: &PathBuf) -> bool {
+    spec.recording.iter().any(|recording| recording.reads.contains(path)) && is_of_system(path)
 }
 
 /// Paths and rights that the sandbox of a job's programs needs.
@@ -227,6 +235,9 @@ pub(crate) fn function_context(
     let declared_reads = recording
         .and_then(|recording| DeclaredReads::new(&recording.directory, readable.clone()))
         .map(Arc::new);
+    // A sandbox shows these anyway, and they may lie outside of the node's roots.
+    let readable: Vec<PathBuf> =
+        readable.into_iter().filter(|path| base.is_none() || !is_read_anyway(spec, path)).collect();
     let named = job.run.disk_dirs.iter().chain(&readable).cloned().collect();
     let needs = SandboxNeeds { readable, work_dir: None, writable: Vec::new(), has_network: spec.network };
     let sandbox = base.map(|base| sandbox_for(base, &job.run.paths, needs)).transpose()?;

@@ -12,8 +12,8 @@ const NO_FILE: [&str; 3] = ["o such file", "ENOENT", "FileNotFoundError"];
 const WORDS_MAX: usize = 64;
 
 /// Advice in the failure of a program that was refused a read.
-pub(crate) const UNDECLARED: &str = " (it may read only the files that it declares: add others to `reads`, in a job to \
-     `file`, or set `cache = false`)";
+pub(crate) const UNDECLARED: &str =
+    " (it may read only the files that it declares: add others to `reads`, or set `cache = false`)";
 
 /// Returns a line for the log of a program that succeeded with these last lines, if it may have been refused a read: a
 /// shell sees only the end of the last program of a pipe.

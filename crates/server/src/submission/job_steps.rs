@@ -14,7 +14,7 @@ use ids::JobId;
 use jobkind::{StepWork, check_job_step};
 use mapreduce::layout::{self, LayoutRequest};
 use metastore::StoreError;
-use roots::JobPaths;
+use roots::{JobPaths, is_below_system};
 use std::path::{Path, PathBuf};
 
 /// Maximum number of splits that the server makes for a step: a file with holes may claim any size.
@@ -42,6 +42,12 @@ impl StepPaths {
     /// Returns the job with its inputs as they are now, and the sizes that follow from them. Reads file systems.
     pub fn pinned(&self, spec: &JobSpec) -> Result<JobSpec, ServerError> {
         self.paths.check(|roots| roots.check_job(spec))?;
+        if let Some(recording) = &spec.recording {
+            let reads = recording.reads.iter().filter(|path| !is_below_system(path));
+            for file in recording.files.iter().chain(reads) {
+                self.paths.open_place(file).map_err(|source| mapper::input::unopened(file, source))?;
+            }
+        }
         let pinned = spec.inputs.iter().map(|input| self.pin(input)).collect::<Result<Vec<_>, _>>()?;
         let (inputs, stamps): (Vec<InputFile>, Vec<FileStamp>) = pinned.into_iter().unzip();
         let recording =

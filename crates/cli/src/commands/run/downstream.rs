@@ -7,9 +7,10 @@ use crate::engine::store;
 use crate::exit::Failure;
 use crate::options::connect::StateArgs;
 use crate::show::terminal::tell;
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use api::JobSpec;
 use api::history::lineage::LineageDirection;
+use api::job::resources::GenericResources;
 use api::job::workflow::WorkflowSpec;
 use clap::Args;
 use ids::JobId;
@@ -24,6 +25,10 @@ pub struct RerunDownstreamArgs {
     pub downstream: PathBuf,
     #[command(flatten)]
     pub from: StateArgs,
+    /// Generic resource of this machine with its amount, as in gpu=1, for steps with `resources`; may be given several
+    /// times. With --server the nodes have theirs
+    #[arg(long, value_name = "NAME=AMOUNT", conflicts_with = "server")]
+    pub resource: Vec<String>,
 }
 
 pub fn run(args: &RerunDownstreamArgs) -> Result<(), Failure> {
@@ -47,7 +52,9 @@ pub fn run(args: &RerunDownstreamArgs) -> Result<(), Failure> {
         return Err(Failure::refused(anyhow!("no finished run is known that read {path}")));
     }
     let state_dir = state_dir::state_dir(args.from.state.as_deref()).map_err(Failure::refused)?;
-    let target = Target::at(args.from.site(), state_dir)?;
+    let resources = GenericResources::parse(args.resource.iter().map(String::as_str)).context("--resource");
+    let resources = resources.map_err(Failure::refused)?;
+    let target = Target { resources, ..Target::at(args.from.site(), state_dir)? };
     let mut outcome = Ok(());
     for ((name, directory), (job, spec)) in newest {
         tell(&format!("sailfish: {name} in {directory}: runs again as in job {job}"));
