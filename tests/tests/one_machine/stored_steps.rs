@@ -359,3 +359,20 @@ fn bad_views_are_refused_by_name() {
         .workflow(&["run", "bad.toml"])
         .expect_failure(2, &["\"r\"", "files:new", "\"w\"", "leave `view` out"]);
 }
+
+#[test]
+fn steps_run_again_with_their_resources() {
+    let sandbox = Sandbox::new();
+    put(&sandbox, "a\n");
+    sandbox.write(
+        "flow.toml",
+        "[[step]]\nname = \"a\"\ncommand = \"cat list.txt > a\"\ninputs = [\"files:texts/list.txt\"]\noutputs = [\"a\"]\n\
+         resources = { gpu = 1 }\n",
+    );
+    sandbox.workflow(&["run", "flow.toml", "--resource", "gpu=1"]).expect_success();
+    put(&sandbox, "b\n");
+    let rerun = ["rerun", "--downstream", "files:texts/list.txt"];
+    sandbox.look(&rerun).expect_failure(2, &["gpu=1"]);
+    sandbox.look(&[&rerun[..], &["--resource", "gpu=1"]].concat()).expect_success();
+    assert_eq!(read(&sandbox, "a"), "b\n");
+}
