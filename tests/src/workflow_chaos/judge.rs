@@ -208,7 +208,9 @@ fn run_problems(
         match attempts.get(key) {
             None => problems.push(format!("the store has no attempt {key:?}")),
             Some(attempt) if attempt.state == "succeeded" => successes += 1,
-            Some(attempt) if attempt.state == "interrupted" && early.contains(key) => {}
+            // Its next attempt may succeed before its node has told that it has stopped.
+            Some(Attempt { state, .. })
+                if early.contains(key) && ["interrupted", "cancelled"].contains(&state.as_str()) => {}
             Some(attempt) if !gone.contains_key(&attempt.node) => {
                 let Attempt { state, node } = attempt;
                 problems.push(format!("attempt {key:?} is {state}, though its node {node} was not killed"));
