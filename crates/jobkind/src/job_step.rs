@@ -1,5 +1,6 @@
 //! MapReduce jobs that are steps: the parts of a specification that such a job may not have.
 
+use crate::FlowStep;
 use api::task::is_stored_path;
 use api::{InputFile, JobKind, JobSpec, MapReduce, is_object_url, is_stored_output};
 use std::path::PathBuf;
@@ -22,7 +23,23 @@ pub enum JobStepError {
 /// Checks that a job can be a step. The server has nobody to ask when a step begins, so it holds no stored files for
 /// the job, and keeps no data of it.
 pub fn check_job_step(spec: &JobSpec) -> Result<(), JobStepError> {
-    if spec.kind != JobKind::MapReduce(MapReduce::Shuffled { generate: None }) || spec.inputs.is_empty() {
+    match spec.stage {
+        Some(_) => Err(JobStepError::Field { what: "stage" }),
+        None if spec.inputs.is_empty() => Err(JobStepError::Kind),
+        None => check(spec),
+    }
+}
+
+/// Checks a job of a flow in the same way.
+pub fn check_flow_step(step: &FlowStep) -> Result<(), JobStepError> {
+    match step.spec.inputs.is_empty() && step.reads.is_empty() {
+        true => Err(JobStepError::Kind),
+        false => check(&step.spec),
+    }
+}
+
+fn check(spec: &JobSpec) -> Result<(), JobStepError> {
+    if spec.kind != JobKind::MapReduce(MapReduce::Shuffled { generate: None }) {
         return Err(JobStepError::Kind);
     }
     let is_plain =
@@ -40,7 +57,6 @@ pub fn check_job_step(spec: &JobSpec) -> Result<(), JobStepError> {
         ("keep_ifiles", spec.keep_ifiles || spec.keep_seconds.is_some()),
         ("streaming", spec.streaming.is_some()),
         ("pinned", !spec.pinned.is_empty()),
-        ("stage", spec.stage.is_some()),
     ];
     match fields.into_iter().find(|(_, has)| *has) {
         Some((what, _)) => Err(JobStepError::Field { what }),

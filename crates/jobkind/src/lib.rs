@@ -23,11 +23,11 @@ mod runs;
 mod site;
 mod step;
 
-pub use job_step::{JobStepError, check_job_step};
+pub use job_step::{JobStepError, check_flow_step, check_job_step};
 pub use kinds::{KindError, Kinds, StepPlan};
 pub use runs::{Judgement, KnownRuns, LOOKS_FROM, PriorRuns, RememberedStep, RunMemory};
 pub use site::{InputPlace, InputPlaces, NodeSize, PipelineNeeds, WorkingNodes};
-pub use step::{EarlyStep, FinishedSteps, Step, StepWork};
+pub use step::{EarlyStep, FinishedSteps, FlowStep, Step, StepWork};
 
 use api::JsonText;
 use ids::StepNumber;

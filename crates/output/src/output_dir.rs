@@ -71,6 +71,20 @@ pub fn foreign_entry(dir: &Path) -> std::io::Result<Option<OsString>> {
     Ok(None)
 }
 
+/// Removes an output directory, if it has nothing but files that its own report lists. Leaves any other directory as it is.
+pub fn remove(dir: &Path) -> std::io::Result<()> {
+    if foreign_entry(dir)?.is_some() {
+        return Ok(());
+    }
+    let mut entries = std::fs::read_dir(dir)?.collect::<std::io::Result<Vec<DirEntry>>>()?;
+    // Without its report nothing could tell that the rest may be removed.
+    entries.sort_by_key(|entry| entry.file_name() == REPORT_NAME);
+    for entry in entries {
+        std::fs::remove_file(entry.path())?;
+    }
+    std::fs::remove_dir(dir)
+}
+
 /// Returns the bytes of the report of an output; None without a report.
 pub fn read_report(dir: &Path) -> std::io::Result<Option<Vec<u8>>> {
     let Some(mut report) = open_report(dir)? else { return Ok(None) };

@@ -97,10 +97,9 @@ fn check_job(job: &JobSpec, program: &RunTask) -> Result<(), String> {
     // The rules for files are those of a program.
     let with_program = RunTask { words: vec![JOB.to_string()], ..declares };
     with_program.check_files().map_err(|error| error.to_string())?;
-    let is_part = |output: &TaskFile| output.path.parent() == Some(&job.output) && !output.temporary;
+    let is_part = |output: &TaskFile| output.path.parent() == Some(&job.output);
     if !program.outputs.iter().all(is_part) {
-        let output = job.output.display();
-        return Err(format!("its outputs are not the parts of {output}, or are temporary"));
+        return Err(format!("its outputs are not the parts of {}", job.output.display()));
     }
     check_job_step(&with_inputs(job, program)).map_err(|error| error.to_string())
 }
@@ -270,7 +269,6 @@ mod tests {
         };
         check(&|step, _| step.program.words.push("true".to_string()), "a program and a job");
         check(&|step, _| step.program.retries = 1, "a program and a job");
-        check(&|step, _| step.program.outputs[0].temporary = true, "or are temporary");
         check(&|_, job| job.output = "/other".into(), "not the parts of /other");
         check(&|_, job| job.keep_ifiles = true, "keep_ifiles");
         check(&|step, _| step.program.inputs.clear(), "maps and reduces files");

@@ -17,6 +17,7 @@
 
 mod check;
 mod early;
+mod flows;
 mod graph;
 mod kind;
 mod memory;

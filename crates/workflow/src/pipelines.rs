@@ -10,6 +10,7 @@
 //! pipeline. Where one node has the stored inputs of two branches, a step that reads both takes the second one along.
 
 use crate::PlannedWorkflow;
+use crate::flows;
 use crate::places::Placed;
 use crate::spec::{PlannedOutput, PlannedStep};
 use api::ShippedFile;
@@ -44,6 +45,11 @@ pub(crate) fn pipelines(
         }
         let is_free = |step: StepNumber| !begun.contains(&step) && !taken.contains(&step);
         let around = Around { is_finished: &is_finished, is_free: &is_free, size };
+        if let Some(flow) = flows::flow(spec, first, &is_finished, &is_free) {
+            taken.extend(flow.numbers());
+            pipelines.push(flow);
+            continue;
+        }
         let mut pipeline = Growing::new(spec, first);
         pipeline.grow_along_streams(&around);
         while let Some(longer) = pipeline.with_next_phase(&around) {

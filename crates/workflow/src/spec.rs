@@ -170,12 +170,12 @@ pub(crate) fn planned(text: &JsonText) -> Result<PlannedWorkflow, String> {
                 .part(program)
                 .ok_or_else(|| format!("the step {name:?} is too far in a long text"))?,
             name: name.into(),
-            job,
             after: before.into_iter().map(StepNumber).collect(),
             readers: readers.into(),
             stream_readers: passed.stream_readers.into(),
-            outputs: passed.outputs,
+            outputs: all_or_none(job.as_ref(), passed.outputs),
             made_inputs: passed.made_inputs.into(),
+            job,
         });
     }
     let removals = removals(&steps).into();
@@ -189,7 +189,7 @@ fn planned_job(name: &str, job: &JobSpec, program: &RunTask) -> JobSpec {
     let recording = program.caching.as_ref().filter(|_| is_recorded).map(|caching| {
         let files = environment_of(job, caching);
         let (directory, reads) = (program.directory.clone(), caching.reads.clone());
-        Box::new(JobRecording { directory, files, reads, inputs: Vec::new() })
+        Box::new(JobRecording { directory, files, reads, ..JobRecording::default() })
     });
     JobSpec { name: name.to_string(), recording, ..with_inputs(job, program) }
 }
@@ -200,12 +200,23 @@ fn environment_of(job: &JobSpec, caching: &StepCaching) -> Vec<PathBuf> {
     job.own_files().chain(others).cloned().collect()
 }
 
-/// Returns the paths of temporary outputs that steps read.
+/// Leaves the parts of a job temporary only if steps read all of them: they are removed with their directory.
+fn all_or_none(job: Option<&Arc<JobSpec>>, mut outputs: Box<[PlannedOutput]>) -> Box<[PlannedOutput]> {
+    if job.is_some() && outputs.iter().any(|output| output.readers.is_empty()) {
+        outputs.iter_mut().for_each(|output| output.is_temporary = false);
+    }
+    outputs
+}
+
+/// Returns the paths of temporary outputs that steps read, and the directories of jobs with such parts.
 fn removals(steps: &[PlannedStep]) -> Vec<Vec<PathBuf>> {
     let is_removed = |step: &&PlannedStep| (0..step.outputs.len()).any(|output| step.is_removed(output));
-    let temporary = steps.iter().filter(is_removed).flat_map(|step| {
-        let outputs = step.program().outputs.into_iter().enumerate();
-        outputs.filter(|(index, _)| step.is_removed(*index)).map(|(_, output)| output.path)
+    let temporary = steps.iter().filter(is_removed).flat_map(|step| match &step.job {
+        Some(job) => vec![job.output.clone()],
+        None => {
+            let outputs = step.program().outputs.into_iter().enumerate();
+            outputs.filter(|(index, _)| step.is_removed(*index)).map(|(_, output)| output.path).collect()
+        }
     });
     let paths: Vec<PathBuf> = temporary.collect();
     paths.chunks(TASK_FILES_MAX).map(<[PathBuf]>::to_vec).collect()

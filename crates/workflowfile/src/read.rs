@@ -232,8 +232,8 @@ fn resources(step: &WorkflowFileStep) -> Result<GenericResources, WorkflowFileEr
 
 /// Returns the files of a step that is a job. They stand in no directory, so each is named by its path.
 fn files_of_job(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileError> {
-    let file = |path: &PathBuf| {
-        let mut file = task_file(step, path, dir, false)?;
+    let file = |path: &PathBuf, temporary: bool| {
+        let mut file = task_file(step, path, dir, temporary)?;
         if file.is_stored() {
             return Err(WorkflowFileError::JobReadsStored { step: step.name.clone(), path: file.path });
         }
@@ -242,8 +242,8 @@ fn files_of_job(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, Workflow
         }
         Ok(file)
     };
-    let outputs = step.outputs.iter().map(file).collect::<Result<_, _>>()?;
-    let input = |input: &WorkflowInput| Ok(TaskFile { view: input.view, ..file(&input.path)? });
+    let outputs = step.outputs.iter().map(|path| file(path, !step.keep)).collect::<Result<_, _>>()?;
+    let input = |input: &WorkflowInput| Ok(TaskFile { view: input.view, ..file(&input.path, false)? });
     let inputs = step.inputs.iter().map(input).collect::<Result<_, _>>()?;
     check_reads(step)?;
     let caching = caching(step, dir);

@@ -15,6 +15,7 @@ stdout = "lower"
 [[step]]
 name = "count"
 inputs = ["lower"]
+keep = true
 [step.job]
 mapper = "builtin:words"
 reducer = "builtin:sum"
@@ -57,7 +58,7 @@ fn commands_read_the_parts_of_jobs() {
     assert_eq!(
         sandbox.part_names(&sandbox.path("counts")),
         ["part-00000", "part-00001", "part-00002"],
-        "parts stay"
+        "it has `keep`"
     );
     assert!(!sandbox.path("lower").exists(), "it was temporary");
     let listed = sandbox.look(&["jobs", "--steps-of", "1"]).expect_success().text();

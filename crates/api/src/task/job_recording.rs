@@ -24,4 +24,8 @@ pub struct JobRecording {
     /// The inputs as they were when the job began, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<FileStamp>,
+    /// Further inputs of its step, which it reads as parts of other jobs of its flow: no file has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub streamed: Vec<PathBuf>,
 }

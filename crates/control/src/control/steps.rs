@@ -96,14 +96,15 @@ impl Control {
     }
 
     /// Begins steps under numbers from `first` on. `server` is the owner in their rows. Returns those that are MapReduce
-    /// jobs: they have numbers, and the caller must store them and make their directories before they begin.
+    /// jobs, with those of a flow in one list: they have numbers, and the caller must store them and make their directories
+    /// before they begin.
     pub fn begin_steps(
         &mut self,
         outbox: &mut Outbox,
         new: NewSteps,
         first: JobId,
         server: &str,
-    ) -> Vec<NewJobStep> {
+    ) -> Vec<Vec<NewJobStep>> {
         // The step that writes may have ended while the reader was checked.
         let early = new.early.filter(|writer| {
             self.stepped.get(new.job).is_some_and(|job| !job.is_stopping() && !job.has_finished(writer.step))
@@ -123,19 +124,29 @@ impl Control {
         let (priority, file_hold) = (job.priority, job.file_hold.clone());
         let NewSteps { job: of, user, steps, .. } = new;
         let (mut programs, mut jobs) = (Vec::with_capacity(steps.len()), Vec::new());
-        for (index, step) in steps.into_iter().enumerate() {
-            let job = JobId(first.0 + index as i64);
+        let mut job = first;
+        for step in steps {
+            let next = JobId(job.0 + step.work.jobs() as i64);
             let step_of = StepOf { job: of, step: step.number, beside: step.beside };
+            let new = |job, step_of, spec, reads| {
+                let (user, file_hold) = (user.to_string(), file_hold.clone());
+                NewJobStep { job, step_of, spec, reads, user, priority, file_hold }
+            };
             match step.work {
                 StepWork::Program(task) => {
                     let spec = JobSpec::of_one_task(step.name.to_string(), task.as_ref().clone());
                     programs.push((job, step_of, Arc::new(spec)));
                 }
-                StepWork::MapReduce(spec) => {
-                    let (user, file_hold) = (user.to_string(), file_hold.clone());
-                    jobs.push(NewJobStep { job, step_of, spec, user, priority, file_hold });
+                StepWork::MapReduce(spec) => jobs.push(vec![new(job, step_of, spec, Vec::new())]),
+                StepWork::Flow(flow) => {
+                    let of_flow = flow.into_iter().zip(job.0..).map(|(step, job)| {
+                        let step_of = StepOf { job: of, step: step.number, beside: Vec::new() };
+                        new(JobId(job), step_of, step.spec, step.reads)
+                    });
+                    jobs.push(of_flow.collect());
                 }
             }
+            job = next;
         }
         let spec_bytes = programs.iter().map(|(.., spec)| spec_bytes(spec)).sum();
         let more = Has { jobs: programs.len() as u32, spec_bytes };

@@ -86,7 +86,7 @@ pub(crate) fn let_end(work: &mut Work, outbox: &mut Outbox, id: JobId) -> Option
     let stage = StageIndex(job.tasks().len() as u16);
     job.in_flow_mut().parts_ready = false;
     match job.expand_stage(stage, outbox) {
-        Ok(_) => Some(Event::StageExpanded { job: id, stage, tasks: Vec::new() }),
+        Ok(tasks) => Some(Event::StageExpanded { job: id, stage, tasks }),
         Err(error) => {
             job.stage_failed(&error, outbox);
             Some(Event::StageRefused { job: id, stage })

@@ -89,8 +89,9 @@ impl Job {
         let parts = task.parts.iter().map(|part| self.spec.output.join(&part.name));
         let outputs = run.outputs.iter().map(|output| &output.path);
         let inputs = run.inputs.iter().map(|input| &input.path);
+        let own = self.spec.inputs.iter().filter(|input| input.stage_file.is_none());
         outputs.eq(parts.collect::<Vec<_>>().iter())
-            && inputs.eq(self.spec.inputs.iter().map(|input| &input.path))
+            && inputs.eq(own.map(|input| &input.path).chain(&recording.streamed))
             && run.environment.iter().map(|file| &file.path).eq(&recording.files)
     }
 

@@ -21,8 +21,13 @@ pub fn spec_bytes(spec: &JobSpec) -> u64 {
     let shipped = spec.shipped.iter().map(|file| file.path.as_os_str().len() + NAMED_BYTES);
     let pinned = spec.pinned.iter().map(pinned_bytes);
     let recording = spec.recording.iter().map(|recording| {
-        let files =
-            recording.files.iter().chain(&recording.reads).map(|file| file.as_os_str().len()).sum::<usize>();
+        let files = recording
+            .files
+            .iter()
+            .chain(&recording.reads)
+            .chain(&recording.streamed)
+            .map(|file| file.as_os_str().len())
+            .sum::<usize>();
         recording.directory.as_os_str().len() + files + recording.inputs.len() * NAMED_BYTES
     });
     let bytes: usize = functions

@@ -43,9 +43,9 @@ impl Job {
             outbox.write(Change::Counters { job, counters });
             outbox.write(Change::JobCommitting { job, report, now_ns: outbox.now_ns() });
         }
-        // The parts of a stage that feeds others get no final name.
-        let publishes = kind != StageKind::Commit || !spec.feeds();
-        let tasks = if publishes { tasks } else { Vec::new() };
+        // The parts of a stage that feeds others get no final name: its commit only records the run, if that is asked for.
+        let has_tasks = kind != StageKind::Commit || !spec.feeds() || spec.recording.is_some();
+        let tasks = if has_tasks { tasks } else { Vec::new() };
         outbox.write(Change::StageExpanded { job, stage, tasks: tasks.clone(), now_ns: outbox.now_ns() });
         let placements = tasks.iter().map(placement).collect();
         self.standing.take_if(|(standing, _)| *standing == stage);

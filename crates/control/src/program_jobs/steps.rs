@@ -2,6 +2,7 @@
 
 mod data_places;
 mod early_steps;
+mod step_flows;
 mod step_queue;
 mod step_runs;
 mod stepped_job;
@@ -65,6 +66,8 @@ pub struct NewJobStep {
     pub job: JobId,
     pub step_of: StepOf,
     pub spec: Arc<JobSpec>,
+    /// Positions of the jobs of its flow that it reads.
+    pub reads: Vec<u32>,
     pub user: String,
     pub priority: i32,
     /// The hold of its job on the shipped files of all steps.

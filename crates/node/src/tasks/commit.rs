@@ -37,6 +37,9 @@ pub(crate) fn run(
         crash_point(CrashPoint::CommitAfterRename);
         return Ok(CommitResult::default());
     }
+    if data.run.spec.feeds() {
+        return Ok(CommitResult { replaced: false, run: recording::record(shared, data, task, None)? });
+    }
     let report = serde_json::to_vec_pretty(&task.report).map_err(|error| {
         TaskFailure::new(Blame::Engine, format!("cannot write the report as JSON: {error}"))
     })?;
@@ -44,7 +47,7 @@ pub(crate) fn run(
     match is_object_url(&job.staging) {
         true => publish_objects(job, cancelled, task, report),
         false => publish_directory(job, cancelled, &task.parts, &report, |staging| {
-            recording::record(shared, data, task, staging)
+            recording::record(shared, data, task, Some(staging))
         }),
     }
 }

@@ -10,6 +10,7 @@ use api::task::{FileContent, FileStamp, RunTask, TaskFile};
 use api::{Blame, StoredContent, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
+use output::output_dir;
 use roots::{HeldDir, JobPaths};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, linkat, openat, openat2, renameat, unlinkat};
 use rustix::io::Errno;
@@ -446,11 +447,15 @@ fn input_failure(input: &TaskFile, error: std::io::Error) -> TaskFailure {
     }
 }
 
-/// Removes files that earlier steps of the job wrote. One that is gone already is no error.
+/// Removes files and outputs of jobs that earlier steps of the job wrote. One that is gone already is no error.
 pub(super) fn remove_files(paths: &JobPaths, files: &[&Path]) -> Result<(), TaskFailure> {
     for path in files {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
-        let removed = paths.open_dir(parent).and_then(|above| Ok(unlinkat(&above, name, AtFlags::empty())?));
+        let removed =
+            paths.open_dir(parent).and_then(|above| match unlinkat(&above, name, AtFlags::empty()) {
+                Err(Errno::ISDIR) => output_dir::remove(&above.path().join(name)),
+                removed => Ok(removed?),
+            });
         match removed {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(named_failure("remove", path, error));

@@ -11,18 +11,27 @@ use api::task::{FileStamp, JobRecording};
 use api::{InputFile, JobSpec};
 use control::{NewJobStep, NewSteps, Service};
 use ids::JobId;
-use jobkind::{StepWork, check_job_step};
+use jobkind::{Step, StepWork, check_flow_step, check_job_step};
 use mapreduce::layout::{self, LayoutRequest};
 use metastore::StoreError;
 use roots::{JobPaths, is_below_system};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Maximum number of splits that the server makes for a step: a file with holes may claim any size.
 const SPLITS_MAX: u64 = 500_000;
 
 /// Returns an error for a step that the server refuses without reading file systems.
-pub(crate) fn check(spec: &JobSpec, service: Service) -> Result<(), ServerError> {
-    check_job_step(spec)?;
+pub(crate) fn check(step: &Step, service: Service) -> Result<(), ServerError> {
+    match &step.work {
+        StepWork::Program(_) => {}
+        StepWork::MapReduce(spec) => check_job_step(spec)?,
+        StepWork::Flow(jobs) => jobs.iter().try_for_each(check_flow_step)?,
+    }
+    step.work.map_reduce().into_iter().try_for_each(|spec| check_job(spec, service))
+}
+
+fn check_job(spec: &JobSpec, service: Service) -> Result<(), ServerError> {
     arguments::check_spec(spec)?;
     shipping::check(spec)?;
     match service {
@@ -39,8 +48,13 @@ pub(crate) struct StepPaths {
 }
 
 impl StepPaths {
-    /// Returns the job with its inputs as they are now, and the sizes that follow from them. Reads file systems.
-    pub fn pinned(&self, spec: &JobSpec) -> Result<JobSpec, ServerError> {
+    /// Gives a job its inputs as they are now, and the sizes that follow from them. Reads file systems.
+    pub fn pin_inputs(&self, spec: &mut Arc<JobSpec>) -> Result<(), ServerError> {
+        *spec = Arc::new(self.pinned(spec)?);
+        Ok(())
+    }
+
+    fn pinned(&self, spec: &JobSpec) -> Result<JobSpec, ServerError> {
         self.paths.check(|roots| roots.check_job(spec))?;
         if let Some(recording) = &spec.recording {
             let reads = recording.reads.iter().filter(|path| !is_below_system(path));
@@ -80,24 +94,27 @@ fn splits(spec: &JobSpec) -> Vec<api::Split> {
 
 impl EventLoop {
     /// Stores checked steps, creates their directories, and begins them.
-    pub async fn begin_job_steps(&mut self, steps: Vec<NewJobStep>) -> Result<(), StoreError> {
+    pub async fn begin_job_steps(&mut self, steps: Vec<Vec<NewJobStep>>) -> Result<(), StoreError> {
         if steps.is_empty() {
             return Ok(());
         }
         // Their rows name the job of which they are steps, whose row may not be written yet.
         self.write_and_reply().await?;
-        for step in steps {
-            let (job, of) = (step.job, step.step_of.job);
+        for together in steps {
+            let jobs: Vec<JobId> = together.iter().map(|step| step.job).collect();
             // One that failed before it in this list ends their job.
-            let begun = match self.control.ends_steps(of) {
+            let ends = together.first().is_some_and(|step| self.control.ends_steps(step.step_of.job));
+            let begun = match ends {
                 true => Err(ServerError::StepTooLate.into()),
-                false => self.begin_job_step(step).await,
+                false => self.begin_together(together).await,
             };
             match begun {
                 Ok(()) => {}
                 Err(Refused::Answer(error)) => {
                     self.tell_time();
-                    self.control.job_step_failed(&mut self.outbox, job, error.to_string());
+                    for job in jobs {
+                        self.control.job_step_failed(&mut self.outbox, job, error.to_string());
+                    }
                 }
                 Err(Refused::Store(error)) => return Err(error),
             }
@@ -105,23 +122,31 @@ impl EventLoop {
         Ok(())
     }
 
-    async fn begin_job_step(&mut self, step: NewJobStep) -> Result<(), Refused> {
-        let NewJobStep { job, step_of, spec, user, priority, file_hold } = step;
-        let directories = Directories::choose(&spec, job, &self.lock.uuid, self.service)?;
-        let submission = Submission {
-            splits: splits(&spec),
-            spec,
-            hold: file_hold,
-            user,
-            priority,
-            // It counts among the open steps of its job.
-            quota: None,
-            reads: Vec::new(),
-            part_nodes: Default::default(),
-            plan: None,
-            step_of: Some(step_of),
-        };
-        self.store_and_begin(vec![Incoming { job, submission, directories }]).await?;
+    /// Begins a job, or all jobs of a flow.
+    async fn begin_together(&mut self, steps: Vec<NewJobStep>) -> Result<(), Refused> {
+        let numbers: Vec<JobId> = steps.iter().map(|step| step.job).collect();
+        let mut incoming = Vec::with_capacity(steps.len());
+        for step in steps {
+            let NewJobStep { job, step_of, spec, reads, user, priority, file_hold } = step;
+            let directories = Directories::choose(&spec, job, &self.lock.uuid, self.service)?;
+            let mut submission = Submission {
+                // The inputs of a stage that reads others are divided when those are done.
+                splits: if reads.is_empty() { splits(&spec) } else { Vec::new() },
+                spec,
+                hold: file_hold,
+                user,
+                priority,
+                // It counts among the open steps of its job.
+                quota: None,
+                reads,
+                part_nodes: Default::default(),
+                plan: None,
+                step_of: Some(step_of),
+            };
+            submission.name_stages(job, &numbers);
+            incoming.push(Incoming { job, submission, directories });
+        }
+        self.store_and_begin(incoming).await?;
         Ok(())
     }
 
@@ -131,8 +156,12 @@ impl EventLoop {
         if self.service == Service::Embedded {
             return Ok(None);
         }
-        for step in &new.steps {
-            let StepWork::MapReduce(spec) = &step.work else { continue };
+        for (step, spec) in
+            new.steps.iter().flat_map(|step| step.work.map_reduce().into_iter().map(move |spec| (step, spec)))
+        {
+            if spec.feeds() {
+                continue;
+            }
             let is_own = match directories::job_of_output(&spec.output) {
                 Ok(None) => true,
                 Ok(Some(replaced)) => self.is_own(&new.user, &spec.output, replaced).await?,

@@ -209,7 +209,7 @@ impl EventLoop {
 
 impl Submission {
     /// Replaces positions of stages by numbers of jobs.
-    fn name_stages(&mut self, job: JobId, before: &[JobId]) {
+    pub(super) fn name_stages(&mut self, job: JobId, before: &[JobId]) {
         let Some(stage) = &mut Arc::make_mut(&mut self.spec).stage else { return };
         stage.flow = before.first().copied().unwrap_or(job);
         stage.reads = self.reads.iter().filter_map(|index| before.get(*index as usize)).copied().collect();

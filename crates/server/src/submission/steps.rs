@@ -81,12 +81,16 @@ impl EventLoop {
 
     /// Returns an error for a step that no node could run.
     fn check_fits(&self, step: &Step) -> Result<(), String> {
-        let spec = match &step.work {
+        let program = match &step.work {
             StepWork::Program(task) if !task.is_demanding() => return Ok(()),
-            StepWork::Program(task) => Arc::new(JobSpec::of_one_task(String::new(), task.as_ref().clone())),
-            StepWork::MapReduce(spec) => Arc::clone(spec),
+            StepWork::Program(task) => {
+                Some(Arc::new(JobSpec::of_one_task(String::new(), task.as_ref().clone())))
+            }
+            StepWork::MapReduce(_) | StepWork::Flow(_) => None,
         };
-        let fits = self.control.check_room("", RoomWanted::default(), &[&spec]);
+        let specs = program.iter().chain(step.work.map_reduce());
+        let specs: Vec<&JobSpec> = specs.map(Arc::as_ref).collect();
+        let fits = self.control.check_room("", RoomWanted::default(), &specs);
         fits.map_err(|error| refusal(step, &error))
     }
 
@@ -105,7 +109,10 @@ impl EventLoop {
                     StepWork::Program(task) => {
                         place.paths.check(|roots| roots.check_task(task)).map_err(ServerError::from)
                     }
-                    StepWork::MapReduce(spec) => place.pinned(spec).map(|pinned| *spec = Arc::new(pinned)),
+                    StepWork::MapReduce(spec) => place.pin_inputs(spec),
+                    StepWork::Flow(jobs) => {
+                        jobs.iter_mut().try_for_each(|job| place.pin_inputs(&mut job.spec))
+                    }
                 };
                 Some(refusal(step, &checked.err()?))
             });
@@ -132,7 +139,7 @@ impl EventLoop {
             self.control.refuse_steps(&mut self.outbox, new.job, problem);
             return Ok(());
         }
-        let count = new.steps.len() as u32;
+        let count = new.steps.iter().map(|step| step.work.jobs()).sum::<usize>() as u32;
         let first = self.numbers.take(&self.store, self.service, count).await?;
         let server = self.owner();
         let jobs = self.control.begin_steps(&mut self.outbox, new, first, &server);
@@ -141,7 +148,7 @@ impl EventLoop {
 }
 
 fn has_jobs(new: &NewSteps) -> bool {
-    new.steps.iter().any(|step| matches!(step.work, StepWork::MapReduce(_)))
+    new.steps.iter().any(|step| !matches!(step.work, StepWork::Program(_)))
 }
 
 /// Gives steps the stored files that they read, of those that their job has pinned.
@@ -176,19 +183,15 @@ fn bring_pinned(new: &mut NewSteps) -> Result<(), String> {
 fn checked(step: &Step, of: &NewSteps, service: Service) -> Result<(), String> {
     let check = || -> Result<(), ServerError> {
         check_names(&step.name, "")?;
-        let shipped = match &step.work {
-            StepWork::Program(task) => {
-                arguments::check_task(task)?;
-                program_jobs::check_retries(std::slice::from_ref(task.as_ref()))?;
-                shipping::check_task(task, service)?;
-                &task.shipped
-            }
-            StepWork::MapReduce(spec) => {
-                job_steps::check(spec, service)?;
-                &spec.shipped
-            }
-        };
-        match shipped.iter().find(|file| !of.shipped.contains(&file.sha256)) {
+        if let StepWork::Program(task) = &step.work {
+            arguments::check_task(task)?;
+            program_jobs::check_retries(std::slice::from_ref(task.as_ref()))?;
+            shipping::check_task(task, service)?;
+        }
+        job_steps::check(step, service)?;
+        let of_program = step.work.program().into_iter().flat_map(|task| &task.shipped);
+        let mut shipped = of_program.chain(step.work.map_reduce().into_iter().flat_map(|spec| &spec.shipped));
+        match shipped.find(|file| !of.shipped.contains(&file.sha256)) {
             Some(file) => Err(ServerError::StepShipsOther { path: file.path.clone() }),
             None => Ok(()),
         }

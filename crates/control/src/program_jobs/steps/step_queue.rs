@@ -22,10 +22,15 @@ impl StepQueue {
         self.steps.insert((Reverse(rank), self.came), step);
     }
 
-    /// Takes the first steps, at most `count_max`.
+    /// Takes the first steps, of which at most `count_max` jobs run; only a flow may have more.
     pub fn take(&mut self, count_max: usize) -> Vec<Step> {
-        let first = std::iter::from_fn(|| self.steps.pop_first());
-        first.take(count_max).map(|(_, step)| step).collect()
+        let mut room = count_max;
+        let first = std::iter::from_fn(|| {
+            let (_, step) = (room > 0).then(|| self.steps.pop_first())??;
+            room = room.saturating_sub(step.work.jobs());
+            Some(step)
+        });
+        first.collect()
     }
 
     /// Takes all steps for which `is_it` holds.

@@ -4,6 +4,7 @@ use crate::program_jobs::FileHold;
 use crate::program_jobs::steps::NearStep;
 use crate::program_jobs::steps::data_places::DataPlaces;
 use crate::program_jobs::steps::early_steps::EarlySteps;
+use crate::program_jobs::steps::step_flows::{FlowOver, StepFlows};
 use crate::program_jobs::steps::step_queue::StepQueue;
 use crate::program_jobs::steps::step_runs::StepRuns;
 use crate::scheduling::EarlyWriter;
@@ -13,7 +14,7 @@ use api::history::EventKind;
 use api::task::{RecordedRun, RunResult, RunTask};
 use api::{Blame, ContentHash, StoredContent, TaskFailure};
 use ids::{JobId, NodeId, StageKind, StepNumber};
-use jobkind::{FinishedSteps, LOOKS_FROM, NodeSize, PipelineNeeds, Step, StepPlan, WorkingNodes};
+use jobkind::{FinishedSteps, LOOKS_FROM, NodeSize, PipelineNeeds, Step, StepPlan, StepWork, WorkingNodes};
 use mapreduce::PartNodes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -43,8 +44,9 @@ pub(crate) struct SteppedJob {
     ranks: Vec<u64>,
     /// Steps that the server checks.
     in_check: usize,
-    /// Steps that have begun, by the first of each pipeline.
+    /// Steps that have begun, by the first of each pipeline; those of a flow each on its own.
     open: BTreeMap<StepNumber, OpenPipeline>,
+    flows: StepFlows,
     finished: BTreeSet<StepNumber>,
     /// The open steps that have a running attempt, or had one.
     running: BTreeSet<StepNumber>,
@@ -82,6 +84,14 @@ pub(crate) fn step_stopped(name: &str, step: JobId) -> String {
     format!("stopped with its step {name:?} (job {step})")
 }
 
+/// Returns the outcome of a job after a failure of its step. The message of a program may be secret; the job of the step has
+/// it.
+fn failed_with(name: &str, step: JobId, failure: &TaskFailure, exit_code: i32) -> JobOutcome {
+    let message = step_failed(name, step);
+    let failure = TaskFailure { exit_code: failure.exit_code, ..TaskFailure::new(failure.blame, message) };
+    JobOutcome::Failed { failure, attempt: None, exit_code }
+}
+
 impl SteppedJob {
     /// Creates a job without any step; without a plan it cannot go on.
     pub fn new(owner: JobOwner, priority: i32, plan: Option<Arc<dyn StepPlan>>) -> Self {
@@ -98,6 +108,7 @@ impl SteppedJob {
             ranks: Vec::new(),
             in_check: 0,
             open: BTreeMap::new(),
+            flows: StepFlows::default(),
             finished: BTreeSet::new(),
             running: BTreeSet::new(),
             early: EarlySteps::default(),
@@ -346,17 +357,27 @@ impl SteppedJob {
         restored
     }
 
-    /// Records that the steps that were taken have these jobs. Returns whether they may begin: the job may have been
+    /// Records that the steps that were taken have these jobs, a flow those from this one on. Returns whether they may begin: the job may have been
     /// stopped meanwhile.
-    pub fn begun<'a>(&mut self, jobs: impl Iterator<Item = (&'a Step, JobId)>) -> bool {
+    pub fn begun(&mut self, jobs: &[(&Step, JobId)]) -> bool {
         self.in_check = 0;
-        if self.outcome.is_none() {
-            let open = |(step, job): (&Step, JobId)| {
-                (step.number, OpenPipeline { job, beside: step.beside.clone(), node: None })
-            };
-            self.open.extend(jobs.map(open));
+        if self.outcome.is_some() {
+            return false;
         }
-        self.outcome.is_none()
+        for (step, job) in jobs {
+            let open = |job, beside| OpenPipeline { job, beside, node: None };
+            match &step.work {
+                StepWork::Flow(flow) => {
+                    self.flows.begin(flow);
+                    let jobs = flow.iter().zip(job.0..);
+                    self.open.extend(jobs.map(|(step, job)| (step.number, open(JobId(job), Vec::new()))));
+                }
+                StepWork::Program(_) | StepWork::MapReduce(_) => {
+                    self.open.insert(step.number, open(*job, step.beside.clone()));
+                }
+            }
+        }
+        true
     }
 
     /// Records that a step has a running attempt of a previous server.
@@ -387,6 +408,9 @@ impl SteppedJob {
         };
         self.running.remove(&step);
         let writer = self.early.ended(step).filter(|writer| self.open.contains_key(writer));
+        if self.flows.has(step) {
+            return self.flow_step_over(step, name, job, outcome, size);
+        }
         match outcome {
             JobOutcome::Succeeded(_) | JobOutcome::Done => {
                 beside.push(step);
@@ -400,11 +424,7 @@ impl SteppedJob {
                 self.after()
             }
             JobOutcome::Failed { failure, exit_code, .. } => {
-                // The message of a program may be secret; the job of the step has it.
-                let message = step_failed(name, job);
-                let failure =
-                    TaskFailure { exit_code: failure.exit_code, ..TaskFailure::new(failure.blame, message) };
-                let outcome = JobOutcome::Failed { failure, attempt: None, exit_code: *exit_code };
+                let outcome = failed_with(name, job, failure, *exit_code);
                 // The writer goes on, as if its reader began after it.
                 match writer {
                     Some(writer) => self.early.failed(writer, outcome),
@@ -416,6 +436,30 @@ impl SteppedJob {
                 self.stop(JobOutcome::Cancelled { reason: step_stopped(name, job) })
             }
         }
+    }
+
+    /// Records the end of a step of a flow: all its steps succeed together, or none.
+    fn flow_step_over(
+        &mut self,
+        step: StepNumber,
+        name: &str,
+        job: JobId,
+        outcome: &JobOutcome,
+        size: NodeSize<'_>,
+    ) -> AfterStep {
+        let ends = match outcome {
+            JobOutcome::Succeeded(_) | JobOutcome::Done => None,
+            JobOutcome::Failed { failure, exit_code, .. } => {
+                Some(failed_with(name, job, failure, *exit_code))
+            }
+            JobOutcome::Cancelled { .. } => Some(JobOutcome::Cancelled { reason: step_stopped(name, job) }),
+        };
+        match self.flows.over(step, ends) {
+            FlowOver::NotYet => {}
+            FlowOver::Succeeded(steps) => self.succeeded(&steps, size),
+            FlowOver::Ends(outcome) => return self.stop(outcome),
+        }
+        self.after()
     }
 
     /// Returns whether a stored file is an output of a finished step.
@@ -481,9 +525,13 @@ impl SteppedJob {
         if let Some(node) = open.node {
             runs.iter().flatten().for_each(|run| self.places.wrote(run, node));
         }
+        let runs: Vec<_> = match self.flows.has(step) {
+            true => self.flows.ran(step, runs.into_iter().next().flatten()),
+            false => numbers.into_iter().zip(runs).collect(),
+        };
         let plan = self.plan.clone();
         let memory = plan.as_ref().and_then(|plan| plan.memory());
-        memory.map_or(Vec::new(), |memory| self.runs.ended(memory, numbers.into_iter().zip(runs)))
+        memory.map_or(Vec::new(), |memory| self.runs.ended(memory, runs.into_iter()))
     }
 
     /// Takes the notes for the history of the job; the last ones when it is over.

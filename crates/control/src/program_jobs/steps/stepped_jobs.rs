@@ -9,7 +9,7 @@ use api::history::{EventKind, StepOf};
 use api::task::{RecordedRun, RunResult, RunTask};
 use api::{ContentHash, StoredContent};
 use ids::{JobId, NodeId};
-use jobkind::{NodeSize, Step, StepPlan};
+use jobkind::{NodeSize, Step, StepPlan, StepWork};
 use mapreduce::PartNodes;
 use scheduler::StepRank;
 use std::collections::{BTreeMap, BTreeSet};
@@ -197,15 +197,27 @@ impl SteppedJobs {
     /// Records that steps have jobs, numbered from `first`. Returns whether they may begin; if not, the consequence is
     /// as after any other change.
     pub fn begun(&mut self, new: &NewSteps, first: JobId) -> bool {
-        let numbered =
-            || new.steps.iter().enumerate().map(|(index, step)| (step, JobId(first.0 + index as i64)));
         let Some(job) = self.jobs.get_mut(&new.job) else { return false };
-        if !job.begun(numbered()) {
+        let mut begun = Vec::with_capacity(new.steps.len());
+        let mut next = first;
+        for step in &new.steps {
+            begun.push((step, next));
+            next.0 += step.work.jobs() as i64;
+        }
+        if !job.begun(&begun) {
             return false;
         }
-        for (step, id) in numbered() {
-            let of = StepOf { job: new.job, step: step.number, beside: step.beside.clone() };
-            self.steps.insert(id, OpenStep { of, name: Arc::clone(&step.name) });
+        for (step, first) in begun {
+            let of = |step, beside| StepOf { job: new.job, step, beside };
+            let StepWork::Flow(flow) = &step.work else {
+                let (of, name) = (of(step.number, step.beside.clone()), Arc::clone(&step.name));
+                self.steps.insert(first, OpenStep { of, name });
+                continue;
+            };
+            for (step, id) in flow.iter().zip(first.0..) {
+                let (of, name) = (of(step.number, Vec::new()), Arc::clone(&step.name));
+                self.steps.insert(JobId(id), OpenStep { of, name });
+            }
         }
         if job.has_ready() {
             self.ready.insert(new.job);

@@ -8,7 +8,7 @@ use api::task::{CommitTask, FileContent, FileStamp, FinishedRun, JobRecording};
 use api::{Blame, JobSpec, ShippedFile, TaskFailure};
 use std::fs::File;
 use std::io::{Error, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -47,29 +47,49 @@ fn programs(spec: &JobSpec, recording: &JobRecording, reading: Reading<'_>) -> O
     Some(JobPrograms { executables: all, counts, environment: environment.collect::<Option<_>>()? })
 }
 
-/// Returns the record of a job whose parts are complete in `staging`; None if it is not asked for, or if its contents are not
+/// Returns a file whose bytes only went from one job to the next.
+fn stream(path: &PathBuf) -> FileContent {
+    FileContent {
+        path: path.clone(),
+        real_path: None,
+        sha256: None,
+        bytes: 0,
+        stamp: None,
+        made_by: None,
+        stored: None,
+    }
+}
+
+/// Returns the record of a job whose parts are complete in `staging`, or are those of a stage; None if it is not asked for, or if its contents are not
 /// known for sure. Errors: an input changed during the run; the job was stopped.
 pub(super) fn record(
     shared: &Shared,
     job: &AttemptData,
     task: &CommitTask,
-    staging: &Path,
+    staging: Option<&Path>,
 ) -> Result<Option<Box<FinishedRun>>, TaskFailure> {
     let spec = &job.run.spec;
-    let Some(recording) =
-        spec.recording.as_ref().filter(|recording| recording.inputs.len() == spec.inputs.len())
-    else {
-        return Ok(None);
-    };
+    let Some(recording) = &spec.recording else { return Ok(None) };
     let reading = reading(shared, job);
+    // Inputs of its own come before those of earlier stages, which are no files.
+    let own = spec.inputs.iter().filter(|input| input.stage_file.is_none());
     let pinned: Vec<(&Path, FileStamp)> =
-        spec.inputs.iter().map(|input| input.path.as_path()).zip(recording.inputs.iter().copied()).collect();
-    let inputs = hashed(&pinned, job.slots, |(path, before)| read_input(reading, path, *before))?;
+        own.map(|input| input.path.as_path()).zip(recording.inputs.iter().copied()).collect();
+    let inputs = hashed(&pinned, job.slots, |(path, before)| read_input(reading, path, *before));
+    let inputs = match (staging, inputs) {
+        // Later stages have read the parts by now, and each map has compared its input.
+        (None, Err(failure)) if failure.blame == Blame::UserData => None,
+        (_, inputs) => inputs?,
+    };
+    let inputs =
+        inputs.map(|inputs| inputs.into_iter().chain(recording.streamed.iter().map(stream)).collect());
     let parts: Vec<&str> = task.parts.iter().map(|part| part.name.as_str()).collect();
     let outputs = hashed(&parts, job.slots, |name| {
+        let path = spec.output.join(name);
+        let Some(staging) = staging else { return Ok(Some(stream(&path))) };
         let content =
             File::open(staging.join(name)).and_then(|file| reading.contents.of(&file, reading.cancelled));
-        known(content.map(|content| run_file(&spec.output.join(name), &content)))
+        known(content.map(|content| run_file(&path, &content)))
     })?;
     let now = programs(spec, recording, reading);
     let is_same = |before: &Option<JobPrograms>| {
