@@ -11,6 +11,7 @@ mod elastic;
 mod flow_cases;
 mod flows;
 mod intermediate_files;
+mod job_flows;
 mod job_steps;
 mod limits;
 mod malformed_requests;

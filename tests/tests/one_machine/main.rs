@@ -13,6 +13,7 @@ mod hadoop;
 mod interrupts;
 mod io_faults;
 mod io_injected;
+mod job_flows;
 mod job_steps;
 mod key_tails;
 mod keys;

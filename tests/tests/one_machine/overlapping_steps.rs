@@ -38,3 +38,20 @@ fn no_more_programs_run_than_slots() {
     let most = sandbox.look(&["state", "--json", question]).expect_success().json();
     assert!(most[0]["slot"].as_u64().is_some_and(|slot| slot >= 2), "{most}");
 }
+
+/// A run that ends with its engine has not succeeded, though no step of it failed.
+#[test]
+fn failed_store_fails_the_run() {
+    let sandbox = Sandbox::new();
+    let store = sandbox.state().join("sailfish.db");
+    let trigger =
+        "create trigger refuse before insert on attempts begin select raise(abort, \"refused\"); end";
+    let refuses = format!("import sqlite3; sqlite3.connect(\"{}\").execute({trigger:?})", store.display());
+    let step = |name: &str, command: &str, after: &str| {
+        format!("[[step]]\nname = \"{name}\"\ncommand = '''{command}'''\ncache = false\nafter = [{after}]\n")
+    };
+    let steps = [step("first", &format!("python3 -c '{refuses}'"), ""), step("last", "true", "\"first\"")];
+    sandbox.write("flow.toml", steps.concat());
+    let run = sandbox.workflow(&["run", "flow.toml"]);
+    run.expect_failure(1, &["the engine failed: the state database", "refused"]);
+}

@@ -12,6 +12,7 @@ use crate::options::connect::{CredentialArgs, Site, StateArgs, with_server};
 use crate::show::terminal::{ErrorLines, print, tell};
 use anyhow::{Context, anyhow, ensure};
 use api::control::{BATCH_JOBS_MAX, JobBatch, JobLogs, JobOutcome, NAME_BYTES_MAX, SubmittedBatch};
+use api::history::JobState;
 use api::job::resources::GenericResources;
 use api::task::{RUN_RETRIES_MAX, RunTask};
 use clap::Args;
@@ -289,6 +290,7 @@ pub(super) fn on_this_machine(
     node.join();
     views.end();
     interrupt.disarm();
+    let failed = server.failure().map(|reason| format!("the engine failed: {reason}"));
     server.shutdown();
     drop(programs);
     store::run(async {
@@ -301,9 +303,12 @@ pub(super) fn on_this_machine(
                 steps::tell_failure(step);
             }
             print_logs(&server::job_logs(&store, job, row.state).await?)?;
-            if let Some(ended) = row.exit_code.filter(|code| *code != 0) {
-                tell(&format!("sailfish: job {job}: {}", row.error.unwrap_or_default()));
-                code.get_or_insert(u8::try_from(ended).unwrap_or(FAILED));
+            if row.state != JobState::Succeeded {
+                // A job that ended with its server has no exit code.
+                let reason = failed.clone().or(row.error).unwrap_or_default();
+                tell(&format!("sailfish: job {job}: {reason}"));
+                let ended = row.exit_code.and_then(|code| u8::try_from(code).ok());
+                code.get_or_insert(ended.unwrap_or(FAILED));
             }
         }
         code.map_or(Ok(()), |code| Err(Failure::said(code)))
