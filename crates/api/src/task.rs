@@ -27,7 +27,7 @@ pub use usage::{ATTEMPT_USAGE_MAX, AttemptUsage};
 use crate::AttemptLimits;
 use crate::job::resources::GenericResources;
 use crate::stored::cluster::RecordedPart;
-use crate::{KeyBytes, PinnedFile, ShippedFile, Split, StageFilePlace};
+use crate::{ContentHash, KeyBytes, PinnedFile, ShippedFile, Split, StageFilePlace};
 use ids::{
     AttemptKey, AttemptNumber, ChunkId, DiskIndex, IfileIndex, JobId, NodeId, PlanVersion, RunId, Source,
 };
@@ -725,6 +725,9 @@ pub struct Part {
     /// Lines of text, or records of a binary format, before compression.
     pub records: u64,
     pub crc32c: u32,
+    /// Hash of its bytes, if the run of its job is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<ContentHash>,
     /// Node that has the part on its disk, if its stage feeds others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeId>,

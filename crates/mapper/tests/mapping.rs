@@ -141,6 +141,7 @@ fn map_only_formats(function: Option<&str>, formats: &Formats, block: &[u8]) -> 
         object_buffer_bytes: 0,
         sync: false,
         is_stage_file: false,
+        is_hashed: false,
         stored: None,
     };
     let mut part = PartWriter::create(place, formats).unwrap();

@@ -251,6 +251,7 @@ mod tests {
             attempt_name: format!("part-{task:05}.attempt-0.stage"),
             bytes,
             records: bytes / 2,
+            sha256: None,
             crc32c: 7 + task,
             node: Some(NodeId(node)),
             stored: None,

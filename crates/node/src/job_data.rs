@@ -293,6 +293,7 @@ impl JobData {
                 None => disk.filter(|_| is_stage_file).unwrap_or(&self.run.staging),
             },
             is_stage_file,
+            is_hashed: self.run.spec.recording.is_some() && !is_stage_file,
             part_index,
             attempt,
             buffer_bytes: buffer_bytes as usize,

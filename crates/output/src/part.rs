@@ -6,13 +6,14 @@ use crate::part_file::PartFile;
 use crate::stored::StoredParts;
 use api::flow::stage_file_name;
 use api::task::Part;
-use api::{Blame, Formats, OutputFormat, TaskFailure};
+use api::{Blame, ContentHash, Formats, OutputFormat, TaskFailure};
 use arena::append_piece;
 use diskfile::Syncing;
 use faults::{CrashPoint, crash_point};
 use ids::{AttemptNumber, TaskIndex};
 use objects::{ObjectError, ObjectUrl, Upload};
 use roots::shown;
+use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ pub struct PartPlace<'a> {
     pub sync: bool,
     /// True if later stages read the part: an intermediate file in `staging`, which is a directory of this node.
     pub is_stage_file: bool,
+    /// True if the hash of its bytes is wanted.
+    pub is_hashed: bool,
     /// The stored files of the cluster, if they get the part.
     pub stored: Option<&'a Arc<dyn StoredParts>>,
 }
@@ -67,7 +70,8 @@ impl PartWriter {
         };
         let path = place.staging.join(&attempt_name);
         let file = part_file(&place, &path, &name, &attempt_name);
-        let file = file.map_err(|error| failure("create", &path, &error))?;
+        let mut file = file.map_err(|error| failure("create", &path, &error))?;
+        file.sha256 = place.is_hashed.then(Sha256::new);
         let output = formats.output.clone();
         let codec = formats.output_codec.filter(|_| output != OutputFormat::Discard);
         let sink = PartSink::new(file, codec).map_err(|error| failure("create", &path, &error))?;
@@ -234,6 +238,7 @@ impl PartWriter {
         let sink = self.sink.take().expect("a part is finished once");
         let file = sink.finish().map_err(|error| failure("write", &self.path, &error))?;
         let (bytes, crc32c) = (file.bytes, file.crc32c);
+        let sha256 = file.sha256.clone().map(|sha256| ContentHash(sha256.finalize().into()));
         crash_point(CrashPoint::PartBeforeSync);
         let stored = file.close().map_err(|error| failure("write", &self.path, &error))?;
         crash_point(CrashPoint::PartAfterSync);
@@ -244,6 +249,7 @@ impl PartWriter {
             bytes,
             records,
             crc32c,
+            sha256,
             node: None,
             stored,
         })
@@ -326,7 +332,7 @@ fn failure(action: &str, path: &Path, error: &std::io::Error) -> TaskFailure {
 
 #[cfg(test)]
 mod tests {
-    use super::{PartPlace, PartWriter};
+    use super::{ContentHash, Digest, PartPlace, PartWriter, Sha256};
     use api::task::Part;
     use api::{Compression, Formats, OutputFormat};
     use ids::AttemptNumber;
@@ -342,6 +348,7 @@ mod tests {
             object_buffer_bytes: 0,
             sync: false,
             is_stage_file: false,
+            is_hashed: true,
             stored: None,
         }
     }
@@ -358,6 +365,7 @@ mod tests {
         let part = part.finish().unwrap();
         let bytes = std::fs::read(staging.path().join(&part.attempt_name)).unwrap();
         assert_eq!((part.bytes, part.crc32c), (bytes.len() as u64, crc32c::crc32c(&bytes)));
+        assert_eq!(part.sha256, Some(ContentHash(Sha256::digest(&bytes).into())));
         (part, bytes)
     }
 

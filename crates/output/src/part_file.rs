@@ -6,6 +6,7 @@ use diskfile::{SequentialWriter, Syncing, Through};
 use faults::{IoCall, io_call};
 use objects::Upload;
 use rustix::fs::OFlags;
+use sha2::{Digest, Sha256};
 use stagefile::StageFileWriter;
 use std::fs::File;
 use std::io::Write;
@@ -18,6 +19,8 @@ pub(crate) struct PartFile {
     file: Target,
     pub bytes: u64,
     pub crc32c: u32,
+    /// Set if its content is to be known.
+    pub sha256: Option<Sha256>,
 }
 
 /// The destinations of a part.
@@ -50,23 +53,23 @@ impl PartFile {
                 Target::PageCache(options.open(path)?, path.to_path_buf())
             }
         };
-        Ok(PartFile { file, bytes: 0, crc32c: 0 })
+        Ok(PartFile { file, bytes: 0, crc32c: 0, sha256: None })
     }
 
     /// Creates a part for later stages.
     pub(crate) fn for_later_stages(path: &Path) -> std::io::Result<PartFile> {
         let file = Target::StageFile(Box::new(StageFileWriter::create(path)?));
-        Ok(PartFile { file, bytes: 0, crc32c: 0 })
+        Ok(PartFile { file, bytes: 0, crc32c: 0, sha256: None })
     }
 
     /// Creates a part that is uploaded.
     pub(crate) fn uploading(upload: Upload) -> PartFile {
-        PartFile { file: Target::Upload(Box::new(upload)), bytes: 0, crc32c: 0 }
+        PartFile { file: Target::Upload(Box::new(upload)), bytes: 0, crc32c: 0, sha256: None }
     }
 
     /// Creates a part that becomes a stored file.
     pub(crate) fn storing(parts: Arc<dyn StoredParts>) -> PartFile {
-        PartFile { file: Target::Stored { parts, file: None }, bytes: 0, crc32c: 0 }
+        PartFile { file: Target::Stored { parts, file: None }, bytes: 0, crc32c: 0, sha256: None }
     }
 
     /// Writes the rest and, if durable, waits until everything is on disk. Returns the place of a stored file with bytes.
@@ -114,6 +117,9 @@ impl Write for PartFile {
         };
         self.bytes += written as u64;
         self.crc32c = crc32c::crc32c_append(self.crc32c, &bytes[..written]);
+        if let Some(sha256) = &mut self.sha256 {
+            sha256.update(&bytes[..written]);
+        }
         Ok(written)
     }
 

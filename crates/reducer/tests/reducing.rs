@@ -81,6 +81,7 @@ fn reduce_formats(
         object_buffer_bytes: 0,
         sync: false,
         is_stage_file: false,
+        is_hashed: false,
         stored: None,
     };
     let mut part = PartWriter::create(place, formats)?;

@@ -75,6 +75,7 @@ mod tests {
             object_buffer_bytes: 0,
             sync: false,
             is_stage_file: false,
+            is_hashed: false,
             stored: None,
         };
         let formats = Formats { output: OutputFormat::Discard, ..Formats::default() };

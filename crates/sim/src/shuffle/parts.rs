@@ -92,6 +92,7 @@ pub(crate) fn part_of(here: &Here<'_>, part_index: u32, output: &[RecordName]) -
         attempt_name,
         bytes: output.len() as u64 * u64::from(PART_RECORD_BYTES),
         records: output.len() as u64,
+        sha256: None,
         crc32c: checksum(output),
         node: Some(here.node),
         stored: None,

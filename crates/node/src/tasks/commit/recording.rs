@@ -83,12 +83,15 @@ pub(super) fn record(
     };
     let inputs =
         inputs.map(|inputs| inputs.into_iter().chain(recording.streamed.iter().map(stream)).collect());
-    let parts: Vec<&str> = task.parts.iter().map(|part| part.name.as_str()).collect();
-    let outputs = hashed(&parts, job.slots, |name| {
-        let path = spec.output.join(name);
+    let outputs = hashed(&task.parts, job.slots, |part| {
+        let path = spec.output.join(&part.name);
         let Some(staging) = staging else { return Ok(Some(stream(&path))) };
-        let content =
-            File::open(staging.join(name)).and_then(|file| reading.contents.of(&file, reading.cancelled));
+        if part.sha256.is_some() {
+            return Ok(Some(FileContent { sha256: part.sha256, bytes: part.bytes, ..stream(&path) }));
+        }
+        // The store has no hashes of parts that were written before the server died.
+        let content = File::open(staging.join(&part.name))
+            .and_then(|file| reading.contents.of(&file, reading.cancelled));
         known(content.map(|content| run_file(&path, &content)))
     })?;
     let now = programs(spec, recording, reading);
