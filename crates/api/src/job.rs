@@ -15,8 +15,8 @@ pub mod workflow_param;
 use crate::StoredOutput;
 use crate::task::{JobRecording, RunTask};
 use crate::{
-    Compression, FlowStage, Formats, Function, KeyRules, Layout, ObjectPin, PinnedFile, SeenBy, ShippedFile,
-    StageFile, StoredContent,
+    Compression, ContentHash, FlowStage, Formats, Function, KeyRules, Layout, ObjectPin, PinnedFile, SeenBy,
+    ShippedFile, StageFile, StoredContent,
 };
 use ids::JobId;
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,10 @@ pub struct InputFile {
     /// Set for a stored file; its path is only a name, `files:NAME@VERSION`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<StoredContent>,
+    /// Identity of the bytes of a stored file, for a step that has not begun: the server finds them among those that its job
+    /// has pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<ContentHash>,
     /// Set for a file that only some nodes see: position in `JobSpec::seen_by`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<u32>,
@@ -61,7 +65,8 @@ pub struct InputFile {
 impl InputFile {
     /// Returns whether it is a file of a machine that every node sees: its path can be opened.
     pub fn is_path(&self) -> bool {
-        self.object.is_none() && self.stage_file.is_none() && self.stored.is_none() && self.seen.is_none()
+        let is_stored = self.stored.is_some() || self.content.is_some();
+        self.object.is_none() && self.stage_file.is_none() && !is_stored && self.seen.is_none()
     }
 }
 

@@ -113,6 +113,7 @@ impl World {
             object: None,
             stage_file: None,
             stored: Some(content),
+            content: None,
             seen: None,
         };
         let segment = |part| Segment {
@@ -219,6 +220,7 @@ fn submit_seen(world: &mut World, seen_by: &[(&str, &[&str])]) {
         object: None,
         stage_file: None,
         stored: None,
+        content: None,
         seen: Some(index as u32),
     };
     let inputs: Vec<InputFile> = seen_by.iter().enumerate().map(input).collect();

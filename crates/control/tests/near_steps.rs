@@ -206,6 +206,7 @@ impl World {
             stamp: None,
             made_by: None,
             stored: None,
+            compression: None,
         };
         let run = FinishedRun {
             executables: vec![content("/bin/true".to_string(), 1)],

@@ -12,7 +12,7 @@ pub enum JobStepError {
         "it is a job with its own steps, without a shuffle, or without inputs: give a job that maps and reduces files"
     )]
     Kind,
-    #[error("it reads {path}: a job that is a step reads plain files", path = path.display())]
+    #[error("it reads {path}: a job that is a step reads plain and stored files", path = path.display())]
     Input { path: PathBuf },
     #[error("it writes {path}: a job that is a step writes a plain directory", path = path.display())]
     Output { path: PathBuf },
@@ -42,9 +42,11 @@ fn check(spec: &JobSpec) -> Result<(), JobStepError> {
     if spec.kind != JobKind::MapReduce(MapReduce::Shuffled { generate: None }) {
         return Err(JobStepError::Kind);
     }
-    let is_plain =
-        |input: &&InputFile| input.is_path() && !is_object_url(&input.path) && !is_stored_path(&input.path);
-    if let Some(input) = spec.inputs.iter().find(|input| !is_plain(input)) {
+    let is_known = |input: &&InputFile| {
+        // The server alone gives it the content: inputs of a step are made from its declared files.
+        is_stored_path(&input.path) || input.is_path() && !is_object_url(&input.path)
+    };
+    if let Some(input) = spec.inputs.iter().find(|input| !is_known(input)) {
         return Err(JobStepError::Input { path: input.path.clone() });
     }
     if is_object_url(&spec.output) || is_stored_output(&spec.output) || !spec.output.is_absolute() {
@@ -88,9 +90,10 @@ mod tests {
             Some(JobStepError::Kind)
         );
         assert_eq!(error(|spec| spec.inputs.clear()), Some(JobStepError::Kind));
+        assert_eq!(error(|spec| spec.inputs[0].path = "files:a".into()), None);
+        let input = JobStepError::Input { path: "s3://bucket/a".into() };
+        assert_eq!(error(|spec| spec.inputs[0].path = "s3://bucket/a".into()), Some(input));
         for path in ["files:a", "s3://bucket/a"] {
-            let input = JobStepError::Input { path: path.into() };
-            assert_eq!(error(|spec| spec.inputs[0].path = path.into()), Some(input));
             let output = JobStepError::Output { path: path.into() };
             assert_eq!(error(|spec| spec.output = path.into()), Some(output));
         }

@@ -38,6 +38,8 @@ pub enum StoredUse {
     Input,
     /// One file, whatever it is: a directory is an error.
     OneFile,
+    /// The same with its compression.
+    OneInput,
     /// All files, whatever they are; a missing name has none.
     Listed,
 }

@@ -252,6 +252,7 @@ fn pinned_object(found: Found) -> InputFile {
         object: Some(found.pin),
         stage_file: None,
         stored: None,
+        content: None,
         seen: None,
     }
 }
@@ -410,6 +411,7 @@ fn pin_opened(path: &Path, file: &File) -> Result<InputFile, InputError> {
         object: None,
         stage_file: None,
         stored: None,
+        content: None,
         seen: None,
     })
 }

@@ -188,7 +188,7 @@ proptest! {
     ) {
         let file = |(size_bytes, format): &(u64, Option<Compression>)| InputFile {
             path: "/f".into(), size_bytes: *size_bytes, mtime_ns: 0, compression: *format, named: 0, object: None,
-            stage_file: None, stored: None, seen: None,
+            stage_file: None, stored: None, content: None, seen: None,
         };
         let inputs: Vec<InputFile> = sizes.iter().map(file).collect();
         let splits = split::plan(&inputs, split_bytes, RecordFormat::TEXT);

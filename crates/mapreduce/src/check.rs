@@ -173,6 +173,7 @@ mod tests {
             object: None,
             stage_file: None,
             stored: None,
+            content: None,
             seen: None,
         }];
         let segments = vec![Segment { file_index: 0, offset_bytes: 4, length_bytes: 6 }];

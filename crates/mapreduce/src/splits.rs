@@ -125,6 +125,7 @@ mod tests {
             object: None,
             stage_file: None,
             stored: None,
+            content: None,
             seen: None,
         };
         let inputs: Vec<InputFile> = files.iter().map(file).collect();
@@ -172,6 +173,7 @@ mod tests {
                 object: None,
                 stage_file: None,
                 stored: Some(content),
+                content: None,
                 seen: None,
             };
             let rows: Vec<Vec<(u64, u64)>> = plan(&[input], split_bytes, format)

@@ -56,6 +56,7 @@ impl JobResults {
                 object: None,
                 stage_file: Some(StageFile { job: self.job, task, crc32c: part.crc32c }),
                 stored: None,
+                content: None,
                 seen: None,
             })
         };

@@ -84,6 +84,7 @@ mod tests {
             object: None,
             stage_file: None,
             stored: Some(content),
+            content: None,
             seen: None,
         }
     }

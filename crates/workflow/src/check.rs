@@ -110,6 +110,8 @@ pub(crate) fn with_inputs(job: &JobSpec, program: &RunTask) -> JobSpec {
     let input = |(file, named): (&TaskFile, u32)| InputFile {
         path: file.path.clone(),
         named,
+        content: file.content,
+        compression: file.compression,
         ..InputFile::default()
     };
     JobSpec { inputs: inputs.map(input).collect(), ..job.clone() }

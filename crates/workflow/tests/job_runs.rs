@@ -44,6 +44,7 @@ fn recorded(job: JobSpec, parts: &[&str]) -> (Option<RecordedRun>, bool) {
         stamp: None,
         made_by: None,
         stored: None,
+        compression: None,
     };
     let environment = job.own_files().map(|file| content(file.to_str().expect("a text"))).collect();
     let run = FinishedRun {

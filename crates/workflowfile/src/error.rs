@@ -41,10 +41,10 @@ pub enum WorkflowFileError {
     )]
     NoJobInputs { step: String },
     #[error(
-        "the step {step:?} is a job and reads {path}: it reads plain files; put a step with `cp` before it, which reads the \
+        "the step {step:?} is a job and writes {path}: it writes plain files; put a step with `cat` after it, which writes the \
          stored one", path = path.display()
     )]
-    JobReadsStored { step: String, path: PathBuf },
+    JobWritesStored { step: String, path: PathBuf },
     #[error("the job of the step {step:?} cannot run: {reason}")]
     BadJob { step: String, reason: String },
     #[error(

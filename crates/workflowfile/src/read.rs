@@ -235,14 +235,19 @@ fn files_of_job(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, Workflow
     let file = |path: &PathBuf, temporary: bool| {
         let mut file = task_file(step, path, dir, temporary)?;
         if file.is_stored() {
-            return Err(WorkflowFileError::JobReadsStored { step: step.name.clone(), path: file.path });
+            file.name = file.path.clone();
         }
         if path.is_absolute() {
             file.name = file.path.strip_prefix("/").unwrap_or(&file.path).to_path_buf();
         }
         Ok(file)
     };
-    let outputs = step.outputs.iter().map(|path| file(path, !step.keep)).collect::<Result<_, _>>()?;
+    let outputs: Vec<TaskFile> =
+        step.outputs.iter().map(|path| file(path, !step.keep)).collect::<Result<_, _>>()?;
+    if let Some(output) = outputs.iter().find(|output| output.is_stored()) {
+        let (step, path) = (step.name.clone(), output.path.clone());
+        return Err(WorkflowFileError::JobWritesStored { step, path });
+    }
     let input = |input: &WorkflowInput| Ok(TaskFile { view: input.view, ..file(&input.path, false)? });
     let inputs = step.inputs.iter().map(input).collect::<Result<_, _>>()?;
     check_reads(step)?;

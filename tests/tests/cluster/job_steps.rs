@@ -1,6 +1,6 @@
 //! Steps of workflows that are MapReduce jobs, on a cluster.
 
-use blackbox::{Cluster, Running, Sandbox};
+use blackbox::{Cluster, Running, Sandbox, StoredQuestions};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -198,4 +198,50 @@ fn job_steps_stay_below_the_roots() {
         start(&cluster).wait().expect_failure(2, &["the step \"count\" cannot begin", "--allow-root"]);
     }
     assert!(!sandbox.path("counts").exists());
+}
+
+/// Neither the nodes nor the server see the file; an output of a step is read the same way.
+#[test]
+fn jobs_read_stored_files_of_the_cluster() {
+    let cluster = Cluster::builder().nodes(2).start();
+    cluster.wait_for_stored_disks(2);
+    let sandbox = &cluster.sandbox;
+    sandbox
+        .write("words", (0..4000).map(|line| format!("w{} w{}\n", line % 7, line % 3)).collect::<String>());
+    let put = |parts: &str| {
+        let put = ["put", "words", "in/words", "--replicas", "1", "--parts", parts, "--records", "lines"];
+        cluster.files().done(&put);
+    };
+    put("4");
+    sandbox.write(
+        "data/flow.toml",
+        r#"
+[[step]]
+name = "more"
+command = "echo more w1 | gzip -c > more"
+outputs = ["files:in/more"]
+keep = true
+
+[[step]]
+name = "count"
+inputs = ["files:in/words", "files:in/more"]
+[step.job]
+mapper = "builtin:words"
+reducer = "builtin:sum"
+output = "counts"
+memory = "64M"
+slots = 2
+"#,
+    );
+    let run = || start(&cluster).wait().expect_success().story();
+    let counts = || read(sandbox, "data/counts/part-00000");
+    assert!(!run().contains("skipped"));
+    assert!(counts().starts_with("more\t1\nw0\t1906\nw1\t1906\n"), "{}", counts());
+    assert!(run().contains("2 of them skipped"));
+    fs::remove_dir_all(sandbox.path("data/counts")).expect("an output");
+    assert!(run().contains("1 of them skipped"));
+    assert!(counts().starts_with("more\t1\nw0\t1906\nw1\t1906\n"), "{}", counts());
+    put("2");
+    let why = cluster.run(&["workflow", "why", &sandbox.path("data/flow.toml").display().to_string()]);
+    assert!(why.expect_success().text().contains("\"count\": files:in/words changed"));
 }

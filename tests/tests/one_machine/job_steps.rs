@@ -3,6 +3,7 @@
 use blackbox::{Running, Sandbox};
 use rustix::process::Signal;
 use std::fs;
+use std::process::Command;
 
 /// Commands before and after a job with three parts.
 const COUNT: &str = r#"
@@ -293,6 +294,51 @@ memory = "64M"
     exported.expect_failure(2, &["\"count x\" is a MapReduce job"]);
 }
 
+/// A step that stores a compressed file, and a job that reads it with two files that were stored before.
+const STORED: &str = r#"
+[[step]]
+name = "pack"
+command = "gzip -c more > packed"
+inputs = ["more"]
+outputs = ["files:made/packed"]
+keep = true
+
+[[step]]
+name = "count"
+inputs = ["files:texts/plain", "files:texts/packed", "files:made/packed"]
+[step.job]
+mapper = "builtin:words"
+reducer = "builtin:sum"
+output = "counts"
+memory = "64M"
+"#;
+
+#[test]
+fn jobs_read_stored_files() {
+    let sandbox = with_text();
+    sandbox.write("flow.toml", STORED);
+    sandbox.write("more", "x y\n");
+    let put = |text: &str| {
+        sandbox.write("plain", text);
+        sandbox.files().done(&["put", "plain", "texts/plain", "--parts", "3", "--records", "lines"]);
+    };
+    put("a b\nb c\nc d\n");
+    sandbox.write("packed.sh", "printf 'd e\n' | gzip -c > packed.gz\n");
+    let packed = Command::new("sh").arg(sandbox.path("packed.sh")).current_dir(sandbox.path("")).status();
+    assert!(packed.expect("gzip runs").success());
+    sandbox.files().done(&["put", "packed.gz", "texts/packed"]);
+    check_run(&sandbox, &[], "");
+    assert_eq!(read(&sandbox, "counts/part-00000"), "a\t1\nb\t2\nc\t2\nd\t2\ne\t1\nx\t1\ny\t1\n");
+    check_run(&sandbox, &[], ", 2 of them skipped");
+    put("a a\n");
+    check_why(&sandbox, "count", "files:texts/plain changed");
+    check_run(&sandbox, &[], ", 1 of them skipped");
+    // The other step is skipped, and its file is read again.
+    assert_eq!(read(&sandbox, "counts/part-00000"), "a\t2\nd\t1\ne\t1\nx\t1\ny\t1\n");
+    let down = sandbox.look(&["lineage", "files:made/packed", "--down"]).expect_success().text();
+    assert!(down.contains("count"), "{down}");
+}
+
 #[test]
 fn rows_are_sorted_in_a_step() {
     let sandbox = Sandbox::new();
@@ -345,7 +391,8 @@ fn bad_jobs_in_steps_are_refused() {
         (job("mapper = \"./none\"\noutput = \"counts\""), ["the job of the step \"bad\"", "--mapper"]),
         (job("output = \"../counts\""), ["\"bad\"", "without `..`"]),
         (job("output = \"out\""), ["\"bad\" cannot begin", "out"]),
-        (format!("inputs = [\"files:a\"]\n[step.job]\n{whole}"), ["is a job and reads files:a", "`cp`"]),
+        (format!("inputs = [\"files:a\"]\n[step.job]\n{whole}"), ["files:a", "no files are stored"]),
+        (job("mapper = \"builtin:words\"\noutput = \"files:a\""), ["is a job and writes files:a", "`cat`"]),
         (format!("inputs = [\"none\"]\n[step.job]\n{whole}"), ["reads", "none, which does not exist"]),
     ] {
         refused(&sandbox, &step, &parts);

@@ -71,7 +71,7 @@ impl Default for OutputFormat {
 }
 
 /// Compression of an input file, or of the parts of an output, whose names get the extension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
     Gzip,

@@ -1,6 +1,6 @@
 //! A finished run of a program: the contents that it read and wrote, by which a later run is skipped.
 
-use crate::{ContentHash, StoredContent};
+use crate::{Compression, ContentHash, StoredContent};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::Metadata;
@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 pub const CACHING_RULES: u32 = 1;
 
 /// Facts of a file that each write to it changes. A content hash is remembered by them where they are certain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileStamp {
     pub device: u64,
@@ -46,6 +46,9 @@ pub struct FileContent {
     /// For an output that became a version of a stored file: its bytes in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<StoredContent>,
+    /// Compression of that output, found from its first bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Compression>,
 }
 
 /// A finished run of a program with declared files.

@@ -1,7 +1,7 @@
 //! Files that a task of one program declares.
 
-use crate::ContentHash;
 use crate::stored::STORED_PREFIX;
+use crate::{Compression, ContentHash};
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
 use utoipa::ToSchema;
@@ -29,6 +29,9 @@ pub struct TaskFile {
     /// Identity of the bytes of a stored file, by which it is found among those that the job has pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<ContentHash>,
+    /// For a stored input of a MapReduce job, which cuts plain files alone: found from its first bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Compression>,
     /// True for an input of the stored files that the program reads through the node's mount, without a copy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub view: bool,

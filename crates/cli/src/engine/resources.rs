@@ -139,9 +139,14 @@ fn wanted_of(
 ) -> anyhow::Result<Vec<InputFile>> {
     match wanted {
         StoredUse::Input => data_below(name, below, first_bytes),
-        StoredUse::OneFile => {
+        StoredUse::OneFile | StoredUse::OneInput => {
             ensure!(!below.is_directory, "{} is a directory: name a file", name.path);
-            Ok(below.files.iter().map(|file| input_of(name, below, file, None)).collect())
+            let compression = |file| match wanted {
+                StoredUse::OneInput => first_bytes(file).map(|bytes| compression_of(&bytes)),
+                _ => Ok(None),
+            };
+            let files = below.files.iter();
+            files.map(|file| Ok(input_of(name, below, file, compression(file)?))).collect()
         }
         StoredUse::Listed => Ok(below.files.iter().map(|file| input_of(name, below, file, None)).collect()),
     }
@@ -182,6 +187,7 @@ fn input_of(
         object: None,
         stage_file: None,
         stored: Some(StoredContent { parts: file.parts.iter().map(part).collect() }),
+        content: None,
         seen: None,
     }
 }

@@ -53,6 +53,7 @@ fn input(file: SeenFile, group: u32) -> InputFile {
         object: None,
         stage_file: None,
         stored: None,
+        content: None,
         seen: Some(group),
     }
 }

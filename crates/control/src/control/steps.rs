@@ -13,7 +13,7 @@ use crate::users::{Has, JobOwner};
 use api::control::JobOutcome;
 use api::history::{EventKind, JobState, StepOf};
 use api::task::RunResult;
-use api::{Blame, JobSpec, TaskFailure};
+use api::{Blame, InputFile, JobSpec, PinnedFile, TaskFailure};
 use ids::{JobId, NodeId, StepNumber};
 use jobkind::{LOOKS_FROM, StepPlan, StepWork};
 use mapreduce::PartNodes;
@@ -86,7 +86,10 @@ impl Control {
             return Err(ControlError::NotOfNode { node, job });
         }
         let pinned_by = self.stepped.place_of(job).map_or(job, |of| of.job);
-        let pinned = known.spec().kind.program().map(|task| task.pinned.clone()).unwrap_or_default();
+        let pinned = match known.spec().kind.program() {
+            Some(task) => task.pinned.clone(),
+            None => known.spec().inputs.iter().filter_map(pinned_input).collect(),
+        };
         Ok(RunningJob { user: known.owner().name.to_string(), pinned_by, pinned })
     }
 
@@ -329,6 +332,12 @@ impl Control {
         debug_assert!(self.work.service == Service::Embedded, "the jobs of a cluster go on");
         self.stepped.ids().for_each(|job| write_interrupted(outbox, job, "the server was shut down"));
     }
+}
+
+/// Returns a stored input of a MapReduce job as a pinned file.
+fn pinned_input(input: &InputFile) -> Option<PinnedFile> {
+    let (path, stored) = (input.path.clone(), input.stored.clone()?);
+    Some(PinnedFile { path, stored, ..PinnedFile::default() })
 }
 
 fn write_interrupted(outbox: &mut Outbox, job: JobId, why: &str) {

@@ -148,6 +148,7 @@ impl Place {
             stamp: None,
             made_by: None,
             stored: None,
+            compression: None,
         };
         let (none, outputs) = (ContentHash([0; 32]), vec![output]);
         let run = FinishedRun { outputs, ..FinishedRun::default() };

@@ -160,6 +160,7 @@ impl Row {
             object: None,
             stage_file: None,
             stored: Some(StoredContent::default()),
+            content: None,
             seen: None,
         };
         let submission = |spec: &JobSpec| json!({ "spec": spec, "splits": [] });

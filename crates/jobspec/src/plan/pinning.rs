@@ -5,7 +5,7 @@ use super::is_stored;
 use crate::front_end::{FrontEnd, StoredPin, StoredUse};
 use anyhow::{Context, ensure};
 use api::stored::PINNED_FILES_MAX;
-use api::{ContentHash, Function, PinnedFile, StoredContent};
+use api::{Compression, ContentHash, Function, PinnedFile, StoredContent};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -76,6 +76,19 @@ impl<'a> Pinning<'a> {
             );
         }
         Ok(&self.files[name])
+    }
+
+    /// Pins an input of a MapReduce job. Returns the identity of its bytes and its compression.
+    pub fn pin_input(
+        &mut self,
+        option: &str,
+        name: &str,
+    ) -> anyhow::Result<(ContentHash, Option<Compression>)> {
+        let pinned = self.pin(option, name)?;
+        let (version, identity) = (pinned.path.to_string_lossy().into_owned(), pinned.stored.identity());
+        let found = self.front_end.stored_inputs(self.state_dir, &version, StoredUse::OneInput);
+        let found = found.with_context(|| format!("{option} {name}"))?;
+        Ok((identity, found.files.first().and_then(|file| file.compression)))
     }
 
     /// Pins a stored file of which steps read partitions. Returns the identity of the bytes of one of them.

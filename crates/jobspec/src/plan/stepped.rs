@@ -30,6 +30,7 @@ pub fn pin_inputs_of_steps(
     let written = stored_outputs(steps);
     let mut partitions: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for step in steps {
+        let is_job = step.get("job").is_some_and(|job| !job.is_null());
         let inputs = step.pointer_mut("/program/inputs").and_then(Value::as_array_mut);
         for input in inputs.into_iter().flatten().filter_map(Value::as_object_mut) {
             let Some(name) = input.get("path").and_then(Value::as_str).filter(|path| is_stored(path)) else {
@@ -43,6 +44,13 @@ pub fn pin_inputs_of_steps(
                     let file = file.to_string_lossy();
                     partitions.entry(file.to_string()).or_default().insert(partition);
                     pinning.pin_partition("the input", &file, partition)?
+                }
+                None if is_job => {
+                    let (identity, compression) = pinning.pin_input("the input", name)?;
+                    let found = compression.map(serde_json::to_value).transpose();
+                    let found = found.context("writing a compression")?;
+                    input.extend(found.map(|compression| ("compression".to_string(), compression)));
+                    identity
                 }
                 None => pinning.pin("the input", name)?.stored.identity(),
             };

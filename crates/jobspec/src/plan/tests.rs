@@ -35,6 +35,7 @@ impl FrontEnd for Quiet {
             object: None,
             stage_file: None,
             stored: Some(StoredContent::default()),
+            content: None,
             seen: None,
         };
         Ok(StoredInputs { files: vec![file], pin: Some(Box::new(())) })

@@ -93,8 +93,15 @@ fn planned(part_index: u32) -> ReduceTask {
 fn part(task: u32, node: u32, crc32c: u32) -> ReduceResult {
     let name = format!("part-{task:05}");
     let attempt_name = api::flow::stage_file_name(TaskIndex(task), AttemptNumber(0));
-    let part =
-        Part { name, attempt_name, bytes: 100, records: 50, crc32c, node: Some(NodeId(node)), ..Part::default() };
+    let part = Part {
+        name,
+        attempt_name,
+        bytes: 100,
+        records: 50,
+        crc32c,
+        node: Some(NodeId(node)),
+        ..Part::default()
+    };
     ReduceResult { part, ..ReduceResult::default() }
 }
 

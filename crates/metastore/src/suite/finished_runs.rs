@@ -16,6 +16,7 @@ fn recorded(step: &str, path: &str, bytes: u64) -> Arc<RecordedRun> {
         stamp: None,
         made_by: None,
         stored: None,
+        compression: None,
     };
     let (none, outputs) = (ContentHash([0; 32]), vec![output]);
     let run = FinishedRun { outputs, ..FinishedRun::default() };

@@ -7,16 +7,17 @@ use crate::stored::step_files::NewVersion;
 use crate::tasks::beside_outputs::wrote_instead;
 use crate::tasks::finished_runs::{Reading, run_file};
 use api::task::{FileContent, FileStamp, RunTask, TaskFile};
-use api::{Blame, StoredContent, TaskFailure};
+use api::{Blame, Compression, StoredContent, TaskFailure};
 use faults::{IoCall, io_call};
 use ids::AttemptKey;
+use mapper::input::{MAGIC_BYTES, compression_of};
 use output::output_dir;
 use roots::{HeldDir, JobPaths};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, linkat, openat, openat2, renameat, unlinkat};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Permissions};
-use std::io::Seek;
+use std::io::{Read, Seek};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -193,8 +194,9 @@ impl<'a> DeclaredFiles<'a> {
                 hashed.insert(place, run_file(&output.path, &content));
             }
             if output.is_stored() && is_taken(output) {
-                // Hashing has read it.
-                (&file).rewind().map_err(|error| file_failure("read", &output.path, error))?;
+                let compression =
+                    rewound(&file).map_err(|error| file_failure("read", &output.path, error))?;
+                hashed.entry(place).and_modify(|file| file.compression = compression);
                 versions.push(NewVersion { path: output.path.clone(), file });
                 places.push(place);
             }
@@ -236,6 +238,7 @@ impl<'a> DeclaredFiles<'a> {
                     stamp: None,
                     made_by: None,
                     stored: None,
+                    compression: None,
                 };
                 return Some((*index, content));
             }
@@ -435,6 +438,15 @@ fn copy(file: &File, mode: u32, above: &HeldDir, name: &str) -> std::io::Result<
     std::io::copy(&mut file, &mut copy)?;
     copy.set_permissions(Permissions::from_mode(mode))?;
     copy.sync_all()
+}
+
+/// Goes back to the begin of an output, which hashing has read. Returns its compression.
+fn rewound(mut file: &File) -> std::io::Result<Option<Compression>> {
+    file.rewind()?;
+    let mut first_bytes = Vec::new();
+    file.take(MAGIC_BYTES).read_to_end(&mut first_bytes)?;
+    file.rewind()?;
+    Ok(compression_of(&first_bytes))
 }
 
 fn input_failure(input: &TaskFile, error: std::io::Error) -> TaskFailure {

@@ -105,6 +105,7 @@ pub(super) fn run_file(path: &Path, content: &Content) -> FileContent {
         stamp: content.certain_stamp(),
         made_by: None,
         stored: None,
+        compression: None,
     }
 }
 

@@ -210,6 +210,7 @@ mod tests {
             stamp: None,
             made_by: None,
             stored: None,
+            compression: None,
         }
     }
 

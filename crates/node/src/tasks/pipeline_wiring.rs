@@ -303,7 +303,16 @@ impl<'a> Wiring<'a> {
 
 /// Returns a file that is none: its bytes went from one program to another.
 fn streamed(path: PathBuf) -> FileContent {
-    FileContent { path, real_path: None, sha256: None, bytes: 0, stamp: None, made_by: None, stored: None }
+    FileContent {
+        path,
+        real_path: None,
+        sha256: None,
+        bytes: 0,
+        stamp: None,
+        made_by: None,
+        stored: None,
+        compression: None,
+    }
 }
 
 /// Returns the output that holds the standard output of a program, and its position.

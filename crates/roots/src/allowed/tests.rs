@@ -50,6 +50,7 @@ fn file(path: PathBuf, object: Option<ObjectPin>) -> InputFile {
         object,
         stage_file: None,
         stored: None,
+        content: None,
         seen: None,
     }
 }

@@ -165,6 +165,7 @@ mod tests {
             stamp: None,
             made_by: None,
             stored: None,
+            compression: None,
         }
     }
 

@@ -6,8 +6,8 @@ use crate::submission::job_steps::{self, StepPaths};
 use crate::submission::{arguments, program_jobs, shipping};
 use crate::{ServerError, check_names};
 use api::control::SubmittedJob;
-use api::task::{RecordedRun, TaskFile};
-use api::{JobSpec, PinnedFile};
+use api::task::{RecordedRun, RunTask, TaskFile, is_stored_path};
+use api::{ContentHash, JobSpec, PinnedFile, StoredContent};
 use control::{NewSteppedJob, NewSteps, RoomWanted, Service, spec_bytes};
 use ids::StepNumber;
 use jobkind::{RememberedStep, Step, StepPlan, StepWork};
@@ -153,28 +153,49 @@ fn has_jobs(new: &NewSteps) -> bool {
 
 /// Gives steps the stored files that they read, of those that their job has pinned.
 fn bring_pinned(new: &mut NewSteps) -> Result<(), String> {
+    let pinned = &new.pinned;
     for step in &mut new.steps {
-        let StepWork::Program(task) = &mut step.work else { continue };
-        let mut pinned: BTreeMap<&Path, PinnedFile> = BTreeMap::new();
-        let written: BTreeSet<&Path> = task
-            .programs()
-            .flat_map(|program| &program.outputs)
-            .map(|output| output.path.as_path())
-            .collect();
-        let is_read = |input: &&TaskFile| input.is_stored() && !written.contains(input.path.as_path());
-        for input in task.programs().flat_map(|program| &program.inputs).filter(is_read) {
-            let stored = input.content.and_then(|content| new.pinned.get(&content));
-            let Some(stored) = stored else {
-                let path = input.path.clone();
-                return Err(cannot_begin(&step.name, &ServerError::StepReadsOther { path }));
-            };
-            let path = input.path.clone();
-            pinned.insert(&input.path, PinnedFile { path, stored: stored.clone(), ..PinnedFile::default() });
-        }
-        let pinned: Vec<PinnedFile> = pinned.into_values().collect();
-        if *pinned != task.pinned {
-            Arc::make_mut(task).pinned = pinned;
-        }
+        let brought = match &mut step.work {
+            StepWork::Program(task) => bring_to_programs(task, pinned),
+            StepWork::MapReduce(spec) => bring_to_job(spec, pinned),
+            StepWork::Flow(jobs) => jobs.iter_mut().try_for_each(|job| bring_to_job(&mut job.spec, pinned)),
+        };
+        brought.map_err(|error| cannot_begin(&step.name, &error))?;
+    }
+    Ok(())
+}
+
+/// Stored files that a job has pinned, by the identities of their bytes.
+type PinnedContents = BTreeMap<ContentHash, StoredContent>;
+
+fn bring_to_job(spec: &mut Arc<JobSpec>, pinned: &PinnedContents) -> Result<(), ServerError> {
+    if !spec.inputs.iter().any(|input| is_stored_path(&input.path)) {
+        return Ok(());
+    }
+    for input in Arc::make_mut(spec).inputs.iter_mut().filter(|input| is_stored_path(&input.path)) {
+        let stored = input.content.and_then(|content| pinned.get(&content));
+        let Some(stored) = stored else {
+            return Err(ServerError::StepReadsOther { path: input.path.clone() });
+        };
+        (input.size_bytes, input.stored) = (stored.bytes(), Some(stored.clone()));
+    }
+    Ok(())
+}
+
+fn bring_to_programs(task: &mut Arc<RunTask>, contents: &PinnedContents) -> Result<(), ServerError> {
+    let mut pinned: BTreeMap<&Path, PinnedFile> = BTreeMap::new();
+    let outputs = task.programs().flat_map(|program| &program.outputs);
+    let written: BTreeSet<&Path> = outputs.map(|output| output.path.as_path()).collect();
+    let is_read = |input: &&TaskFile| input.is_stored() && !written.contains(input.path.as_path());
+    for input in task.programs().flat_map(|program| &program.inputs).filter(is_read) {
+        let path = input.path.clone();
+        let stored = input.content.and_then(|content| contents.get(&content));
+        let Some(stored) = stored else { return Err(ServerError::StepReadsOther { path }) };
+        pinned.insert(&input.path, PinnedFile { path, stored: stored.clone(), ..PinnedFile::default() });
+    }
+    let pinned: Vec<PinnedFile> = pinned.into_values().collect();
+    if *pinned != task.pinned {
+        Arc::make_mut(task).pinned = pinned;
     }
     Ok(())
 }

@@ -38,6 +38,7 @@ fn overwriting_never_takes_the_input_away() {
         object: None,
         stage_file: None,
         stored: None,
+        content: None,
         seen: None,
     }];
     let refused = server.submit(spec, splits(1));

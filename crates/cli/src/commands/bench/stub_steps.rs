@@ -41,6 +41,7 @@ pub(super) fn result(task: &RunTask) -> RunResult {
         stamp: None,
         made_by: None,
         stored: None,
+        compression: None,
     };
     let run = |program: &RunTask| {
         let outputs = program.outputs.iter().map(written).collect();

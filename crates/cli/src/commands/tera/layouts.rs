@@ -96,6 +96,7 @@ mod tests {
             object: None,
             stage_file: None,
             stored: None,
+            content: None,
             seen: None,
         };
         check(&[input], wanted).map_err(|error| error.to_string())

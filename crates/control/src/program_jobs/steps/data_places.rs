@@ -137,6 +137,7 @@ mod tests {
             stamp: None,
             made_by: None,
             stored: None,
+            compression: None,
         };
         FinishedRun { outputs: outputs.iter().map(output).collect(), ..FinishedRun::default() }
     }

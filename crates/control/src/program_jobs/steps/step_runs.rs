@@ -1,8 +1,8 @@
 //! Finished runs of the steps of a job: the questions to nodes, the judgement, and the runs of the job itself.
 
-use api::StoredContent;
 use api::history::EventKind;
 use api::task::{FileContent, FinishedRun, RecordedRun, RunLook, RunLooked, RunTask, TaskFile};
+use api::{Compression, InputFile, JobSpec, StoredContent};
 use ids::StepNumber;
 use jobkind::{Judgement, KnownRuns, LOOKS_FROM, PriorRuns, RunMemory, Step, StepPlan, StepWork};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,13 @@ const LOST_MAX: u32 = 1_000;
 /// Reasons that are noted of one job.
 const REASONS_MAX: usize = 10_000;
 
+/// A stored file that a step has written.
+#[derive(Clone)]
+struct MadeFile {
+    stored: StoredContent,
+    compression: Option<Compression>,
+}
+
 /// Finished runs of the steps of a job.
 #[derive(Default)]
 pub(super) struct StepRuns {
@@ -33,7 +40,7 @@ pub(super) struct StepRuns {
     skipped: u32,
     notes: Vec<(EventKind, String)>,
     /// Stored files that finished runs have written, by name.
-    made: BTreeMap<PathBuf, StoredContent>,
+    made: BTreeMap<PathBuf, MadeFile>,
     /// Times that one of them was found lost.
     lost: u32,
 }
@@ -76,7 +83,30 @@ impl StepRuns {
 
     /// Gives a step the identities of the stored files that it reads and other steps have written. Returns these files.
     pub fn bring_made(&self, step: &mut Step) -> Vec<StoredContent> {
-        let StepWork::Program(task) = &mut step.work else { return Vec::new() };
+        match &mut step.work {
+            StepWork::Program(task) => self.bring_to_programs(task),
+            StepWork::MapReduce(spec) => self.bring_to_job(spec),
+            StepWork::Flow(jobs) => {
+                jobs.iter_mut().flat_map(|job| self.bring_to_job(&mut job.spec)).collect()
+            }
+        }
+    }
+
+    fn bring_to_job(&self, spec: &mut Arc<JobSpec>) -> Vec<StoredContent> {
+        let is_made = |input: &InputFile| input.content.is_none() && self.made.contains_key(&input.path);
+        if !spec.inputs.iter().any(is_made) {
+            return Vec::new();
+        }
+        let inputs = Arc::make_mut(spec).inputs.iter_mut().filter(|input| is_made(input));
+        let bring = |input: &mut InputFile| {
+            let made = &self.made[&input.path];
+            (input.content, input.compression) = (Some(made.stored.identity()), made.compression);
+            made.stored.clone()
+        };
+        inputs.map(bring).collect()
+    }
+
+    fn bring_to_programs(&self, task: &mut Arc<RunTask>) -> Vec<StoredContent> {
         let written: BTreeSet<&Path> = task
             .programs()
             .flat_map(|program| &program.outputs)
@@ -95,7 +125,7 @@ impl StepRuns {
         let programs = std::iter::once(&mut with_contents.inputs);
         let others = with_contents.pipeline.iter_mut().map(|program| &mut program.inputs);
         for input in programs.chain(others).flatten().filter(|input| is_made(input)) {
-            let made = &self.made[&input.path];
+            let made = &self.made[&input.path].stored;
             input.content = Some(made.identity());
             brought.push(made.clone());
         }
@@ -231,8 +261,11 @@ impl StepRuns {
 }
 
 /// Returns the stored files that a run has written.
-fn stored_outputs(run: &FinishedRun) -> impl Iterator<Item = (PathBuf, StoredContent)> {
-    run.outputs.iter().filter_map(|output| Some((output.path.clone(), output.stored.clone()?)))
+fn stored_outputs(run: &FinishedRun) -> impl Iterator<Item = (PathBuf, MadeFile)> {
+    run.outputs.iter().filter_map(|output| {
+        let made = MadeFile { stored: output.stored.clone()?, compression: output.compression };
+        Some((output.path.clone(), made))
+    })
 }
 
 /// Divides questions into those of one task each: a message has a limited size.

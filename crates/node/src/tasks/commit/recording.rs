@@ -5,7 +5,7 @@ use crate::job_data::AttemptData;
 use crate::shared::Shared;
 use crate::tasks::finished_runs::{JobPrograms, Reading, executables, run_file};
 use api::task::{CommitTask, FileContent, FileStamp, FinishedRun, JobRecording};
-use api::{Blame, JobSpec, ShippedFile, TaskFailure};
+use api::{Blame, InputFile, JobSpec, ShippedFile, TaskFailure};
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn programs(spec: &JobSpec, recording: &JobRecording, reading: Reading<'_>) -> O
     Some(JobPrograms { executables: all, counts, environment: environment.collect::<Option<_>>()? })
 }
 
-/// Returns a file whose bytes only went from one job to the next.
+/// Returns a file without a content, as one whose bytes only went from one job to the next.
 fn stream(path: &PathBuf) -> FileContent {
     FileContent {
         path: path.clone(),
@@ -57,6 +57,7 @@ fn stream(path: &PathBuf) -> FileContent {
         stamp: None,
         made_by: None,
         stored: None,
+        compression: None,
     }
 }
 
@@ -73,9 +74,13 @@ pub(super) fn record(
     let reading = reading(shared, job);
     // Inputs of its own come before those of earlier stages, which are no files.
     let own = spec.inputs.iter().filter(|input| input.stage_file.is_none());
-    let pinned: Vec<(&Path, FileStamp)> =
-        own.map(|input| input.path.as_path()).zip(recording.inputs.iter().copied()).collect();
-    let inputs = hashed(&pinned, job.slots, |(path, before)| read_input(reading, path, *before));
+    let pinned: Vec<(&InputFile, FileStamp)> = own.zip(recording.inputs.iter().copied()).collect();
+    let inputs = hashed(&pinned, job.slots, |(input, before)| match &input.stored {
+        Some(stored) => {
+            Ok(Some(FileContent { sha256: input.content, bytes: stored.bytes(), ..stream(&input.path) }))
+        }
+        None => read_input(reading, &input.path, *before),
+    });
     let inputs = match (staging, inputs) {
         // Later stages have read the parts by now, and each map has compared its input.
         (None, Err(failure)) if failure.blame == Blame::UserData => None,
