@@ -239,6 +239,7 @@ def test_table_of_a_command_has_all_keys(tmp_path: Path) -> None:
         reads=["shared"],
         environment=["lock"],
         views=["files:genes"],
+        streams=[first.output("a"), "d/e"],
     )
     assert [step.name for step in wf.steps] == ["first", "second"]
     assert wf.to_toml().split("[[step]]\n")[2].splitlines() == [
@@ -248,6 +249,7 @@ def test_table_of_a_command_has_all_keys(tmp_path: Path) -> None:
         'outputs = ["d/e"]',
         'stdin = "b"',
         'stdout = "c"',
+        'streams = ["a", "d/e"]',
         'after = ["first", "first"]',
         "keep = true",
         'env = { "A B" = "c" }',
@@ -305,6 +307,7 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda wf, other: wf.command("new", "true", resources={"gpu": "1"}), TypeError, "the resource 'gpu' must have a text"),
     (lambda wf, other: wf.command("new", "true", resources={"gpu": 0}), ValueError, "the resource 'gpu' has the amount 0"),
     (lambda wf, other: wf.command("new", "true", views=["genes"]), ValueError, "views has 'genes', which is no stored file"),
+    (lambda wf, other: wf.command("new", "true", streams=["a"]), ValueError, "streams has 'a', which is none of its inputs and outputs"),
     (lambda wf, other: wf.command("new", "true", views="files:a"), TypeError, "the step 'new': views='files:a' must be a list"),
     (lambda wf, other: wf.function(3, name="new"), TypeError, "the step 'new': 3 is no function"),
     (lambda wf, other: wf.function(fails, name="new", in_place=True), ValueError, "the step 'new': in_place is for commands"),

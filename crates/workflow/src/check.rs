@@ -98,6 +98,9 @@ fn check_job(job: &JobSpec, program: &RunTask) -> Result<(), String> {
     let with_program = RunTask { words: vec![JOB.to_string()], ..declares };
     with_program.check_files().map_err(|error| error.to_string())?;
     let is_part = |output: &TaskFile| output.path.parent() == Some(&job.output) && !output.temporary;
+    if program.named_streams().next().is_some() {
+        return Err("its files cannot be streams: a job reads and writes plain files".to_string());
+    }
     if !program.outputs.iter().all(is_part) {
         let output = job.output.display();
         return Err(format!("its outputs are not the parts of {output}, or are temporary"));

@@ -69,7 +69,7 @@ fn as_workflow(runs: &[LineageRun]) -> WorkflowSpec {
         let below = file.path.strip_prefix(base).or_else(|_| file.path.strip_prefix("/"));
         let name = below.unwrap_or(&file.path).to_path_buf();
         let temporary = file.sha256.is_none() && !is_stored_path(&file.path);
-        TaskFile { name, path: file.path.clone(), temporary, content: None, view: false }
+        TaskFile { name, path: file.path.clone(), temporary, ..TaskFile::default() }
     };
     let step = |run: &LineageRun| {
         let words = run.executables.iter().map(|file| file.path.display().to_string()).collect();
