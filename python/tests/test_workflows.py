@@ -52,6 +52,24 @@ def test_commands_stream_text(place: dict[str, Any], text: Path, tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "most", "text"]
 
 
+def test_functions_and_commands_stream_by_name(place: dict[str, Any], text: Path, tmp_path: Path) -> None:
+    def write(numbers: Path) -> None:
+        with numbers.open("w") as file:
+            file.writelines(f"{number}\n" for number in range(100_000))
+
+    def count(numbers: Path, result: Path) -> None:
+        with numbers.open() as file:
+            result.write_text(str(sum(int(line) for line in file)))
+
+    wf = sf.Workflow("streams", directory=tmp_path)
+    numbers = wf.function(write, outputs=["numbers"], streams=["numbers"])
+    more = wf.command("more", "sed 's/$/0/'", stdin=numbers, stdout="more")
+    total = wf.function(count, more, outputs=["total"], streams=[more])
+    wf.run(**place)
+    assert total.output().read_text() == "49999500000"
+    assert not (tmp_path / "numbers").exists()
+
+
 def test_jobs_are_steps(place: dict[str, Any], text: Path, tmp_path: Path) -> None:
     first = sf.Workflow("first", tmp_path)
     first.command("waits for a node", "true")
