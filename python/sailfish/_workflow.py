@@ -323,11 +323,19 @@ class Workflow:
         if stdout is not None:
             table["stdout"] = checked_file(name, "stdout", stdout)
             written += [table["stdout"]] if table["stdout"] not in written else []
+        table["streams"] = self._streams(name, options, [*read, *written])
         self._check_files(name, list(dict.fromkeys(read)), written)
         table.update(options_of(name, options, self._steps))
         self._writers.update({self.directory / each: name for each in written})
         self._steps[name] = WorkflowStep(self, name, written, function)
         return self._steps[name], {key: value for key, value in table.items() if value not in ([], {}, None)}
+
+    def _streams(self, step: str, options: StepOptions, files: list[str]) -> list[str]:
+        streams = [self._input(step, each, "streams") for each in checked_list(step, "streams", options.get("streams") or ())]
+        other = [each for each in streams if each not in files]
+        if other:
+            raise ValueError(f"the step {step!r}: streams has {other[0]!r}, which is none of its inputs and outputs")
+        return streams
 
     def _check_files(self, step: str, read: list[str], written: list[str]) -> None:
         names: dict[str, str] = {}

@@ -28,6 +28,7 @@ class StepOptions(TypedDict, total=False):
     reads: Sequence[str | os.PathLike[str]]
     environment: Sequence[str | os.PathLike[str]]
     views: Sequence[str]
+    streams: Sequence[str | os.PathLike[str] | WorkflowStep]
 
 
 #: The types of the options that stay as they are, with their names in errors.
@@ -61,7 +62,7 @@ def options_of(step: str, options: StepOptions, steps: Collection[str]) -> dict[
             table[name] = checked_resources(f"the step {step!r}", value)
         elif name in ("reads", "environment"):
             table[name] = [_path(step, name, each) for each in checked_list(step, name, value)]
-        elif name != "views":
+        elif name not in ("views", "streams"):
             table[name] = _plain(step, name, value)
     return table
 

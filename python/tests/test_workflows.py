@@ -52,6 +52,24 @@ def test_commands_stream_text(place: dict[str, Any], text: Path, tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "most", "text"]
 
 
+def test_functions_and_commands_stream_by_name(place: dict[str, Any], text: Path, tmp_path: Path) -> None:
+    def write(numbers: Path) -> None:
+        with numbers.open("w") as file:
+            file.writelines(f"{number}\n" for number in range(100_000))
+
+    def count(numbers: Path, result: Path) -> None:
+        with numbers.open() as file:
+            result.write_text(str(sum(int(line) for line in file)))
+
+    wf = sf.Workflow("streams", directory=tmp_path)
+    numbers = wf.function(write, outputs=["numbers"], streams=["numbers"])
+    more = wf.command("more", "sed 's/$/0/'", stdin=numbers, stdout="more")
+    total = wf.function(count, more, outputs=["total"], streams=[more])
+    wf.run(**place)
+    assert total.output().read_text() == "49999500000"
+    assert not (tmp_path / "numbers").exists()
+
+
 def test_jobs_are_steps(place: dict[str, Any], text: Path, tmp_path: Path) -> None:
     first = sf.Workflow("first", tmp_path)
     first.command("waits for a node", "true")
@@ -239,6 +257,7 @@ def test_table_of_a_command_has_all_keys(tmp_path: Path) -> None:
         reads=["shared"],
         environment=["lock"],
         views=["files:genes"],
+        streams=[first.output("a"), "d/e"],
     )
     assert [step.name for step in wf.steps] == ["first", "second"]
     assert wf.to_toml().split("[[step]]\n")[2].splitlines() == [
@@ -248,6 +267,7 @@ def test_table_of_a_command_has_all_keys(tmp_path: Path) -> None:
         'outputs = ["d/e"]',
         'stdin = "b"',
         'stdout = "c"',
+        'streams = ["a", "d/e"]',
         'after = ["first", "first"]',
         "keep = true",
         'env = { "A B" = "c" }',
@@ -305,6 +325,7 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda wf, other: wf.command("new", "true", resources={"gpu": "1"}), TypeError, "the resource 'gpu' must have a text"),
     (lambda wf, other: wf.command("new", "true", resources={"gpu": 0}), ValueError, "the resource 'gpu' has the amount 0"),
     (lambda wf, other: wf.command("new", "true", views=["genes"]), ValueError, "views has 'genes', which is no stored file"),
+    (lambda wf, other: wf.command("new", "true", streams=["a"]), ValueError, "streams has 'a', which is none of its inputs and outputs"),
     (lambda wf, other: wf.command("new", "true", views="files:a"), TypeError, "the step 'new': views='files:a' must be a list"),
     (lambda wf, other: wf.function(3, name="new"), TypeError, "the step 'new': 3 is no function"),
     (lambda wf, other: wf.function(fails, name="new", in_place=True), ValueError, "the step 'new': in_place is for commands"),

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Version of the protocol that clients and nodes speak that know nothing but `docs/protocol.md`.
-pub const PROTOCOL: u32 = 25;
+pub const PROTOCOL: u32 = 26;
 
 /// A server that says nothing for so long hangs: polls and waits are held back for five seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(60);

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use utoipa::ToSchema;
 
 /// Version of these messages; server, nodes and clients must agree on it.
-pub const PROTOCOL_VERSION: u32 = 25;
+pub const PROTOCOL_VERSION: u32 = 26;
 /// Maximum number of attempts of a node that wait for a slot, or run after such a wait.
 pub const PLACES_MAX: u32 = 256;
 /// Maximum bytes of a request body and of an answer: a result that seals very many runs is the largest.

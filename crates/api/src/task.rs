@@ -8,6 +8,7 @@ mod finished_run;
 mod job_recording;
 pub(crate) mod proof;
 mod step_caching;
+mod streams;
 mod task_file;
 mod usage;
 
@@ -19,6 +20,7 @@ pub use finished_run::{
 pub use job_recording::JobRecording;
 pub use proof::{DataSum, SourceCommit};
 pub use step_caching::StepCaching;
+pub use streams::{PIPELINE_STREAMS_MAX, TASK_STREAMS_MAX};
 pub use task_file::{
     PIPELINE_PROGRAMS_MAX, TASK_FILES_MAX, TaskFile, TaskFileError, is_stored_name, is_stored_path,
 };
@@ -138,8 +140,8 @@ pub struct RunTask {
     /// Slots of one node that the program takes while it runs; 0 is 1. A slot is a core.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cores: u32,
-    /// The other programs of its pipeline: they run in the same attempt, at the same time where an input is the standard
-    /// output of another program. A file that one writes and another reads has the same path in both.
+    /// The other programs of its pipeline: they run in the same attempt, at the same time where a file streams from one to
+    /// another. A file that one writes and another reads has the same path in both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(no_recursion)]
     pub pipeline: Vec<RunTask>,
@@ -240,7 +242,7 @@ impl RunTask {
         }
         match self.stdout.as_ref().filter(|name| lacks(&self.outputs, name)) {
             Some(name) => Err(TaskFileError::NoSuchOutput { name: name.clone() }),
-            None => Ok(()),
+            None => self.check_streams(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Declared files of programs.
 
 use api::job::pipeline::PipelineEdge;
-use api::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX, TaskFile};
+use api::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX, TASK_STREAMS_MAX, TaskFile};
 
 fn file(name: &str, path: &str) -> TaskFile {
     TaskFile { name: name.into(), path: path.into(), ..TaskFile::default() }
@@ -64,6 +64,56 @@ fn edges_of_a_pipeline_stream_between_standard_streams() {
     let edge = |output, reader, input, streams| PipelineEdge { writer: 0, output, reader, input, streams };
     assert_eq!(task.edges(), [edge(0, 1, 0, true), edge(0, 2, 0, false), edge(1, 2, 1, false)]);
     assert_eq!(stdout(program(&["/a"], &["/b"]), "b").edges(), []);
+}
+
+/// Marks files with these names as streams.
+fn streams(mut program: RunTask, names: &[&str]) -> RunTask {
+    for file in program.inputs.iter_mut().chain(&mut program.outputs) {
+        file.stream = names.iter().any(|name| file.name.as_os_str() == *name);
+    }
+    program
+}
+
+#[test]
+fn files_stream_where_both_ends_do() {
+    let writer = || streams(stdout(program(&[], &["/a", "/b", "/c"]), "a"), &["b"]);
+    let reader = |names: &[&str]| streams(program(&["/a", "/b", "/c"], &[]), names);
+    let streaming = |first: RunTask, others: Vec<RunTask>| -> Vec<bool> {
+        let task = RunTask { pipeline: others, ..first };
+        assert_eq!(task.check_files(), Ok(()));
+        task.edges().iter().map(|edge| edge.streams).collect()
+    };
+    assert_eq!(streaming(writer(), vec![reader(&["a", "b", "c"])]), [true, true, false]);
+    assert_eq!(streaming(writer(), vec![reader(&[])]), [false; 3]);
+    assert_eq!(streaming(writer(), vec![stdin(reader(&["a"]), "b")]), [true, true, false]);
+    let later = RunTask { phase: 1, ..reader(&["a", "b"]) };
+    assert_eq!(streaming(writer(), vec![later.clone()]), [false; 3]);
+    // A reader of the finished file beside one of the stream: no pipe may have its name.
+    let beside = vec![reader(&["a", "b"]), reader(&["a"])];
+    assert_eq!(streaming(writer(), beside), [true, false, false, true, false, false]);
+    let after = vec![reader(&["a", "b"]), RunTask { phase: 1, ..reader(&["a"]) }];
+    assert_eq!(streaming(writer(), after), [true, true, false, false, false, false]);
+}
+
+#[test]
+fn streams_by_name_are_plain_declared_files() {
+    let error =
+        |program: RunTask| program.check_files().err().map(|error| error.to_string()).unwrap_or_default();
+    let named = || streams(program(&["/a"], &["/b"]), &["a", "b"]);
+    assert_eq!(error(named()), "");
+    assert!(error(stdin(named(), "a")).contains("\"a\" cannot be a stream: it is the standard input"));
+    assert!(error(stdout(named(), "b")).contains("streams anyway; leave it out"));
+    assert!(error(RunTask { in_place: true, ..named() }).contains("in place"));
+    let mut view = named();
+    (view.inputs[0].path, view.inputs[0].view) = ("files:a".into(), true);
+    assert!(error(view).contains("a view"));
+    let paths: Vec<String> = (0..=TASK_STREAMS_MAX).map(|each| format!("/{each}")).collect();
+    let mut many = program(&paths.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    many.inputs.iter_mut().for_each(|input| input.stream = true);
+    assert!(error(many.clone()).contains("at most 64"));
+    many.inputs.truncate(TASK_STREAMS_MAX);
+    let many = RunTask { pipeline: vec![many.clone(); 4], ..many };
+    assert!(error(many).contains("320 files are streams: give at most 256"));
 }
 
 #[test]

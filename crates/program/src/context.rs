@@ -73,6 +73,7 @@ impl ProgramSpec {
             sandbox: context.sandbox.clone(),
             declared_reads: context.declared_reads.clone(),
             limits: context.limits,
+            streams: Vec::new(),
         }
     }
 }

@@ -43,8 +43,9 @@ pub use env_file::{EnvFileError, read_env_file};
 pub use find::{ProgramError, check_program, find_executable};
 pub use limits::ProgramLimits;
 pub use pipeline::{
-    CarriedStreams, FeedOutput, PipelineProgram, Relay, RelayFile, Stdout, StreamFed, StreamFeed, Streams,
-    run_pipeline, streams_from_feed, streams_to_file, streams_to_program, streams_to_relay,
+    CarriedStreams, FeedOutput, NamedStream, PipelineProgram, Relay, RelayFile, Stdout, StreamFed,
+    StreamFeed, Streams, named_to_relay, run_pipeline, streams_from_feed, streams_to_file,
+    streams_to_program, streams_to_relay,
 };
 pub use process::file_memory::FileMemory;
 pub use programs::Programs;

@@ -1,20 +1,23 @@
 //! The programs of a pipeline, which run below one init and are watched by one thread: the one that starts them.
 //!
 //! Streams between them are plain pipes where one program reads and both run together, else relays with a buffer. A
-//! writer whose reader has ended goes on as if it wrote a file: the engine reads the rest.
+//! writer whose reader has ended goes on as if it wrote a file: the engine reads the rest. Streams that programs open by
+//! name are named pipes in their directories, and always go through relays.
 
 mod feed;
 mod member;
+mod named;
 mod relay;
 mod spool;
 
 pub use feed::{FeedOutput, StreamFed, StreamFeed};
+pub use named::NamedStream;
 pub use relay::{Relay, RelayFile};
 
 use crate::context::FunctionContext;
 use crate::pipeline::feed::FeedFailure;
 use crate::pipeline::member::{Failed, Running, Source};
-use crate::pipeline::relay::{RelayEnds, Signal, relay};
+use crate::pipeline::relay::{Signal, relay_of_named, relay_of_stdout};
 use crate::process::file_memory::FileMemory;
 use crate::process::pipe;
 use crate::running::as_cancelled;
@@ -25,7 +28,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,18 +56,25 @@ impl PipelineProgram {
 }
 
 impl Streams {
+    /// Returns standard streams alone.
+    pub fn standard(stdin: Option<OwnedFd>, stdout: Stdout) -> Self {
+        Self { stdin, stdout, named: Vec::new() }
+    }
+
     /// Returns an empty standard input and a standard output that is shown.
     pub fn shown() -> Self {
-        Self { stdin: None, stdout: Stdout::Shown }
+        Self::standard(None, Stdout::Shown)
     }
 }
 
-/// The standard streams of a program.
+/// The streams of a program.
 #[derive(Debug)]
 pub struct Streams {
     /// None: empty.
     pub stdin: Option<OwnedFd>,
     pub stdout: Stdout,
+    /// Streams that it opens by name.
+    pub named: Vec<NamedStream>,
 }
 
 /// The place of a program's standard output.
@@ -95,13 +105,19 @@ pub fn streams_to_program(reader: usize) -> Result<(Stdout, OwnedFd), TaskFailur
     Ok((Stdout::Pipe { writer, copy, reader: Some(reader) }, stdin))
 }
 
-/// Returns a stream to a number of programs, the ends for their standard inputs, and the relay to run.
-pub fn streams_to_relay(
-    readers: usize,
+/// Returns a standard output, and the relay to run, which gets its readers first.
+pub fn streams_to_relay(file: RelayFile) -> Result<(Stdout, Relay), TaskFailure> {
+    let (writer, copy, relay) = relay_of_stdout(file)?;
+    Ok((Stdout::Pipe { writer, copy, reader: None }, relay))
+}
+
+/// Returns an output that a program writes by opening this place under this name, and its relay. No file must be there.
+pub fn named_to_relay(
+    place: &Path,
+    name: &Path,
     file: RelayFile,
-) -> Result<(Stdout, Vec<OwnedFd>, Relay), TaskFailure> {
-    let RelayEnds { relay, writer, copy, readers } = relay(readers, file)?;
-    Ok((Stdout::Pipe { writer, copy, reader: None }, readers, relay))
+) -> Result<(NamedStream, Relay), TaskFailure> {
+    relay_of_named(place, name, file)
 }
 
 /// Returns a standard input that `work` writes on a thread of its own, and the feed to run. The work must end soon after a

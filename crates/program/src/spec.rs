@@ -27,6 +27,8 @@ pub struct ProgramSpec {
     pub declared_reads: Option<Arc<DeclaredReads>>,
     /// Limits of the attempt.
     pub limits: ProgramLimits,
+    /// Names of inputs and outputs that it opens as streams.
+    pub streams: Vec<PathBuf>,
 }
 
 impl ProgramSpec {

@@ -2,8 +2,8 @@
 
 use api::{Blame, TaskFailure};
 use program::{
-    FunctionContext, PipelineProgram, ProgramSpec, Programs, RelayFile, Stdout, Streams, run_pipeline,
-    streams_to_file, streams_to_program, streams_to_relay,
+    FunctionContext, PipelineProgram, ProgramSpec, Programs, RelayFile, Stdout, Streams, named_to_relay,
+    run_pipeline, streams_to_file, streams_to_program, streams_to_relay,
 };
 use std::fs::File;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn run_chain(context: &FunctionContext, scripts: &[&str]) -> (String, Result<(),
             false => (Stdout::Shown, None),
         };
         programs[position].reads = position.checked_sub(1).into_iter().collect();
-        streams.push(Streams { stdin, stdout });
+        streams.push(Streams::standard(stdin, stdout));
         stdin = next;
     }
     let mut output = Vec::new();
@@ -189,7 +189,8 @@ fn standard_output_goes_to_a_file() {
     let path = directory.path().join("out");
     let to_file = |text: &str| {
         let stdout = streams_to_file(File::create(&path).unwrap());
-        let streams = vec![Streams { stdin: Some(File::open("/etc/passwd").unwrap().into()), stdout }];
+        let stdin = File::open("/etc/passwd").unwrap();
+        let streams = vec![Streams::standard(Some(stdin.into()), stdout)];
         run_pipeline(
             vec![script(&context, text)],
             streams,
@@ -210,13 +211,14 @@ fn standard_output_goes_to_a_file() {
 /// Runs a writer, a reader that reads at once, and one that starts when the first reader has succeeded. Returns the
 /// sizes that both read.
 fn run_relay(context: &FunctionContext, writer: &str, file: RelayFile) -> Result<Vec<u64>, TaskFailure> {
-    let (stdout, stdins, relay) = streams_to_relay(2, file).unwrap();
+    let (stdout, mut relay) = streams_to_relay(file).unwrap();
+    let stdins = [relay.add_reader().unwrap(), relay.add_reader().unwrap()];
     let mut programs = vec![script(context, writer), script(context, "wc -c"), script(context, "wc -c")];
     programs[1].reads = [0].into();
     programs[2].reads = [0, 1].into();
     programs[2].after = [1].into();
-    let mut streams = vec![Streams { stdin: None, stdout }];
-    streams.extend(stdins.into_iter().map(|stdin| Streams { stdin: Some(stdin), stdout: Stdout::Shown }));
+    let mut streams = vec![Streams::standard(None, stdout)];
+    streams.extend(stdins.into_iter().map(|stdin| Streams::standard(Some(stdin), Stdout::Shown)));
     let (mut output, mut started) = (Vec::new(), Vec::new());
     let before = |position| {
         started.push(position);
@@ -262,13 +264,12 @@ fn readers_that_come_late_block_nobody() {
 fn what_readers_leave_behind_blocks_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let context = context(directory.path());
-    let (stdout, stdins, relay) =
-        streams_to_relay(1, RelayFile::Spill(directory.path().join("spill"))).unwrap();
+    let (stdout, mut relay) = streams_to_relay(RelayFile::Spill(directory.path().join("spill"))).unwrap();
+    let stdin = relay.add_reader().unwrap();
     let leaves = "setsid sleep 600 <&0 >/dev/null 2>&1 & exit 0";
     let mut programs = vec![script(&context, "head -c 3000000 /dev/zero"), script(&context, leaves)];
     programs[1].reads = [0].into();
-    let mut streams = vec![Streams { stdin: None, stdout }];
-    streams.extend(stdins.into_iter().map(|stdin| Streams { stdin: Some(stdin), stdout: Stdout::Shown }));
+    let streams = vec![Streams::standard(None, stdout), Streams::standard(Some(stdin), Stdout::Shown)];
     run_pipeline(programs, streams, vec![relay], |_| Ok(None), |_| {}).unwrap();
     let (_, outcome) = run_chain(&context, &["head -c 3000000 /dev/zero", leaves]);
     outcome.unwrap();
@@ -288,7 +289,176 @@ fn writer_starts_after_its_reader_has_ended() {
     ];
     programs[1].reads = [0].into();
     (programs[0].reads, programs[0].after) = ([2].into(), [2].into());
-    let reader = Streams { stdin: Some(stdin), stdout: Stdout::Shown };
-    let streams = vec![Streams { stdin: None, stdout }, reader, Streams::shown()];
+    let reader = Streams::standard(Some(stdin), Stdout::Shown);
+    let streams = vec![Streams::standard(None, stdout), reader, Streams::shown()];
     run_pipeline(programs, streams, Vec::new(), |_| Ok(None), |_| {}).unwrap();
+}
+
+/// A stream from a program to others: its name at each, or `-` for the standard one.
+type NamedEdge<'a> = ((usize, &'a str), &'a [(usize, &'a str)]);
+
+/// Runs scripts at the same time, each in a directory of its own. Returns all that they put out.
+fn run_named(
+    context: &FunctionContext,
+    scripts: &[&str],
+    edges: &[NamedEdge<'_>],
+) -> (String, Result<(), TaskFailure>) {
+    let mut streams: Vec<Streams> = scripts.iter().map(|_| Streams::shown()).collect();
+    let (mut programs, mut relays) = (Vec::new(), Vec::new());
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let dir = |program: usize| context.work_dir.join(format!("{number}-{program}"));
+    for (position, text) in scripts.iter().enumerate() {
+        std::fs::create_dir(dir(position)).unwrap();
+        let own = FunctionContext { work_dir: dir(position), ..context.clone() };
+        let mut program = script(&own, text);
+        let names = edges.iter().flat_map(|((_, name), readers)| {
+            readers.iter().filter(|(reader, _)| *reader == position).map(|(_, name)| *name).chain([*name])
+        });
+        program.spec.streams = names.map(Into::into).collect();
+        programs.push(program);
+    }
+    for (edge, ((writer, name), readers)) in edges.iter().enumerate() {
+        let file = RelayFile::Spill(context.work_dir.join(format!("spill-{number}-{edge}")));
+        let place =
+            |(program, name): &(usize, &str)| (dir(*program).join(name), Path::new(*name).to_path_buf());
+        let mut relay = match *name {
+            "-" => {
+                let (stdout, relay) = streams_to_relay(file).unwrap();
+                streams[*writer].stdout = stdout;
+                relay
+            }
+            name => {
+                let (place, name) = place(&(*writer, name));
+                let (named, relay) = named_to_relay(&place, &name, file).unwrap();
+                streams[*writer].named.push(named);
+                relay
+            }
+        };
+        for reader in *readers {
+            programs[reader.0].reads.insert(*writer);
+            if reader.1 == "-" {
+                streams[reader.0].stdin = Some(relay.add_reader().unwrap());
+                continue;
+            }
+            let (place, name) = place(reader);
+            streams[reader.0].named.push(relay.add_named_reader(&place, &name).unwrap());
+        }
+        relays.push(relay);
+    }
+    let mut output = Vec::new();
+    let outcome =
+        run_pipeline(programs, streams, relays, |_| Ok(None), |bytes| output.extend_from_slice(bytes));
+    assert_eq!(context.programs.live_count(), 0);
+    (String::from_utf8(output).unwrap(), outcome)
+}
+
+#[test]
+fn programs_pass_streams_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let context = context(directory.path());
+    let check = |scripts: &[&str], edges: &[NamedEdge<'_>], expected: &str| {
+        let (output, outcome) = run_named(&context, scripts, edges);
+        assert_eq!((outcome, output.as_str()), (Ok(()), expected), "{scripts:?}");
+    };
+    let one: NamedEdge<'_> = ((0, "out"), &[(1, "in")]);
+    check(&["echo a > out", "cat in"], &[one], "a\n");
+    // A writer may open it as often as it likes, also before it has written anything.
+    check(
+        &["echo a > out; : >> out; sleep 0.05; echo b >> out; echo c >> out", "cat in"],
+        &[one],
+        "a\nb\nc\n",
+    );
+    check(&[": > out", "cat in; echo end"], &[one], "end\n");
+    check(&["seq 3", "cat in"], &[((0, "-"), &[(1, "in")])], "1\n2\n3\n");
+    check(&["seq 3 > out", "cat"], &[((0, "out"), &[(1, "-")])], "1\n2\n3\n");
+    let pasted: [NamedEdge<'_>; 2] = [((0, "out"), &[(2, "a")]), ((1, "-"), &[(2, "b")])];
+    check(&["seq 3 > out", "seq 4 6", "paste -d, a b"], &pasted, "1,4\n2,5\n3,6\n");
+    // Readers that leave early, or never open it.
+    check(&["head -c 3000000 /dev/zero > out", "head -c 1 in | wc -c"], &[one], "1\n");
+    check(&["head -c 3000000 /dev/zero > out", "echo done"], &[one], "done\n");
+    check(&["seq 2 > out", "exec 3< in; read a <&3; read b <&3; echo $a$b"], &[one], "12\n");
+}
+
+/// The readers take streams of the same writers in opposite order, so each waits for bytes behind those of the other.
+#[test]
+fn opposite_orders_of_streams_block_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let context = context(directory.path());
+    // More than a relay keeps in memory.
+    let writer = "head -c 12000000 /dev/zero > a; head -c 12000000 /dev/zero > b";
+    let edges: [NamedEdge<'_>; 2] = [((0, "a"), &[(1, "a"), (2, "a")]), ((0, "b"), &[(1, "b"), (2, "b")])];
+    let (output, outcome) = run_named(&context, &[writer, "cat a b | wc -c", "cat b a | wc -c"], &edges);
+    assert_eq!((outcome, output.as_str()), (Ok(()), "24000000\n24000000\n"));
+    // A diamond: both branches pass all on, and the last reads the one that is written last first.
+    let edges: [NamedEdge<'_>; 4] =
+        [((0, "a"), &[(1, "-")]), ((0, "b"), &[(2, "-")]), ((1, "-"), &[(3, "a")]), ((2, "-"), &[(3, "b")])];
+    let (output, outcome) = run_named(&context, &[writer, "cat", "cat", "cat b a | wc -c"], &edges);
+    assert_eq!((outcome, output.as_str()), (Ok(()), "24000000\n"));
+}
+
+#[test]
+fn a_stream_is_opened_once_for_reading() {
+    let directory = tempfile::tempdir().unwrap();
+    let context = context(directory.path());
+    let one: NamedEdge<'_> = ((0, "out"), &[(1, "in")]);
+    let fails = |reader: &str| {
+        let (output, outcome) = run_named(&context, &["seq 3 > out", reader], &[one]);
+        (output, outcome.expect_err(reader).message)
+    };
+    let (output, message) = fails("cat in in");
+    assert_eq!(output, "1\n2\n3\n");
+    assert!(message.contains("a stream can be opened once: leave in out of the streams"), "{message}");
+    // The second open follows at once, and finds no pipe or another one.
+    for _ in 0..30 {
+        let (output, message) = fails("exec 3< in 4< in; cat <&3 <&4");
+        assert!(output.is_empty() && message.contains("can be opened once"), "{output:?} {message}");
+    }
+    let python = "python3 -c 'file = open(\"in\"); file.seek(5)'";
+    let (_, message) = fails(python);
+    assert!(message.contains("from its begin to its end: leave"), "{message}");
+}
+
+#[test]
+fn a_stream_that_is_not_written_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let context = context(directory.path());
+    let one: NamedEdge<'_> = ((0, "out"), &[(1, "in")]);
+    let fails = |writer: &str, said: &str| {
+        let failure = run_named(&context, &[writer, "cat in"], &[one]).1.expect_err(writer);
+        assert!(failure.message.contains(said), "{writer}: {}", failure.message);
+    };
+    fails(":", "its output out is missing");
+    fails("echo a > b; mv b out", "has removed the stream out or put a file in its place");
+    fails("echo a > out; rm out", "has removed the stream out");
+    fails("exit 3", "exit code 3");
+    fails("echo a > out; exit 4", "exit code 4");
+    fails("(sleep 600 > out 2>/dev/null &) ; echo a > out", "still had out open");
+    // A failure of the reader ends a writer that would go on for ever.
+    let outcome = run_named(&context, &["exec sleep 600 > out", "exit 5"], &[one]).1;
+    assert_eq!(outcome.unwrap_err().exit_code, Some(5));
+    context.programs.end_attempt();
+}
+
+#[test]
+fn cancelled_streams_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let context = context(directory.path());
+    let one: NamedEdge<'_> = ((0, "out"), &[(1, "in")]);
+    // The reader waits in its open or read, and the writer in its write.
+    for scripts in [["exec sleep 600", "cat in"], ["cat /dev/zero > out", "exec sleep 600"]] {
+        let flag = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let context = FunctionContext { cancelled: Arc::clone(&flag), ..context.clone() };
+        let programs = Arc::clone(&context.programs);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while programs.live_count() < 2 {
+                    std::thread::yield_now();
+                }
+                flag.store(true, Ordering::Relaxed);
+                programs.kill_cancelled();
+            });
+            let outcome = run_named(&context, &scripts, &[one]).1;
+            assert_eq!(outcome.unwrap_err().blame, Blame::Cancelled);
+        });
+    }
 }

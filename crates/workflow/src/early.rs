@@ -26,7 +26,9 @@ pub(crate) fn early_readers(
     let steps = pipelines(spec, ready, |step| finished.has(step), finished.begun, size);
     let early = steps.into_iter().filter_map(|step| {
         let task = step.work.program()?;
-        let made = spec.step_at(step.number).made_inputs.iter().find(|made| made.writer == writer)?;
+        let mut made = spec.step_at(step.number).made_inputs.iter().filter(|made| made.writer == writer);
+        // A named pipe cannot lead to another node.
+        let made = made.next().filter(|first| first.is_standard && made.next().is_none())?;
         let path = wrote.program().outputs.get(made.output)?.path.clone();
         // A stored file has no path at which a node could write it.
         let waits = task.programs().all(may_wait) && !is_stored_path(&path);

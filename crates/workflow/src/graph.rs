@@ -21,21 +21,42 @@ struct Files<'a> {
     after: &'a [u32],
     inputs: Box<[usize]>,
     outputs: Box<[Output]>,
-    /// Position of the standard input among the inputs.
-    stdin: Option<usize>,
+    /// For each input: how it may stream.
+    reads: Box<[StreamEnd]>,
 }
 
 struct Output {
     path: usize,
-    is_stdout: bool,
+    end: StreamEnd,
     is_temporary: bool,
+}
+
+/// The end of a stream at a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StreamEnd {
+    /// The step needs, or makes, a finished file.
+    None,
+    /// Standard input or output.
+    Standard,
+    /// The program opens it by name.
+    Named,
+}
+
+impl StreamEnd {
+    fn of(file: &TaskFile, standard: Option<&PathBuf>) -> Self {
+        match () {
+            () if standard == Some(&file.name) => Self::Standard,
+            () if file.stream => Self::Named,
+            () => Self::None,
+        }
+    }
 }
 
 /// The files that a step passes to others.
 #[derive(Default)]
 pub(crate) struct PassedFiles {
     pub outputs: Box<[PlannedOutput]>,
-    /// Steps whose standard input is the standard output of the step, and nothing else of it.
+    /// Steps that need nothing of the step but streams, in order.
     pub stream_readers: Vec<StepNumber>,
     pub made_inputs: Vec<MadeInput>,
 }
@@ -51,12 +72,12 @@ impl<'a> Graph<'a> {
         let inputs = program.inputs.iter().map(|input| self.number(&input.path)).collect();
         let output = |output: &TaskFile| Output {
             path: self.number(&output.path),
-            is_stdout: program.stdout.as_ref() == Some(&output.name),
+            end: StreamEnd::of(output, program.stdout.as_ref()),
             is_temporary: output.temporary,
         };
         let outputs = program.outputs.iter().map(output).collect();
-        let stdin = program.stdin_file().map(|(position, _)| position);
-        self.steps.push(Files { name, after, inputs, outputs, stdin });
+        let reads = program.inputs.iter().map(|input| StreamEnd::of(input, program.stdin.as_ref())).collect();
+        self.steps.push(Files { name, after, inputs, outputs, reads });
     }
 
     pub fn name(&self, step: usize) -> &str {
@@ -110,25 +131,23 @@ impl<'a> Graph<'a> {
         let mut passed: Vec<PassedFiles> = self.steps.iter().map(|_| PassedFiles::default()).collect();
         for (reader, step) in self.steps.iter().enumerate() {
             let number = StepNumber(reader as u32);
-            // Steps of which it needs more than a stream.
-            let mut others: Vec<usize> = step.after.iter().map(|before| *before as usize).collect();
-            let mut stream = None;
+            // Steps of which it needs more than streams.
+            let mut others: BTreeSet<usize> = step.after.iter().map(|before| *before as usize).collect();
+            let mut streams = BTreeSet::new();
             for (input, path) in step.inputs.iter().enumerate() {
                 let Some((writer, output)) = writers[*path] else { continue };
                 readers[*path].push(number);
+                let ends = [self.steps[writer].outputs[output].end, step.reads[input]];
                 passed[reader].made_inputs.push(MadeInput {
                     input,
                     writer: StepNumber(writer as u32),
                     output,
+                    is_standard: ends == [StreamEnd::Standard; 2],
                 });
-                match step.stdin == Some(input) && self.steps[writer].outputs[output].is_stdout {
-                    true => stream = Some(writer),
-                    false => others.push(writer),
-                }
+                let of_writer = if ends.contains(&StreamEnd::None) { &mut others } else { &mut streams };
+                of_writer.insert(writer);
             }
-            if let Some(writer) = stream.filter(|writer| !others.contains(writer)) {
-                passed[writer].stream_readers.push(number);
-            }
+            streams.difference(&others).for_each(|writer| passed[*writer].stream_readers.push(number));
         }
         for (step, passed) in self.steps.iter().zip(&mut passed) {
             let output = |output: &Output| PlannedOutput {

@@ -337,7 +337,13 @@ fn declared(planned: &PlannedStep, program: &RunTask) -> (ContentHash, ContentHa
     }
     let streams = (program.stdin.as_deref().map(name), program.stdout.as_deref().map(name));
     let words = program.words.get(1..).unwrap_or_default();
-    (hash(&(words, inputs, outputs, streams)), hash(&program.env))
+    let named: Vec<_> = program.named_streams().map(|file| name(&file.name)).collect();
+    let words = match named.is_empty() {
+        true => hash(&(words, inputs, outputs, streams)),
+        // The program may find another kind of file.
+        false => hash(&(words, inputs, outputs, streams, named)),
+    };
+    (words, hash(&program.env))
 }
 
 /// Returns the hash of all that decides the output of a MapReduce job besides its files: no memory, slots, sizes, limits and

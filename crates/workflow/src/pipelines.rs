@@ -1,6 +1,6 @@
 //! The segmentation of a workflow into pipelines (Clustera, section 3.4): a step that may begin takes along the steps
-//! that read its standard output, theirs, and so on, as long as their cores fit on one node. They start together: the
-//! first phase of the pipeline.
+//! that read its streams, theirs, and so on, as long as their cores fit on one node. A step that reads streams of several
+//! steps takes along the others. They start together: the first phase of the pipeline.
 //!
 //! Further phases follow one after the other while no slot of the pipeline is idle in them: the steps that wait for it
 //! need nothing else, and their cores are its slots. So the files between them can lie in memory: they are temporary, are
@@ -16,7 +16,7 @@ use crate::spec::{PlannedOutput, PlannedStep};
 use api::ShippedFile;
 use api::control::NAME_BYTES_MAX;
 use api::shipping::SHIPPED_FILES_MAX;
-use api::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX};
+use api::task::{PIPELINE_PROGRAMS_MAX, PIPELINE_STREAMS_MAX, RunTask, TASK_FILES_MAX};
 use ids::StepNumber;
 use jobkind::{NodeSize, Step, StepWork};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,6 +69,13 @@ struct Around<'a> {
     size: NodeSize<'a>,
 }
 
+/// The files that a step of a branch may need of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Streams,
+    Any,
+}
+
 /// A pipeline that grows from its first step.
 #[derive(Clone)]
 struct Growing<'a> {
@@ -85,6 +92,8 @@ struct Growing<'a> {
     /// Memory for the files of its steps, which lasts until the end.
     file_memory: BTreeMap<StepNumber, u64>,
     files: usize,
+    /// Number of streams that its programs open by name.
+    named_streams: usize,
     shipped: BTreeMap<PathBuf, ShippedFile>,
     /// The program of its first step.
     first: Arc<RunTask>,
@@ -103,6 +112,7 @@ impl<'a> Growing<'a> {
             memory_bytes: program.memory_bytes,
             file_memory: BTreeMap::new(),
             files: files_of(&program),
+            named_streams: program.named_streams().count(),
             shipped,
             first: Arc::new(program),
         }
@@ -114,16 +124,44 @@ impl<'a> Growing<'a> {
         while let Some(writer) = self.order.get(place).copied() {
             place += 1;
             for reader in self.spec.step_at(writer).stream_readers.iter().copied() {
-                let mut others = self.spec.step_at(reader).after.iter().filter(|before| **before != writer);
-                let may_begin = others.all(|before| self.is_over(*before, around));
-                if may_begin && !self.members.contains_key(&reader) && (around.is_free)(reader) {
+                if self.members.contains_key(&reader) || !(around.is_free)(reader) {
+                    continue;
+                }
+                let before = &self.spec.step_at(reader).after;
+                if before.iter().all(|before| self.streams_or_is_over(*before, reader, around)) {
                     self.takes(reader, around.size);
-                } else if !may_begin && self.phase == 0 && self.placed.has_inputs() {
-                    let branch = self.missing(reader, around);
-                    branch.into_iter().for_each(|branch| self.takes_branch(&branch, around.size));
+                } else if self.phase == 0 {
+                    self.takes_other_branches(reader, around);
                 }
             }
         }
+    }
+
+    /// Takes a reader with the other steps before it, if all of these can stream, or if one node has the stored inputs.
+    fn takes_other_branches(&mut self, reader: StepNumber, around: &Around<'_>) {
+        if let Some(streaming) = self.missing(reader, Before::Streams, around) {
+            let mut all = self.clone();
+            if streaming.iter().all(|step| all.takes(*step, around.size)) {
+                *self = all;
+                return;
+            }
+        }
+        if self.placed.has_inputs() {
+            let branch = self.missing(reader, Before::Any, around);
+            branch.into_iter().for_each(|branch| self.takes_branch(&branch, around.size));
+        }
+    }
+
+    /// Returns whether a step need not be waited for by a step of the present phase: it is over, or runs in this phase and
+    /// passes nothing but streams.
+    fn streams_or_is_over(&self, before: StepNumber, reader: StepNumber, around: &Around<'_>) -> bool {
+        let runs_now = self.members.get(&before) == Some(&self.phase);
+        self.is_over(before, around) || runs_now && self.passes_streams(before, reader)
+    }
+
+    /// Returns whether a step needs nothing of another but streams.
+    fn passes_streams(&self, writer: StepNumber, reader: StepNumber) -> bool {
+        self.spec.step_at(writer).stream_readers.binary_search(&reader).is_ok()
     }
 
     /// Returns whether a step is finished when the present phase begins.
@@ -218,7 +256,9 @@ impl<'a> Growing<'a> {
         let more = Placed::of(program);
         let placed = self.placed.with(&more);
         let files = self.files + files_of(program);
-        let fits = placed.fits(size) && files <= TASK_FILES_MAX && !self.placed.moves_more_with(&more, size);
+        let named_streams = self.named_streams + program.named_streams().count();
+        let has_room = files <= TASK_FILES_MAX && named_streams <= PIPELINE_STREAMS_MAX;
+        let fits = placed.fits(size) && has_room && !self.placed.moves_more_with(&more, size);
         if !fits || self.order.len() >= PIPELINE_PROGRAMS_MAX || !may_share(&self.first, program) {
             return false;
         }
@@ -230,27 +270,35 @@ impl<'a> Growing<'a> {
         }
         self.shipped.extend(program.shipped.iter().map(|file| (file.path.clone(), file.clone())));
         self.memory_bytes = self.memory_bytes.max(placed.needs.memory_bytes);
-        (self.placed, self.files) = (placed, files);
+        (self.placed, self.files, self.named_streams) = (placed, files, named_streams);
         self.order.push(step);
         self.members.insert(step, self.phase);
         true
     }
 
     /// Returns a step with all steps whose files it needs and that are neither finished nor in the pipeline; None if one of
-    /// them is not free, must end before another one without writing a file for it, or they are too many.
-    fn missing(&self, step: StepNumber, around: &Around<'_>) -> Option<Vec<StepNumber>> {
+    /// them is not free, must end before another one without writing a file for it, passes more than is `wanted`, or they
+    /// are too many.
+    fn missing(&self, step: StepNumber, wanted: Before, around: &Around<'_>) -> Option<Vec<StepNumber>> {
         let (mut missing, mut next) = (vec![step], 0);
         while let Some(step) = missing.get(next).copied() {
             next += 1;
             let planned = self.spec.step_at(step);
-            let waits = planned.only_before().any(|before| !(around.is_finished)(before));
+            let is_unfinished = |before: &StepNumber| !(around.is_finished)(*before);
+            let waits = match wanted {
+                Before::Streams => {
+                    let mut unfinished = planned.after.iter().filter(|before| is_unfinished(before));
+                    unfinished.any(|before| !self.passes_streams(*before, step))
+                }
+                Before::Any => planned.only_before().any(|before| is_unfinished(&before)),
+            };
             let is_free = (around.is_free)(step) && !self.members.contains_key(&step);
             if waits || !is_free || self.order.len() + missing.len() > PIPELINE_PROGRAMS_MAX {
                 return None;
             }
-            for before in planned.after.iter().copied() {
+            for before in planned.after.iter().copied().filter(is_unfinished) {
                 let is_known = self.members.contains_key(&before) || missing.contains(&before);
-                if !(around.is_finished)(before) && !is_known {
+                if !is_known {
                     missing.push(before);
                 }
             }

@@ -37,7 +37,7 @@ pub(crate) struct PlannedStep {
     pub after: Box<[StepNumber]>,
     /// Steps that wait for it.
     pub readers: Box<[StepNumber]>,
-    /// Steps whose standard input is its standard output, in order.
+    /// Steps that need nothing of it but streams, in order.
     pub stream_readers: Box<[StepNumber]>,
     /// Its outputs, as the program declares them.
     pub outputs: Box<[PlannedOutput]>,
@@ -61,6 +61,8 @@ pub(crate) struct MadeInput {
     pub writer: StepNumber,
     /// Position among the outputs of the writer.
     pub output: usize,
+    /// True if it is the standard output of the writer, and the standard input of the step.
+    pub is_standard: bool,
 }
 
 impl PlannedStep {

@@ -15,11 +15,22 @@ use workflow::Workflow;
 struct Node {
     /// The step whose standard output it reads as its standard input.
     stream: Option<usize>,
-    /// Steps whose standard output it reads as a file.
+    /// Steps whose output it reads by name as a stream.
+    named: BTreeSet<usize>,
+    /// Steps whose output it reads as a file.
     files: BTreeSet<usize>,
+    /// True: it writes its output by name as a stream, and not to its standard output.
+    writes_by_name: bool,
     cores: u32,
     temporary: bool,
     memory_bytes: u64,
+}
+
+impl Node {
+    /// Returns the steps whose outputs it reads.
+    fn reads(&self) -> impl Iterator<Item = usize> {
+        self.stream.into_iter().chain(self.named.iter().copied()).chain(self.files.iter().copied())
+    }
 }
 
 fn file(step: usize, temporary: bool) -> TaskFile {
@@ -32,13 +43,15 @@ fn file(step: usize, temporary: bool) -> TaskFile {
 }
 
 fn workflow_step((index, node): (usize, &Node)) -> WorkflowStep {
-    let inputs: BTreeSet<usize> = node.files.iter().copied().chain(node.stream).collect();
+    let inputs: BTreeSet<usize> = node.reads().collect();
+    let stream = |other: usize| TaskFile { stream: node.named.contains(&other), ..file(other, false) };
+    let output = TaskFile { stream: node.writes_by_name, ..file(index, node.temporary) };
     let program = RunTask {
         words: vec!["cat".to_string()],
-        inputs: inputs.iter().map(|input| file(*input, false)).collect(),
-        outputs: vec![file(index, node.temporary)],
+        inputs: inputs.iter().map(|input| stream(*input)).collect(),
+        outputs: vec![output],
         stdin: node.stream.map(|stream| file(stream, false).name),
-        stdout: Some(file(index, false).name),
+        stdout: (!node.writes_by_name).then(|| file(index, false).name),
         cores: node.cores,
         memory_bytes: node.memory_bytes,
         ..RunTask::default()
@@ -82,6 +95,35 @@ fn a_chain_of_streams_is_one_pipeline() {
     let temporary: Vec<bool> = task.programs().map(|program| program.outputs[0].temporary).collect();
     // No step reads the last one.
     assert_eq!(temporary, [true, true, true, false]);
+}
+
+/// A step that reads two streams by name waits for neither of them.
+#[test]
+fn fan_in_of_named_streams_is_one_pipeline() {
+    let named = |steps: [usize; 2]| Node { named: steps.into(), ..Node::default() };
+    let by_name = || Node { writes_by_name: true, temporary: true, ..Node::default() };
+    let fan = vec![by_name(), Node { temporary: true, ..Node::default() }, named([0, 1])];
+    let steps = plan(&fan).first(slots(3));
+    assert_eq!(steps.iter().map(numbers).collect::<Vec<_>>(), [[0, 1, 2]]);
+    assert!(task(&steps[0]).edges().iter().all(|edge| edge.streams));
+    // Two of them run at the same time, and the third reads files.
+    assert_eq!(first(&plan(&fan), slots(2)), [[0], [1]]);
+    let mut other = fan.clone();
+    other[2].files = BTreeSet::from([1]);
+    other[2].named = BTreeSet::from([0]);
+    assert_eq!(first(&plan(&other), slots(3)), [[0], [1]], "it needs a finished file");
+    // A diamond, whose first step is read by both branches.
+    let reader = |of: usize| Node { named: BTreeSet::from([of]), ..by_name() };
+    let diamond = vec![by_name(), reader(0), reader(0), named([1, 2])];
+    let steps = plan(&diamond).first(slots(4));
+    assert_eq!((steps.len(), task(&steps[0]).pipeline.len()), (1, 3));
+    assert_eq!(first(&plan(&diamond), slots(3)), [[0, 1, 2]]);
+    // The other branch has begun: the reader waits for its file.
+    let begun: BTreeSet<StepNumber> = [StepNumber(1)].into();
+    let (all, last) = (BTreeSet::new(), []);
+    let finished = FinishedSteps { all: &all, last: &last, begun: &begun };
+    let next = plan(&fan).next(&finished, slots(3));
+    assert!(next.iter().all(|step| step.beside.is_empty()), "{next:?}");
 }
 
 #[test]
@@ -225,19 +267,25 @@ fn next_phase_wastes_no_slots() {
 fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
     let node = (
         prop::option::weighted(0.7, any::<prop::sample::Index>()),
-        prop::collection::vec(any::<prop::sample::Index>(), 0..2),
+        [0..3_usize, 0..2].map(|count| prop::collection::vec(any::<prop::sample::Index>(), count)),
         0..3_u32,
-        any::<bool>(),
+        any::<[bool; 2]>(),
         prop::option::weighted(0.7, 1..100_u64),
     );
     prop::collection::vec(node, 1..25).prop_map(|nodes| {
-        let place = |(index, (stream, files, cores, temporary, memory))| {
-            let (stream, files): (Option<prop::sample::Index>, Vec<prop::sample::Index>) = (stream, files);
+        let place = |(index, (stream, others, cores, flags, memory))| {
+            let (stream, [named, files]): (Option<prop::sample::Index>, [Vec<prop::sample::Index>; 2]) =
+                (stream, others);
+            let [temporary, writes_by_name] = flags;
             let before = |pick: &prop::sample::Index| (index > 0).then(|| pick.index(index));
             let stream = stream.as_ref().and_then(before);
             // An input is declared once.
-            let files = files.iter().filter_map(before).filter(|file| Some(*file) != stream).collect();
-            Node { stream, files, cores, temporary, memory_bytes: Option::unwrap_or_default(memory) }
+            let named: BTreeSet<usize> =
+                named.iter().filter_map(before).filter(|file| Some(*file) != stream).collect();
+            let is_other = |file: &usize| Some(*file) != stream && !named.contains(file);
+            let files = files.iter().filter_map(before).filter(is_other).collect();
+            let memory_bytes = Option::unwrap_or_default(memory);
+            Node { stream, named, files, writes_by_name, cores, temporary, memory_bytes }
         };
         nodes.into_iter().enumerate().map(place).collect()
     })
@@ -278,10 +326,10 @@ fn check(
             |step: &usize| is_done(step) || phase_of(*step).is_some_and(|phase| phase < program.phase);
         prop_assert!(node.files.iter().all(is_before), "{:?}", step);
         let streams = |stream: &usize| phase_of(*stream) == Some(program.phase);
-        prop_assert!(node.stream.iter().all(|stream| is_before(stream) || streams(stream)));
+        let mut by_stream = node.stream.iter().chain(&node.named);
+        prop_assert!(by_stream.all(|stream| is_before(stream) || streams(stream)));
         // A file that a step outside reads is there.
-        let reads =
-            |node: &Node| node.stream == Some(number.0 as usize) || node.files.contains(&(number.0 as usize));
+        let reads = |node: &Node| node.reads().any(|read| read == number.0 as usize);
         let mut outside =
             (0..nodes.len()).filter(|other| reads(&nodes[*other]) && !members.contains(&(*other as u32)));
         prop_assert!(!(program.outputs[0].temporary && outside.next().is_some()), "{:?}", step);
@@ -301,7 +349,11 @@ fn check_early(
     let expected = format!("/w/f{}", writer.0);
     prop_assert_eq!(path.to_str(), Some(expected.as_str()));
     let reads = |number: StepNumber| nodes[number.0 as usize].stream == Some(writer.0 as usize);
-    let reads_file = |number: StepNumber| nodes[number.0 as usize].files.contains(&(writer.0 as usize));
+    prop_assert!(!nodes[writer.0 as usize].writes_by_name, "a named pipe leads to no other node");
+    let reads_file = |number: StepNumber| {
+        let node = &nodes[number.0 as usize];
+        node.files.contains(&(writer.0 as usize)) || node.named.contains(&(writer.0 as usize))
+    };
     prop_assert!(reads(step.number) && !step.numbers().any(reads_file));
     prop_assert!(!step.beside.iter().any(|number| reads(*number)), "{:?}", step);
     let with_writer = finished.iter().chain([writer]).copied().collect();
@@ -310,8 +362,7 @@ fn check_early(
 
 /// Returns the steps with a temporary output that another one reads.
 fn temporary(nodes: &[Node]) -> impl Iterator<Item = usize> {
-    let is_read =
-        |step: &usize| nodes.iter().any(|node| node.stream == Some(*step) || node.files.contains(step));
+    let is_read = |step: &usize| nodes.iter().any(|node| node.reads().any(|read| read == *step));
     (0..nodes.len()).filter(|step| nodes[*step].temporary).filter(is_read).collect::<Vec<_>>().into_iter()
 }
 

@@ -85,6 +85,13 @@ pub enum WorkflowFileError {
          shows a file that no step writes", path = path.display()
     )]
     ViewOfOutput { step: String, path: PathBuf, writer: String },
+    #[error("the step {step:?} has the stream {name:?}, which is none of its inputs and outputs{nearest}")]
+    NoSuchStream { step: String, name: String, nearest: Nearest },
+    #[error(
+        "the step {step:?} reads the stream {path}, a stored file that no step writes: leave it out of `streams`; its program \
+         reads a plain file", path = path.display()
+    )]
+    StreamOfStored { step: String, path: PathBuf },
     #[error("the workflow cannot run: {reason}")]
     CannotRun { reason: String },
     #[error(transparent)]

@@ -126,6 +126,7 @@ fn other_key(step: &WorkflowFileStep) -> Option<&'static str> {
         ("per", step.per.is_some()),
         ("stdin", step.stdin.is_some()),
         ("stdout", step.stdout.is_some()),
+        ("streams", !step.streams.is_empty()),
         ("cores", step.cores.is_some()),
         ("memory", step.memory.is_some()),
         ("arch", step.arch.is_some()),

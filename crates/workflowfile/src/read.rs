@@ -1,6 +1,7 @@
 //! A workflow file to the specification of a job.
 
 mod inputs;
+mod streams;
 mod wrong_type;
 
 use crate::error::{FewSteps, Nearest, WorkflowFileError};
@@ -59,6 +60,7 @@ pub fn read_for(
     let name = name.or_else(|| path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
     let spec = spec(&file, &dir, PlannedFor::of(&file, &dir, sources, machines)?)?;
     inputs::check_views(&spec)?;
+    streams::check(&spec)?;
     workflow::check(&spec).map_err(|reason| WorkflowFileError::CannotRun { reason })?;
     check_parts(&spec)?;
     if sources == Sources::Here {
@@ -217,6 +219,7 @@ fn program(step: &WorkflowFileStep, dir: &Path) -> Result<RunTask, WorkflowFileE
         ..RunTask::default()
     };
     task.limits.seconds = timeout.transpose()?.map(|timeout| timeout.as_secs());
+    streams::mark(&mut task, step, dir)?;
     Ok(task)
 }
 

@@ -119,6 +119,24 @@ fn every_text_takes_values() {
     assert_eq!(program.architecture.as_deref(), Some("v"));
 }
 
+#[test]
+fn streams_take_values_and_patterns() {
+    let text = r#"
+        [params]
+        x = "v"
+        [[step]]
+        name = "s"
+        command = "true"
+        inputs = ["{x}.in", "in/*"]
+        outputs = ["{x}.out"]
+        streams = ["in/*", "{x}.out"]
+    "#;
+    let steps = read_with(&["v.in", "in/a", "in/b"], text, Sources::Here).unwrap().spec.steps;
+    let program = &steps[0].program;
+    let streams: Vec<&Path> = program.named_streams().map(|file| file.name.as_path()).collect();
+    assert_eq!(streams, [Path::new("in/a"), Path::new("in/b"), Path::new("v.out")]);
+}
+
 const SAMPLES: &str = r#"
     [[step]]
     name = "sort {sample}"

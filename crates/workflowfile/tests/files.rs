@@ -152,6 +152,37 @@ fn values_of_wrong_types_get_advice() {
 }
 
 #[test]
+fn streams_are_read_and_checked() {
+    let step = |more: &str| {
+        format!(
+            "[[step]]\nname = \"s\"\ncommand = \"true\"\ninputs = [\"text\"]\noutputs = [\"out/b\"]\n{more}\n"
+        )
+    };
+    in_directory(&step("streams = [\"text\", \"./out/b\"]"), |_, workflow| {
+        let program = &workflow.unwrap().spec.steps[0].program;
+        assert!(program.inputs[0].stream && program.outputs[0].stream);
+    });
+    let check = |text: &str, part: &str| {
+        in_directory(text, |_, workflow| {
+            let said = workflow.unwrap_err().to_string();
+            assert!(said.contains(part) && said.contains("\"s\""), "{part:?} is not in {said:?}");
+        });
+    };
+    check(
+        &step("streams = [\"texd\"]"),
+        "the stream \"texd\", which is none of its inputs and outputs: did you mean `text`?",
+    );
+    check(&step("stdin = \"text\"\nstreams = [\"text\"]"), "streams anyway; leave it out of the streams");
+    check(&step("in_place = true\nstreams = [\"text\"]"), "all files are plain ones");
+    check(&step("streams = \"text\""), "write streams = [\"text\"]");
+    let stored = step("streams = [\"files:a/b\"]").replace("\"text\"]\nout", "\"files:a/b\"]\nout");
+    check(&stored, "the stream files:a/b, a stored file that no step writes");
+    let job =
+        "[[step]]\nname = \"s\"\ninputs = [\"text\"]\nstreams = [\"text\"]\n[step.job]\noutput = \"o\"\n";
+    check(job, "has [step.job] and `streams`");
+}
+
+#[test]
 fn resources_are_read_and_checked() {
     let step = |line: &str| format!("[[step]]\nname = \"s\"\ncommand = \"true\"\n{line}\n");
     in_directory(&step("resources = { gpu = 2, tape-1 = 1 }"), |_, workflow| {

@@ -180,6 +180,42 @@ fn pipeline_runs_in_a_sandbox() {
     assert_eq!((read("first").as_str(), read("counts").as_str()), ("a\n", "2 a\n1 is\n2 rose\n"));
 }
 
+const PASTED: &str = r#"
+[[step]]
+name = "one"
+command = "test -p one; seq 3 > one"
+outputs = ["one"]
+streams = ["one"]
+
+[[step]]
+name = "two"
+command = "seq 4 6"
+stdout = "two"
+
+[[step]]
+name = "pasted"
+command = "test -p one; test -p two; paste -d, two one > pasted"
+inputs = ["one", "two"]
+outputs = ["pasted"]
+streams = ["one", "two"]
+"#;
+
+/// Programs open their streams by name, also where each has a sandbox, and a namespace of its own.
+#[test]
+fn named_streams_run_in_a_sandbox() {
+    let with_sandbox = |command: &mut Command| {
+        command.arg("--sandbox");
+    };
+    let mut cluster = Cluster::builder().server_command(with_sandbox).start();
+    cluster.add_node_with("", &["--slots", "4"]);
+    cluster.sandbox.write("flow.toml", PASTED);
+    let mut command = cluster.sailfish(&["workflow", "run", "flow.toml"]);
+    Running::start(&mut command).wait().expect_success();
+    let pasted = fs::read_to_string(cluster.sandbox.path("pasted")).expect("it was made");
+    assert_eq!(pasted, "4,1\n5,2\n6,3\n");
+    assert!(!cluster.sandbox.path("one").exists() && !cluster.sandbox.path("two").exists());
+}
+
 /// Steps that do not fit side by side run one after the other in one attempt, also where each program has a sandbox.
 #[test]
 fn file_of_a_cluster_lies_in_memory() {

@@ -23,6 +23,7 @@ mod lossless;
 mod memory;
 mod memory_edges;
 mod mount;
+mod named_streams;
 mod objects;
 mod older_state;
 mod overlapping_steps;

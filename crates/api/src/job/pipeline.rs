@@ -2,7 +2,9 @@
 
 use crate::AttemptLimits;
 use crate::job::resources::GenericResources;
-use crate::task::{PIPELINE_PROGRAMS_MAX, RunTask, TASK_FILES_MAX, TaskFile, TaskFileError};
+use crate::task::{
+    PIPELINE_PROGRAMS_MAX, PIPELINE_STREAMS_MAX, RunTask, TASK_FILES_MAX, TaskFile, TaskFileError,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
@@ -18,7 +20,8 @@ pub struct PipelineEdge {
     pub reader: usize,
     /// Position among the reader's inputs.
     pub input: usize,
-    /// True if it is the standard output of one and the standard input of the other: both run at the same time.
+    /// True if both run at the same time: it is the standard output of one, or an output that this one writes by name as a
+    /// stream; and the standard input of the other, or such an input.
     pub streams: bool,
 }
 
@@ -73,22 +76,36 @@ impl RunTask {
                 writers.insert(&file.path, (writer, output));
             }
         }
-        let mut edges = Vec::new();
+        let (mut edges, programs) = (Vec::new(), self.programs().collect::<Vec<_>>());
         for (reader, program) in self.programs().enumerate().filter(|_| !self.pipeline.is_empty()) {
             for (input, file) in program.inputs.iter().enumerate() {
                 let Some((writer, output)) = writers.get(file.path.as_path()).copied() else { continue };
-                let is_stdin = program.stdin.as_ref() == Some(&file.name);
-                let wrote = self.programs().nth(writer);
-                let wrote = wrote.filter(|wrote| is_stdin && wrote.phase == program.phase);
-                let streams = wrote.is_some_and(|wrote| wrote.stdout.as_ref() == wrote.output_name(output));
+                let takes_stream = program.reads_stream(file);
+                let wrote = programs.get(writer).filter(|wrote| wrote.phase == program.phase);
+                let streams = wrote.is_some_and(|wrote| takes_stream && wrote.writes_stream(output));
                 edges.push(PipelineEdge { writer, output, reader, input, streams });
             }
         }
+        // A program of the same phase that needs the finished file finds no pipe in its place.
+        let is_file = |edge: &&PipelineEdge| {
+            let (writer, reader) = (programs[edge.writer], programs[edge.reader]);
+            !edge.streams && writer.phase == reader.phase && writer.outputs[edge.output].stream
+        };
+        let files: BTreeSet<(usize, usize)> =
+            edges.iter().filter(is_file).map(|edge| (edge.writer, edge.output)).collect();
+        edges.iter_mut().for_each(|edge| edge.streams &= !files.contains(&(edge.writer, edge.output)));
         edges
     }
 
-    fn output_name(&self, output: usize) -> Option<&std::path::PathBuf> {
-        self.outputs.get(output).map(|file| &file.name)
+    /// Returns whether an input may be a stream.
+    pub fn reads_stream(&self, input: &TaskFile) -> bool {
+        input.stream || self.stdin.as_ref() == Some(&input.name)
+    }
+
+    /// Returns whether the output at a position may be a stream.
+    pub fn writes_stream(&self, output: usize) -> bool {
+        let output = self.outputs.get(output);
+        output.is_some_and(|output| output.stream || self.stdout.as_ref() == Some(&output.name))
     }
 
     /// Returns an error for programs that cannot run as one pipeline.
@@ -110,6 +127,10 @@ impl RunTask {
         let files = self.programs().map(|program| program.inputs.len() + program.outputs.len()).sum();
         if files > TASK_FILES_MAX {
             return Err(TaskFileError::TooMany { count: files });
+        }
+        let streams = self.programs().map(|program| program.named_streams().count()).sum();
+        if streams > PIPELINE_STREAMS_MAX {
+            return Err(TaskFileError::TooManyStreams { count: streams, max: PIPELINE_STREAMS_MAX });
         }
         self.pipeline.iter().try_for_each(|program| program.check_member(self))?;
         let mut paths = BTreeSet::new();

@@ -47,6 +47,9 @@ pub struct WorkflowFileStep {
     pub stdin: Option<PathBuf>,
     /// Output that holds the standard output; it need not be listed among the outputs.
     pub stdout: Option<PathBuf>,
+    /// Those of its inputs and outputs that the program opens by name, once, and reads or writes from begin to end.
+    #[serde(default)]
+    pub streams: Vec<PathBuf>,
     /// True: its outputs stay even if other steps read them.
     #[serde(default)]
     pub keep: bool,
@@ -89,7 +92,7 @@ pub struct WorkflowFileStep {
 impl WorkflowFile {
     /// Keys of the file, and of a step.
     pub const KEYS: [&str; 3] = ["name", "params", "step"];
-    pub const STEP_KEYS: [&str; 25] = [
+    pub const STEP_KEYS: [&str; 26] = [
         "name",
         "sweep",
         "each",
@@ -101,6 +104,7 @@ impl WorkflowFile {
         "outputs",
         "stdin",
         "stdout",
+        "streams",
         "keep",
         "after",
         "env",

@@ -35,6 +35,10 @@ pub struct TaskFile {
     /// True for an input of the stored files that the program reads through the node's mount, without a copy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub view: bool,
+    /// True for a file that the program opens by its name, once, and reads or writes from its begin to its end. Where it
+    /// streams to another program of a pipeline, it is a named pipe.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stream: bool,
 }
 
 impl TaskFile {
@@ -137,6 +141,10 @@ pub enum TaskFileError {
         "the standard output {name:?} is no declared output of the program: declare it, or name another one"
     )]
     NoSuchOutput { name: PathBuf },
+    #[error("the file {name:?} cannot be a stream: {reason}; leave it out of the streams")]
+    BadStream { name: PathBuf, reason: &'static str },
+    #[error("{count} files are streams: give at most {max}")]
+    TooManyStreams { count: usize, max: usize },
     #[error("a pipeline has {count} programs: give at most {PIPELINE_PROGRAMS_MAX}")]
     TooManyPrograms { count: usize },
     #[error(

@@ -143,6 +143,15 @@ impl<'a> DeclaredFiles<'a> {
         Ok((made.map_err(|error| file_failure("create", &place, error))?, place))
     }
 
+    /// Creates a file for a copy of an output that the program writes as a stream, under a hidden name beside it. Returns it and
+    /// its path.
+    pub fn create_beside(&self, index: usize, output: &TaskFile) -> Result<(File, PathBuf), TaskFailure> {
+        let place = self.place_of(output).with_file_name(format!(".sailfish-file-{index}"));
+        let made = io_call(IoCall::Create, &place)
+            .and_then(|()| File::options().read(true).write(true).create_new(true).open(&place));
+        Ok((made.map_err(|error| file_failure("create", &place, error))?, place))
+    }
+
     /// Links an output of a program that has succeeded, for another program of its pipeline. Returns the file.
     pub fn link_passed(
         &mut self,

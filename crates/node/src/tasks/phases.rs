@@ -102,6 +102,7 @@ impl<'a> Phases<'a> {
         let start = Instant::now();
         let before_start = |position: usize| wiring.before_start(phase.start + position);
         program::run_pipeline(programs, streams, carried, before_start, on_output)?;
+        wiring.end_phase()?;
         // A stream of another node has begun the first phase before its bytes were there.
         let waited = if phase.start == 0 { wiring.streamed_here().1 } else { Duration::ZERO };
         let ran_ms = start.elapsed().saturating_sub(waited).as_millis() as u64;

@@ -7,12 +7,14 @@ use crate::tasks::growing_input::NodeStreams;
 use api::TaskFailure;
 use api::job::pipeline::PipelineEdge;
 use api::task::{FileContent, FinishedRun, RunTask, TaskFile};
+use faults::{IoCall, io_call};
 use ids::AttemptKey;
 use program::{
-    CarriedStreams, RelayFile, Stdout, Streams, streams_to_file, streams_to_program, streams_to_relay,
+    CarriedStreams, Relay, RelayFile, Streams, named_to_relay, streams_to_file, streams_to_program,
+    streams_to_relay,
 };
 use roots::JobPaths;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -27,6 +29,8 @@ pub(super) struct Wiring<'a> {
     declared: Vec<DeclaredFiles<'a>>,
     /// Outputs that are nowhere a file, by program.
     streamed: BTreeSet<(usize, usize)>,
+    /// Named outputs of the present phase that are files too, with the paths of these until the phase ends.
+    beside: Vec<(usize, usize, PathBuf)>,
     /// Number of phases that have begun, each time.
     begun: usize,
     /// Streams from and to other nodes.
@@ -47,12 +51,15 @@ pub(super) struct Edges<'a> {
     pub after: BTreeSet<usize>,
     /// Directories with files that it reads, also of earlier phases.
     pub writers: Vec<&'a Path>,
+    /// Names of its streams that it opens.
+    pub streams: Vec<PathBuf>,
 }
 
 impl<'a> Wiring<'a> {
     pub fn new(task: &'a RunTask, others: NodeStreams) -> Self {
         let (tasks, edges) = (task.programs().collect(), task.edges());
-        Self { tasks, edges, declared: Vec::new(), streamed: BTreeSet::new(), begun: 0, others }
+        let (declared, streamed, beside) = (Vec::new(), BTreeSet::new(), Vec::new());
+        Self { tasks, edges, declared, streamed, beside, begun: 0, others }
     }
 
     /// Brings the inputs of the programs of a phase into their directories, except those that other programs write, here
@@ -66,6 +73,7 @@ impl<'a> Wiring<'a> {
         self.begun += 1;
         self.declared.truncate(phase.start);
         self.streamed.retain(|(writer, _)| *writer < phase.start);
+        self.beside.clear();
         for position in phase.clone() {
             let passed = self.edges.iter().filter(|edge| edge.reader == position).map(|edge| edge.input);
             let growing = growing_stdin(self.tasks[position]).map(|(index, _)| index);
@@ -91,66 +99,137 @@ impl<'a> Wiring<'a> {
         self.others.read().map_or((0, Duration::ZERO), |read| (read.bytes, read.waited))
     }
 
-    /// Makes the standard streams of the programs of a phase. A standard output goes through a plain pipe if one program reads it
-    /// at once and no file of it is needed; otherwise, if any reads it, through a relay, which may keep bytes in `spills`.
+    /// Makes the streams of the programs of a phase. `spills` is a directory for bytes that wait for readers.
     pub fn wire(&mut self, phase: &Range<usize>, spills: Option<&Path>) -> Result<Wired, TaskFailure> {
-        let mut stdins: BTreeMap<usize, OwnedFd> = BTreeMap::new();
-        let (mut stdouts, mut carried) = (Vec::new(), CarriedStreams::default());
+        let streams = phase.clone().map(|_| Streams::shown()).collect();
+        let mut wired = Wired { streams, carried: CarriedStreams::default() };
         if phase.contains(&0)
             && let Some((stdin, feed)) = self.others.take_stdin()
         {
-            stdins.insert(0, stdin);
-            carried.feeds.push(feed);
+            wired.streams[0].stdin = Some(stdin);
+            wired.carried.feeds.push(feed);
         }
         for writer in phase.clone() {
-            let Some((index, output)) = stdout_of(self.tasks[writer]) else {
-                stdouts.push(Stdout::Shown);
-                continue;
-            };
-            let from_here = |edge: &&PipelineEdge| (edge.writer, edge.output) == (writer, index);
-            let edges: Vec<PipelineEdge> = self.edges.iter().filter(from_here).copied().collect();
-            let readers: Vec<usize> =
-                edges.iter().filter(|edge| edge.streams).map(|edge| edge.reader).collect();
-            let needs_file = !output.temporary || edges.len() > readers.len();
-            let declared = &self.declared[writer];
-            let stdout = match &readers[..] {
-                [] => streams_to_file(self.create_output(writer, output)?.0),
-                [reader] if !needs_file && self.after(*reader).range(phase.clone()).next().is_none() => {
-                    let (stdout, stdin) = streams_to_program(*reader - phase.start)?;
-                    stdins.insert(*reader, stdin);
-                    stdout
+            let task = self.tasks[writer];
+            for (index, output) in task.outputs.iter().enumerate() {
+                if task.writes_stream(index) {
+                    self.wire_output(phase, (writer, index), output, spills, &mut wired)?;
                 }
-                _ => {
-                    let file = match needs_file {
-                        true => {
-                            let (file, path) = self.create_output(writer, output)?;
-                            RelayFile::Output(file, path)
-                        }
-                        false => {
-                            let dir = spills.unwrap_or(declared.dir());
-                            RelayFile::Spill(dir.join(format!("stream-{writer}-{}", self.begun)))
-                        }
-                    };
-                    let (stdout, ends, relay) = streams_to_relay(readers.len(), file)?;
-                    stdins.extend(readers.iter().copied().zip(ends));
-                    carried.relays.push(relay);
-                    stdout
-                }
-            };
-            if !needs_file && !readers.is_empty() {
-                self.streamed.insert((writer, index));
             }
-            stdouts.push(stdout);
         }
-        let mut streams = Vec::with_capacity(stdouts.len());
-        for (position, stdout) in phase.clone().zip(stdouts) {
-            let stdin = match stdins.remove(&position) {
-                Some(stdin) => Some(stdin),
-                None => self.stdin_from_file(position)?,
-            };
-            streams.push(Streams { stdin, stdout });
+        for (position, streams) in phase.clone().zip(&mut wired.streams) {
+            if streams.stdin.is_none() {
+                streams.stdin = self.stdin_from_file(position)?;
+            }
         }
-        Ok(Wired { streams, carried })
+        Ok(wired)
+    }
+
+    /// Makes a stream of an output. A standard output goes through a plain pipe if one program reads it at once and no file of
+    /// it is needed; otherwise, if any reads it, through a relay. An output that no program streams is a file.
+    fn wire_output(
+        &mut self,
+        phase: &Range<usize>,
+        (writer, index): (usize, usize),
+        output: &TaskFile,
+        spills: Option<&Path>,
+        wired: &mut Wired,
+    ) -> Result<(), TaskFailure> {
+        let from_here = |edge: &&PipelineEdge| (edge.writer, edge.output) == (writer, index);
+        let edges: Vec<PipelineEdge> = self.edges.iter().filter(from_here).copied().collect();
+        let readers: Vec<PipelineEdge> = edges.iter().filter(|edge| edge.streams).copied().collect();
+        let needs_file = !output.temporary || edges.len() > readers.len();
+        let streams = &mut wired.streams;
+        let of = |position: usize| position - phase.start;
+        let is_standard = !output.stream;
+        match readers.first() {
+            None if is_standard => {
+                streams[of(writer)].stdout = streams_to_file(self.create_output(writer, output)?.0);
+                return Ok(());
+            }
+            None => return Ok(()),
+            Some(first)
+                if readers.len() == 1 && is_standard && !needs_file && self.takes_all(phase, first) =>
+            {
+                let (stdout, stdin) = streams_to_program(of(first.reader))?;
+                (streams[of(writer)].stdout, streams[of(first.reader)].stdin) = (stdout, Some(stdin));
+            }
+            Some(_) => {
+                let spill = || spills.unwrap_or(self.declared[writer].dir());
+                let file = match (needs_file, is_standard) {
+                    (false, _) => {
+                        RelayFile::Spill(spill().join(format!("stream-{writer}-{index}-{}", self.begun)))
+                    }
+                    (true, true) => {
+                        let (file, path) = self.create_output(writer, output)?;
+                        RelayFile::Output(file, path)
+                    }
+                    (true, false) => {
+                        let (file, path) = self.declared[writer].create_beside(index, output)?;
+                        self.beside.push((writer, index, path.clone()));
+                        RelayFile::Output(file, path)
+                    }
+                };
+                let mut relay = match is_standard {
+                    true => {
+                        let (stdout, relay) = streams_to_relay(file)?;
+                        streams[of(writer)].stdout = stdout;
+                        relay
+                    }
+                    false => {
+                        let place = self.declared[writer].dir().join(&output.name);
+                        let (stream, relay) = named_to_relay(&place, &output.name, file)?;
+                        streams[of(writer)].named.push(stream);
+                        relay
+                    }
+                };
+                self.add_readers(phase, &readers, &mut relay, streams)?;
+                wired.carried.relays.push(relay);
+            }
+        }
+        if !needs_file {
+            self.streamed.insert((writer, index));
+        }
+        Ok(())
+    }
+
+    /// Adds the readers of a relay.
+    fn add_readers(
+        &self,
+        phase: &Range<usize>,
+        readers: &[PipelineEdge],
+        relay: &mut Relay,
+        streams: &mut [Streams],
+    ) -> Result<(), TaskFailure> {
+        for edge in readers {
+            let streams = &mut streams[edge.reader - phase.start];
+            let input = &self.tasks[edge.reader].inputs[edge.input];
+            if !input.stream {
+                streams.stdin = Some(relay.add_reader()?);
+                continue;
+            }
+            let place = self.declared[edge.reader].dir().join(&input.name);
+            streams.named.push(relay.add_named_reader(&place, &input.name)?);
+        }
+        Ok(())
+    }
+
+    /// Returns whether a program takes the bytes of a stream without waiting for anything else, so that its writer may wait
+    /// for it. If each program that waits for something has a relay before it, no circle of programs can wait.
+    fn takes_all(&self, phase: &Range<usize>, edge: &PipelineEdge) -> bool {
+        let is_standard = !self.tasks[edge.reader].inputs[edge.input].stream;
+        let streams = self.edges.iter().filter(|other| other.reader == edge.reader && other.streams).count();
+        is_standard && streams == 1 && self.after(edge.reader).range(phase.clone()).next().is_none()
+    }
+
+    /// Gives the files of named streams their names in the directories of their programs, which have succeeded.
+    pub fn end_phase(&mut self) -> Result<(), TaskFailure> {
+        for (writer, index, path) in self.beside.drain(..) {
+            let place = self.declared[writer].dir().join(&self.tasks[writer].outputs[index].name);
+            let renamed = io_call(IoCall::Rename, &place).and_then(|()| std::fs::rename(&path, &place));
+            renamed.map_err(|error| file_failure("rename", &place, error))?;
+        }
+        Ok(())
     }
 
     /// Creates the file of a standard output, and offers it to readers on other nodes if it stays.
@@ -190,7 +269,20 @@ impl<'a> Wiring<'a> {
         let after = self.after(position);
         let writers = after.iter().map(|writer| directory(*writer)).collect();
         let after = after.into_iter().filter_map(in_phase).collect();
-        Edges { reads: reads.filter_map(in_phase).collect(), after, writers }
+        let streams = self.named_streams(position);
+        Edges { reads: reads.filter_map(in_phase).collect(), after, writers, streams }
+    }
+
+    /// Returns the names of the streams that a program opens, as far as they are pipes.
+    fn named_streams(&self, position: usize) -> Vec<PathBuf> {
+        let task = self.tasks[position];
+        let file = |edge: &PipelineEdge| match (edge.reader == position, edge.writer == position) {
+            (true, _) => Some(&task.inputs[edge.input]),
+            (_, true) => Some(&task.outputs[edge.output]),
+            _ => None,
+        };
+        let piped = self.edges.iter().filter(|edge| edge.streams).filter_map(file);
+        piped.filter(|file| file.stream).map(|file| file.name.clone()).collect()
     }
 
     /// Links the files that programs before this one have written. Returns its standard input if that is one of them.
@@ -313,12 +405,6 @@ fn streamed(path: PathBuf) -> FileContent {
         stored: None,
         compression: None,
     }
-}
-
-/// Returns the output that holds the standard output of a program, and its position.
-fn stdout_of(task: &RunTask) -> Option<(usize, &TaskFile)> {
-    let name = task.stdout.as_ref()?;
-    task.outputs.iter().enumerate().find(|(_, output)| output.name == *name)
 }
 
 /// Returns the standard input of a program, and its position, if an attempt on another node is still writing it.

@@ -95,7 +95,7 @@ impl Shares<'_> {
 
     /// Returns the program with its context.
     pub fn program(&self, member: &Member<'_>, edges: Edges) -> Result<PipelineProgram, TaskFailure> {
-        let Edges { reads, after, writers } = edges;
+        let Edges { reads, after, writers, streams } = edges;
         let task = member.task;
         declared_reads::check_named(task, &self.assignment.job.paths)?;
         let sandbox = self.sandbox(member, &writers)?;
@@ -138,7 +138,7 @@ impl Shares<'_> {
             kept_for: None,
             named: named.map(PathBuf::as_path).chain(own).map(Path::to_path_buf).collect(),
         };
-        let spec = ProgramSpec::new(&task.words, &context);
+        let spec = ProgramSpec { streams, ..ProgramSpec::new(&task.words, &context) };
         Ok(PipelineProgram { context, spec, reads, after, file_memory: member.file_memory().cloned() })
     }
 }

@@ -1,6 +1,6 @@
 //! A running program of a pipeline.
 
-use crate::pipeline::{PipelineProgram, Stdout, Streams};
+use crate::pipeline::{NamedStream, PipelineProgram, Stdout, Streams};
 use crate::process::ending::{Ending, OpenPipes, Outcome, Rest};
 use crate::process::limit_watch::LimitWatch;
 use crate::process::standard_error::Drain;
@@ -51,8 +51,11 @@ pub(super) struct Running<'a> {
     taking: Taking,
     is_stdout_open: bool,
     is_stderr_open: bool,
-    /// The file of its standard output, and the time to look next whether it is still written.
+    /// The file of its standard output.
     file: Option<OwnedFd>,
+    /// Streams that it opens by name.
+    named: Vec<NamedStream>,
+    /// Time to look next whether the file, or one of the streams, is still written.
     file_until: Option<Instant>,
     ended: Option<Ended>,
 }
@@ -111,6 +114,7 @@ impl<'a> Running<'a> {
             is_stdout_open,
             is_stderr_open,
             file,
+            named: streams.named,
             file_until,
             ended,
         })
@@ -137,7 +141,7 @@ impl<'a> Running<'a> {
 
     /// Reads the rest of its standard output, whose reader has ended.
     pub fn loses_reader(&mut self) {
-        if self.taking == Taking::Watched && self.file.is_none() {
+        if self.taking == Taking::Watched {
             self.taking = Taking::Discarded;
             // What the reader left behind may take the bytes first.
             if let Some(stdout) = self.process.stdout.as_deref() {
@@ -215,7 +219,8 @@ impl<'a> Running<'a> {
         };
         self.limits.look_at_ended(&self.process, outcome);
         let (ending, at) = (Ending::begin(outcome), Instant::now());
-        self.file_until = self.file.as_ref().filter(|_| outcome == Outcome::Succeeded).map(|_| at);
+        let writes = self.file.is_some() || self.named.iter().any(|stream| stream.written().is_some());
+        self.file_until = (writes && outcome == Outcome::Succeeded).then_some(at);
         self.ended = Some(Ended { status, ending, rest: Rest::Awaited(at), at });
     }
 
@@ -235,21 +240,25 @@ impl<'a> Running<'a> {
         self.look_at_file();
     }
 
-    /// Looks whether descendants of the ended program still write to the file of its standard output.
+    /// Looks whether descendants of the ended program still write to the file of its standard output, or to a stream.
     fn look_at_file(&mut self) {
         let now = Instant::now();
-        let (Some(until), Some(file), Some(ended)) = (self.file_until, &self.file, &mut self.ended) else {
-            return;
-        };
+        let (Some(until), Some(ended)) = (self.file_until, &mut self.ended) else { return };
         if now < until {
             return;
         }
-        let holders = self.process.member.init.holders(file.as_fd(), HoldersThen::Live).unwrap_or_default();
+        let files = self.file.iter().map(|file| (file, "its standard output".to_string()));
+        let init = &self.process.member.init;
+        let named = self.named.iter().filter_map(|stream| Some((stream.written()?, stream.shown())));
+        let held = files.chain(named).find_map(|(file, name)| {
+            let holders = init.holders(file.as_fd(), HoldersThen::Live).unwrap_or_default();
+            (!holders.is_empty()).then_some((holders, name))
+        });
         let is_last = now.saturating_duration_since(ended.at) >= FILE_MAX;
-        self.file_until = (!holders.is_empty() && !is_last).then(|| now + FILE_LOOK_EVERY);
-        if !holders.is_empty() && is_last {
+        self.file_until = (held.is_some() && !is_last).then(|| now + FILE_LOOK_EVERY);
+        if let Some((holders, name)) = held.filter(|_| is_last) {
             let names: Vec<String> = holders.iter().map(ToString::to_string).collect();
-            ended.ending.held_by(names.join(", "));
+            ended.ending.held_by(names.join(", "), name);
         }
         if self.file_until.is_none() {
             ended.rest = Rest::Awaited(now);
@@ -279,7 +288,8 @@ impl<'a> Running<'a> {
         let spec = &self.program.spec;
         let note = advice::after_success(spec, &tail).filter(|_| status.success());
         note.iter().for_each(|note| self.drain.note(note));
-        judge(context, spec, Exit { status, memory_bytes: 0 }, tail).map_err(other)
+        judge(context, spec, Exit { status, memory_bytes: 0 }, tail).map_err(other)?;
+        self.named.iter().try_for_each(NamedStream::check).map_err(other)
     }
 }
 

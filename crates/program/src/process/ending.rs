@@ -25,8 +25,8 @@ pub(crate) struct Ending {
     phase: Phase,
     /// Time at which the next phase begins.
     until: Instant,
-    /// Processes that held standard output too long.
-    holders: Option<String>,
+    /// Processes that held an output too long, and this output.
+    holders: Option<(String, String)>,
 }
 
 /// Outcome of a program, as its exit says.
@@ -120,7 +120,7 @@ impl Ending {
         };
         match (held.stdout, held.stderr) {
             _ if self.has_failed => {}
-            (Some(stdout), _) => self.holders = Some(names(stdout.as_fd())),
+            (Some(stdout), _) => self.held_by(names(stdout.as_fd()), "its standard output".to_string()),
             (None, Some(stderr)) => {
                 let names = names(stderr.as_fd());
                 let line = format!("sailfish: ended {names}, left behind with standard error open\n");
@@ -130,17 +130,17 @@ impl Ending {
         }
     }
 
-    /// Records processes that held standard output too long.
-    pub fn held_by(&mut self, names: String) {
-        self.holders = Some(names);
+    /// Records processes that held an output too long.
+    pub fn held_by(&mut self, names: String, output: String) {
+        self.holders = Some((names, output));
     }
 
     /// Returns the failure of a program whose descendants held its output too long.
     pub fn check(&self, program: &str) -> Result<(), TaskFailure> {
-        let Some(holders) = &self.holders else { return Ok(()) };
+        let Some((holders, output)) = &self.holders else { return Ok(()) };
         let message = format!(
-            "program {program:?} ended, but {holders} still had its standard output open {} s later, so output may be \
-             missing: let the program wait for its children, or close their standard output",
+            "program {program:?} ended, but {holders} still had {output} open {} s later, so output may be \
+             missing: let the program wait for its children, or close their output",
             OUTPUT_MAX.as_secs()
         );
         Err(TaskFailure::new(Blame::UserProgram, message))

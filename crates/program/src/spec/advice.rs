@@ -2,10 +2,12 @@
 //! is the reason.
 
 use crate::spec::ProgramSpec;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Parts of lines that say that the kernel refused something; a link of an unreadable file is one across devices.
 const DENIED: [&str; 4] = ["ermission denied", "EACCES", "PermissionError", "cross-device link"];
+/// Parts of lines that say that a file has no places.
+const NO_SEEK: [&str; 4] = ["llegal seek", "ESPIPE", "not seekable", "cannot seek"];
 /// Parts of lines that say that there is no such file.
 const NO_FILE: [&str; 3] = ["o such file", "ENOENT", "FileNotFoundError"];
 /// Maximum number of words of a line that are looked up.
@@ -25,6 +27,9 @@ pub(crate) fn after_success(spec: &ProgramSpec, tail: &[String]) -> Option<Strin
 
 /// Returns the end of the message of a program that failed with these last lines.
 pub(crate) fn after_failure(spec: &ProgramSpec, tail: &[String]) -> String {
+    if let Some(advice) = after_stream(spec, tail) {
+        return advice;
+    }
     if spec.declared_reads.is_none() {
         return String::new();
     }
@@ -39,11 +44,45 @@ pub(crate) fn after_failure(spec: &ProgramSpec, tail: &[String]) -> String {
     })
 }
 
+/// Returns the advice for a program that has used a stream as a file.
+fn after_stream(spec: &ProgramSpec, tail: &[String]) -> Option<String> {
+    let first = spec.streams.first()?;
+    let says = |line: &String, parts: &[&str]| parts.iter().any(|part| line.contains(part));
+    // The name is gone from the first open on.
+    let is_named = |name: &&PathBuf| {
+        let shown = name.to_string_lossy();
+        let mut lines = tail.iter().filter(|line| says(line, &NO_FILE));
+        lines.any(|line| words_of(line).any(|word| word == shown)) && !spec.work_dir.join(name).exists()
+    };
+    if let Some(name) = spec.streams.iter().find(is_named) {
+        let name = name.display();
+        return Some(format!(
+            " (a stream can be opened once: leave {name} out of the streams if it is read twice)"
+        ));
+    }
+    let is_denied = |name: &&PathBuf| {
+        let mut lines = tail.iter().filter(|line| says(line, &DENIED));
+        lines.any(|line| words_of(line).any(|word| word == name.to_string_lossy()))
+    };
+    if let Some(name) = spec.streams.iter().find(is_denied) {
+        let name = name.display();
+        return Some(format!(" (the stream {name} has one direction: leave it out of the streams)"));
+    }
+    let seeks = tail.iter().any(|line| says(line, &NO_SEEK));
+    seeks.then(|| {
+        format!(" (a stream is read from its begin to its end: leave {} out of the streams)", first.display())
+    })
+}
+
+/// Returns the words of a line, which are as names of files.
+fn words_of(line: &str) -> impl Iterator<Item = &str> {
+    let is_between = |each: char| each.is_whitespace() || "'\"`:,()‘’".contains(each);
+    line.split(is_between).filter(|word| !word.is_empty()).take(WORDS_MAX)
+}
+
 /// Returns the relative name in a line of a file that is in the directory of the user, and not in that of the program.
 fn name_beside<'a>(line: &'a str, start_dir: &Path, work_dir: &Path) -> Option<&'a str> {
-    let is_between = |each: char| each.is_whitespace() || "'\"`:,()‘’".contains(each);
-    let mut words = line.split(is_between).filter(|word| !word.is_empty()).take(WORDS_MAX);
-    words.find(|word| {
+    words_of(line).find(|word| {
         let is_relative = !word.starts_with('/') && word.chars().any(char::is_alphanumeric);
         is_relative && start_dir.join(word).is_file() && !work_dir.join(word).exists()
     })

@@ -48,11 +48,15 @@ impl Gatherer<'_> {
             let pattern = input.path.to_string_lossy();
             let found = self.matching(&step.name, &pattern, &own)?;
             self.count(&step.name, found.len())?;
+            let are_streams = step.streams.contains(&input.path);
             for path in found {
                 if listed.insert(path.clone()) {
-                    inputs.push(WorkflowInput { path: declared(self.dir, &pattern, path), view: input.view });
+                    let path = declared(self.dir, &pattern, path);
+                    step.streams.extend(are_streams.then(|| path.clone()));
+                    inputs.push(WorkflowInput { path, view: input.view });
                 }
             }
+            step.streams.retain(|stream| *stream != input.path);
         }
         step.inputs = inputs;
         Ok(())

@@ -41,6 +41,7 @@ pub fn instance(step: &WorkflowFileStep, values: &Values<'_>) -> Result<Workflow
         outputs: paths(&step.outputs)?,
         stdin: step.stdin.as_ref().map(path).transpose()?,
         stdout: step.stdout.as_ref().map(path).transpose()?,
+        streams: paths(&step.streams)?,
         keep: step.keep,
         after: step.after.clone(),
         env: step.env.iter().map(variable).collect::<Result<_, ExpansionError>>()?,
@@ -119,7 +120,7 @@ pub fn output_paths(dir: &str, step: &WorkflowFileStep) -> impl Iterator<Item = 
 
 /// Returns the texts of a step in which a placeholder may stand.
 pub fn texts(step: &WorkflowFileStep) -> impl Iterator<Item = &str> {
-    let paths = [&step.outputs, &step.reads, &step.environment].into_iter().flatten();
+    let paths = [&step.outputs, &step.streams, &step.reads, &step.environment].into_iter().flatten();
     let paths = step
         .inputs
         .iter()
@@ -135,7 +136,7 @@ pub fn texts(step: &WorkflowFileStep) -> impl Iterator<Item = &str> {
 
 /// Returns the number of bytes of the texts of a step, about.
 pub fn text_bytes(step: &WorkflowFileStep) -> usize {
-    let paths = [&step.outputs, &step.reads, &step.environment].into_iter().flatten();
+    let paths = [&step.outputs, &step.streams, &step.reads, &step.environment].into_iter().flatten();
     let paths = step.inputs.iter().map(|input| &input.path).chain(paths);
     let paths: usize = paths.map(|path| path.as_os_str().len()).sum();
     let words: usize =

@@ -81,7 +81,7 @@ fn advice(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> String {
     let raw = text.get(value.span()).unwrap_or_default();
     let (raw, value) = (Some(raw).filter(|raw| is_short(raw)), value.get_ref());
     let written = match key {
-        "inputs" | "outputs" | "after" | "words" | "reads" | "environment" => as_list(raw, value),
+        "inputs" | "outputs" | "streams" | "after" | "words" | "reads" | "environment" => as_list(raw, value),
         "keep" | "network" | "cache" | "in_place" => {
             value.as_str().filter(|word| ["true", "false"].contains(word)).map(str::to_string)
         }
@@ -95,7 +95,7 @@ fn advice(key: &str, value: &Spanned<DeValue<'_>>, text: &str) -> String {
             "give a list of texts and tables, as in inputs = [\"a\", { path = \"files:b\", view = true }]"
                 .to_string()
         }
-        (None, "outputs" | "after" | "words" | "reads" | "environment") => {
+        (None, "outputs" | "streams" | "after" | "words" | "reads" | "environment") => {
             format!("give a list of texts, as in {key} = [\"a\", \"b\"]")
         }
         (None, "keep" | "network" | "cache" | "in_place") => format!("write {key} = true or {key} = false"),
