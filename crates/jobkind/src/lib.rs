@@ -25,7 +25,7 @@ mod step;
 
 pub use job_step::{JobStepError, check_flow_step, check_job_step};
 pub use kinds::{KindError, Kinds, StepPlan};
-pub use runs::{Judgement, KnownRuns, LOOKS_FROM, PriorRuns, RememberedStep, RunMemory};
+pub use runs::{Judgement, KnownRuns, LOOKS_FROM, PriorRuns, RanIn, RememberedStep, RunMemory};
 pub use site::{InputPlace, InputPlaces, NodeSize, PipelineNeeds, WorkingNodes};
 pub use step::{EarlyStep, FinishedSteps, FlowStep, Step, StepWork};
 

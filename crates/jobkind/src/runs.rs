@@ -1,7 +1,7 @@
 //! Finished runs that stand for steps, so that these are skipped.
 
 use api::task::{FinishedRun, RecordedRun, RunLook, RunLooked};
-use ids::StepNumber;
+use ids::{JobId, StepNumber};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,11 +66,20 @@ pub trait RunMemory {
     /// Returns whether a finished run stands for a step, now that the steps before it have run.
     fn stands_for(&self, step: StepNumber, known: &KnownRuns) -> bool;
 
-    /// Completes the record of a run of this job. Those of the steps whose outputs it reads must be known.
-    fn recorded(&self, step: StepNumber, run: FinishedRun, known: &KnownRuns) -> Option<RecordedRun>;
+    /// Completes the record of a run of this job. Those of the steps whose outputs it reads must be known; only a MapReduce job
+    /// may be recorded before those whose parts it reads, and waits for their records then.
+    fn recorded(&self, step: StepNumber, run: FinishedRun, ran: RanIn<'_>) -> Option<RecordedRun>;
 
     /// Returns the step that writes a file.
     fn writer_of(&self, path: &Path) -> Option<StepNumber>;
+}
+
+/// The surroundings of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct RanIn<'a> {
+    pub known: &'a KnownRuns,
+    /// Job of the step.
+    pub job: JobId,
 }
 
 impl KnownRuns {

@@ -151,6 +151,7 @@ mod tests {
             object: None,
             stage_file: None,
             stored: None,
+            content: None,
             seen,
         };
         let splits = plan(&[None, Some(0), Some(0), Some(1), None].map(file), 1000, RecordFormat::TEXT);

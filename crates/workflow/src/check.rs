@@ -97,7 +97,7 @@ fn check_job(job: &JobSpec, program: &RunTask) -> Result<(), String> {
     // The rules for files are those of a program.
     let with_program = RunTask { words: vec![JOB.to_string()], ..declares };
     with_program.check_files().map_err(|error| error.to_string())?;
-let is_part = |output: &TaskFile| output.path.parent() == Some(&job.output);
+    let is_part = |output: &TaskFile| output.path.parent() == Some(&job.output);
     if program.named_streams().next().is_some() {
         return Err("its files cannot be streams: give them to a step with a program".to_string());
     }

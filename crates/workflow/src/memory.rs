@@ -12,7 +12,7 @@ use api::task::{
 };
 use api::{ContentHash, JobSpec};
 use ids::StepNumber;
-use jobkind::{Judgement, KnownRuns, RememberedStep, RunMemory};
+use jobkind::{Judgement, KnownRuns, RanIn, RememberedStep, RunMemory};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,7 +91,7 @@ impl RunMemory for PlannedWorkflow {
         self.numbers().find(writes)
     }
 
-    fn recorded(&self, step: StepNumber, mut run: FinishedRun, known: &KnownRuns) -> Option<RecordedRun> {
+    fn recorded(&self, step: StepNumber, mut run: FinishedRun, ran: RanIn<'_>) -> Option<RecordedRun> {
         if step.0 as usize >= self.count() {
             return None;
         }
@@ -103,7 +103,7 @@ impl RunMemory for PlannedWorkflow {
             read.sha256 = input.content.or(read.sha256);
         }
         for made in &planned.made_inputs {
-            let writer = known.newest(made.writer);
+            let writer = ran.known.newest(made.writer);
             let read = &mut run.inputs[made.input];
             read.made_by = writer.map(|writer| output_identity(writer, made.output));
             if program.inputs[made.input].is_stored() {
@@ -112,13 +112,16 @@ impl RunMemory for PlannedWorkflow {
                 read.sha256 = wrote.and_then(|wrote| wrote.sha256);
             }
         }
-        if run.inputs.iter().any(|input| input.sha256.is_none() && input.made_by.is_none()) {
+        let is_unknown = |input: &FileContent| input.sha256.is_none() && input.made_by.is_none();
+        let waits = run.inputs.iter().any(is_unknown).then_some(ran.job);
+        // A stage of a flow ends before the stages that it reads.
+        if waits.is_some() && planned.job.is_none() {
             return None;
         }
         let (words, env) = declared(planned, &program);
         let identity = identity(words, env, &run);
         let step = planned.name.to_string();
-        Some(RecordedRun { rules: CACHING_RULES, step, words, env, identity, run })
+        Some(RecordedRun { rules: CACHING_RULES, step, words, env, identity, waits, run })
     }
 }
 

@@ -3,8 +3,8 @@
 use api::job::workflow::{WorkflowSpec, WorkflowStep};
 use api::task::{FileContent, FinishedRun, RecordedRun, RunTask, TaskFile};
 use api::{Codec, ContentHash, Function, JobSpec, JsonText, ShippedFile};
-use ids::StepNumber;
-use jobkind::{Kinds, KnownRuns, StepWork};
+use ids::{JobId, StepNumber};
+use jobkind::{Kinds, KnownRuns, RanIn, StepWork};
 use std::path::PathBuf;
 use workflow::Workflow;
 
@@ -60,7 +60,10 @@ fn recorded(job: JobSpec, parts: &[&str]) -> (Option<RecordedRun>, bool) {
         panic!("the step is a job")
     };
     let memory = plan.memory().expect("workflows remember runs");
-    (memory.recorded(StepNumber(0), run, &KnownRuns::default()), planned.recording.is_some())
+    (
+        memory.recorded(StepNumber(0), run, RanIn { known: &KnownRuns::default(), job: JobId(7) }),
+        planned.recording.is_some(),
+    )
 }
 
 fn key(change: impl FnOnce(&mut JobSpec)) -> (ContentHash, ContentHash) {

@@ -40,7 +40,7 @@ fn known(times_ms: &[Option<u64>]) -> KnownRuns {
     let record = |(index, ran_ms): (usize, &Option<u64>)| {
         let run = FinishedRun { ran_ms: (*ran_ms)?, ..FinishedRun::default() };
         let (step, rules) = (String::new(), CACHING_RULES);
-        let recorded = RecordedRun { rules, step, words: hash, env: hash, identity: hash, run };
+        let recorded = RecordedRun { rules, step, words: hash, env: hash, identity: hash, waits: None, run };
         Some((StepNumber(index as u32), Arc::new(recorded)))
     };
     KnownRuns { recorded: times_ms.iter().enumerate().filter_map(record).collect(), ..KnownRuns::default() }

@@ -14,6 +14,9 @@ const OUTPUTS_MAX: u64 = 3;
 const STREAM_PERCENT: u64 = 35;
 const GATHER_PERCENT: u64 = 10;
 const KEEP_PERCENT: u64 = 30;
+/// Share of steps that are MapReduce jobs, and of those whose parts only jobs read, so that they are flows.
+const JOB_PERCENT: u64 = 20;
+const FLOW_PERCENT: u64 = 60;
 /// Inputs of most steps, and of those that gather.
 const INPUTS_MAX: u64 = 3;
 const GATHERED_MAX: u64 = 10;
@@ -33,6 +36,8 @@ struct Step {
     has_stdout: bool,
     keep: bool,
     half_ms: u64,
+    /// It counts the words of its inputs, as a MapReduce job.
+    is_job: bool,
 }
 
 /// Output of a step.
@@ -51,6 +56,8 @@ pub(super) struct Flow {
     /// File to which each step appends a line when it begins.
     pub log: PathBuf,
     pub steps: Vec<String>,
+    /// Those that are MapReduce jobs: they write no line.
+    pub jobs: BTreeSet<String>,
     /// Steps that read a standard output as their standard input, with the steps that write it.
     pub streams: BTreeMap<String, String>,
     pub outputs: Vec<Output>,
@@ -79,8 +86,10 @@ impl Flow {
         for step in &steps {
             let hash = step.hash(&contents);
             for file in &step.outputs {
-                let expected =
-                    [half(file, "first", &hash), half(file, "second", &hash)].concat().into_bytes();
+                let expected = match step.is_job {
+                    true => step.word_counts(&contents),
+                    false => [half(file, "first", &hash), half(file, "second", &hash)].concat().into_bytes(),
+                };
                 contents.insert(file.clone(), expected.clone());
                 let temporary = !step.keep && read.contains(file);
                 outputs.push(Output { step: step.name.clone(), path: dir.join(file), expected, temporary });
@@ -90,8 +99,9 @@ impl Flow {
             |file: &String| steps.iter().find(|step| step.has_stdout && step.outputs.first() == Some(file));
         let stream = |step: &Step| Some((step.name.clone(), writer(step.stdin.as_ref()?)?.name.clone()));
         let streams = steps.iter().filter_map(stream).collect();
+        let jobs = steps.iter().filter(|step| step.is_job).map(|step| step.name.clone()).collect();
         let steps = steps.iter().map(|step| step.name.clone()).collect();
-        Flow { name, dir, log, steps, streams, outputs }
+        Flow { name, dir, log, steps, jobs, streams, outputs }
     }
 }
 
@@ -104,9 +114,18 @@ fn steps(random: &mut Random) -> Vec<Step> {
     let mut files: Vec<String> = (0..SOURCES).map(|source| format!("in{source}")).collect();
     // Standard outputs that no step reads yet.
     let mut streams: Vec<String> = Vec::new();
+    // Parts that only jobs read.
+    let mut parts: Vec<String> = Vec::new();
     let mut steps = Vec::new();
     for index in 0..STEPS_MIN + random.below(STEPS_MORE) {
         let name = format!("s{index:02}");
+        if random.chance(JOB_PERCENT) {
+            let step = job(name, &files, &mut parts, random);
+            let readers = if random.chance(FLOW_PERCENT) { &mut parts } else { &mut files };
+            readers.extend(step.outputs.iter().cloned());
+            steps.push(step);
+            continue;
+        }
         let streamed = !streams.is_empty() && random.chance(STREAM_PERCENT);
         let stdin = streamed.then(|| streams.swap_remove(random.below(streams.len() as u64) as usize));
         let gathers = random.chance(GATHER_PERCENT);
@@ -122,9 +141,24 @@ fn steps(random: &mut Random) -> Vec<Step> {
         files.extend(outputs.iter().cloned());
         streams.extend(outputs.first().filter(|_| has_stdout).cloned());
         let (keep, half_ms) = (random.chance(KEEP_PERCENT), HALF_MS + random.below(HALF_MS_MORE));
-        steps.push(Step { name, inputs, stdin, outputs, has_stdout, keep, half_ms });
+        steps.push(Step { name, inputs, stdin, outputs, has_stdout, keep, half_ms, is_job: false });
     }
     steps
+}
+
+/// Returns a job. Its inputs are written in their order: parts of other jobs come last, as a flow needs them.
+fn job(name: String, files: &[String], parts: &mut Vec<String>, random: &mut Random) -> Step {
+    let latest = &files[files.len().saturating_sub(LATEST)..];
+    let mut inputs: BTreeSet<String> =
+        (0..random.below(INPUTS_MAX)).map(|_| random.one_of(latest).clone()).collect();
+    // Mostly each of them has one reader.
+    inputs.extend(parts.pop());
+    if inputs.is_empty() {
+        inputs.insert(random.one_of(latest).clone());
+    }
+    let outputs = vec![format!("parts/{name}/part-00000")];
+    let (keep, has_stdout, stdin) = (random.chance(KEEP_PERCENT), false, None);
+    Step { name, inputs, stdin, outputs, has_stdout, keep, half_ms: 0, is_job: true }
 }
 
 impl Step {
@@ -135,8 +169,30 @@ impl Step {
         sha256(&read)
     }
 
+    /// Returns the words of its inputs with their counts, in the order of the words.
+    fn word_counts(&self, contents: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
+        let mut counts: BTreeMap<&[u8], u64> = BTreeMap::new();
+        for file in &self.inputs {
+            let words = contents[file].split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+            words.for_each(|word| *counts.entry(word).or_default() += 1);
+        }
+        let line = |(word, count): (&[u8], u64)| [word, format!("\t{count}\n").as_bytes()].concat();
+        counts.into_iter().flat_map(line).collect()
+    }
+
+    fn write_job(&self, text: &mut String) {
+        let Step { name, inputs, keep, .. } = self;
+        let inputs: Vec<&String> = inputs.iter().collect();
+        let _ = writeln!(text, "[[step]]\nname = \"{name}\"\nkeep = {keep}\ninputs = {inputs:?}\n[step.job]");
+        let _ = writeln!(text, "mapper = \"builtin:words\"\nreducer = \"builtin:sum\"\nmemory = \"64M\"");
+        let _ = writeln!(text, "output = \"parts/{name}\"");
+    }
+
     fn write(&self, text: &mut String, log: &Path) {
-        let Step { name, inputs, stdin, outputs, has_stdout, keep, half_ms } = self;
+        if self.is_job {
+            return self.write_job(text);
+        }
+        let Step { name, inputs, stdin, outputs, has_stdout, keep, half_ms, .. } = self;
         let mut command = format!("echo \"$SAILFISH_JOB $SAILFISH_ATTEMPT {name}\" >> {}\n", log.display());
         let read: Vec<&str> = stdin.iter().map(|_| "-").chain(inputs.iter().map(String::as_str)).collect();
         let _ = writeln!(command, "h=$(cat {} | sha256sum | cut -c1-64)", read.join(" "));

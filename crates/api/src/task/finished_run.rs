@@ -1,6 +1,7 @@
 //! A finished run of a program: the contents that it read and wrote, by which a later run is skipped.
 
 use crate::{Compression, ContentHash, StoredContent};
+use ids::JobId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::Metadata;
@@ -86,6 +87,9 @@ pub struct RecordedRun {
     pub env: ContentHash,
     /// Identity: runs of the same program on the same contents have the same one.
     pub identity: ContentHash,
+    /// Job of the run, while the runs of the jobs whose parts it read are not recorded: until then it stands for nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<JobId>,
     pub run: FinishedRun,
 }
 

@@ -4,8 +4,8 @@ use super::{Control, OfBatch};
 use crate::interface::{ControlError, Outbox, RunningJob, Service};
 use crate::job::{EXIT_CANCELLED, spec_bytes};
 use crate::program_jobs::steps::{
-    AfterStep, NewJobStep, NewSteppedJob, NewSteps, RecoveredSteps, SteppedJob, SteppedJobs, pinned_contents,
-    shipped_contents, step_failed, step_stopped,
+    AfterStep, BegunStep, NewJobStep, NewSteppedJob, NewSteps, RecoveredSteps, StepRecord, SteppedJob,
+    SteppedJobs, pinned_contents, shipped_contents, step_failed, step_stopped,
 };
 use crate::program_jobs::window;
 use crate::scheduling::{feed, inputs_moved};
@@ -281,7 +281,7 @@ impl Control {
     pub(super) fn step_ran(&mut self, outbox: &mut Outbox, job: JobId, result: RunResult) {
         let is_look = !result.looked.is_empty();
         let Some((user, runs)) = self.stepped.ran(job, result) else { return };
-        for run in runs {
+        for StepRecord { job, run } in runs {
             let Some(path) = run.run.key_path().map(Path::to_path_buf) else { continue };
             let (user, now_ns) = (user.to_string(), outbox.now_ns());
             let job = Some(job).filter(|_| !is_look);
@@ -353,8 +353,10 @@ fn restore_steps(jobs: &mut SteppedJobs, job: JobId, steps: &[StepRow]) {
     for step in steps.iter().filter(begun) {
         let of = StepOf { job, step: step.step, beside: step.beside.clone() };
         match step.state {
-            JobState::Running | JobState::Committing => jobs.restore(of, &step.name, Some(step.job)),
-            JobState::Succeeded => jobs.restore(of, &step.name, None),
+            JobState::Running | JobState::Committing => {
+                jobs.restore(of, &step.name, step.job, BegunStep::Open);
+            }
+            JobState::Succeeded => jobs.restore(of, &step.name, step.job, BegunStep::Finished),
             // They end their job.
             JobState::Failed | JobState::Cancelled | JobState::Interrupted => {}
         }

@@ -10,7 +10,8 @@ mod stepped_jobs;
 mod writers;
 
 pub(crate) use data_places::NearStep;
-pub(crate) use stepped_job::{AfterStep, SteppedJob, step_failed, step_stopped};
+pub(crate) use step_runs::StepRecord;
+pub(crate) use stepped_job::{AfterStep, BegunStep, SteppedJob, step_failed, step_stopped};
 pub use stepped_jobs::NewSteps;
 pub(crate) use stepped_jobs::SteppedJobs;
 

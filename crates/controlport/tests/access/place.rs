@@ -153,7 +153,7 @@ impl Place {
         let (none, outputs) = (ContentHash([0; 32]), vec![output]);
         let run = FinishedRun { outputs, ..FinishedRun::default() };
         let (rules, step, words, env, identity) = (CACHING_RULES, step.to_string(), none, none, none);
-        let run = Arc::new(RecordedRun { rules, step, words, env, identity, run });
+        let run = Arc::new(RecordedRun { rules, step, words, env, identity, waits: None, run });
         let (user, path) = (user.to_string(), path.into());
         let change = Change::RunFinished { user, path, job: Some(JobId(1)), run, now_ns: 1 };
         self.runtime.block_on(async {

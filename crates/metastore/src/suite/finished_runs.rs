@@ -21,7 +21,7 @@ fn recorded(step: &str, path: &str, bytes: u64) -> Arc<RecordedRun> {
     let (none, outputs) = (ContentHash([0; 32]), vec![output]);
     let run = FinishedRun { outputs, ..FinishedRun::default() };
     let (rules, step, words, env, identity) = (CACHING_RULES, step.to_string(), none, none, none);
-    Arc::new(RecordedRun { rules, step, words, env, identity, run })
+    Arc::new(RecordedRun { rules, step, words, env, identity, waits: None, run })
 }
 
 fn finished(user: &str, path: &str, job: Option<i64>, bytes: u64) -> Change {

@@ -3,6 +3,8 @@
 
 pub(crate) mod recording;
 
+use recording::PartsAt;
+
 use crate::attempt::{Assignment, JobRun};
 use crate::failure::{file_failure, named_failure};
 use crate::job_data::AttemptData;
@@ -38,7 +40,10 @@ pub(crate) fn run(
         return Ok(CommitResult::default());
     }
     if data.run.spec.feeds() {
-        return Ok(CommitResult { replaced: false, run: recording::record(shared, data, task, None)? });
+        return Ok(CommitResult {
+            replaced: false,
+            run: recording::record(shared, data, task, PartsAt::Stages)?,
+        });
     }
     let report = serde_json::to_vec_pretty(&task.report).map_err(|error| {
         TaskFailure::new(Blame::Engine, format!("cannot write the report as JSON: {error}"))
@@ -46,8 +51,8 @@ pub(crate) fn run(
     let (job, cancelled) = (&*assignment.job, &*assignment.cancelled);
     match is_object_url(&job.staging) {
         true => publish_objects(job, cancelled, task, report),
-        false => publish_directory(job, cancelled, &task.parts, &report, |staging| {
-            recording::record(shared, data, task, Some(staging))
+        false => publish_directory(job, cancelled, &task.parts, &report, |parts| {
+            recording::record(shared, data, task, parts)
         }),
     }
 }
@@ -100,17 +105,20 @@ fn publish_directory(
     cancelled: &AtomicBool,
     parts: &[Part],
     report: &[u8],
-    record: impl FnOnce(&Path) -> Result<Option<Box<FinishedRun>>, TaskFailure>,
+    record: impl FnOnce(PartsAt<'_>) -> Result<Option<Box<FinishedRun>>, TaskFailure>,
 ) -> Result<CommitResult, TaskFailure> {
     let (spec, names) = (&job.spec, Names::of(job)?);
     let staging = &names.staging;
-    let mut run = None;
+    let run;
     let replaced = match is_published(&names.output, report) {
         // The attempt that published it was lost. The staging path has the older output now, if anything.
-        true => spec.overwrite && staging.exists(),
+        true => {
+            run = record(PartsAt::Output(&names.output))?;
+            spec.overwrite && staging.exists()
+        }
         false => {
             prepare(spec, &job.staging, parts, report)?;
-            run = record(staging)?;
+            run = record(PartsAt::Staging(staging))?;
             if cancelled.load(Ordering::Relaxed) {
                 return Err(TaskFailure::new(Blame::Cancelled, "the attempt was cancelled"));
             }

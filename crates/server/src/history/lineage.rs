@@ -173,8 +173,15 @@ mod tests {
         let files = |paths: &[&str]| paths.iter().map(|path| file(path)).collect::<Vec<_>>();
         let run = FinishedRun { inputs: files(inputs), outputs: files(outputs), ..FinishedRun::default() };
         let hash = ContentHash([0; 32]);
-        let run =
-            RecordedRun { rules: 1, step: step.to_string(), words: hash, env: hash, identity: hash, run };
+        let run = RecordedRun {
+            rules: 1,
+            step: step.to_string(),
+            words: hash,
+            env: hash,
+            identity: hash,
+            waits: None,
+            run,
+        };
         let path = outputs[0].to_string();
         FinishedRunRow { user: String::new(), path, job: JobId(0), ended_ns: 0, run }
     }

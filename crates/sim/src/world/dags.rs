@@ -385,7 +385,8 @@ fn recorded(known_s: &[f64]) -> BTreeMap<StepNumber, Arc<RecordedRun>> {
     let record = |(index, seconds): (usize, &f64)| {
         let run = FinishedRun { ran_ms: (seconds * 1e3).round() as u64, ..FinishedRun::default() };
         let (rules, step) = (CACHING_RULES, index.to_string());
-        let recorded = RecordedRun { rules, step, words: other, env: other, identity: other, run };
+        let recorded =
+            RecordedRun { rules, step, words: other, env: other, identity: other, waits: None, run };
         (StepNumber(index as u32), Arc::new(recorded))
     };
     known_s.iter().enumerate().map(record).collect()

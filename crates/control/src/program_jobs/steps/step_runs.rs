@@ -3,8 +3,8 @@
 use api::history::EventKind;
 use api::task::{FileContent, FinishedRun, RecordedRun, RunLook, RunLooked, RunTask, TaskFile};
 use api::{Compression, InputFile, JobSpec, StoredContent};
-use ids::StepNumber;
-use jobkind::{Judgement, KnownRuns, LOOKS_FROM, PriorRuns, RunMemory, Step, StepPlan, StepWork};
+use ids::{JobId, StepNumber};
+use jobkind::{Judgement, KnownRuns, LOOKS_FROM, PriorRuns, RanIn, RunMemory, Step, StepPlan, StepWork};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +20,13 @@ const LOST_MAX: u32 = 1_000;
 /// Reasons that are noted of one job.
 const REASONS_MAX: usize = 10_000;
 
+/// The record of a run with the job of its step.
+#[derive(Clone, Debug)]
+pub(crate) struct StepRecord {
+    pub job: JobId,
+    pub run: Arc<RecordedRun>,
+}
+
 /// A stored file that a step has written.
 #[derive(Clone)]
 struct MadeFile {
@@ -31,6 +38,10 @@ struct MadeFile {
 #[derive(Default)]
 pub(super) struct StepRuns {
     known: KnownRuns,
+    /// Runs of this job that wait for the records of the jobs whose parts they read.
+    waiting: BTreeMap<StepNumber, Arc<RecordedRun>>,
+    /// Runs from the store that waited when it was read.
+    left_waiting: BTreeMap<StepNumber, Arc<RecordedRun>>,
     /// Bytes that the finished runs of earlier jobs wrote.
     wrote: BTreeMap<StepNumber, u64>,
     /// The steps about which each open task asks.
@@ -54,9 +65,18 @@ impl StepRuns {
             let bytes = outputs.iter().fold(0_u64, |sum, output| sum.saturating_add(output.bytes));
             are_known.then_some((*step, bytes))
         };
+        let (left_waiting, recorded): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            recorded.into_iter().partition(|(_, recorded)| recorded.waits.is_some());
         let wrote = recorded.iter().filter_map(bytes).collect();
         let made = recorded.values().flat_map(|recorded| stored_outputs(&recorded.run)).collect();
-        Self { known: KnownRuns { recorded, ..KnownRuns::default() }, wrote, made, ..Self::default() }
+        let known = KnownRuns { recorded, ..KnownRuns::default() };
+        Self { known, left_waiting, wrote, made, ..Self::default() }
+    }
+
+    /// Takes up the run of a step that had finished when the server was restarted, if it still waits.
+    pub fn waits_again(&mut self, step: StepNumber, job: JobId) {
+        let left = self.left_waiting.remove(&step).filter(|left| left.waits == Some(job));
+        self.waiting.extend(left.map(|left| (step, left)));
     }
 
     /// Returns the facts for pipelines, once it is judged which steps are skipped.
@@ -186,6 +206,7 @@ impl StepRuns {
     /// Records that steps run: their earlier runs stand for nothing any more.
     pub fn begin(&mut self, steps: impl Iterator<Item = StepNumber>) {
         for step in steps {
+            self.waiting.remove(&step);
             let ended = self.known.recorded.remove(&step);
             ended.iter().flat_map(|ended| &ended.run.outputs).for_each(|output| {
                 self.made.remove(&output.path);
@@ -236,22 +257,49 @@ impl StepRuns {
         memory.stands_for(step, &self.known)
     }
 
-    /// Takes the runs of steps of this job, each after those of the steps whose outputs it reads. Returns their records.
+    /// Takes the runs of steps of this job, each after those of the steps whose outputs it reads. Returns their records, and
+    /// those of the runs that waited for them.
     pub fn ended(
         &mut self,
         memory: &dyn RunMemory,
+        job: JobId,
         runs: impl Iterator<Item = (StepNumber, Option<FinishedRun>)>,
-    ) -> Vec<Arc<RecordedRun>> {
+    ) -> Vec<StepRecord> {
         let mut records = Vec::new();
         for (step, run) in runs {
-            let record = run.and_then(|run| memory.recorded(step, run, &self.known));
-            if let Some(record) = record.map(Arc::new) {
-                self.made.extend(stored_outputs(&record.run));
-                self.known.ended.insert(step, slim(&record));
-                records.push(record);
+            let ran = RanIn { known: &self.known, job };
+            let record = run.and_then(|run| memory.recorded(step, run, ran));
+            if let Some(record) = record {
+                self.keep_record(step, job, record, &mut records);
             }
         }
+        while let Some((step, record)) = self.waiting.iter().find_map(|(step, waiting)| {
+            let ran = RanIn { known: &self.known, job: waiting.waits? };
+            let record = memory.recorded(*step, waiting.run.clone(), ran)?;
+            record.waits.is_none().then_some((*step, record))
+        }) {
+            let of = self.waiting.remove(&step).and_then(|waited| waited.waits);
+            self.keep_record(step, of.unwrap_or(job), record, &mut records);
+        }
         records
+    }
+
+    fn keep_record(
+        &mut self,
+        step: StepNumber,
+        job: JobId,
+        record: RecordedRun,
+        records: &mut Vec<StepRecord>,
+    ) {
+        let run = Arc::new(record);
+        match run.waits {
+            Some(_) => drop(self.waiting.insert(step, Arc::clone(&run))),
+            None => {
+                self.made.extend(stored_outputs(&run.run));
+                self.known.ended.insert(step, slim(&run));
+            }
+        }
+        records.push(StepRecord { job, run });
     }
 
     /// Takes the notes for the history of the job.

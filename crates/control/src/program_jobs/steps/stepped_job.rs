@@ -6,7 +6,7 @@ use crate::program_jobs::steps::data_places::DataPlaces;
 use crate::program_jobs::steps::early_steps::EarlySteps;
 use crate::program_jobs::steps::step_flows::{FlowOver, StepFlows};
 use crate::program_jobs::steps::step_queue::StepQueue;
-use crate::program_jobs::steps::step_runs::StepRuns;
+use crate::program_jobs::steps::step_runs::{StepRecord, StepRuns};
 use crate::scheduling::EarlyWriter;
 use crate::users::{JobOwner, JobQuota};
 use api::control::{JobOutcome, JobProgress, StageProgress};
@@ -63,6 +63,13 @@ struct OpenPipeline {
     beside: Vec<StepNumber>,
     /// The node of its last attempt.
     node: Option<NodeId>,
+}
+
+/// State of a step that had begun when the server was restarted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BegunStep {
+    Open,
+    Finished,
 }
 
 /// The consequence of an event for a job with steps.
@@ -151,12 +158,12 @@ impl SteppedJob {
         self.queued.push(self.rank(step.numbers()), step);
     }
 
-    /// Restores a step that had begun, with those beside it: they are open, or have finished.
-    pub fn restore(&mut self, step: StepNumber, beside: &[StepNumber], open: Option<JobId>) {
+    /// Restores a step that had begun and has this job, with those beside it.
+    pub fn restore(&mut self, step: StepNumber, beside: &[StepNumber], job: JobId, state: BegunStep) {
         let all = || std::iter::once(step).chain(beside.iter().copied());
         self.planned.extend(all());
-        match open {
-            Some(job) => {
+        match state {
+            BegunStep::Open => {
                 // One whose output was lost runs again.
                 all().for_each(|step| {
                     self.finished.remove(&step);
@@ -164,7 +171,10 @@ impl SteppedJob {
                 self.runs.begin(all());
                 self.open.insert(step, OpenPipeline { job, beside: beside.to_vec(), node: None });
             }
-            None => self.finished.extend(all()),
+            BegunStep::Finished => {
+                self.finished.extend(all());
+                self.runs.waits_again(step, job);
+            }
         }
     }
 
@@ -514,24 +524,21 @@ impl SteppedJob {
         self.queue(plan.next(&finished, self.placed(size)), size);
     }
 
-    /// Takes the results of the programs of an open step. Returns the runs to be remembered.
-    pub fn ran(&mut self, step: StepNumber, result: RunResult) -> Vec<Arc<RecordedRun>> {
+    /// Takes the results of an open step, which has this job. Returns the runs to be remembered.
+    pub fn ran(&mut self, step: StepNumber, job: JobId, result: RunResult) -> Vec<StepRecord> {
         let RunResult { runs, looked, .. } = result;
         if step.0 >= LOOKS_FROM {
-            return self.runs.looked(step, looked);
+            let refreshed = self.runs.looked(step, looked);
+            return refreshed.into_iter().map(|run| StepRecord { job, run }).collect();
         }
         let Some(open) = self.open.get(&step) else { return Vec::new() };
         let numbers: Vec<StepNumber> = std::iter::once(step).chain(open.beside.iter().copied()).collect();
         if let Some(node) = open.node {
             runs.iter().flatten().for_each(|run| self.places.wrote(run, node));
         }
-        let runs: Vec<_> = match self.flows.has(step) {
-            true => self.flows.ran(step, runs.into_iter().next().flatten()),
-            false => numbers.into_iter().zip(runs).collect(),
-        };
         let plan = self.plan.clone();
         let memory = plan.as_ref().and_then(|plan| plan.memory());
-        memory.map_or(Vec::new(), |memory| self.runs.ended(memory, runs.into_iter()))
+        memory.map_or(Vec::new(), |memory| self.runs.ended(memory, job, numbers.into_iter().zip(runs)))
     }
 
     /// Takes the notes for the history of the job; the last ones when it is over.

@@ -1,12 +1,12 @@
 //! All jobs with steps.
 
 use crate::program_jobs::steps::writers::Writers;
-use crate::program_jobs::steps::{AfterStep, NearStep, SteppedJob};
+use crate::program_jobs::steps::{AfterStep, BegunStep, NearStep, StepRecord, SteppedJob};
 use crate::scheduling::EarlyWriter;
 use crate::users::Users;
 use api::control::{AttemptEnd, AttemptOutcome, JobOutcome};
 use api::history::{EventKind, StepOf};
-use api::task::{RecordedRun, RunResult, RunTask};
+use api::task::{RunResult, RunTask};
 use api::{ContentHash, StoredContent};
 use ids::{JobId, NodeId};
 use jobkind::{NodeSize, Step, StepPlan, StepWork};
@@ -120,10 +120,10 @@ impl SteppedJobs {
     }
 
     /// Restores a step that had begun.
-    pub fn restore(&mut self, of: StepOf, name: &str, open: Option<JobId>) {
+    pub fn restore(&mut self, of: StepOf, name: &str, step: JobId, state: BegunStep) {
         let Some(job) = self.jobs.get_mut(&of.job) else { return };
-        job.restore(of.step, &of.beside, open);
-        if let Some(step) = open {
+        job.restore(of.step, &of.beside, step, state);
+        if state == BegunStep::Open {
             self.steps.insert(step, OpenStep { of, name: name.into() });
         }
     }
@@ -264,10 +264,10 @@ impl SteppedJobs {
     }
 
     /// Takes the results of the programs of a job, if it is a step. Returns the user and the runs to be remembered.
-    pub fn ran(&mut self, job: JobId, result: RunResult) -> Option<(Arc<str>, Vec<Arc<RecordedRun>>)> {
+    pub fn ran(&mut self, job: JobId, result: RunResult) -> Option<(Arc<str>, Vec<StepRecord>)> {
         let of = &self.steps.get(&job)?.of;
         let stepped = self.jobs.get_mut(&of.job)?;
-        let runs = stepped.ran(of.step, result);
+        let runs = stepped.ran(of.step, job, result);
         Some((Arc::clone(&stepped.owner.name), runs))
     }
 
@@ -297,7 +297,7 @@ impl SteppedJobs {
 #[cfg(test)]
 mod tests {
     use super::{NewSteps, STEPS_AT_ONCE, SteppedJobs};
-    use crate::program_jobs::steps::{AfterStep, SteppedJob};
+    use crate::program_jobs::steps::{AfterStep, BegunStep, SteppedJob};
     use crate::users::{Has, JobOwner, JobQuota, Users};
     use api::control::JobOutcome;
     use api::history::StepOf;
@@ -424,8 +424,8 @@ mod tests {
         let mut jobs = SteppedJobs::default();
         jobs.insert(JOB, SteppedJob::new(JobOwner::default(), 0, Some(Arc::new(Wide(3)))));
         let of = |number| StepOf { job: JOB, step: StepNumber(number), beside: Vec::new() };
-        jobs.restore(of(0), "step", None);
-        jobs.restore(of(2), "step", Some(JobId(4)));
+        jobs.restore(of(0), "step", JobId(2), BegunStep::Finished);
+        jobs.restore(of(2), "step", JobId(4), BegunStep::Open);
         assert_eq!(jobs.change(JOB, |job| job.plan(NodeSize::default())), Some(AfterStep::GoesOn));
         let new = jobs.next_steps(&Users::default(), NodeSize::default()).expect("one has not begun");
         assert_eq!(new.steps, [step(1)]);

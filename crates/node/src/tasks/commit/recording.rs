@@ -4,10 +4,10 @@
 use crate::job_data::AttemptData;
 use crate::shared::Shared;
 use crate::tasks::finished_runs::{JobPrograms, Reading, executables, run_file};
-use api::task::{CommitTask, FileContent, FileStamp, FinishedRun, JobRecording};
+use api::task::{CommitTask, FileContent, FileStamp, FinishedRun, JobRecording, Part};
 use api::{Blame, InputFile, JobSpec, ShippedFile, TaskFailure};
 use std::fs::File;
-use std::io::{Error, ErrorKind};
+use std::io::{Error, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -61,13 +61,38 @@ fn stream(path: &PathBuf) -> FileContent {
     }
 }
 
-/// Returns the record of a job whose parts are complete in `staging`, or are those of a stage; None if it is not asked for, or if its contents are not
+/// The place of the parts of a job at its commit.
+#[derive(Clone, Copy)]
+pub(super) enum PartsAt<'a> {
+    /// Complete, and not visible yet.
+    Staging(&'a Path),
+    /// Published by an earlier attempt.
+    Output(&'a Path),
+    /// On the nodes, for later stages.
+    Stages,
+}
+
+/// Returns whether a file has the bytes of a part.
+fn is_part(path: &Path, part: &Part) -> bool {
+    let (mut crc32c, mut piece) = (0, vec![0; 256 << 10]);
+    let Ok(mut file) = File::open(path) else { return false };
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return crc32c == part.crc32c,
+            Ok(read) => crc32c = crc32c::crc32c_append(crc32c, &piece[..read]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Returns the record of a job whose parts are complete; None if it is not asked for, or if its contents are not
 /// known for sure. Errors: an input changed during the run; the job was stopped.
 pub(super) fn record(
     shared: &Shared,
     job: &AttemptData,
     task: &CommitTask,
-    staging: Option<&Path>,
+    parts: PartsAt<'_>,
 ) -> Result<Option<Box<FinishedRun>>, TaskFailure> {
     let spec = &job.run.spec;
     let Some(recording) = &spec.recording else { return Ok(None) };
@@ -81,23 +106,30 @@ pub(super) fn record(
         }
         None => read_input(reading, &input.path, *before),
     });
-    let inputs = match (staging, inputs) {
-        // Later stages have read the parts by now, and each map has compared its input.
-        (None, Err(failure)) if failure.blame == Blame::UserData => None,
+    let inputs = match (parts, inputs) {
+        (PartsAt::Staging(_), inputs) => inputs?,
+        // Others may have read the parts by now, and each map has compared its input.
+        (_, Err(failure)) if failure.blame == Blame::UserData => None,
         (_, inputs) => inputs?,
     };
     let inputs =
         inputs.map(|inputs| inputs.into_iter().chain(recording.streamed.iter().map(stream)).collect());
     let outputs = hashed(&task.parts, job.slots, |part| {
         let path = spec.output.join(&part.name);
-        let Some(staging) = staging else { return Ok(Some(stream(&path))) };
-        if part.sha256.is_some() {
-            return Ok(Some(FileContent { sha256: part.sha256, bytes: part.bytes, ..stream(&path) }));
-        }
-        // The store has no hashes of parts that were written before the server died.
-        let content = File::open(staging.join(&part.name))
-            .and_then(|file| reading.contents.of(&file, reading.cancelled));
-        known(content.map(|content| run_file(&path, &content)))
+        let (dir, is_whole) = match parts {
+            PartsAt::Stages => return Ok(Some(stream(&path))),
+            PartsAt::Staging(_) if part.sha256.is_some() => {
+                return Ok(Some(FileContent { sha256: part.sha256, bytes: part.bytes, ..stream(&path) }));
+            }
+            // The store has no hashes of parts that were written before the server died.
+            PartsAt::Staging(dir) => (dir, true),
+            // Somebody may have changed it since.
+            PartsAt::Output(dir) => (dir, is_part(&dir.join(&part.name), part)),
+        };
+        let content = File::open(dir.join(&part.name))
+            .and_then(|file| reading.contents.of(&file, reading.cancelled))
+            .map(|content| run_file(&path, &content));
+        Ok(known(content)?.filter(|file| is_whole && file.bytes == part.bytes))
     })?;
     let now = programs(spec, recording, reading);
     let is_same = |before: &Option<JobPrograms>| {
