@@ -13,7 +13,7 @@ use faults::{CrashPoint, crash_point};
 use ids::{AttemptNumber, TaskIndex};
 use objects::{ObjectError, ObjectUrl, Upload};
 use roots::shown;
-use sha2::{Digest, Sha256};
+use sha2::Digest;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl PartWriter {
         let path = place.staging.join(&attempt_name);
         let file = part_file(&place, &path, &name, &attempt_name);
         let mut file = file.map_err(|error| failure("create", &path, &error))?;
-        file.sha256 = place.is_hashed.then(Sha256::new);
+        file.sha256 = place.is_hashed.then(Box::default);
         let output = formats.output.clone();
         let codec = formats.output_codec.filter(|_| output != OutputFormat::Discard);
         let sink = PartSink::new(file, codec).map_err(|error| failure("create", &path, &error))?;
@@ -332,7 +332,7 @@ fn failure(action: &str, path: &Path, error: &std::io::Error) -> TaskFailure {
 
 #[cfg(test)]
 mod tests {
-    use super::{ContentHash, Digest, PartPlace, PartWriter, Sha256};
+    use super::{ContentHash, Digest, PartPlace, PartWriter};
     use api::task::Part;
     use api::{Compression, Formats, OutputFormat};
     use ids::AttemptNumber;
@@ -365,7 +365,7 @@ mod tests {
         let part = part.finish().unwrap();
         let bytes = std::fs::read(staging.path().join(&part.attempt_name)).unwrap();
         assert_eq!((part.bytes, part.crc32c), (bytes.len() as u64, crc32c::crc32c(&bytes)));
-        assert_eq!(part.sha256, Some(ContentHash(Sha256::digest(&bytes).into())));
+        assert_eq!(part.sha256, Some(ContentHash(sha2::Sha256::digest(&bytes).into())));
         (part, bytes)
     }
 

@@ -20,7 +20,7 @@ pub(crate) struct PartFile {
     pub bytes: u64,
     pub crc32c: u32,
     /// Set if its content is to be known.
-    pub sha256: Option<Sha256>,
+    pub sha256: Option<Box<Sha256>>,
 }
 
 /// The destinations of a part.

@@ -8,7 +8,7 @@ use api::task::{CommitTask, FileContent, FileStamp, FinishedRun, JobRecording, P
 use api::{Blame, InputFile, JobSpec, ShippedFile, TaskFailure};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -48,9 +48,9 @@ fn programs(spec: &JobSpec, recording: &JobRecording, reading: Reading<'_>) -> O
 }
 
 /// Returns a file without a content, as one whose bytes only went from one job to the next.
-fn stream(path: &PathBuf) -> FileContent {
+fn stream(path: &Path) -> FileContent {
     FileContent {
-        path: path.clone(),
+        path: path.to_path_buf(),
         real_path: None,
         sha256: None,
         bytes: 0,
@@ -112,8 +112,8 @@ pub(super) fn record(
         (_, Err(failure)) if failure.blame == Blame::UserData => None,
         (_, inputs) => inputs?,
     };
-    let inputs =
-        inputs.map(|inputs| inputs.into_iter().chain(recording.streamed.iter().map(stream)).collect());
+    let inputs = inputs
+        .map(|inputs| inputs.into_iter().chain(recording.streamed.iter().map(|path| stream(path))).collect());
     let outputs = hashed(&task.parts, job.slots, |part| {
         let path = spec.output.join(&part.name);
         let (dir, is_whole) = match parts {
