@@ -145,12 +145,13 @@ class Workflow:
         partitions: int = 1,
         after: Sequence[WorkflowStep | str] = (),
         env: Mapping[str, str] | None = None,
+        keep: bool = False,
         cache: bool = True,
         **keys: str | int | bool | Sequence[str],
     ) -> WorkflowStep:
         """Adds a step that is a MapReduce job. ``output``: a directory, in which the step has ``partitions`` outputs, ``part-00000`` and so
-        on. ``keys``: the other keys of ``[step.job]`` in workflow files, such as ``mapper`` and ``reducer``. Errors: `ValueError` and
-        `TypeError`, which name the step; mistakes in the keys are found by `run`.
+        on; ``keep``: it stays, although steps read all of them. ``keys``: the other keys of ``[step.job]`` in workflow files, such as
+        ``mapper`` and ``reducer``. Errors: `ValueError` and `TypeError`, which name the step; mistakes in the keys are found by `run`.
         """
         self._check_name(name)
         if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
@@ -158,7 +159,7 @@ class Workflow:
         read = [self._input(name, each, "inputs") for each in checked_list(name, "inputs", inputs)]
         directory = checked_file(name, "output", output)
         parts = [f"{directory}/part-{part:05}" for part in range(partitions)]
-        options: StepOptions = {"after": after, "env": env or {}, "cache": cache}
+        options: StepOptions = {"after": after, "env": env or {}, "keep": keep, "cache": cache}
         step, table = self._add(name, None, None, read, parts, options)
         del table["outputs"]
         job = {"output": directory, "partitions": partitions, **keys}

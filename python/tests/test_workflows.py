@@ -81,6 +81,13 @@ def test_jobs_are_steps(place: dict[str, Any], text: Path, tmp_path: Path) -> No
     wf.run(**place)
     assert merged.output().read_text() == "be\t2\nnot\t1\nor\t1\nto\t2\n"
     assert [str(part) for part in counts.outputs] == ["counts/part-00000", "counts/part-00001"]
+    with pytest.raises(FileNotFoundError, match=r"'counts/part-00000' of the step 'counts' was removed .* keep=True"):
+        counts.outputs[0].read_text()
+    kept = sf.Workflow("kept", tmp_path)
+    counts = kept.job("counts", inputs=["text"], output="kept", mapper="builtin:words", reducer="builtin:sum", memory="64M", keep=True)
+    kept.command("lines", "wc -l", stdin=counts.outputs[0], stdout="lines")
+    kept.run(**place)
+    assert counts.outputs[0].read_text() == "be\t2\nnot\t1\nor\t1\nto\t2\n"
 
 
 def test_functions_get_paths_of_their_files(place: dict[str, Any], text: Path, tmp_path: Path) -> None:

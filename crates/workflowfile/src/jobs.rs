@@ -79,7 +79,9 @@ pub(crate) fn check_keys(step: &str, job: &Table) -> Result<(), WorkflowFileErro
     let place = format!("the job of {step}");
     let instead = match key.as_str() {
         "input" => "`inputs` of the step has its inputs",
-        "env" | "network" | "cache" => "it belongs into the step, above [step.job]",
+        "env" | "network" | "cache" | "keep" | "reads" | "environment" => {
+            "it belongs into the step, above [step.job]"
+        }
         "name" => "its name is that of the step",
         "overwrite" => "a step replaces its own output",
         "map_only" => "a job that is a step has a reducer, or sorts",
