@@ -51,8 +51,11 @@ pub fn check(spec: &JobSpec, splits: &[Split]) -> Result<(), SpecError> {
     if let Some(input) = spec.inputs.iter().find(|input| input.stage_file.is_some()) {
         return Err(SpecError::StageFile { path: input.path.clone() });
     }
-    let is_torn =
-        |input: &&InputFile| input.stored.as_ref().is_some_and(|stored| stored.bytes() != input.size_bytes);
+    let is_torn = |input: &&InputFile| match &input.stored {
+        Some(stored) => stored.bytes() != input.size_bytes,
+        // Only a step that has not begun names stored bytes without their parts.
+        None => input.content.is_some(),
+    };
     if let Some(input) = spec.inputs.iter().find(is_torn) {
         return Err(SpecError::TornStoredFile { path: input.path.clone() });
     }
@@ -155,7 +158,7 @@ fn check_splits(inputs: &[InputFile], splits: &[Split]) -> Result<(), SpecError>
 mod tests {
     use super::{SpecError, check};
     use crate::layout::{LayoutRequest, derive};
-    use api::{InputFile, JobSpec, PartitionRule, RecordFormat, Segment, Split};
+    use api::{ContentHash, InputFile, JobSpec, PartitionRule, RecordFormat, Segment, Split};
 
     fn good() -> (JobSpec, Vec<Split>) {
         let mut spec = JobSpec::named("job");
@@ -204,6 +207,7 @@ mod tests {
         refuse("output", |spec, _| spec.output = "/a/../out".into());
         refuse("output", |spec, _| spec.output = "/a/o\0ut".into());
         refuse("input", |spec, _| spec.inputs[0].path = "in".into());
+        refuse("stored file", |spec, _| spec.inputs[0].content = Some(ContentHash([0; 32])));
         refuse("slots", |spec, _| spec.slots = 0);
         refuse("slots", |spec, _| spec.slots = u32::MAX);
         refuse("memory_bytes", |spec, _| spec.memory_bytes = u64::MAX);

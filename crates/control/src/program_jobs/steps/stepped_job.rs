@@ -367,8 +367,8 @@ impl SteppedJob {
         restored
     }
 
-    /// Records that the steps that were taken have these jobs, a flow those from this one on. Returns whether they may begin: the job may have been
-    /// stopped meanwhile.
+    /// Records that the steps that were taken have these jobs, a flow those from its job on. Returns whether they may begin:
+    /// the job may have been stopped meanwhile.
     pub fn begun(&mut self, jobs: &[(&Step, JobId)]) -> bool {
         self.in_check = 0;
         if self.outcome.is_some() {

@@ -6,8 +6,10 @@ use crate::shared::Shared;
 use crate::tasks::finished_runs::{JobPrograms, Reading, executables, run_file};
 use api::task::{CommitTask, FileContent, FileStamp, FinishedRun, JobRecording, Part};
 use api::{Blame, InputFile, JobSpec, ShippedFile, TaskFailure};
+use rustix::fs::OFlags;
 use std::fs::File;
-use std::io::{Error, ErrorKind, Read};
+use std::io::{Error, ErrorKind, Read, Seek};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -72,17 +74,26 @@ pub(super) enum PartsAt<'a> {
     Stages,
 }
 
-/// Returns whether a file has the bytes of a part.
-fn is_part(path: &Path, part: &Part) -> bool {
-    let (mut crc32c, mut piece) = (0, vec![0; 256 << 10]);
-    let Ok(mut file) = File::open(path) else { return false };
+/// Opens a part that has its name already: whoever may write there may have put something else in its place.
+fn open_published(path: &Path, part: &Part) -> Result<File, Error> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let (mut crc32c, mut bytes, mut piece) = (0, 0, vec![0; 256 << 10]);
+    let mut rest = (&file).take(part.bytes.saturating_add(1));
     loop {
-        match file.read(&mut piece) {
-            Ok(0) => return crc32c == part.crc32c,
-            Ok(read) => crc32c = crc32c::crc32c_append(crc32c, &piece[..read]),
+        match rest.read(&mut piece) {
+            Ok(0) => break,
+            Ok(read) => {
+                crc32c = crc32c::crc32c_append(crc32c, &piece[..read]);
+                bytes += read as u64;
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return false,
+            Err(error) => return Err(error),
         }
+    }
+    match (crc32c, bytes) == (part.crc32c, part.bytes) {
+        true => (&file).rewind().map(|()| file),
+        false => Err(Error::other("it has other bytes than the part")),
     }
 }
 
@@ -99,7 +110,12 @@ pub(super) fn record(
     let reading = reading(shared, job);
     // Inputs of its own come before those of earlier stages, which are no files.
     let own = spec.inputs.iter().filter(|input| input.stage_file.is_none());
-    let pinned: Vec<(&InputFile, FileStamp)> = own.zip(recording.inputs.iter().copied()).collect();
+    let own: Vec<&InputFile> = own.collect();
+    if own.len() != recording.inputs.len() {
+        return Ok(None);
+    }
+    let pinned: Vec<(&InputFile, FileStamp)> =
+        own.into_iter().zip(recording.inputs.iter().copied()).collect();
     let inputs = hashed(&pinned, job.slots, |(input, before)| match &input.stored {
         Some(stored) => {
             Ok(Some(FileContent { sha256: input.content, bytes: stored.bytes(), ..stream(&input.path) }))
@@ -116,20 +132,17 @@ pub(super) fn record(
         .map(|inputs| inputs.into_iter().chain(recording.streamed.iter().map(|path| stream(path))).collect());
     let outputs = hashed(&task.parts, job.slots, |part| {
         let path = spec.output.join(&part.name);
-        let (dir, is_whole) = match parts {
+        let opened = match parts {
             PartsAt::Stages => return Ok(Some(stream(&path))),
             PartsAt::Staging(_) if part.sha256.is_some() => {
                 return Ok(Some(FileContent { sha256: part.sha256, bytes: part.bytes, ..stream(&path) }));
             }
             // The store has no hashes of parts that were written before the server died.
-            PartsAt::Staging(dir) => (dir, true),
-            // Somebody may have changed it since.
-            PartsAt::Output(dir) => (dir, is_part(&dir.join(&part.name), part)),
+            PartsAt::Staging(dir) => File::open(dir.join(&part.name)),
+            PartsAt::Output(dir) => open_published(&dir.join(&part.name), part),
         };
-        let content = File::open(dir.join(&part.name))
-            .and_then(|file| reading.contents.of(&file, reading.cancelled))
-            .map(|content| run_file(&path, &content));
-        Ok(known(content)?.filter(|file| is_whole && file.bytes == part.bytes))
+        let content = opened.and_then(|file| reading.contents.of(&file, reading.cancelled));
+        known(content.map(|content| run_file(&path, &content)))
     })?;
     let now = programs(spec, recording, reading);
     let is_same = |before: &Option<JobPrograms>| {
