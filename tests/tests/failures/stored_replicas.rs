@@ -162,7 +162,8 @@ fn damaged_stored_replicas_are_made_anew() {
         files.done(&["cat", "data/alone/0"]);
         cluster.stored_on(0) == whole
     });
-    assert_eq!(cluster.replica_counts(), [2].into());
+    // A node tells the server of a new file when that is complete.
+    wait_until("the server knows the new files", || cluster.replica_counts() == [2].into());
     assert!(cluster.stored_on(1) == whole);
 }
 
