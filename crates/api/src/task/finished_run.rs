@@ -52,6 +52,22 @@ pub struct FileContent {
     pub compression: Option<Compression>,
 }
 
+impl FileContent {
+    /// Returns a file of which nothing but the path is known, as one whose bytes only went from one program to another.
+    pub fn without_content(path: PathBuf) -> Self {
+        Self {
+            path,
+            real_path: None,
+            sha256: None,
+            bytes: 0,
+            stamp: None,
+            made_by: None,
+            stored: None,
+            compression: None,
+        }
+    }
+}
+
 /// A finished run of a program with declared files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -237,18 +237,9 @@ impl<'a> DeclaredFiles<'a> {
             let input = &self.task.inputs[*index];
             if let Some(stored) = input.content {
                 // A copy of a stored file, whose bytes were verified.
-                let (bytes, path) = (before.bytes, input.path.clone());
-                let sha256 = Some(stored);
-                let content = FileContent {
-                    path,
-                    real_path: None,
-                    sha256,
-                    bytes,
-                    stamp: None,
-                    made_by: None,
-                    stored: None,
-                    compression: None,
-                };
+                let (sha256, bytes) = (Some(stored), before.bytes);
+                let content =
+                    FileContent { sha256, bytes, ..FileContent::without_content(input.path.clone()) };
                 return Some((*index, content));
             }
             let (file, stamp) = reading.stamped(&input.path).ok()?;

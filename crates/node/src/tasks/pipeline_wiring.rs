@@ -381,29 +381,15 @@ impl<'a> Wiring<'a> {
             let path = task.inputs[edge.input].path.clone();
             let file = match outputs.get(&(edge.writer, edge.output)) {
                 Some(wrote) => FileContent { path, ..wrote.clone() },
-                None => streamed(path),
+                None => FileContent::without_content(path),
             };
             read.insert(edge.input, file);
         }
         let wrote = task.outputs.iter().enumerate().map(|(index, output)| {
             let content = outputs.get(&(position, index)).cloned();
-            content.unwrap_or_else(|| streamed(output.path.clone()))
+            content.unwrap_or_else(|| FileContent::without_content(output.path.clone()))
         });
         Some(FinishedRun { inputs: read.into_values().collect(), outputs: wrote.collect(), ..begun })
-    }
-}
-
-/// Returns a file that is none: its bytes went from one program to another.
-fn streamed(path: PathBuf) -> FileContent {
-    FileContent {
-        path,
-        real_path: None,
-        sha256: None,
-        bytes: 0,
-        stamp: None,
-        made_by: None,
-        stored: None,
-        compression: None,
     }
 }
 

@@ -49,20 +49,6 @@ fn programs(spec: &JobSpec, recording: &JobRecording, reading: Reading<'_>) -> O
     Some(JobPrograms { executables: all, counts, environment: environment.collect::<Option<_>>()? })
 }
 
-/// Returns a file without a content, as one whose bytes only went from one job to the next.
-fn stream(path: &Path) -> FileContent {
-    FileContent {
-        path: path.to_path_buf(),
-        real_path: None,
-        sha256: None,
-        bytes: 0,
-        stamp: None,
-        made_by: None,
-        stored: None,
-        compression: None,
-    }
-}
-
 /// The place of the parts of a job at its commit.
 #[derive(Clone, Copy)]
 pub(super) enum PartsAt<'a> {
@@ -116,26 +102,29 @@ pub(super) fn record(
     }
     let pinned: Vec<(&InputFile, FileStamp)> =
         own.into_iter().zip(recording.inputs.iter().copied()).collect();
-    let inputs = hashed(&pinned, job.slots, |(input, before)| match &input.stored {
-        Some(stored) => {
-            Ok(Some(FileContent { sha256: input.content, bytes: stored.bytes(), ..stream(&input.path) }))
-        }
-        None => read_input(reading, &input.path, *before),
-    });
+    let inputs = hashed(&pinned, job.slots, |(input, before)| read_input(reading, input, *before));
     let inputs = match (parts, inputs) {
         (PartsAt::Staging(_), inputs) => inputs?,
         // Others may have read the parts by now, and each map has compared its input.
         (_, Err(failure)) if failure.blame == Blame::UserData => None,
         (_, inputs) => inputs?,
     };
-    let inputs = inputs
-        .map(|inputs| inputs.into_iter().chain(recording.streamed.iter().map(|path| stream(path))).collect());
+    let inputs = inputs.map(|inputs| {
+        inputs
+            .into_iter()
+            .chain(recording.streamed.iter().cloned().map(FileContent::without_content))
+            .collect()
+    });
     let outputs = hashed(&task.parts, job.slots, |part| {
         let path = spec.output.join(&part.name);
         let opened = match parts {
-            PartsAt::Stages => return Ok(Some(stream(&path))),
+            PartsAt::Stages => return Ok(Some(FileContent::without_content(path))),
             PartsAt::Staging(_) if part.sha256.is_some() => {
-                return Ok(Some(FileContent { sha256: part.sha256, bytes: part.bytes, ..stream(&path) }));
+                return Ok(Some(FileContent {
+                    sha256: part.sha256,
+                    bytes: part.bytes,
+                    ..FileContent::without_content(path)
+                }));
             }
             // The store has no hashes of parts that were written before the server died.
             PartsAt::Staging(dir) => File::open(dir.join(&part.name)),
@@ -166,9 +155,15 @@ pub(super) fn record(
 /// Returns the content of an input that the maps have read; None if it is another file than they were given.
 fn read_input(
     reading: Reading<'_>,
-    path: &Path,
+    input: &InputFile,
     before: FileStamp,
 ) -> Result<Option<FileContent>, TaskFailure> {
+    let path = &input.path;
+    if let Some(stored) = &input.stored {
+        let (sha256, bytes) = (input.content, stored.bytes());
+        let content = FileContent { sha256, bytes, ..FileContent::without_content(path.clone()) };
+        return Ok(Some(content));
+    }
     let changed = || {
         let message = format!("the input {} was changed during the run: run it again", path.display());
         TaskFailure::new(Blame::UserData, message)
